@@ -14,8 +14,8 @@ import pytest
 from tests.support.signals import MarkedProcess
 
 
-class _FoldersAreNoPackages(MetaPathFinder):
-    """Refuses to import the repository's folders by themselves.
+class _RefuseFoldersAsPackages(MetaPathFinder):
+    """Finder that refuses to import the repository's folders as top-level packages.
 
     The tests' path has the repository's root, where `import jobs` would find a second copy of what is
     `commitlake.jobs` everywhere else, and what is not there once the package is installed from a wheel.
@@ -24,13 +24,13 @@ class _FoldersAreNoPackages(MetaPathFinder):
     _FOLDERS = frozenset({"broker_lite", "connectors", "jobs", "pipelines", "schemas"})
 
     def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
-        """Say nothing of other modules: the next finder looks for them."""
+        """Refuse the repository's folders; return None for other modules, which the next finder looks for."""
         if fullname in self._FOLDERS:
             raise ModuleNotFoundError(f"import commitlake.{fullname}, not {fullname}", name=fullname)
         return None
 
 
-sys.meta_path.insert(0, _FoldersAreNoPackages())
+sys.meta_path.insert(0, _RefuseFoldersAsPackages())
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell's background job ignores Ctrl-C, and so would all processes to which tests send it.
@@ -38,7 +38,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a mark `long` that does not say why the test need not run each time."""
+    """Refuse a mark `long` without a reason why the test need not run each time."""
     for item in items:
         for mark in item.iter_markers("long"):
             if len(mark.args) != 1 or not isinstance(mark.args[0], str):
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def without_collection() -> Iterator[None]:
-    """Let Python's garbage collector not look through what other tests keep, while time is measured."""
+    """Disable garbage collection, so that objects of other tests do not affect measured times."""
     gc.disable()
     yield
     gc.enable()

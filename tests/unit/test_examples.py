@@ -1,4 +1,4 @@
-"""The examples in docstrings are true. Those of `pipelines.transforms` are collected by pytest itself."""
+"""The examples in docstrings are correct. Those of `pipelines.transforms` are collected by pytest itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _with_examples() -> list[str]:
 
 
 @pytest.mark.parametrize("name", _with_examples())
-def test_examples_of_a_module_are_true(name: str) -> None:
+def test_examples_of_a_module_are_correct(name: str) -> None:
     result = doctest.testmod(importlib.import_module(name))
     assert result.attempted > 0
     assert result.failed == 0

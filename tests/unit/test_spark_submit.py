@@ -1,4 +1,4 @@
-"""`spark-submit.sh` around the set-up: what it says, chooses and starts; in a folder of its own, without network."""
+"""Tests of `spark-submit.sh` around the set-up: messages, choice of Java, and started command, without network."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ echo "Property settings:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The script with what it reads, and nothing set up."""
+    """The script with the files it reads, without a set-up."""
     root = tmp_path / "a project"
     root.mkdir()
     for name in ("spark-submit.sh", "pyproject.toml", "requirements.lock", "requirements-dev.lock"):
@@ -42,7 +42,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def set_up(root: Path) -> None:
-    """As after a set-up: a stamp, and a Python that only tells what it was started with."""
+    """Create the result of a set-up: a stamp, and a Python that only prints its arguments."""
     made_from = [
         f"{root}\n".encode(),
         *((root / name).read_bytes() for name in ("pyproject.toml", "requirements.lock")),
@@ -53,7 +53,7 @@ def set_up(root: Path) -> None:
 
 
 def script(text: str, path: Path) -> Path:
-    """A program of one shell script."""
+    """Write a program that is a shell script."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -61,13 +61,13 @@ def script(text: str, path: Path) -> Path:
 
 
 def java(home: Path, version: str, *, lacks_module: bool = False) -> Path:
-    """A Java of a version, in a folder."""
+    """Write a program that prints the version of a Java, in a folder."""
     script(JAVA.format(home=home, version=version, lacks_module="yes" if lacks_module else ""), home / "bin" / "java")
     return home
 
 
 def start(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the script in a small environment; the system's tools are on the path, a Java of its own is not."""
+    """Run the script in a small environment: the system's tools are on the path, its Java is not."""
     tools = root / "tools"
     if not tools.exists():
         tools.mkdir()
@@ -99,7 +99,7 @@ def start(root: Path, *arguments: str, **environment: str) -> subprocess.Complet
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
-def test_help_lists_the_jobs_and_sets_nothing_up(project: Path, arguments: list[str]) -> None:
+def test_help_lists_the_jobs_without_a_set_up(project: Path, arguments: list[str]) -> None:
     done = start(project, *arguments, COMMITLAKE_PYTHON=sys.executable)
     assert (done.returncode, done.stderr) == (0, "")
     assert "./spark-submit.sh [SPARK-SUBMIT OPTIONS] JOB [ARGUMENTS]" in done.stdout
@@ -108,14 +108,14 @@ def test_help_lists_the_jobs_and_sets_nothing_up(project: Path, arguments: list[
     assert not (project / ".venv").exists()
 
 
-def test_without_a_usable_python_the_error_names_what_was_tried(project: Path) -> None:
+def test_the_error_for_a_missing_python_names_the_programs_tried(project: Path) -> None:
     old = script("exit 1", project / "python-old")
     done = start(project, "demo", COMMITLAKE_PYTHON=str(old))
     assert done.returncode == 1
     assert f"no usable Python was found: tried {old}\n  Install Python 3.11 or newer" in done.stderr
 
 
-def test_what_is_set_up_starts_at_once_with_all_arguments_as_given(project: Path) -> None:
+def test_a_complete_set_up_starts_the_job_with_unchanged_arguments(project: Path) -> None:
     set_up(project)
     home = java(project / "java", "17")
     done = start(project, "--master", "local[2]", "query", "--where", "a = 'b  c'", JAVA_HOME=str(home))
@@ -135,7 +135,7 @@ def test_signals_are_blocked_until_the_job_handles_them(project: Path) -> None:
     assert all(blocked >> (number - 1) & 1 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
 
-def test_it_can_be_called_through_a_link_and_from_anywhere(project: Path, tmp_path: Path) -> None:
+def test_the_script_can_be_called_through_a_link_from_any_folder(project: Path, tmp_path: Path) -> None:
     set_up(project)
     home = java(project / "java", "17")
     link = tmp_path / "commitlake-submit"
@@ -157,7 +157,7 @@ def test_it_can_be_called_through_a_link_and_from_anywhere(project: Path, tmp_pa
         ("21", None, "given"),
     ],
 )
-def test_the_java_that_will_do_is_chosen(project: Path, given: str | None, on_path: str | None, chosen: str) -> None:
+def test_a_suitable_java_is_chosen(project: Path, given: str | None, on_path: str | None, chosen: str) -> None:
     set_up(project)
     start(project)  # makes the tools
     environment = {}
@@ -167,12 +167,12 @@ def test_the_java_that_will_do_is_chosen(project: Path, given: str | None, on_pa
     if on_path is not None:
         home = java(project / "on_path", on_path)
         environment["PATH"] = f"{project / 'tools'}{os.pathsep}{home / 'bin'}"
-    for _ in range(2):  # the second time by what was remembered
+    for _ in range(2):  # the second time from the remembered result
         done = start(project, "demo", **environment)
         assert done.stdout.splitlines()[:1] == [str(project / chosen)], done.stderr
 
 
-def test_another_java_home_is_looked_at_again(project: Path) -> None:
+def test_another_java_home_is_checked_again(project: Path) -> None:
     set_up(project)
     for name in ("first", "second"):
         home = java(project / name, "17")
@@ -180,7 +180,7 @@ def test_another_java_home_is_looked_at_again(project: Path) -> None:
 
 
 @pytest.mark.parametrize("changed", ["pyproject.toml", "requirements.lock"])
-def test_a_changed_lock_is_set_up_again(project: Path, changed: str) -> None:
+def test_a_changed_lock_file_causes_a_new_set_up(project: Path, changed: str) -> None:
     set_up(project)
     with (project / changed).open("a") as lock:
         lock.write("# changed\n")
@@ -188,7 +188,7 @@ def test_a_changed_lock_is_set_up_again(project: Path, changed: str) -> None:
     assert "no usable Python was found" in done.stderr
 
 
-def test_a_set_up_that_was_cut_off_is_not_taken_for_whole(project: Path) -> None:
+def test_an_unfinished_set_up_is_repeated(project: Path) -> None:
     set_up(project)
     (project / ".venv" / ".set-up" / "unfinished").touch()
     done = start(project, "demo", COMMITLAKE_PYTHON=str(project / "none"))
@@ -201,7 +201,7 @@ def test_a_signal_ends_the_set_up_and_its_step(project: Path, number: signal.Sig
     start(project)  # makes the tools
     for name in tools:
         (project / "tools" / name).symlink_to(str(shutil.which(name)))
-    # It can lock, and making an environment takes it long.
+    # This Python takes long to create an environment.
     step = project / "step"
     python = script(f'case "$*" in *venv*/.venv) echo $$ > "{step}"; exec sleep 60;; esac', project / "python")
     environment = {"HOME": str(project), "PATH": str(project / "tools"), "COMMITLAKE_PYTHON": str(python)}

@@ -27,7 +27,7 @@ def files() -> list[Path]:
 
 
 def is_allowed(path: Path, module: str) -> bool:
-    """Tell whether a file may import a module of the tests."""
+    """Return whether a file may import a module of the tests."""
     if module == "tests" or any(module == shared or module.startswith(f"{shared}.") for shared in SHARED):
         return True
     return any(
@@ -36,7 +36,7 @@ def is_allowed(path: Path, module: str) -> bool:
     )
 
 
-def test_tests_share_what_is_in_tests_support_and_nothing_else() -> None:
+def test_tests_import_shared_code_only_from_tests_support() -> None:
     strange = [
         f"{path} imports {module}"
         for path in files()

@@ -14,13 +14,13 @@ from tests.support.small_stores import Clock
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock that stands still."""
+    """A clock that does not advance by itself."""
     return Clock()
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """The folder of a store that is not there yet."""
+    """The folder of a store that does not exist yet."""
     return tmp_path / "store"
 
 

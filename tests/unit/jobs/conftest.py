@@ -1,4 +1,4 @@
-"""What tests of jobs share."""
+"""Fixtures of the tests of jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Keep settings from outside away: a test runs in a folder of its own, which is its user's home, too."""
+    """Run each test in a new folder, also its home folder, so that no settings from outside apply."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)

@@ -1,4 +1,4 @@
-"""Jobs on lakes that lack a table: each has an answer, or an error that a person understands."""
+"""Tests of jobs on lakes without a table: each gives a result or an understandable error."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_lake_has_the_tables_that_jobs_read(growing: GrowingLake) -> None:
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: str(job).replace("{lake}", "lake").replace("{out}/", ""))
-def test_each_job_says_what_is_missing(
+def test_each_job_names_the_missing_table(
     job: str, growing: GrowingLake, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for table in tables_of(growing.lake):
@@ -95,10 +95,10 @@ def test_each_job_says_what_is_missing(
         name, *words = [word.replace("\u00a0", " ") for word in job.split(" ")]
         arguments = [word.format(lake=lake, store=store, out=work) for word in words]
         code = importlib.import_module(f"commitlake.jobs.{name}.command").main(arguments)
-        said = capfd.readouterr().err
-        assert "stack trace" not in said, (table, said)
-        assert "NotFoundError" not in said, (table, said)
+        printed = capfd.readouterr().err
+        assert "stack trace" not in printed, (table, printed)
+        assert "NotFoundError" not in printed, (table, printed)
         if code == ExitCode.FAILED:
-            assert "Audit again" in said, (table, said)  # a run that is not finished may be soon
+            assert "Audit again" in printed, (table, printed)  # an unfinished run may be finished soon
         elif code not in (ExitCode.OK, ExitCode.DAMAGE):
-            assert ": error: " in said, (table, said)
+            assert ": error: " in printed, (table, printed)

@@ -1,4 +1,4 @@
-"""Jobs without Spark on a store in BoltMQ's dialect: what works on it, and what it lacks."""
+"""Tests of jobs without Spark on a store in BoltMQ's dialect: supported and unsupported features."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ COUNT = 100
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that nobody changes."""
+    """A store for reading only."""
     root = tmp_path_factory.mktemp("boltmq") / "broker-b" / "store"
     return write_indexed_store(root, COUNT, options=replace(OPTIONS, dialect=BOLTMQ))
 
 
 def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
-    """The JSON lines that were printed."""
+    """Return the printed JSON lines."""
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
@@ -48,17 +48,17 @@ def test_dump_prints_the_queues_fnv_codes(store: Path, capsys: pytest.CaptureFix
     assert {row["tags_code"] for row in rows(capsys)} == {BOLTMQ.tags_code("tag-0")}
 
 
-def test_dump_of_the_index_says_that_it_leads_nowhere(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_warns_that_the_index_has_no_chains(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert dump.main([str(store), "--index"]) == ExitCode.OK
     assert "keys cannot be looked up in this index: BoltMQ writes no chains" in capsys.readouterr().err
 
 
-def test_explain_tells_why_no_index_is_used_for_a_key(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_states_why_the_index_is_not_used_for_a_key(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert explain.main([str(store), "--topic", RARE, "--key", "order-40"]) == ExitCode.OK
     assert "BoltMQ writes no chains of keys" in capsys.readouterr().out
 
 
-def test_verify_finds_nothing_wrong(store: Path) -> None:
+def test_verify_finds_no_problem(store: Path) -> None:
     assert verify.main([str(store), "--local"]) == ExitCode.OK
 
 
@@ -77,7 +77,7 @@ def test_verify_names_an_entry_with_another_code(
 
 
 @pytest.mark.parametrize("topics", ["kept", "gone"])
-def test_rebuild_makes_what_the_broker_has_written(store: Path, tmp_path: Path, topics: str) -> None:
+def test_rebuild_writes_the_same_files_as_the_broker(store: Path, tmp_path: Path, topics: str) -> None:
     root, out = Path(shutil.copytree(store, tmp_path / "store")), tmp_path / "rebuilt"
     if topics == "gone":
         (root / "config" / "topics.json").unlink()
@@ -88,16 +88,16 @@ def test_rebuild_makes_what_the_broker_has_written(store: Path, tmp_path: Path, 
     written = json.loads((store / "config" / "topics.json").read_text())
     if topics == "kept":
         assert made["topicConfigTable"] == written["topicConfigTable"]
-    # The log tells which topics there are, and that they have as many queues as were used, or more.
+    # Without the file, topics follow from the log, with at least as many queues as are used.
     assert made["topicConfigTable"]["topicConfigs"].keys() == written["topicConfigTable"]["topicConfigs"].keys()
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """Bytes by name."""
+    """Return the bytes of files by name."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_salvage_is_refused_with_a_sentence(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_salvage_is_refused(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = rebuild.main([str(store), "--out", str(tmp_path / "rebuilt"), "--local", "--salvage"])
     assert code == ExitCode.USAGE
     assert "belongs to BoltMQ" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The documented settings are settings that the jobs take."""
+"""Tests that the jobs accept the documented settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NEEDED = {
 
 
 def options_of(job: str) -> set[str]:
-    """First long names of the options of a job, without those that every job has."""
+    """Return the first long names of a job's options, without those that every job has."""
     parser = importlib.import_module(f"commitlake.jobs.{job}.command").build_parser()
     long_names = ([name for name in action.option_strings if name.startswith("--")] for action in parser._actions)
     names = {names[0][2:] for names in long_names if names}
@@ -41,13 +41,13 @@ def options_of(job: str) -> set[str]:
 
 
 def action_of(parser: argparse.ArgumentParser, name: str) -> argparse.Action:
-    """The option of that name."""
+    """Return the option with this name."""
     (action,) = (action for action in parser._actions if f"--{name}" in action.option_strings)
     return action
 
 
 def parsed(parser: argparse.ArgumentParser, name: str, value: object) -> object:
-    """A setting as the option of that name takes it."""
+    """Return the value of a setting as parsed by the option with this name."""
     action = action_of(parser, name)
     if isinstance(value, list):
         return [parsed(parser, name, item) for item in value]
@@ -59,7 +59,7 @@ def test_every_job_has_a_table() -> None:
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_documented_settings_are_taken(job: str, tmp_path: Path) -> None:
+def test_documented_settings_are_accepted(job: str, tmp_path: Path) -> None:
     parser = importlib.import_module(f"commitlake.jobs.{job}.command").build_parser()
     arguments = vars(parser.parse_args([*NEEDED.get(job, []), "--config", str(EXAMPLE)]))
     for name, value in tomllib.loads(EXAMPLE.read_text())[job].items():

@@ -1,4 +1,4 @@
-"""The examples of schedules call the jobs as they are, and do what they say about exit codes."""
+"""Tests that the example schedules call jobs with valid options, and handle exit codes as documented."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ eval "exit \\${CODE_$1:-0}"
 
 
 def nightly(folder: Path, **codes: int) -> tuple[int, list[str]]:
-    """Run the script with a command that ends as told; its exit code, and which jobs it called."""
+    """Run the script with a command that ends with these codes; return its exit code and the jobs it called."""
     command = folder / "commitlake"
     command.write_text(STAND_IN)
     command.chmod(0o755)
@@ -55,21 +55,21 @@ def nightly(folder: Path, **codes: int) -> tuple[int, list[str]]:
         ({"guard": 3, "maintain": 4}, 4, ["guard", "archive", "audit", "maintain"]),
     ],
 )
-def test_the_nightly_script_keeps_to_the_exit_codes(
+def test_the_nightly_script_continues_and_ends_by_exit_codes(
     tmp_path: Path, codes: dict[str, int], ends_with: int, called: list[str]
 ) -> None:
     assert nightly(tmp_path, **codes) == (ends_with, called)
 
 
 def check_arguments(job: str, arguments: list[str]) -> None:
-    """A job's parser takes these arguments, with the example of settings."""
+    """Check that a job's parser accepts these arguments with the example settings."""
     if job in JOBS:
         importlib.import_module(f"commitlake.jobs.{job}.command").build_parser().parse_args(
             [*arguments, "--config", str(SETTINGS)]
         )
 
 
-def test_the_crontab_and_the_script_call_jobs_with_options_that_they_take() -> None:
+def test_the_crontab_and_the_script_call_jobs_with_valid_options() -> None:
     calls = [
         shlex.split(part.partition(marker)[2])
         for name, marker in (("nightly.sh", "run "), ("crontab", "commitlake "))
@@ -83,7 +83,7 @@ def test_the_crontab_and_the_script_call_jobs_with_options_that_they_take() -> N
         check_arguments(job, own)
 
 
-def test_systemd_units_call_what_is_there() -> None:
+def test_systemd_units_call_existing_files_and_valid_options() -> None:
     called = {}
     for path in EXAMPLES.glob("*.service"):
         unit = configparser.ConfigParser(strict=False, interpolation=None)
@@ -98,7 +98,7 @@ def test_systemd_units_call_what_is_there() -> None:
     importlib.import_module(f"commitlake.jobs.{job}.command").build_parser().parse_args(arguments)
 
 
-def test_the_dag_compiles_and_calls_jobs_with_options_that_they_take() -> None:
+def test_the_dag_compiles_and_calls_jobs_with_valid_options() -> None:
     path = EXAMPLES / "airflow_nightly.py"
     tree = ast.parse(path.read_text())
     compile(tree, str(path), "exec")
@@ -123,7 +123,7 @@ def test_the_dag_compiles_and_calls_jobs_with_options_that_they_take() -> None:
         ((None, 0, 0, 0), ["guard"]),
     ],
 )
-def test_the_dag_fails_where_a_job_found_something_or_failed(codes: tuple[int | None, ...], wrong: list[str]) -> None:
+def test_the_dag_fails_if_a_job_found_something_or_failed(codes: tuple[int | None, ...], wrong: list[str]) -> None:
     tree = ast.parse((EXAMPLES / "airflow_nightly.py").read_text())
     (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "wrong_jobs")
     names: dict[str, Any] = {"FOUND": 3}

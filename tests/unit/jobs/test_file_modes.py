@@ -1,4 +1,4 @@
-"""Files that may hold messages can be read by their owner and its group only, or by fewer where the umask says so."""
+"""Tests that only the owner and its group can read files with messages, or fewer users under a stricter umask."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def modes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[int,
 
 
 def check(root: Path, modes: tuple[int, int]) -> None:
-    """See that everything made has its mode, the folder itself included."""
+    """Check the modes of a folder and all its contents."""
     found = {path: path.lstat().st_mode & 0o777 for path in (root, *root.rglob("*"))}
     assert len(found) > 5
     wrong = {
@@ -52,11 +52,13 @@ def check(root: Path, modes: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("write", [write_indexed_store, write_jmq_store])
-def test_store_of_broker_lite(tmp_path: Path, modes: tuple[int, int], write: Callable[..., Path]) -> None:
+def test_store_of_broker_lite_has_restricted_modes(
+    tmp_path: Path, modes: tuple[int, int], write: Callable[..., Path]
+) -> None:
     check(write(tmp_path / "store", 60), modes)
 
 
-def test_store_that_is_rebuilt(tmp_path: Path, modes: tuple[int, int]) -> None:
+def test_rebuilt_store_has_restricted_modes(tmp_path: Path, modes: tuple[int, int]) -> None:
     store = write_indexed_store(tmp_path / "a" / "store", 60)
     assert rebuild.main([str(store), "--out", str(tmp_path / "out"), *LOCAL]) == ExitCode.OK
     check(tmp_path / "out", modes)
@@ -70,7 +72,7 @@ def test_store_that_is_rebuilt(tmp_path: Path, modes: tuple[int, int]) -> None:
     check(jmq, modes)
 
 
-def test_lake_and_what_is_made_of_it(tmp_path: Path, modes: tuple[int, int]) -> None:
+def test_lake_and_files_made_from_it_have_restricted_modes(tmp_path: Path, modes: tuple[int, int]) -> None:
     store = write_indexed_store(tmp_path / "a" / "store", 60)
     lake = LakePaths(str(tmp_path / "lake"))
     with restricted_umask():  # as a job does it
@@ -89,7 +91,7 @@ def test_lake_and_what_is_made_of_it(tmp_path: Path, modes: tuple[int, int]) -> 
     assert {page.stat().st_mode & 0o777, body.stat().st_mode & 0o777} == {modes[0]}
 
 
-def test_lake_that_is_maintained(tmp_path: Path, modes: tuple[int, int]) -> None:
+def test_maintained_lake_has_restricted_modes(tmp_path: Path, modes: tuple[int, int]) -> None:
     growing = GrowingLake(tmp_path)
     with restricted_umask():
         for seed in range(2):
@@ -99,13 +101,13 @@ def test_lake_that_is_maintained(tmp_path: Path, modes: tuple[int, int]) -> None
     check(Path(growing.lake.root), modes)
 
 
-def test_nobody_else_enters_a_lake_that_is_made_without_a_job(tmp_path: Path, modes: tuple[int, int]) -> None:
+def test_lake_made_without_a_job_has_restricted_modes(tmp_path: Path, modes: tuple[int, int]) -> None:
     lake = LakePaths(str(tmp_path / "lake"))
     open_for_append(lake.messages)
     assert (tmp_path / "lake").stat().st_mode & 0o777 == Path(lake.messages).stat().st_mode & 0o777 == modes[1]
 
 
-def test_umask_is_what_it_was_when_a_job_has_ended(tmp_path: Path, modes: tuple[int, int]) -> None:
+def test_umask_is_restored_when_a_job_has_ended(tmp_path: Path, modes: tuple[int, int]) -> None:
     before = os.umask(0)
     os.umask(before)
     with restricted_umask() as umask:

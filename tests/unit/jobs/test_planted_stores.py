@@ -1,4 +1,4 @@
-"""Whatever is planted in a store's folder: no job changes what is outside, copies it, waits for it, or fails oddly."""
+"""Tests of links and special files planted in a store: jobs neither follow them, nor block, nor crash."""
 
 from __future__ import annotations
 
@@ -69,19 +69,19 @@ Job = Callable[[Path, Path], int]
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that nobody changes, of several segments."""
+    """A store of several segments, for reading only."""
     return write_indexed_store(tmp_path_factory.mktemp("planted") / "store", COUNT, options=OPTIONS)
 
 
 @pytest.fixture(scope="module")
 def sound_jmq(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store in JMQ's layout that nobody changes."""
+    """A store in JMQ's layout, for reading only."""
     return write_jmq_store(tmp_path_factory.mktemp("planted-jmq") / "store", COUNT)
 
 
 @pytest.fixture(autouse=True)
 def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No settings from outside, and no waiting for the disk: nothing here is about a crash."""
+    """Use no settings from outside, and do not sync to the disk, because no test is about a crash."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(os, "fsync", lambda _: None)
@@ -90,7 +90,7 @@ def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def archive(store: Path, out: Path, broker: str | None = None) -> int:
-    """One run, in this process."""
+    """Run an archive in this process."""
     try:
         archive_store(store, LakePaths(str(out / "lake")), broker)
     except (CommitLogError, LakeError, PackStoreError, UnsafeFileError):
@@ -185,7 +185,7 @@ def check_plant(
     writers: Mapping[str, Job],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Run every job over a store with a plant, and see that the canary tree stays, and that nothing of it is copied."""
+    """Run every job on a store with a plant; check that the files outside are neither changed nor copied."""
     (tmp_path / LAKE).symlink_to(lake)
     for kind in (READERS, *({name: job} for name, job in writers.items())):
         place = tmp_path / next(iter(kind)).replace(" ", "")
@@ -223,7 +223,7 @@ def jmq_lake(sound_jmq: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "lake"
 
 
-def test_an_audit_without_a_plant_goes_as_far_as_spark(
+def test_an_audit_of_an_unchanged_store_continues_until_spark_is_needed(
     sound: Path, lake: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert audit_until_spark("--lake", str(lake), "--store", str(sound), "--broker", BROKER) == ExitCode.USAGE
@@ -231,7 +231,7 @@ def test_an_audit_without_a_plant_goes_as_far_as_spark(
 
 
 @pytest.mark.parametrize("words", OUT_PLANTS)
-def test_what_lies_in_the_folder_of_a_run_leads_nowhere(
+def test_links_in_an_output_folder_are_not_followed(
     sound: Path, lake: Path, tmp_path: Path, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     jobs: dict[str, Callable[[Path], int]] = {

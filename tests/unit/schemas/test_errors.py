@@ -1,4 +1,4 @@
-"""The tree of errors: all of the project's are in it, and each can go from process to process."""
+"""Tests of the tree of errors: all errors of the project are in it, and each can be pickled."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_error_is_in_the_tree(kind: type[Exception]) -> None:
 
 
 @pytest.mark.parametrize("kind", [each for each in ALL if not each.__module__.startswith(IN_ONE_PROCESS)], ids=str)
-def test_every_error_goes_from_process_to_process(kind: type[Exception]) -> None:
+def test_every_error_can_be_pickled(kind: type[Exception]) -> None:
     try:
         given = inspect.signature(kind.__init__, eval_str=False).parameters.values()
     except ValueError:
@@ -51,12 +51,12 @@ def test_every_error_goes_from_process_to_process(kind: type[Exception]) -> None
     assert (str(found), found.args, vars(found)) == (str(error), error.args, vars(error))
 
 
-def test_an_error_that_no_command_expects_has_no_exit_code() -> None:
+def test_the_base_error_has_no_exit_code() -> None:
     assert CommitLakeError("x").exit_code is None
     assert not CommitLakeError("x").is_transient
 
 
-def test_errors_that_are_transient_are_not_the_users_mistakes() -> None:
+def test_transient_errors_are_not_usage_errors() -> None:
     transient = [kind for kind in ALL if issubclass(kind, CommitLakeError) and kind.is_transient]
     assert {kind.__name__ for kind in transient} >= {"S3UnavailableError", "ConcurrentArchiveError"}
     assert all(kind.exit_code in {ExitCode.FAILED, ExitCode.REFUSED} for kind in transient)

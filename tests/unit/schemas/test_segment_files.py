@@ -1,4 +1,4 @@
-"""Files that are named by the offset of their first byte, listed by that offset."""
+"""Tests of listing files that are named by the offset of their first byte."""
 
 from __future__ import annotations
 

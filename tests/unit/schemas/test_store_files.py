@@ -1,4 +1,4 @@
-"""Files in a folder that others may write to: links are not followed, and only regular files are opened."""
+"""Tests of files in a folder that others may write to: links are not followed, and only regular files are opened."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ ALL: list[Callable[[Path], None]] = [
 
 @pytest.mark.parametrize("plant", ALL)
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY, os.O_RDWR])
-def test_what_is_no_regular_file_is_not_opened(store: Path, plant: Callable[[Path], None], flags: int) -> None:
+def test_only_regular_files_are_opened(store: Path, plant: Callable[[Path], None], flags: int) -> None:
     plant(store / "file")
     for below in (None, store):
         with pytest.raises(UnsafeFileError, match=r"file: expected a regular file, found a"):
@@ -87,7 +87,7 @@ def test_what_is_no_regular_file_is_not_opened(store: Path, plant: Callable[[Pat
 
 def test_link_in_the_middle_of_a_path_is_not_followed(store: Path) -> None:
     (store / "a" / "linked").symlink_to(store.parent / "outside")
-    assert read_file(store / "a" / "linked" / "secret") == b"secret"  # nobody has said where the store begins
+    assert read_file(store / "a" / "linked" / "secret") == b"secret"  # without `below`, links are followed
     for use in (
         lambda path: read_file(path, below=store),
         lambda path: create_file(path, below=store),
@@ -132,7 +132,7 @@ def test_new_file_does_not_replace_a_folder(store: Path) -> None:
         create_file(store / "a")
 
 
-def test_file_with_two_names_is_not_written_to(store: Path) -> None:
+def test_file_with_two_hard_links_is_not_opened_for_writing(store: Path) -> None:
     (store / "file").hardlink_to(store.parent / "outside" / "secret")
     with pytest.raises(UnsafeFileError, match="2 hard links"):
         open_file(store / "file", os.O_RDWR)
@@ -150,7 +150,7 @@ def test_large_file_is_read_up_to_a_limit(store: Path) -> None:
     assert len(read_file(store / "a" / "b" / "file", limit=100)) == 100
 
 
-def test_document_that_is_nested_too_deep_is_no_document(store: Path) -> None:
+def test_json_that_is_nested_too_deep_is_a_value_error(store: Path) -> None:
     (store / "plan.json").write_bytes(b"[" * 1_000_000)
     with pytest.raises(ValueError, match="nested too deep"):
         read_json(store / "plan.json")
@@ -163,11 +163,11 @@ def test_name_that_leads_out_of_a_folder_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "a/b", "...", "a\nb", "\udcff"])
-def test_plain_name_is_taken(name: str) -> None:
+def test_plain_name_is_accepted(name: str) -> None:
     assert str(check_relative(name)) == name
 
 
-def test_links_among_folders_are_named_and_other_files_passed_over(store: Path) -> None:
+def test_links_are_refused_and_other_files_skipped_in_a_listing(store: Path) -> None:
     (store / "file").write_bytes(b"")
     os.mkfifo(store / "fifo")
     assert folders_in(store) == ["a"]
@@ -189,7 +189,7 @@ def test_tree_with_anything_but_folders_and_files_is_refused(store: Path) -> Non
         check_tree(store)
 
 
-def test_work_folder_is_of_this_user_and_no_link(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_folder_must_belong_to_this_user_and_not_be_a_link(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not check_own_folder(store / "none")
     assert check_own_folder(store)
     monkeypatch.setattr(os, "geteuid", lambda: store.stat().st_uid + 1)
@@ -200,7 +200,7 @@ def test_work_folder_is_of_this_user_and_no_link(store: Path, monkeypatch: pytes
         check_own_folder(store.parent / "link")
 
 
-def test_of_a_link_only_the_link_is_removed(store: Path) -> None:
+def test_removing_a_tree_removes_links_and_not_their_targets(store: Path) -> None:
     (store / "link").symlink_to(store.parent / "outside")
     remove_tree(store / "link")
     (store / "a" / "link").symlink_to(store.parent / "outside")
@@ -212,7 +212,9 @@ def test_of_a_link_only_the_link_is_removed(store: Path) -> None:
 @pytest.mark.parametrize(
     ("umask", "file_mode", "folder_mode"), [(0, 0o640, 0o750), (0o022, 0o640, 0o750), (0o077, 0o600, 0o700)]
 )
-def test_new_files_and_folders_are_not_for_others(tmp_path: Path, umask: int, file_mode: int, folder_mode: int) -> None:
+def test_new_files_and_folders_have_restricted_modes(
+    tmp_path: Path, umask: int, file_mode: int, folder_mode: int
+) -> None:
     before = os.umask(umask)
     try:
         make_folders(tmp_path / "a" / "b")
@@ -225,6 +227,6 @@ def test_new_files_and_folders_are_not_for_others(tmp_path: Path, umask: int, fi
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "a").rglob("*") if path.is_file()} == {file_mode}
 
 
-def test_error_goes_from_process_to_process(store: Path) -> None:
+def test_error_can_be_pickled(store: Path) -> None:
     error = UnsafeFileError.of(store, "a file", "a FIFO")
     assert str(pickle.loads(pickle.dumps(error))) == str(error) == f"{store}: expected a file, found a FIFO"

@@ -1,4 +1,4 @@
-"""Windows of time: they cover what they are asked to, and are few."""
+"""Tests of time windows: they cover the requested time, and their number is limited."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_windows_have_the_requested_length() -> None:
     assert (windows.length, windows.label(0)) == (10 * MINUTE, "2026-11-20 14:00")
 
 
-def test_places_are_parts_of_the_whole() -> None:
+def test_places_are_fractions_of_the_covered_time() -> None:
     windows = TimeWindows(START, MINUTE, 4)
     assert [windows.place(START + minutes * MINUTE) for minutes in (-1, 0, 1, 9)] == [0, 0, 0.25, 1]
     assert windows.middle(1) == 0.375

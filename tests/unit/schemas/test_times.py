@@ -19,14 +19,14 @@ from commitlake.schemas.times import EPOCH, epoch_ms, epoch_us, iso_text, parse_
         ("1969-12-31T23:59:59.9999", -1),  # rounded down, also before 1970
     ],
 )
-def test_a_text_is_a_time_in_utc(text: str, ms: int) -> None:
+def test_text_is_parsed_to_a_time_in_utc(text: str, ms: int) -> None:
     moment = parse_iso(text)
     assert moment.tzinfo is datetime.UTC
     assert epoch_ms(moment) == ms
 
 
 @pytest.mark.parametrize("text", ["", "now", "2026-13-01", "14:00"])
-def test_other_texts_are_refused(text: str) -> None:
+def test_invalid_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"[Ii]nvalid|month"):
         parse_iso(text)
 
@@ -50,7 +50,7 @@ def test_microseconds_are_exact_at_both_ends_of_time(moment: datetime.datetime) 
         ("0999-01-01", "0999-01-01T00:00:00Z", "0999-01-01 00:00:00"),
     ],
 )
-def test_a_time_is_a_text_in_utc(text: str, iso: str, plain: str) -> None:
+def test_a_time_is_formatted_in_utc(text: str, iso: str, plain: str) -> None:
     moment = parse_iso(text)
     assert (iso_text(moment), plain_text(moment)) == (iso, plain)
     assert iso_text(moment, "milliseconds")[:20] == f"{iso[:-1]}."

@@ -1,4 +1,4 @@
-"""Accounts: where secrets come from, and whose requests are done."""
+"""Tests of accounts: sources of secrets, and permissions of requests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write(path: Path, text: str = FILE, mode: int = 0o600) -> Path:
     return path
 
 
-def test_only_signed_requests_are_done(root: Path, clock: Clock, tmp_path: Path) -> None:
+def test_only_signed_requests_are_executed(root: Path, clock: Clock, tmp_path: Path) -> None:
     accounts = Accounts.from_file(write(tmp_path / "accounts.toml"))
     dispatcher = open_broker(root, clock, accounts=accounts)
     with dispatcher.broker.store:
@@ -89,7 +89,7 @@ OF_CLIENTS = {
 """Codes with which producers and consumers do their work."""
 
 
-def test_every_code_that_changes_something_is_administration_registration_or_a_clients_own_work() -> None:
+def test_every_request_code_is_in_a_permission_class() -> None:
     handled = {*HANDLERS, *NameServer(Clock())._handlers}
     assert handled <= READING | OF_CLIENTS | ADMINISTRATION | REGISTRATION
     assert not (READING | OF_CLIENTS) & (ADMINISTRATION | REGISTRATION)
@@ -108,7 +108,7 @@ def test_every_code_that_changes_something_is_administration_registration_or_a_c
         ("::ffff:10.0.0.7", False, False),
     ],
 )
-def test_administration_is_done_for_this_machine_or_over_tls(
+def test_administration_is_allowed_from_this_machine_or_over_tls(
     code: int, ip: str, is_encrypted: bool, is_done: bool
 ) -> None:
     accounts = Accounts({"the-admin": "secret-of-the-admin", "the-shop": "secret"}, frozenset({"the-admin"}))
@@ -125,7 +125,7 @@ def test_administration_is_done_for_this_machine_or_over_tls(
 
 
 @pytest.mark.parametrize(("ip", "is_done"), [("127.0.0.1", True), ("::1", True), ("10.0.0.7", False)])
-def test_without_accounts_administration_is_done_for_this_machine_only(
+def test_without_accounts_administration_is_allowed_only_from_this_machine(
     root: Path, clock: Clock, ip: str, is_done: bool
 ) -> None:
     dispatcher = open_broker(root, clock)
@@ -153,7 +153,7 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> No
         '[[accounts]]\naccess-key = "the-shop"\nsecret-key = "x"',
     ],
 )
-def test_a_file_without_accounts_is_refused_and_no_secret_shown(tmp_path: Path, text: str) -> None:
+def test_a_file_without_valid_accounts_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(AccountsError, match="expected"):
         Accounts.from_file(write(tmp_path / "accounts.toml", text))
 
@@ -163,7 +163,7 @@ def test_a_missing_file_is_reported(tmp_path: Path) -> None:
         Accounts.from_file(tmp_path / "none.toml")
 
 
-def test_the_environment_names_one_account() -> None:
+def test_one_account_is_read_from_the_environment() -> None:
     assert Accounts.from_environment({}) is None
     accounts = Accounts.from_environment({ACCESS_KEY_VARIABLE: "the-shop", SECRET_KEY_VARIABLE: "secret-of-the-shop"})
     assert accounts is not None

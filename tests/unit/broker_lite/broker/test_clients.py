@@ -1,4 +1,4 @@
-"""Membership of clients in groups, and its end with their connection."""
+"""Tests of the membership of clients in groups, which ends with their connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT_MS = 120_000
 
 @pytest.fixture
 def clients() -> Clients:
-    """Nobody yet."""
+    """Clients without a member."""
     return Clients(TIMEOUT_MS)
 
 
@@ -40,7 +40,7 @@ def ids(clients: Clients) -> list[str]:
     return found
 
 
-def test_who_comes_by_a_connection_leaves_with_it(clients: Clients) -> None:
+def test_clients_of_a_connection_leave_when_it_ends(clients: Clients) -> None:
     first, second = channel(), channel()
     assert beat(clients, first, "one") == {"consumers"}
     assert beat(clients, second, "two") == {"consumers"}
@@ -55,7 +55,7 @@ def test_who_comes_by_a_connection_leaves_with_it(clients: Clients) -> None:
     assert not clients._memberships
 
 
-def test_who_comes_by_another_connection_stays_when_the_old_one_ends(clients: Clients) -> None:
+def test_a_client_that_reconnected_stays_when_its_old_connection_ends(clients: Clients) -> None:
     old, new = channel(), channel()
     beat(clients, old)
     assert beat(clients, new) == {"consumers"}
@@ -65,7 +65,7 @@ def test_who_comes_by_another_connection_stays_when_the_old_one_ends(clients: Cl
     assert clients._memberships == {}
 
 
-def test_who_unregisters_has_gone_before_its_connection(clients: Clients) -> None:
+def test_a_client_that_unregisters_leaves_before_its_connection_ends(clients: Clients) -> None:
     by = channel()
     beat(clients, by)
     assert clients.unregister(by, "client", "producers", "consumers") == {"consumers"}
@@ -74,7 +74,7 @@ def test_who_unregisters_has_gone_before_its_connection(clients: Clients) -> Non
     assert clients._memberships == {}
 
 
-def test_no_connection_unregisters_a_client_of_another_one(clients: Clients) -> None:
+def test_a_connection_cannot_unregister_a_client_of_another_connection(clients: Clients) -> None:
     by, stranger = channel(), channel()
     beat(clients, by)
     assert clients.unregister(stranger, "client", "producers", "consumers") == set()
@@ -83,7 +83,7 @@ def test_no_connection_unregisters_a_client_of_another_one(clients: Clients) -> 
     assert ids(clients) == ["client", "another"]
 
 
-def test_who_is_silent_has_gone(clients: Clients) -> None:
+def test_a_silent_client_expires(clients: Clients) -> None:
     by = channel()
     beat(clients, by, "silent", now_ms=0)
     beat(clients, by, "loud", now_ms=1)
@@ -92,7 +92,7 @@ def test_who_is_silent_has_gone(clients: Clients) -> None:
     assert ids(clients) == ["loud"]
 
 
-def test_one_connection_brings_no_more_groups_than_it_may(clients: Clients) -> None:
+def test_groups_of_one_connection_have_a_limit(clients: Clients) -> None:
     by = channel()
     groups = tuple(ProducerData(f"group-{number}") for number in range(MAX_MEMBERSHIPS_OF_ONE))
     clients.heartbeat(by, REQUEST, Heartbeat("client", groups, ()), 0)
@@ -102,7 +102,7 @@ def test_one_connection_brings_no_more_groups_than_it_may(clients: Clients) -> N
     assert "more" not in clients.producers
 
 
-def test_a_connection_that_ends_is_not_searched_for_among_all_clients(clients: Clients) -> None:
+def test_the_end_of_a_connection_does_not_search_all_groups(clients: Clients) -> None:
     class Groups(dict[str, object]):
         def items(self) -> object:  # type: ignore[override]
             raise AssertionError("all groups were looked at")

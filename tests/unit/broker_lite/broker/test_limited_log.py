@@ -1,4 +1,4 @@
-"""Warnings of what clients do: some lines of each kind in a minute, and a count of the others."""
+"""Tests of warnings about clients: a few lines of each kind per minute, and a count of the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from commitlake.broker_lite.broker.limited_log import MAX_LINES, WINDOW_SECONDS,
 from tests.support.small_stores import Clock
 
 
-def test_a_kind_of_warning_has_a_limit_and_a_count(caplog: pytest.LogCaptureFixture) -> None:
+def test_warnings_of_one_kind_have_a_limit_and_a_count(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock(0)
     log = LimitedLog(logging.getLogger("clients"), clock)
     for number in range(1000):

@@ -18,7 +18,7 @@ def channel(address: str = "10.0.0.1", port: int = 1) -> Channel:
 
 
 def work(name: str, done: list[str], steps: int) -> Iterator[None]:
-    """Work that notes its steps."""
+    """Yield steps of work that records its name at each step."""
     for _ in range(steps):
         done.append(name)
         yield
@@ -26,7 +26,7 @@ def work(name: str, done: list[str], steps: int) -> Iterator[None]:
 
 @pytest.fixture
 def one_step_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every slice be over after one step."""
+    """End every slice after one step."""
     monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
 
 
@@ -50,7 +50,7 @@ def test_long_work_continues_in_turns() -> None:
 
 
 @pytest.mark.usefixtures("one_step_a_slice")
-def test_work_for_a_client_that_has_gone_is_dropped() -> None:
+def test_work_for_a_disconnected_client_is_dropped() -> None:
     done, slices, client = list[str](), Slices(), channel()
     slices.run(work("a", done, 9), client)
     client.lost()
@@ -59,7 +59,7 @@ def test_work_for_a_client_that_has_gone_is_dropped() -> None:
 
 
 @pytest.mark.usefixtures("one_step_a_slice")
-def test_work_that_fails_leaves_the_others() -> None:
+def test_other_work_continues_after_a_failure() -> None:
     def failing() -> Iterator[None]:
         yield
         raise ValueError("expected no failure")
@@ -75,7 +75,7 @@ def test_work_that_fails_leaves_the_others() -> None:
 
 
 @pytest.mark.usefixtures("one_step_a_slice")
-def test_one_client_has_no_more_work_waiting_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_work_of_one_client_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     slices, client = Slices(), channel()
     monkeypatch.setattr(slices, "_quotas", Quotas(of_one=2, of_address=9, in_all=9))
     assert [slices.run(work("a", [], 2), client) for _ in range(3)] == [True, True, False]
@@ -90,7 +90,7 @@ def test_one_client_has_no_more_work_waiting_than_its_share(monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("one_step_a_slice")
-def test_the_number_of_clients_whose_work_has_begun_is_limited() -> None:
+def test_the_number_of_clients_with_started_work_has_a_limit() -> None:
     done, slices, client = list[str](), Slices(at_once=2), channel()
     slices.run(work("a", done, 3), channel(port=3))
     slices.run(work("b", done, 1), client)
@@ -105,7 +105,7 @@ def test_the_number_of_clients_whose_work_has_begun_is_limited() -> None:
 
 
 @pytest.mark.usefixtures("one_step_a_slice")
-def test_clients_take_turns_and_not_their_requests() -> None:
+def test_clients_take_turns_regardless_of_their_number_of_requests() -> None:
     done, slices, greedy, modest = list[str](), Slices(), channel(), channel(port=2)
     for _ in range(50):
         assert slices.run(work("greedy", done, 2), greedy)
@@ -120,7 +120,7 @@ def test_clients_take_turns_and_not_their_requests() -> None:
 
 
 @pytest.mark.usefixtures("one_step_a_slice")
-def test_only_the_oldest_work_of_a_client_is_begun() -> None:
+def test_only_the_oldest_work_of_a_client_is_started() -> None:
     begun, slices, client = list[int](), Slices(), channel()
 
     def steps(number: int) -> Iterator[None]:
@@ -138,7 +138,7 @@ def test_only_the_oldest_work_of_a_client_is_begun() -> None:
     assert begun == [0, 1, 2, 3]
 
 
-def test_shares_are_of_one_connection_of_one_address_and_of_all() -> None:
+def test_quotas_limit_a_connection_an_address_and_the_total() -> None:
     quotas = Quotas(of_one=3, of_address=4, in_all=6)
     first, neighbour, other = channel(), channel(port=2), channel("10.0.0.2")
     assert quotas.take(first, 3)
@@ -152,7 +152,7 @@ def test_shares_are_of_one_connection_of_one_address_and_of_all() -> None:
     assert quotas.take(first, 3)
 
 
-def test_all_addresses_of_one_ipv6_network_are_one() -> None:
+def test_addresses_of_one_ipv6_network_share_a_quota() -> None:
     quotas = Quotas(of_one=3, of_address=3, in_all=9)
     assert quotas.take(channel("2001:db8:1:2::3"), 3)
     assert not quotas.take(channel("2001:db8:1:2:ffff::4"))

@@ -37,12 +37,12 @@ def half_message() -> NewMessage:
 
 
 def places(records: list[Message]) -> list[tuple[str, int, int, int]]:
-    """Topic, queue, number in it and retries of every record."""
+    """Return topic, queue, queue offset and number of retries of every record."""
     return [(record.topic, record.queue_id, record.queue_offset, record.reconsume_times) for record in records]
 
 
 def assert_same_content(records: list[Message]) -> None:
-    """Check everything that no rewrite may change."""
+    """Check every field that must not change when a record is stored again."""
     first = records[0]
     for record in records:
         assert (record.body, record.flag, record.sys_flag & 0x701) == (first.body, first.flag, first.sys_flag & 0x701)
@@ -50,7 +50,7 @@ def assert_same_content(records: list[Message]) -> None:
         assert {key: record.properties[key] for key in OWN} == OWN
 
 
-def test_message_without_delay_is_stored_as_it_is(root: Path, delivery: Delivery) -> None:
+def test_message_without_delay_is_stored_in_its_topic(root: Path, delivery: Delivery) -> None:
     delivery.send(sent())
     delivery.send(sent(DELAY="0"))
     delivery.send(sent(DELAY="-1"))
@@ -82,13 +82,15 @@ def test_level_above_the_highest_is_the_highest(root: Path, delivery: Delivery) 
     assert delivery.next_due_ms() == STORED_MS + 2 * 3_600_000
 
 
-def test_delay_that_is_no_number_is_refused(root: Path, delivery: Delivery) -> None:
+def test_delay_that_is_not_a_number_is_refused(root: Path, delivery: Delivery) -> None:
     with pytest.raises(MessageRefusedError, match="DELAY: expected an integer, found 'soon'"):
         delivery.send(sent(DELAY="soon"))
     assert list(log_records(root)) == []
 
 
-def test_what_was_due_first_is_delivered_first_whatever_its_level(root: Path, delivery: Delivery, clock: Clock) -> None:
+def test_messages_of_all_levels_are_delivered_in_the_order_of_their_due_times(
+    root: Path, delivery: Delivery, clock: Clock
+) -> None:
     for number, level in enumerate(("4", "1", "3", "2", "1")):
         delivery.send(message(number, properties=(("DELAY", level),)))
         clock.now_ms += 500
@@ -98,7 +100,7 @@ def test_what_was_due_first_is_delivered_first_whatever_its_level(root: Path, de
     assert delivered == [f"body {number}".encode() for number in (1, 4, 3, 2, 0)]
 
 
-def test_messages_that_are_not_due_hold_up_only_their_own_level(delivery: Delivery, clock: Clock) -> None:
+def test_messages_that_are_not_due_delay_only_their_own_level(delivery: Delivery, clock: Clock) -> None:
     delivery.send(message(0, properties=(("DELAY", "5"),)))
     delivery.send(message(1, properties=(("DELAY", "2"),)))
     assert len(delivery.deliver_due(clock.now_ms + 5_000)) == 1
@@ -123,7 +125,7 @@ def test_delivery_continues_after_a_restart(root: Path, clock: Clock) -> None:
         assert [got.body for got in store.get("orders", 0, 0).messages] == [b"body 0", b"body 1", b"body 2"]
 
 
-def test_position_after_the_queues_end_is_set_back(root: Path, clock: Clock) -> None:
+def test_position_after_the_end_of_a_queue_is_reset(root: Path, clock: Clock) -> None:
     with MessageStore.open(root, SMALL, clock=clock) as store:
         store.config.delay_offsets.set(2, 77)
         delivery = Delivery(store)
@@ -140,7 +142,7 @@ def test_position_after_the_queues_end_is_set_back(root: Path, clock: Clock) -> 
         (("DELAY", "1"), ("REAL_TOPIC", "RMQ_SYS_TRANS_HALF_TOPIC"), ("REAL_QID", "0")),
     ],
 )
-def test_parked_record_that_leads_nowhere_does_not_stop_its_level(
+def test_delayed_record_without_a_valid_target_does_not_stop_its_level(
     delivery: Delivery, clock: Clock, properties: tuple[tuple[str, str], ...]
 ) -> None:
     delivery.store.put(message(topic="SCHEDULE_TOPIC_XXXX", properties=properties))
@@ -149,7 +151,7 @@ def test_parked_record_that_leads_nowhere_does_not_stop_its_level(
     assert delivery.store.get_at(result.physical_offset).topic == "orders"  # type: ignore[union-attr]
 
 
-def test_failed_message_is_retried_and_ends_in_the_dead_letters(root: Path, delivery: Delivery, clock: Clock) -> None:
+def test_failed_message_is_retried_and_becomes_a_dead_letter(root: Path, delivery: Delivery, clock: Clock) -> None:
     first = failed = delivery.send(sent(WAIT="true"))
     for _ in range(2):
         assert delivery.send_back("ship", failed.physical_offset, max_reconsume_times=2) is not None
@@ -210,7 +212,7 @@ def test_sending_back_a_message_that_does_not_exist_is_an_error(delivery: Delive
         delivery.send_back("ship", 5)
 
 
-def test_committed_message_that_fails_is_still_of_its_transaction(root: Path, delivery: Delivery, clock: Clock) -> None:
+def test_retry_of_a_committed_message_keeps_its_transaction_type(root: Path, delivery: Delivery, clock: Clock) -> None:
     half = delivery.send(half_message())
     delivery.send_back("ship", delivery.commit("shop", half.physical_offset).physical_offset)
     clock.now_ms += 10_000
@@ -220,7 +222,7 @@ def test_committed_message_that_fails_is_still_of_its_transaction(root: Path, de
     assert types[3:] == [("SCHEDULE_TOPIC_XXXX", 0x8, 0), ("%RETRY%ship", 0x8, 0)]
 
 
-def test_half_message_is_seen_when_it_is_committed(root: Path, delivery: Delivery, clock: Clock) -> None:
+def test_half_message_is_delivered_when_it_is_committed(root: Path, delivery: Delivery, clock: Clock) -> None:
     delivery.store.put(message(topic="elsewhere"))
     half = delivery.send(half_message())
     assert [pending.physical_offset for pending in delivery.pending_halves()] == [half.physical_offset]
@@ -304,7 +306,7 @@ def test_pending_halves_are_known_after_a_restart(root: Path, clock: Clock, clea
         assert [pending.queue_offset for pending in delivery.pending_halves()] == [4]
 
 
-def test_progress_of_transactions_is_that_of_the_brokers_own_group(delivery: Delivery) -> None:
+def test_progress_of_transactions_is_stored_as_offsets_of_the_brokers_own_group(delivery: Delivery) -> None:
     offsets = delivery.store.config.consumer_offsets
     halves = [delivery.send(half_message()).physical_offset for _ in range(3)]
 
@@ -317,7 +319,7 @@ def test_progress_of_transactions_is_that_of_the_brokers_own_group(delivery: Del
     for number in (1, 2, 0):
         delivery.commit("shop", halves[number])
         seen.append(progress())
-    # Only the decision about the oldest lets it go on, then past all.
+    # Only a decision about the oldest message advances the progress, then past all.
     assert seen == [(0, 0), (0, 0), (3, 3)]
 
 
@@ -331,7 +333,7 @@ def test_marks_of_older_brokers_and_of_several_halves_are_read(root: Path, clock
         assert [pending.queue_offset for pending in Delivery(store).pending_halves()] == [2, 4]
 
 
-def test_what_waits_or_is_not_decided_is_not_sent_back(root: Path, delivery: Delivery) -> None:
+def test_waiting_and_undecided_messages_cannot_be_sent_back(root: Path, delivery: Delivery) -> None:
     delivery.send(half_message())
     delivery.send(sent(DELAY="2"))
     delivery.send(sent(TIMER_DELAY_SEC="9"))

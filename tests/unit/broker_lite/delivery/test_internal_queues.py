@@ -1,4 +1,4 @@
-"""The broker's own queues where records are damaged, or have gone before their time: nobody waits for those."""
+"""Tests of the broker's internal queues with damaged, expired or planted records, which must not delay others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def damage(root: Path, text: bytes) -> None:
 
 
 def expire(store: MessageStore) -> None:
-    """Take away all of the log but its last segment, as a disk that is too full makes a broker do."""
+    """Delete all segments but the last one, as a broker with a full disk does."""
     files = store.files.log.files
     files.delete_first(len(files.file_starts) - 1)
     store.files.delete_expired(files.start, 0)
@@ -54,12 +54,12 @@ def bodies(store: MessageStore) -> list[bytes]:
 
 
 def asked(delivery: Delivery, now_ms: int) -> list[bytes]:
-    """Return the half messages that a producer is asked about."""
+    """Return the bodies of the half messages that a producer is asked about."""
     return [one.body for one in delivery.take_due_halves(now_ms, TIMEOUT_MS, CHECKS) if one is not None]
 
 
 @pytest.mark.parametrize("is_opened_again", [True, False])
-def test_a_damaged_timer_does_not_hold_up_the_others(root: Path, clock: Clock, *, is_opened_again: bool) -> None:
+def test_a_damaged_timer_does_not_delay_the_others(root: Path, clock: Clock, *, is_opened_again: bool) -> None:
     with MessageStore.open(root, SMALL, clock=clock) as store:
         delivery = Delivery(store)
         for number in (1, 2, 3):
@@ -77,7 +77,7 @@ def test_a_damaged_timer_does_not_hold_up_the_others(root: Path, clock: Clock, *
         assert bodies(store) == [b"body 1", b"body 3"]
 
 
-def test_a_damaged_half_does_not_hold_up_the_others(root: Path, clock: Clock) -> None:
+def test_a_damaged_half_message_does_not_delay_the_others(root: Path, clock: Clock) -> None:
     with MessageStore.open(root, SMALL, clock=clock) as store:
         delivery = Delivery(store)
         for number in (1, 2, 3):
@@ -87,11 +87,11 @@ def test_a_damaged_half_does_not_hold_up_the_others(root: Path, clock: Clock) ->
         delivery = Delivery(store)
         assert [one.body for one in delivery.pending_halves()] == [b"body 1", b"body 3"]
         assert asked(delivery, BORN_MS + TIMEOUT_MS) == [b"body 1", b"body 3"]
-        # The damaged one counts as decided: nothing keeps the progress from going on.
+        # The damaged one counts as decided and does not stop the progress.
         assert store.config.consumer_offsets.get("RMQ_SYS_TRANS_HALF_TOPIC", "CID_RMQ_SYS_TRANS", 0) == 3
 
 
-def test_a_damaged_mark_does_not_keep_a_store_from_being_opened(root: Path, clock: Clock) -> None:
+def test_a_damaged_mark_does_not_prevent_opening_the_store(root: Path, clock: Clock) -> None:
     with MessageStore.open(root, SMALL, clock=clock) as store:
         delivery = Delivery(store)
         places = [delivery.send(half(number)).physical_offset for number in (1, 2, 3)]
@@ -105,7 +105,7 @@ def test_a_damaged_mark_does_not_keep_a_store_from_being_opened(root: Path, cloc
     (root / "config" / "consumerOffset.json").unlink()
     (root / "config" / "consumerOffset.json.bak").unlink(missing_ok=True)
     with MessageStore.open(root, SMALL, clock=clock) as store:
-        # Of the damaged mark nobody knows what was decided: its producer is asked again.
+        # The decision in the damaged mark is unknown: its producer is asked again.
         assert asked(Delivery(store), BORN_MS + TIMEOUT_MS) == [b"body 1", b"body 2"]
 
 
@@ -139,7 +139,7 @@ def test_half_messages_after_expired_ones_are_checked(root: Path, clock: Clock) 
     [
         (None, 5_999, False),
         (None, 6_000, True),
-        (None, -1, True),  # its producer's clock is ahead: the others must not wait until it is right
+        (None, -1, True),  # its producer's clock is ahead: the other messages must not wait for it
         ("2", 1_999, False),
         ("2", 2_000, True),
         ("60", 59_999, False),
@@ -157,7 +157,7 @@ def test_time_of_the_first_check_of_a_half_message(
         assert asked(delivery, BORN_MS + age_ms) == ([b"body 1"] if is_asked else [])
 
 
-def test_a_half_message_that_is_decided_while_others_are_checked_is_not_changed(root: Path, clock: Clock) -> None:
+def test_a_half_message_decided_during_a_check_is_skipped(root: Path, clock: Clock) -> None:
     with MessageStore.open(root, SMALL, clock=clock) as store:
         delivery = Delivery(store)
         places = [delivery.send(half(number)).physical_offset for number in (1, 2, 3)]
@@ -173,12 +173,12 @@ HOSTILE_NUMBERS = ("9" * 5000, "-" + "9" * 5000, "9" * 20, "\u0661\u0662", "1_0"
 
 
 def planted(store: MessageStore, topic: str, properties: dict[str, str]) -> None:
-    """Store a record as somebody might who could write to the topic."""
+    """Store a record that an attacker with write access to the topic could have sent."""
     store.put(message(9, topic, properties=tuple(properties.items())))
 
 
 @pytest.mark.parametrize("name", ["TIMER_OUT_MS", "REAL_QID"])
-def test_planted_timers_are_left_out_and_the_store_opens_again(root: Path, clock: Clock, name: str) -> None:
+def test_planted_timers_are_skipped_and_the_store_can_be_reopened(root: Path, clock: Clock, name: str) -> None:
     sound = {"REAL_TOPIC": "orders", "REAL_QID": "0", "UNIQ_KEY": "U9", "TIMER_OUT_MS": str(clock.now_ms - 1)}
     for opened in (1, 2):
         with MessageStore.open(root, ROOMY, clock=clock) as store:
@@ -199,7 +199,7 @@ def test_planted_timers_are_left_out_and_the_store_opens_again(root: Path, clock
 
 
 @pytest.mark.parametrize("text", HOSTILE_NUMBERS)
-def test_planted_delayed_messages_do_not_hold_up_their_level(root: Path, clock: Clock, text: str) -> None:
+def test_planted_delayed_messages_do_not_delay_their_level(root: Path, clock: Clock, text: str) -> None:
     with MessageStore.open(root, ROOMY, clock=clock) as store:
         planted(store, SCHEDULE_TOPIC, {"REAL_TOPIC": "orders", "REAL_QID": text, "DELAY": "1"})
         delivery = Delivery(store)
@@ -211,7 +211,7 @@ def test_planted_delayed_messages_do_not_hold_up_their_level(root: Path, clock: 
 
 
 @pytest.mark.parametrize("topic", ["", SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_TOPIC, "../etc", "a" * 300])
-def test_nothing_is_delivered_into_a_queue_where_messages_wait(root: Path, clock: Clock, topic: str) -> None:
+def test_no_message_is_delivered_into_an_internal_or_invalid_topic(root: Path, clock: Clock, topic: str) -> None:
     with MessageStore.open(root, ROOMY, clock=clock) as store:
         place = {"REAL_QID": "0"} | ({"REAL_TOPIC": topic} if topic else {})
         planted(store, SCHEDULE_TOPIC, place | {"DELAY": "1"})
@@ -224,7 +224,7 @@ def test_nothing_is_delivered_into_a_queue_where_messages_wait(root: Path, clock
 
 @pytest.mark.parametrize("text", HOSTILE_NUMBERS)
 @pytest.mark.parametrize("name", ["TRANSACTION_CHECK_TIMES", "CHECK_IMMUNITY_TIME_IN_SECONDS", "REAL_QID"])
-def test_planted_halves_do_not_hold_up_the_others(root: Path, clock: Clock, name: str, text: str) -> None:
+def test_planted_half_messages_do_not_delay_the_others(root: Path, clock: Clock, name: str, text: str) -> None:
     with MessageStore.open(root, ROOMY, clock=clock) as store:
         sound = {"REAL_TOPIC": "orders", "REAL_QID": "0", "PGROUP": "shop"}
         planted(store, HALF_TOPIC, sound | {name: text})
@@ -238,7 +238,7 @@ def test_planted_halves_do_not_hold_up_the_others(root: Path, clock: Clock, name
                 delivery.commit("shop", 0)
 
 
-def test_a_half_that_cannot_be_stored_again_does_not_hold_up_the_others(root: Path, clock: Clock) -> None:
+def test_a_half_message_too_large_to_store_again_does_not_delay_the_others(root: Path, clock: Clock) -> None:
     with MessageStore.open(root, ROOMY, clock=clock) as store:
         names = {"UNIQ_KEY": "U9", "PGROUP": "shop", "REAL_TOPIC": "orders", "REAL_QID": "0"}
         size = sum(len(key) + len(value) + 2 for key, value in names.items())
@@ -249,7 +249,7 @@ def test_a_half_that_cannot_be_stored_again_does_not_hold_up_the_others(root: Pa
         assert [pending.body for pending in delivery.pending_halves()] == [b"body 1"]
 
 
-def test_a_forged_batch_does_not_make_queues_of_batches_of_the_brokers_own_topics(root: Path, clock: Clock) -> None:
+def test_a_forged_batch_does_not_turn_internal_topics_into_batch_topics(root: Path, clock: Clock) -> None:
     text = {"INNER_BASE": "7", "INNER_NUM": "3", "REAL_TOPIC": "orders", "REAL_QID": "0"}
     properties = tuple(text.items())
     forged = [
@@ -269,7 +269,7 @@ def test_a_forged_batch_does_not_make_queues_of_batches_of_the_brokers_own_topic
             assert not any(store.config.topics.is_batch(topic) for topic in store.config.topics.entries)
 
 
-def test_a_forged_batch_in_a_light_queue_does_not_keep_the_store_from_opening(root: Path, clock: Clock) -> None:
+def test_a_forged_batch_in_a_light_queue_does_not_prevent_opening_the_store(root: Path, clock: Clock) -> None:
     batch = (("INNER_BASE", "0"), ("INNER_NUM", "3"))
     light = (("INNER_MULTI_DISPATCH", "%LMQ%a"), ("INNER_MULTI_QUEUE_OFFSET", "1"))
     place: dict[str, Any] = {"physical_offset": 0, "store_timestamp": clock.now_ms, "store_host": PRODUCER}
@@ -303,7 +303,7 @@ def test_a_delay_beyond_64_bits_is_a_time_that_has_passed(root: Path, clock: Clo
         assert bodies(store) == [b"body 1"]
 
 
-def test_a_forged_timer_that_cannot_be_rolled_does_not_hold_up_the_others(root: Path, clock: Clock) -> None:
+def test_a_forged_timer_that_cannot_be_rolled_does_not_delay_the_others(root: Path, clock: Clock) -> None:
     due = clock.now_ms + 30 * 86_400_000  # beyond the wheel: stored again on the way
     text = {"TIMER_OUT_MS": str(due), "INNER_NUM": "nan", "REAL_TOPIC": "orders", "REAL_QID": "0"}
     forged = message(9, TIMER_TOPIC, sys_flag=INNER_BATCH, properties=tuple(text.items()))
@@ -325,14 +325,14 @@ def test_a_forged_timer_that_cannot_be_rolled_does_not_hold_up_the_others(root: 
 
 
 @pytest.mark.parametrize("number", [5, 1 << 62, (1 << 63) - 1])
-def test_a_half_message_counts_by_its_position_and_not_by_the_number_in_it(
+def test_a_half_message_is_identified_by_its_position_not_its_stored_number(
     root: Path, clock: Clock, number: int
 ) -> None:
     properties = (("PGROUP", "shop"), ("REAL_TOPIC", "orders"), ("REAL_QID", "0"))
     place: dict[str, Any] = {"physical_offset": 0, "store_timestamp": clock.now_ms, "store_host": PRODUCER}
     halves = [message(each, HALF_TOPIC, properties=properties) for each in range(3)]
-    said = (0, number, number)
-    forged = [serialize_message(one, queue_offset=at, **place) for one, at in zip(halves, said, strict=True)]
+    offsets = (0, number, number)
+    forged = [serialize_message(one, queue_offset=at, **place) for one, at in zip(halves, offsets, strict=True)]
     write_log(root, forged)
     with MessageStore.open(root, ROOMY, clock=clock) as store:
         delivery = Delivery(store)
@@ -349,7 +349,7 @@ def test_a_half_message_counts_by_its_position_and_not_by_the_number_in_it(
 
 
 def write_log(root: Path, records: Sequence[bytes]) -> None:
-    """Write a log of these records, each at its place."""
+    """Write a log of these records at their offsets."""
     data = b""
     for record in records:
         data += record[:28] + len(data).to_bytes(8, "big") + record[36:]

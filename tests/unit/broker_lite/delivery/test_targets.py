@@ -32,7 +32,7 @@ FORBIDDEN = [
 
 
 def planted(topic: str, target: tuple[str, str]) -> dict[str, object]:
-    """Return the fields of a waiting record whose target no broker has written."""
+    """Return the fields of a waiting record with a target that no broker writes."""
     pairs = {"UNIQ_KEY": "U1", "TIMER_OUT_MS": "1000", "DELAY": "1", "PGROUP": "shop", "REAL_TOPIC": target[0]}
     pairs["REAL_QID"] = target[1]
     return {"topic": topic, "properties": tuple(pair for pair in pairs.items() if pair[1])}
@@ -56,7 +56,7 @@ def test_records_with_forbidden_targets_are_left_out(root: Path, clock: Clock, w
 
 
 @pytest.mark.parametrize("waits_in", [TIMER_TOPIC, SCHEDULE_TOPIC])
-def test_a_message_whose_queue_is_gone_goes_to_another_queue(root: Path, clock: Clock, waits_in: str) -> None:
+def test_a_message_for_a_removed_queue_is_delivered_to_another_queue(root: Path, clock: Clock, waits_in: str) -> None:
     with MessageStore.open(root, SMALL, clock=clock) as store:
         store.config.topics.create("orders", 4)
         store.put(message(2, **planted(waits_in, ("orders", "6"))))  # type: ignore[arg-type]
@@ -79,7 +79,7 @@ def test_halves_with_forbidden_targets_can_only_be_rolled_back(store: MessageSto
     assert delivery.pending_halves() == []
 
 
-def test_a_queue_on_the_disk_that_no_topic_can_have_is_not_served(root: Path, clock: Clock) -> None:
+def test_a_queue_folder_with_an_impossible_number_does_not_extend_the_topic(root: Path, clock: Clock) -> None:
     with MessageStore.open(root, SMALL, clock=clock) as store:
         store.put(message(1))
         store.put(message(2, queue_id=2_147_483_647))

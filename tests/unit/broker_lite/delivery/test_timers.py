@@ -1,4 +1,4 @@
-"""Timer messages over a restart: each comes once."""
+"""Tests of timer messages across a restart: each is delivered once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bodies(store: MessageStore) -> list[bytes]:
     return [one.body for one in store.get("orders", 0, 0, 100).messages]
 
 
-def test_they_come_in_the_order_of_their_times(root: Path, clock: Clock) -> None:
+def test_timer_messages_are_delivered_in_the_order_of_their_times(root: Path, clock: Clock) -> None:
     with MessageStore.open(root, SMALL, clock=clock) as store:
         delivery = Delivery(store)
         for number, seconds in ((1, 9), (2, 3), (3, 6)):
@@ -36,7 +36,7 @@ def test_they_come_in_the_order_of_their_times(root: Path, clock: Clock) -> None
         assert delivery.next_due_ms() is None
 
 
-def test_what_waited_waits_again_and_what_came_does_not(root: Path, clock: Clock) -> None:
+def test_a_restart_keeps_waiting_timers_and_repeats_no_delivery(root: Path, clock: Clock) -> None:
     with MessageStore.open(root, SMALL, clock=clock) as store:
         delivery = Delivery(store)
         delivery.send(timed(1, 60))
@@ -56,7 +56,7 @@ def test_what_waited_waits_again_and_what_came_does_not(root: Path, clock: Clock
         assert Delivery(store).next_due_ms() is None
 
 
-def test_a_message_can_be_called_off(root: Path, clock: Clock) -> None:
+def test_a_timer_message_can_be_cancelled(root: Path, clock: Clock) -> None:
     with MessageStore.open(root, SMALL, clock=clock) as store:
         delivery = Delivery(store)
         delivery.send(timed(1, 5))
@@ -67,7 +67,7 @@ def test_a_message_can_be_called_off(root: Path, clock: Clock) -> None:
         assert bodies(store) == [b"body 2"]
 
 
-def test_a_message_that_a_full_disk_has_no_room_for_waits_on(
+def test_a_timer_message_is_delivered_after_a_full_disk(
     root: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with MessageStore.open(root, SMALL, clock=clock) as store:

@@ -34,7 +34,7 @@ BROKER_TOPICS = [
 
 @pytest.mark.parametrize("topic", BROKER_TOPICS)
 @pytest.mark.parametrize("properties", [FORGED, FORGED | {"TIMER_DELAY_SEC": "9"}, FORGED | {"DELAY": "1"}])
-def test_no_send_reaches_a_topic_of_the_broker(
+def test_clients_cannot_send_to_a_topic_of_the_broker(
     peer: Peer, dispatcher: Dispatcher, topic: str, properties: dict[str, str]
 ) -> None:
     batch = serialize_batch([BatchItem(0, b"x", "".join(f"{k}\x01{v}\x02" for k, v in properties.items()).encode())])
@@ -67,9 +67,7 @@ def test_no_client_creates_or_deletes_a_topic_of_the_broker(peer: Peer, dispatch
     assert dispatcher.broker.topics.change_count == before
 
 
-def test_properties_of_a_message_do_not_choose_where_it_is_delivered(
-    peer: Peer, dispatcher: Dispatcher, clock: Clock
-) -> None:
+def test_properties_of_a_message_cannot_change_its_target(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
     for extra in ({"DELAY": "1"}, {"TIMER_DELAY_SEC": "1"}):
         assert peer.ask(SEND, send_fields("orders", FORGED | extra), b"x").code == ResponseCode.SUCCESS
     clock.now_ms += 10_000
@@ -118,7 +116,7 @@ def test_no_request_sets_the_progress_of_the_broker(root: Path, clock: Clock, gr
         assert len(list(again.broker.delivery.take_due_halves(clock.now_ms + 10_000, 1, 9))) == 1
 
 
-def test_a_group_of_the_broker_is_not_made_by_clients(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_clients_cannot_create_a_group_of_the_broker(peer: Peer, dispatcher: Dispatcher) -> None:
     peer.heartbeat("c1", TIMER_GROUP, TIMER_TOPIC)
     answer = peer.ask(RequestCode.CONSUMER_SEND_MSG_BACK, {"offset": 0, "group": TIMER_GROUP, "delayLevel": 0})
     assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
@@ -134,13 +132,15 @@ def test_offsets_are_not_cloned_to_a_group_without_a_valid_name(peer: Peer, disp
 
 
 @pytest.mark.parametrize("queues", [-1, 1025, 2_147_483_647])
-def test_a_group_has_as_many_retry_queues_as_a_topic_may_have(peer: Peer, dispatcher: Dispatcher, queues: int) -> None:
+def test_retry_queues_of_a_group_are_limited_as_queues_of_a_topic(
+    peer: Peer, dispatcher: Dispatcher, queues: int
+) -> None:
     body = serialize_body(SubscriptionGroupConfig("g", retry_queue_nums=queues))
     assert peer.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body).code == ResponseCode.INVALID_PARAMETER
     assert not dispatcher.broker.groups.has("g")
 
 
-def test_a_retry_goes_to_a_queue_that_its_topic_has(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+def test_a_retry_is_stored_in_an_existing_queue_of_its_topic(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
     for _ in range(4):
         answer = peer.ask(SEND, send_fields("orders"), b"x")
     peer.heartbeat("c1", "g", "orders")
@@ -163,7 +163,7 @@ def test_a_retry_goes_to_a_queue_that_its_topic_has(peer: Peer, dispatcher: Disp
 
 
 @pytest.mark.parametrize("queues", [2_147_483_648, 2_147_483_647, 65_537, -1])
-def test_a_topic_with_impossible_settings_does_not_keep_others_from_being_registered(
+def test_a_topic_with_impossible_settings_is_skipped_and_others_are_registered(
     root: Path, clock: Clock, queues: int
 ) -> None:
     dispatcher = open_broker(root, clock)

@@ -1,4 +1,4 @@
-"""Members, locks, offsets, retries, and what administrators ask of groups and topics."""
+"""Tests of members, locks, offsets, retries, and administration of groups and topics."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def members(peer: Peer) -> tuple[str, ...]:
     return parse_body(ConsumerList, answer.body).consumer_id_list if answer.code == 0 else ()
 
 
-def test_members_come_and_go_and_the_others_hear_of_it(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_members_are_notified_when_others_join_or_leave(peer: Peer, dispatcher: Dispatcher) -> None:
     other = Peer(dispatcher)
     assert members(peer) == ()
     peer.heartbeat("one", "consumers", "orders")
-    # To the new member it comes before its own answer.
+    # The new member receives the notification before the answer to its heartbeat.
     assert [command.code for command in peer.sent[-2:]] == [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, 0]
     assert dispatcher.broker.topics.find("%RETRY%consumers") is not None
     other.heartbeat("two", "consumers", "orders")
@@ -76,7 +76,7 @@ def test_a_silent_member_is_dropped(peer: Peer, dispatcher: Dispatcher, clock: C
     assert members(peer) == ()
 
 
-def test_a_queue_is_locked_by_one(peer: Peer, clock: Clock) -> None:
+def test_a_queue_is_locked_by_one_client(peer: Peer, clock: Clock) -> None:
     queues = tuple(MessageQueue("orders", "broker-a", number) for number in range(2))
 
     def lock(client_id: str, code: int = RequestCode.LOCK_BATCH_MQ) -> tuple[MessageQueue, ...]:
@@ -94,7 +94,7 @@ def test_a_queue_is_locked_by_one(peer: Peer, clock: Clock) -> None:
     assert lock("one") == queues
 
 
-def test_offsets_of_queues_and_groups(peer: Peer, clock: Clock) -> None:
+def test_offsets_of_queues_and_groups_are_returned(peer: Peer, clock: Clock) -> None:
     send(peer, 3)
 
     def offset(code: int, fields: dict[str, object]) -> int | None:
@@ -108,7 +108,7 @@ def test_offsets_of_queues_and_groups(peer: Peer, clock: Clock) -> None:
     assert (
         offset(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, QUEUE | {"timestamp": STORED_MS, "boundaryType": "UPPER"}) == 3
     )
-    # A new group begins with what is still in memory, unless it asks not to.
+    # A new group begins at offset 0 while that is in memory, unless setZeroIfNotFound is false.
     assert offset(RequestCode.QUERY_CONSUMER_OFFSET, QUEUE | GROUP) == 0
     assert offset(RequestCode.QUERY_CONSUMER_OFFSET, QUEUE | GROUP | {"setZeroIfNotFound": False}) is None
     assert offset(RequestCode.QUERY_CONSUMER_OFFSET, GROUP | {"topic": "orders", "queueId": 3}) is None
@@ -121,7 +121,7 @@ def test_offsets_of_queues_and_groups(peer: Peer, clock: Clock) -> None:
     assert earliest.ext_fields["timestamp"] == str(STORED_MS)
 
 
-def test_a_message_that_failed_comes_again_and_becomes_a_dead_letter(
+def test_a_failed_message_is_retried_and_becomes_a_dead_letter(
     peer: Peer, dispatcher: Dispatcher, clock: Clock
 ) -> None:
     send(peer)
@@ -141,7 +141,7 @@ def test_a_message_that_failed_comes_again_and_becomes_a_dead_letter(
     assert peer.ask(RequestCode.CONSUMER_SEND_MSG_BACK, lost).code == ResponseCode.SYSTEM_ERROR
 
 
-def test_messages_are_found(peer: Peer) -> None:
+def test_messages_are_found_by_key_position_and_queue_offset(peer: Peer) -> None:
     send(peer, 3)
     found = peer.ask(
         RequestCode.QUERY_MESSAGE,
@@ -159,7 +159,7 @@ def test_messages_are_found(peer: Peer) -> None:
     assert (entries["minQueueIndex"], entries["maxQueueIndex"]) == (0, 3)
 
 
-def test_topics_are_made_changed_and_deleted(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_topics_are_created_changed_and_deleted(peer: Peer, dispatcher: Dispatcher) -> None:
     def make(topic: str, **changes: object) -> int:
         fields = {"topic": topic, "defaultTopic": "TBW102", "readQueueNums": 2, "writeQueueNums": 3, "perm": 6,
                   "topicFilterType": "SINGLE_TAG", "order": True}  # fmt: skip
@@ -184,7 +184,7 @@ def test_topics_are_made_changed_and_deleted(peer: Peer, dispatcher: Dispatcher)
     assert peer.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "TBW102"}).code == ResponseCode.INVALID_PARAMETER
 
 
-def test_groups_are_made_and_deleted(peer: Peer) -> None:
+def test_groups_are_created_and_deleted(peer: Peer) -> None:
     config = SubscriptionGroupConfig("made", retry_max_times=3, consume_enable=False)
     assert peer.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=serialize_body(config)).code == 0
     answer = peer.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
@@ -231,7 +231,7 @@ def test_progress_is_returned(peer: Peer, dispatcher: Dispatcher, clock: Clock) 
     assert dispatcher.broker.store.config.consumer_offsets.get("orders", "others", 0) == 4
 
 
-def test_a_question_to_a_consumer_is_handed_on(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_a_request_to_a_consumer_is_forwarded(peer: Peer, dispatcher: Dispatcher) -> None:
     consumer, asker = peer, Peer(dispatcher)
     consumer.heartbeat("one", "consumers", "orders")
     connection = asker.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, GROUP)
@@ -273,7 +273,7 @@ def test_changing_offsets_creates_no_group(peer: Peer, dispatcher: Dispatcher) -
 
 
 @pytest.mark.parametrize(("offset", "found"), [(0, 0), (3, 3), (4, None)])
-def test_a_group_continues_only_where_its_queue_exists(
+def test_a_reset_sets_only_an_offset_within_the_queue(
     peer: Peer, dispatcher: Dispatcher, offset: int, found: int | None
 ) -> None:
     send(peer, 3)
@@ -294,7 +294,7 @@ def test_a_group_continues_only_where_its_queue_exists(
         (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "groupSeq", "maxGroupNum", "totalGroupNum"),
     ],
 )
-def test_tables_are_given_a_page_at_a_time(
+def test_tables_are_returned_in_pages(
     peer: Peer, dispatcher: Dispatcher, code: int, first: str, most: str, total: str
 ) -> None:
     for number in range(5):
@@ -353,7 +353,7 @@ def test_unsupported_attributes_of_a_topic_are_refused(
 
 
 @pytest.mark.parametrize("is_silent", [True, False])
-def test_a_consumer_that_does_not_answer_delays_no_other_client(
+def test_a_consumer_that_does_not_answer_does_not_delay_other_clients(
     peer: Peer, dispatcher: Dispatcher, clock: Clock, *, is_silent: bool
 ) -> None:
     consumer = Peer(dispatcher)

@@ -1,4 +1,4 @@
-"""Limits of what clients may have a broker keep: a request is checked whole before it has any effect."""
+"""Tests of limits on the state that clients may create: a request is checked completely before it has any effect."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_heartbeat_above_a_limit_has_no_effect(peer: Peer, dispatcher: Dispatc
     assert state(dispatcher) == before
 
 
-def test_a_heartbeat_for_which_there_is_no_room_has_no_effect(small: Dispatcher) -> None:
+def test_a_heartbeat_that_exceeds_the_number_of_groups_or_topics_has_no_effect(small: Dispatcher) -> None:
     peer, before = Peer(small), state(small)
     answer = peer.ask(RequestCode.HEART_BEAT, {}, heartbeat("g1", "g2", "g3"))
     assert (answer.code, answer.remark) == (
@@ -104,7 +104,7 @@ def test_a_heartbeat_for_which_there_is_no_room_has_no_effect(small: Dispatcher)
     assert peer.ask(RequestCode.HEART_BEAT, {}, heartbeat("g1", client_id="c2")).code == ResponseCode.SUCCESS
 
 
-def test_one_connection_brings_few_clients(peer: Peer) -> None:
+def test_clients_of_one_connection_have_a_limit(peer: Peer) -> None:
     for number in range(256):
         body = heartbeat(producers=("p",), client_id=f"c{number}")
         assert peer.ask(RequestCode.HEART_BEAT, {}, body).code == ResponseCode.SUCCESS
@@ -112,7 +112,7 @@ def test_one_connection_brings_few_clients(peer: Peer) -> None:
     assert answer.remark == "clients on one connection: expected at most 256, found 257"
 
 
-def test_places_are_shared_by_addresses_and_given_back(
+def test_quotas_are_shared_by_address_and_released(
     peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clients = dispatcher.broker.clients
@@ -163,7 +163,7 @@ def batch(count: int, body: bytes = b"x") -> bytes:
         (SEND, send_fields("%RETRY%new", m=True), batch(1), ResponseCode.MESSAGE_ILLEGAL),
     ],
 )
-def test_a_send_that_is_refused_makes_nothing(
+def test_a_refused_send_creates_no_topic_or_group(
     peer: Peer, dispatcher: Dispatcher, code: int, fields: dict[str, object], body: bytes, answer: int
 ) -> None:
     before = state(dispatcher)
@@ -171,7 +171,7 @@ def test_a_send_that_is_refused_makes_nothing(
     assert state(dispatcher) == before
 
 
-def test_without_auto_create_retries_make_neither_topics_nor_groups(root: Path, clock: Clock) -> None:
+def test_without_auto_create_retries_create_no_topics_or_groups(root: Path, clock: Clock) -> None:
     dispatcher = open_broker(root, clock, BrokerOptions(auto_create_topics=False, auto_create_groups=False))
     with dispatcher.broker.store:
         peer, before = Peer(dispatcher), state(dispatcher)
@@ -186,7 +186,7 @@ def test_without_auto_create_retries_make_neither_topics_nor_groups(root: Path, 
         assert state(dispatcher) == before
 
 
-def test_topics_and_groups_are_made_up_to_a_number(small: Dispatcher) -> None:
+def test_the_numbers_of_topics_and_groups_have_a_limit(small: Dispatcher) -> None:
     peer = Peer(small)
     assert [peer.ask(SEND, send_fields(f"orders{number}"), b"x").code for number in range(4)] == [0, 0, 0, 1]
     create = {"topic": "wanted", "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
@@ -203,7 +203,7 @@ def test_topics_and_groups_are_made_up_to_a_number(small: Dispatcher) -> None:
         assert peer.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, config).code == code
 
 
-def test_locks_have_limits_and_are_taken_together(
+def test_locks_have_limits_and_are_acquired_all_or_none(
     peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lock(count: int, group: str = "g", client: str = "c", name: str = "b") -> tuple[int, int]:
@@ -260,7 +260,7 @@ def test_a_reset_moves_all_queues_or_none(peer: Peer, dispatcher: Dispatcher) ->
     assert not dispatcher.broker.store.config.consumer_offsets.entries
 
 
-def test_what_is_handed_on_to_a_client_is_small(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_requests_that_are_forwarded_to_a_client_have_a_size_limit(peer: Peer, dispatcher: Dispatcher) -> None:
     peer.heartbeat("c", "g", "orders")
     before = len(peer.sent)
     for code, fields in (

@@ -1,4 +1,4 @@
-"""Requests that take long: they keep no other client waiting, and lose nothing."""
+"""Tests of long requests: they do not block other clients, and lose no message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEND, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE
 
 
 def pull_all(peer: Peer, dispatcher: Dispatcher, **fields: Any) -> tuple[list[bytes], int, int]:
-    """Pull a queue to its end; returns the bodies, the number of pulls, and of turns that others had meanwhile."""
+    """Pull a queue to its end; return the bodies, the number of pulls, and the number of turns for others meanwhile."""
     bodies, pulls, turns, offset = list[bytes](), 0, 0, 0
     while True:
         found = peer.ask_once(PULL, pull_fields("orders", offset=offset, **fields))
@@ -44,7 +44,7 @@ def send_wide(peer: Peer, count: int) -> None:
 EXPENSIVE = " OR ".join(["N CONTAINS '7'", *(f"P CONTAINS 'xy{number}'" for number in range(255))])
 
 
-def test_an_expensive_filter_blocks_no_other_client_and_loses_nothing(
+def test_a_pull_with_an_expensive_filter_is_split_and_loses_no_message(
     peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send_wide(peer, 60)
@@ -58,7 +58,7 @@ def test_an_expensive_filter_blocks_no_other_client_and_loses_nothing(
     assert turns + pulls >= 60
 
 
-def test_a_cut_pull_is_answered_with_what_it_has_found(
+def test_an_interrupted_pull_returns_the_messages_found_so_far(
     peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send_wide(peer, 30)
@@ -76,7 +76,7 @@ def test_a_cut_pull_is_answered_with_what_it_has_found(
     assert pulls == 3
 
 
-def test_a_queue_may_go_in_the_middle_of_a_pull(
+def test_a_queue_may_be_deleted_during_a_pull(
     peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send_wide(peer, 4)
@@ -89,7 +89,7 @@ def test_a_queue_may_go_in_the_middle_of_a_pull(
     assert (peer.sent[-1].code, peer.sent[-1].remark) == (ResponseCode.PULL_NOT_FOUND, "NO_MATCHED_LOGIC_QUEUE")
 
 
-def test_others_are_served_while_a_request_takes_long(
+def test_other_clients_are_served_during_a_long_request(
     peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send_wide(peer, 40)
@@ -103,7 +103,7 @@ def test_others_are_served_while_a_request_takes_long(
     assert [record.body for record in records(peer.sent[-1].body)] == [b"39"]
 
 
-def test_more_comparisons_than_a_filter_may_have_are_an_error_when_it_is_subscribed_to(peer: Peer) -> None:
+def test_a_filter_with_too_many_comparisons_is_refused_on_subscription(peer: Peer) -> None:
     expression = " OR ".join(["a = 1"] * 257)
     answer = peer.ask(PULL, pull_fields("TBW102", subscription=expression, expressionType="SQL92"))
     assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
@@ -112,7 +112,7 @@ def test_more_comparisons_than_a_filter_may_have_are_an_error_when_it_is_subscri
     assert peer.ask(PULL, pull_fields("TBW102", subscription=expression, expressionType="SQL92")).code == 19
 
 
-def test_waiting_pulls_with_an_expensive_filter_block_no_other_client(
+def test_waiting_pulls_with_an_expensive_filter_do_not_block_other_clients(
     peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send_wide(peer, 1)
@@ -189,7 +189,7 @@ def test_a_query_returns_the_newest_messages_that_fit(peer: Peer, monkeypatch: p
     "body", [b"{0:" + b"{1:" * 80_000, b"{" + b'1:"",' * 50_000 + b'1:""}', b"{0:[" + b'"",' * 80_000 + b'""]}']
 )
 @pytest.mark.usefixtures("without_collection")
-def test_bodies_that_are_plain_json_are_not_read_as_fastjsons_dialect(peer: Peer, body: bytes) -> None:
+def test_bodies_of_plain_json_are_not_parsed_as_fastjson(peer: Peer, body: bytes) -> None:
     codes = (RequestCode.HEART_BEAT, RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ,
              RequestCode.CHECK_CLIENT_CONFIG, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
              RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)  # fmt: skip

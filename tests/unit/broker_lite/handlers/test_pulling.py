@@ -1,4 +1,4 @@
-"""Pulls: what is found, what waits, and what is refused."""
+"""Tests of pulls: found messages, waiting pulls, and refused requests."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MAY_WAIT = 2 | 4
 
 
 def send(peer: Peer, count: int = 1, start: int = 0) -> None:
-    """Send messages with tags by turns."""
+    """Send messages with alternating tags."""
     for number in range(start, start + count):
         properties = {"UNIQ_KEY": f"U{number}", "TAGS": f"tag{number % 3}", "number": str(number)}
         assert peer.ask(SEND, send_fields("orders", properties), f"body {number}".encode()).code == 0
 
 
-def test_records_come_as_they_are_stored(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_records_are_returned_as_stored(peer: Peer, dispatcher: Dispatcher) -> None:
     send(peer, 5)
     answer = peer.ask(PULL, pull_fields("orders", offset=1))
     assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, "FOUND")
@@ -43,20 +43,20 @@ def test_records_come_as_they_are_stored(peer: Peer, dispatcher: Dispatcher) -> 
         ("number BETWEEN 2 AND 4 AND TAGS <> 'tag0'", "SQL92", [2, 4]),
     ],
 )
-def test_only_what_is_wanted_comes(peer: Peer, expression: str, kind: str, numbers: list[int]) -> None:
+def test_a_filter_selects_messages(peer: Peer, expression: str, kind: str, numbers: list[int]) -> None:
     send(peer, 6)
     answer = peer.ask(PULL, pull_fields("orders", subscription=expression, expressionType=kind))
     assert [record.queue_offset for record in records(answer.body)] == numbers
 
 
-def test_a_filter_that_passes_nothing_moves_on(peer: Peer) -> None:
+def test_a_pull_without_a_match_returns_the_next_offset(peer: Peer) -> None:
     send(peer, 3)
     answer = peer.ask(PULL, pull_fields("orders", subscription="other"))
     assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "3")
 
 
 @pytest.mark.parametrize(("slave_read", "written_after", "suggested"), [(False, 10, 0), (True, 10, 1), (True, 0, 0)])
-def test_a_consumer_with_a_large_lag_is_sent_to_a_slave(
+def test_a_consumer_with_a_large_lag_is_redirected_to_a_slave(
     tmp_path: Path, clock: Clock, slave_read: bool, written_after: int, suggested: int
 ) -> None:
     options = BrokerOptions(slave_read=slave_read, in_memory_bytes=1000)
@@ -68,7 +68,7 @@ def test_a_consumer_with_a_large_lag_is_sent_to_a_slave(
         assert answer.ext_fields["suggestWhichBrokerId"] == str(suggested)
 
 
-def test_an_answer_has_its_limits_and_at_least_one_record(peer: Peer) -> None:
+def test_an_answer_has_limits_but_at_least_one_record(peer: Peer) -> None:
     send(peer, 40)
     assert len(records(peer.ask(PULL, pull_fields("orders", maxMsgNums=100)).body)) == 32
     assert len(records(peer.ask(PULL, pull_fields("orders", maxMsgNums=3)).body)) == 3
@@ -83,7 +83,7 @@ def test_an_answer_has_its_limits_and_at_least_one_record(peer: Peer) -> None:
         (-1, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL", 0),
     ],
 )
-def test_an_offset_beside_the_queue_is_corrected(
+def test_an_offset_outside_the_queue_is_corrected(
     peer: Peer, offset: int, code: int, status: str, following: int
 ) -> None:
     send(peer, 3)
@@ -92,7 +92,7 @@ def test_an_offset_beside_the_queue_is_corrected(
 
 
 @pytest.mark.parametrize(("offset", "code"), [(0, ResponseCode.PULL_NOT_FOUND), (7, ResponseCode.PULL_OFFSET_MOVED)])
-def test_an_empty_queue(peer: Peer, offset: int, code: int) -> None:
+def test_a_pull_of_an_empty_queue_returns_no_message(peer: Peer, offset: int, code: int) -> None:
     send(peer)
     assert peer.ask(PULL, pull_fields("orders", queue_id=1, offset=offset)).code == code
 
@@ -110,7 +110,7 @@ def test_an_empty_queue(peer: Peer, offset: int, code: int) -> None:
         ({"topic": "orders"}, ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_what_is_wrong_is_refused(peer: Peer, fields: dict[str, object], code: int) -> None:
+def test_wrong_requests_are_refused(peer: Peer, fields: dict[str, object], code: int) -> None:
     send(peer)
     assert peer.ask(PULL, fields).code == code
 
@@ -123,7 +123,9 @@ def test_a_pull_waits_for_a_message(peer: Peer) -> None:
     assert [record.body for record in records(found[0].body)] == [b"new"]
 
 
-def test_a_pull_waits_for_a_message_that_it_wants(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+def test_a_waiting_pull_is_answered_by_a_message_that_matches_its_filter(
+    peer: Peer, dispatcher: Dispatcher, clock: Clock
+) -> None:
     send(peer)
     wanted = pull_fields("orders", offset=1, sysFlag=MAY_WAIT, subscription="tag2")
     assert peer.ask_later(PULL, wanted) == []
@@ -147,19 +149,19 @@ def test_a_pull_waits_no_longer_than_its_timeout(peer: Peer, dispatcher: Dispatc
     assert len(dispatcher.broker.held) == 0
 
 
-def test_a_pull_that_waits_keeps_nothing_that_its_answer_does_not_need(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_a_waiting_pull_keeps_neither_body_nor_fields_of_its_request(peer: Peer, dispatcher: Dispatcher) -> None:
     send(peer)
     assert peer.ask_later(PULL, pull_fields("orders", offset=1, sysFlag=MAY_WAIT), b"x" * 10_000) == []
     (held,) = dispatcher.broker.held.take("orders", 0)
     assert (held.request.body, held.request.ext_fields) == (b"", {})
 
 
-def test_pulls_with_long_subscriptions_wait_in_small_numbers(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_the_number_of_waiting_pulls_with_long_subscriptions_is_limited(peer: Peer, dispatcher: Dispatcher) -> None:
     send(peer)
     fields = pull_fields("orders", offset=1, sysFlag=MAY_WAIT, subscription="||".join(map(str, range(2000))))
     answers = [peer.ask_later(PULL, fields) for _ in range(25)]
     assert len(dispatcher.broker.held) == answers.count([]) == 19
-    # Who may not wait is answered at once, and all others are waited for as long as ever.
+    # Pulls over the limit are answered immediately; other pulls still wait.
     assert answers[-1][0].code == ResponseCode.PULL_NOT_FOUND
     assert Peer(dispatcher).ask_later(PULL, pull_fields("orders", offset=1, sysFlag=MAY_WAIT)) == []
     dispatcher.broker.held.take("orders", 0)
@@ -176,7 +178,9 @@ def test_a_subscription_that_takes_long_to_read_is_refused(peer: Peer, subscript
         assert "expected at most 16384 characters" in str(answer.remark)
 
 
-def test_nothing_is_held_for_who_has_gone(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+def test_a_waiting_pull_is_dropped_when_its_client_disconnects(
+    peer: Peer, dispatcher: Dispatcher, clock: Clock
+) -> None:
     send(peer)
     peer.ask_later(PULL, pull_fields("orders", offset=1, sysFlag=MAY_WAIT))
     peer.channel.lost()
@@ -186,7 +190,7 @@ def test_nothing_is_held_for_who_has_gone(peer: Peer, dispatcher: Dispatcher, cl
     assert len(dispatcher.broker.held) == 0
 
 
-def test_a_full_disk_keeps_no_pull_waiting_and_no_client_alive(
+def test_a_full_disk_does_not_stop_timeouts_of_pulls_and_clients(
     peer: Peer, dispatcher: Dispatcher, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = message_store(dispatcher)
@@ -210,13 +214,13 @@ def test_a_full_disk_keeps_no_pull_waiting_and_no_client_alive(
     assert store.max_offset("orders", 0) == 1
 
 
-def test_a_waiting_pull_may_note_progress(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_a_pull_may_commit_an_offset(peer: Peer, dispatcher: Dispatcher) -> None:
     send(peer, 2)
     peer.ask(PULL, pull_fields("orders", sysFlag=1 | MAY_WAIT, commitOffset=1))
     assert dispatcher.broker.store.config.consumer_offsets.get("orders", "consumers", 0) == 1
 
 
-def test_a_member_is_served_by_its_heartbeat(peer: Peer) -> None:
+def test_a_pull_without_a_subscription_uses_that_of_the_heartbeat(peer: Peer) -> None:
     send(peer, 6)
     peer.heartbeat("client", "consumers", "orders", "tag1")
     answer = peer.ask(PULL, pull_fields("orders", sysFlag=0))
@@ -224,7 +228,7 @@ def test_a_member_is_served_by_its_heartbeat(peer: Peer) -> None:
     assert peer.ask(PULL, pull_fields("orders", sysFlag=0, subVersion=2)).code == ResponseCode.SUBSCRIPTION_NOT_LATEST
 
 
-def test_a_reset_sends_the_consumer_elsewhere_once(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_a_reset_redirects_a_waiting_consumer_once(peer: Peer, dispatcher: Dispatcher) -> None:
     send(peer, 5)
     peer.heartbeat("client", "consumers", "orders")
     update = {"consumerGroup": "consumers", "topic": "orders", "queueId": 0, "commitOffset": 5}
@@ -240,7 +244,7 @@ def test_a_reset_sends_the_consumer_elsewhere_once(peer: Peer, dispatcher: Dispa
     assert len(records(peer.ask(PULL, pull_fields("orders")).body)) == 5
 
 
-def test_an_answer_that_fits_no_frame_is_an_error_for_the_requester(peer: Peer) -> None:
+def test_an_answer_too_large_for_a_frame_is_an_error_for_the_requester(peer: Peer) -> None:
     # In the answer's JSON each of these letters takes six bytes.
     answer = peer.ask(PULL, pull_fields("\u00e9" * 200_000))
     assert answer.code == ResponseCode.SYSTEM_ERROR

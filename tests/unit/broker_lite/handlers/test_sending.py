@@ -1,4 +1,4 @@
-"""Sends: what is stored, and what is refused with which code."""
+"""Tests of sends: stored messages, and refusals with their codes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_message_is_stored_and_its_position_returned(peer: Peer, dispatcher: D
     assert stored.born_host == peer.channel.peer
 
 
-def test_a_send_of_the_first_version_names_its_fields(peer: Peer) -> None:
+def test_a_send_of_the_first_version_has_named_fields(peer: Peer) -> None:
     fields = {
         "producerGroup": "producers", "topic": "orders", "defaultTopic": "TBW102", "defaultTopicQueueNums": 4,
         "queueId": 1, "sysFlag": 0, "bornTimestamp": BORN_MS, "flag": 0, "properties": "", "reconsumeTimes": 0,
@@ -51,25 +51,25 @@ def test_a_send_of_the_first_version_names_its_fields(peer: Peer) -> None:
     assert peer.ask(RequestCode.SEND_MESSAGE, fields, b"x").ext_fields["queueId"] == "1"
 
 
-def test_a_new_topic_follows_its_model(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_a_new_topic_gets_the_requested_number_of_queues(peer: Peer, dispatcher: Dispatcher) -> None:
     peer.ask(SEND, send_fields("orders", d=3), b"x")
     config = dispatcher.broker.topics.find("orders")
     assert config is not None
     assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (3, 3, 6)
 
 
-def test_a_message_without_a_key_gets_one(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_a_message_without_a_unique_key_gets_one(peer: Peer, dispatcher: Dispatcher) -> None:
     first, second = (peer.ask(SEND, send_fields("orders"), b"x").ext_fields["transactionId"] for _ in range(2))
     assert len(first) == len(second) == 32
     assert first != second
     assert dispatcher.broker.store.get_by_key("orders", first)
 
 
-def test_a_negative_queue_is_the_brokers_to_choose(peer: Peer) -> None:
+def test_the_broker_chooses_the_queue_for_a_negative_queue_id(peer: Peer) -> None:
     assert int(peer.ask(SEND, send_fields("orders", e=-1), b"x").ext_fields["queueId"]) in range(4)
 
 
-def test_one_way_gets_no_answer(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_a_one_way_request_gets_no_answer(peer: Peer, dispatcher: Dispatcher) -> None:
     assert peer.tell(SEND, send_fields("orders"), b"x") == []
     assert dispatcher.broker.store.max_offset("orders", 0) == 1
     assert peer.tell(SEND, send_fields("or/ders"), b"x") == []
@@ -90,7 +90,7 @@ def test_one_way_gets_no_answer(peer: Peer, dispatcher: Dispatcher) -> None:
         ({}, b"x", ResponseCode.SYSTEM_ERROR),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_refused(
+def test_wrong_requests_are_refused(
     peer: Peer, dispatcher: Dispatcher, fields: dict[str, object], body: bytes, code: int
 ) -> None:
     answer = peer.ask(SEND, fields, body)
@@ -98,20 +98,20 @@ def test_what_is_wrong_is_refused(
     assert dispatcher.broker.store.log_end == 0
 
 
-def test_a_topic_that_is_not_writable_takes_nothing(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_a_send_to_a_read_only_topic_is_refused(peer: Peer, dispatcher: Dispatcher) -> None:
     config = dispatcher.broker.topics.ensure("orders", 1)
     dispatcher.broker.topics.put(config._replace(perm=PERM_READ))
     assert peer.ask(SEND, send_fields("orders"), b"x").code == ResponseCode.NO_PERMISSION
 
 
-def test_a_full_disk_takes_nothing_and_is_read_from(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_a_full_disk_refuses_sends_but_not_reads(peer: Peer, dispatcher: Dispatcher) -> None:
     peer.ask(SEND, send_fields("orders"), b"x")
     dispatcher.broker.is_writable = False
     assert peer.ask(SEND, send_fields("orders"), b"x").code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert peer.ask(RequestCode.GET_MAX_OFFSET, {"topic": "orders", "queueId": 0}).ext_fields["offset"] == "1"
 
 
-def test_a_batch_stands_together(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_messages_of_a_batch_have_consecutive_queue_offsets(peer: Peer, dispatcher: Dispatcher) -> None:
     items = [BatchItem(number, f"body {number}".encode(), f"UNIQ_KEY\x01U{number}".encode()) for number in range(3)]
     answer = peer.ask(RequestCode.SEND_BATCH_MESSAGE, send_fields("orders", m=True), serialize_batch(items))
     ids = answer.ext_fields["msgId"].split(",")
@@ -126,7 +126,7 @@ def test_a_batch_for_a_topic_of_batches_is_one_record(peer: Peer, dispatcher: Di
     body = serialize_batch([BatchItem(0, b"one", b"UNIQ_KEY\x01U1"), BatchItem(0, b"two", b"UNIQ_KEY\x01U2")])
     ask = partial(peer.ask, RequestCode.SEND_BATCH_MESSAGE)
     first, second = (ask(send_fields("batched", {"UNIQ_KEY": key}, m=True), body) for key in ("B1", "B2"))
-    old = ask(send_fields("batched", m=True), body)  # of a client that names no batch
+    old = ask(send_fields("batched", m=True), body)  # from a client that gives the batch no unique key
     assert [answer.ext_fields["queueOffset"] for answer in (first, second, old)] == ["0", "2", "4"]
     assert [answer.ext_fields.get("batchUniqId") for answer in (first, second, old)] == ["B1", "B2", None]
     found = records(peer.ask(RequestCode.PULL_MESSAGE, pull_fields("batched")).body)
@@ -138,7 +138,7 @@ def test_a_batch_for_a_topic_of_batches_is_one_record(peer: Peer, dispatcher: Di
 
 
 @pytest.mark.parametrize(("sys_flag", "properties"), [(INNER_BATCH, {}), (0, {"INNER_NUM": "2"})])
-def test_a_producer_makes_no_inner_batch_itself(
+def test_an_inner_batch_from_a_producer_is_refused(
     peer: Peer, dispatcher: Dispatcher, sys_flag: int, properties: dict[str, str]
 ) -> None:
     for topic in ("orders", "batched"):
@@ -151,26 +151,28 @@ def test_a_producer_makes_no_inner_batch_itself(
 
 
 @pytest.mark.parametrize("later", [{"DELAY": "2"}, {"TIMER_DELAY_SEC": "3"}, {"TRAN_MSG": "true", "PGROUP": "g"}])
-def test_a_batch_cannot_come_later(peer: Peer, dispatcher: Dispatcher, later: dict[str, str]) -> None:
+def test_a_batch_with_a_delay_or_a_transaction_is_refused(
+    peer: Peer, dispatcher: Dispatcher, later: dict[str, str]
+) -> None:
     body = serialize_batch([BatchItem(0, b"one", b"")])
     answer = peer.ask(RequestCode.SEND_BATCH_MESSAGE, send_fields("orders", later, m=True), body)
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
     assert dispatcher.broker.store.max_offset("orders", 0) == 0
 
 
-def test_a_producer_makes_no_dead_letter_topic_but_by_a_model(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_a_send_to_a_missing_dead_letter_topic_is_refused(peer: Peer, dispatcher: Dispatcher) -> None:
     fields = send_fields("%DLQ%consumers", {"UNIQ_KEY": "U"}, c="nothing")
     assert peer.ask(SEND, fields, b"x").code == ResponseCode.TOPIC_NOT_EXIST
     assert dispatcher.broker.topics.find("%DLQ%consumers") is None
 
 
 @pytest.mark.parametrize("body", [b"", b"no batch at all, but text", serialize_batch([BatchItem(0, b"x" * 2049, b"")])])
-def test_a_batch_that_is_none_is_refused(peer: Peer, body: bytes) -> None:
+def test_an_invalid_batch_is_refused(peer: Peer, body: bytes) -> None:
     answer = peer.ask(RequestCode.SEND_BATCH_MESSAGE, send_fields("orders", m=True), body)
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
 
 
-def test_a_delayed_message_comes_when_its_time_has_come(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+def test_a_delayed_message_is_delivered_at_its_time(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
     answer = peer.ask(SEND, send_fields("orders", {"UNIQ_KEY": "U1", "DELAY": "2"}, e=1), b"late")
     assert answer.ext_fields["queueId"] == "1"
     store = message_store(dispatcher)
@@ -184,7 +186,7 @@ def test_a_delayed_message_comes_when_its_time_has_come(peer: Peer, dispatcher: 
     ("name", "value", "is_absolute"),
     [("TIMER_DELAY_SEC", 3, False), ("TIMER_DELAY_MS", 2500, False), ("TIMER_DELIVER_MS", 2500, True)],
 )
-def test_a_timer_message_comes_when_its_second_is_over(
+def test_a_timer_message_is_delivered_when_its_second_is_over(
     peer: Peer, dispatcher: Dispatcher, clock: Clock, name: str, value: int, is_absolute: bool
 ) -> None:
     start = clock.now_ms
@@ -195,7 +197,7 @@ def test_a_timer_message_comes_when_its_second_is_over(
     due = int(parked.properties["TIMER_OUT_MS"])
     assert due % 1000 == 0
     assert start + 1_000 <= due <= start + 3_000
-    clock.now_ms = due + 999  # not before its second is over: the time asked for is in it, or ends it
+    clock.now_ms = due + 999  # still in the second of the requested time
     dispatcher.tick(clock.now_ms)
     assert store.max_offset("orders", 0) == 0
     clock.now_ms = due + 1000
@@ -232,14 +234,12 @@ def test_a_timer_without_a_number_is_refused(peer: Peer, value: str) -> None:
     assert peer.ask(SEND, send_fields("orders", {"UNIQ_KEY": "U", "TIMER_DELAY_MS": value}), b"x").code == expected
 
 
-def test_a_timer_too_far_off_is_refused(peer: Peer) -> None:
+def test_a_timer_too_far_in_the_future_is_refused(peer: Peer) -> None:
     answer = peer.ask(SEND, send_fields("orders", {"TIMER_DELAY_SEC": str(4 * 86_400)}), b"x")
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
 
 
-def test_a_retry_that_a_consumer_sends_itself_becomes_a_dead_letter_in_the_end(
-    peer: Peer, dispatcher: Dispatcher
-) -> None:
+def test_a_retry_that_a_consumer_sends_itself_finally_becomes_a_dead_letter(peer: Peer, dispatcher: Dispatcher) -> None:
     for times, topic in ((1, "%RETRY%consumers"), (3, "%DLQ%consumers")):
         fields = send_fields("%RETRY%consumers", {"UNIQ_KEY": f"U{times}"}, j=times, l=2)
         assert peer.ask(SEND, fields, b"x").code == ResponseCode.SUCCESS

@@ -1,4 +1,4 @@
-"""Transactions: decided by their producers, who are asked where they say nothing."""
+"""Tests of transactions: decisions of producers, and checks of producers that have not decided."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HALF = {"UNIQ_KEY": "U1", "TRAN_MSG": "true", "PGROUP": "producers"}
 
 
 def send_half(peer: Peer, **properties: str) -> dict[str, object]:
-    """Send a half message; what its producer needs to decide about it."""
+    """Send a half message; return the fields with which its producer decides about it."""
     answer = peer.ask(RequestCode.SEND_MESSAGE_V2, send_fields("orders", HALF | properties, e=1, f=4), b"paid")
     assert answer.code == ResponseCode.SUCCESS
     offset = parse_message_id(answer.ext_fields["msgId"]).physical_offset
@@ -36,18 +36,18 @@ def decide(peer: Peer, half: dict[str, object], how: int) -> int:
 
 
 def register(peer: Peer) -> None:
-    """Be a member of the producers."""
+    """Register as a member of the producers."""
     peer.ask(RequestCode.HEART_BEAT, body=serialize_body(Heartbeat("client", (ProducerData("producers"),))))
 
 
-def look(dispatcher: Dispatcher, clock: Clock, seconds: int = 31) -> None:
-    """Let the broker look for halves that wait."""
+def check_halves(dispatcher: Dispatcher, clock: Clock, seconds: int = 31) -> None:
+    """Let the broker check waiting half messages."""
     clock.now_ms += seconds * 1000
     while dispatcher.tick(clock.now_ms):
         pass
 
 
-def test_a_commit_shows_the_message(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_a_commit_delivers_the_message(peer: Peer, dispatcher: Dispatcher) -> None:
     half = send_half(peer)
     store = message_store(dispatcher)
     assert store.max_offset("orders", 1) == 0
@@ -58,14 +58,14 @@ def test_a_commit_shows_the_message(peer: Peer, dispatcher: Dispatcher) -> None:
     assert store.max_offset("orders", 1) == 1
 
 
-def test_a_rollback_drops_it(peer: Peer, dispatcher: Dispatcher) -> None:
+def test_a_rollback_drops_the_message(peer: Peer, dispatcher: Dispatcher) -> None:
     half = send_half(peer)
     assert decide(peer, half, ROLLBACK) == ResponseCode.SUCCESS
     assert decide(peer, half, COMMIT) == ResponseCode.SYSTEM_ERROR
     assert dispatcher.broker.store.max_offset("orders", 1) == 0
 
 
-def test_a_decision_must_fit_its_half(peer: Peer) -> None:
+def test_a_decision_must_match_its_half_message(peer: Peer) -> None:
     half = send_half(peer)
     for changes in ({"tranStateTableOffset": 7}, {"commitLogOffset": 3}, {"producerGroup": "others"}):
         assert decide(peer, half | changes, COMMIT) == ResponseCode.SYSTEM_ERROR
@@ -76,7 +76,7 @@ def test_a_producer_that_answered_unknown_is_asked_again(peer: Peer, dispatcher:
     register(peer)
     half = send_half(peer)
     assert decide(peer, half, UNKNOWN) == ResponseCode.SUCCESS
-    look(dispatcher, clock)
+    check_halves(dispatcher, clock)
     question = peer.sent[-1]
     assert (question.code, question.is_one_way) == (RequestCode.CHECK_TRANSACTION_STATE, True)
     fields = question.ext_fields
@@ -89,26 +89,28 @@ def test_a_producer_that_answered_unknown_is_asked_again(peer: Peer, dispatcher:
     assert decide(peer, answer, COMMIT) == ResponseCode.SUCCESS
     assert dispatcher.broker.store.max_offset("orders", 1) == 1
     before = len(peer.sent)
-    look(dispatcher, clock)
+    check_halves(dispatcher, clock)
     assert len(peer.sent) == before
 
 
-def test_a_late_decision_about_the_first_record_counts(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+def test_a_late_decision_about_the_first_record_is_accepted(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
     register(peer)
     half = send_half(peer)
-    look(dispatcher, clock)
-    look(dispatcher, clock)
+    check_halves(dispatcher, clock)
+    check_halves(dispatcher, clock)
     assert dispatcher.broker.store.max_offset(HALF_TOPIC, 0) == 3
     assert decide(peer, half, COMMIT) == ResponseCode.SUCCESS
     assert decide(peer, half, COMMIT) == ResponseCode.SYSTEM_ERROR
     assert dispatcher.broker.store.max_offset("orders", 1) == 1
-    look(dispatcher, clock)
+    check_halves(dispatcher, clock)
     assert dispatcher.broker.store.max_offset(HALF_TOPIC, 0) == 3
 
 
-def test_a_young_half_is_left_alone(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+def test_a_half_message_younger_than_the_timeout_is_not_checked(
+    peer: Peer, dispatcher: Dispatcher, clock: Clock
+) -> None:
     register(peer)
-    # The look comes when the half is not six seconds old.
+    # The check is made when the half message is less than six seconds old.
     clock.now_ms = BORN_MS - 26_000
     dispatcher._next_check_ms = BORN_MS + 5_000
     send_half(peer)
@@ -116,17 +118,19 @@ def test_a_young_half_is_left_alone(peer: Peer, dispatcher: Dispatcher, clock: C
     clock.now_ms = BORN_MS + 5_000
     dispatcher.tick(clock.now_ms)
     assert len(peer.sent) == before
-    look(dispatcher, clock)
+    check_halves(dispatcher, clock)
     assert peer.sent[-1].code == RequestCode.CHECK_TRANSACTION_STATE
 
 
-def test_a_half_message_without_a_decision_is_given_up(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+def test_a_half_message_without_a_decision_is_discarded_after_15_checks(
+    peer: Peer, dispatcher: Dispatcher, clock: Clock
+) -> None:
     send_half(peer)
     for _ in range(15):
-        look(dispatcher, clock)
+        check_halves(dispatcher, clock)
     store = message_store(dispatcher)
     assert store.max_offset("TRANS_CHECK_MAX_TIME_TOPIC", 0) == 0
-    look(dispatcher, clock)
+    check_halves(dispatcher, clock)
     (given_up,) = store.get("TRANS_CHECK_MAX_TIME_TOPIC", 0, 0).messages
     assert given_up.properties["TRANSACTION_CHECK_TIMES"] == "15"
     assert list(dispatcher.broker.delivery.take_due_halves(clock.now_ms, 0, 15)) == []
@@ -136,7 +140,7 @@ def test_no_producer_is_asked_while_a_half_message_is_immune(peer: Peer, dispatc
     register(peer)
     half = send_half(peer, CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
     before = len(peer.sent)
-    look(dispatcher, clock)
+    check_halves(dispatcher, clock)
     assert len(peer.sent) == before
     assert decide(peer, half, COMMIT) == ResponseCode.SUCCESS
 

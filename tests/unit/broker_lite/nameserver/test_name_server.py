@@ -1,4 +1,4 @@
-"""The name server: what brokers say, and what clients are told."""
+"""Tests of the name server: registrations of brokers, and routes for clients."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def channel(ip: str = "127.0.0.1") -> Channel:
 
 @pytest.fixture
 def name_server(clock: Clock) -> NameServer:
-    """One that knows nothing."""
+    """A name server without brokers."""
     return NameServer(clock)
 
 
@@ -70,7 +70,7 @@ def route(server: NameServer, topic: str) -> TopicRoute | None:
     return parse_body(TopicRoute, answer.body) if answer.code == 0 else None
 
 
-def test_a_route_leads_to_the_brokers_of_a_topic(name_server: NameServer) -> None:
+def test_a_route_has_the_queues_and_brokers_of_a_topic(name_server: NameServer) -> None:
     assert ask(name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="orders").code == ResponseCode.TOPIC_NOT_EXIST
     register(name_server, "orders")
     found = route(name_server, "orders")
@@ -79,7 +79,7 @@ def test_a_route_leads_to_the_brokers_of_a_topic(name_server: NameServer) -> Non
     assert found.broker_datas[0].broker_addrs == {0: "10.0.0.1:10911"}
 
 
-def test_old_clients_get_numbers_as_keys_without_quotes(name_server: NameServer) -> None:
+def test_old_clients_get_unquoted_numbers_as_keys(name_server: NameServer) -> None:
     register(name_server, "orders")
     new = ask(name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="orders", version=401)
     assert json.loads(bytes(new.body))["brokerDatas"][0]["brokerAddrs"] == {"0": "10.0.0.1:10911"}
@@ -90,10 +90,10 @@ def test_old_clients_get_numbers_as_keys_without_quotes(name_server: NameServer)
     assert parse_body(ClusterInfo, clusters.body).cluster_addr_table == {"C": ("broker-a",)}
 
 
-def test_topics_follow_their_master(name_server: NameServer) -> None:
+def test_only_the_master_registers_topics(name_server: NameServer) -> None:
     register(name_server, "orders", "payments")
     register(name_server, "orders", counter=2)
-    # As RocketMQ's: who deletes a topic does so here, too.
+    # As in RocketMQ: a topic must also be deleted on the name server.
     assert route(name_server, "payments") is not None
     slave = MASTER._replace(broker_id=1, broker_addr="10.0.0.2:10911")
     answer = register(name_server, "others", request=slave)
@@ -105,7 +105,7 @@ def test_topics_follow_their_master(name_server: NameServer) -> None:
     assert found.broker_datas[0].broker_addrs == {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"}
 
 
-def test_a_broker_that_moves_is_known_at_its_new_address(name_server: NameServer) -> None:
+def test_a_broker_that_moves_is_registered_at_its_new_address(name_server: NameServer) -> None:
     register(name_server, "orders")
     register(name_server, "orders", request=MASTER._replace(broker_addr="10.0.0.9:10911"), counter=2)
     found = route(name_server, "orders")
@@ -113,7 +113,7 @@ def test_a_broker_that_moves_is_known_at_its_new_address(name_server: NameServer
     assert found.broker_datas[0].broker_addrs == {0: "10.0.0.9:10911"}
 
 
-def test_a_broker_goes_with_its_connection_its_word_or_its_silence(name_server: NameServer, clock: Clock) -> None:
+def test_a_broker_is_removed_on_disconnect_unregistration_or_timeout(name_server: NameServer, clock: Clock) -> None:
     connection = channel()
     register(name_server, "orders", by=connection)
     name_server.lost(connection)
@@ -145,7 +145,7 @@ def test_a_body_with_another_checksum_is_refused(name_server: NameServer) -> Non
     assert answer_of(name_server, channel(), Command(RequestCode.REGISTER_BROKER, fields, b"{}")).code == 1
 
 
-def test_a_broker_learns_whether_its_topics_are_known(name_server: NameServer) -> None:
+def test_a_broker_learns_whether_its_topics_have_changed(name_server: NameServer) -> None:
     register(name_server, "orders", counter=7)
     fields: dict[str, Any] = to_ext_fields(BrokerRequest("broker-a", "10.0.0.1:10911", "C", 0))
     for counter, changed in ((7, "false"), (8, "true")):
@@ -168,7 +168,7 @@ def test_topics_are_listed(name_server: NameServer) -> None:
     assert route(name_server, "orders") is None
 
 
-def test_producers_are_kept_off_a_broker(name_server: NameServer) -> None:
+def test_the_write_permission_of_a_broker_can_be_removed_and_restored(name_server: NameServer) -> None:
     register(name_server, "orders")
     wiped = ask(name_server, RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="broker-a")
     assert wiped.ext_fields["wipeTopicCount"] == "1"
@@ -192,9 +192,7 @@ def test_settings_are_kept_by_namespace(name_server: NameServer) -> None:
     assert ask(name_server, RequestCode.PUT_KV_CONFIG, namespace="N").code == ResponseCode.SYSTEM_ERROR
 
 
-def test_strangers_do_not_choose_how_many_settings_are_kept(
-    name_server: NameServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_have_limits(name_server: NameServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commitlake.broker_lite.nameserver.handlers.MAX_SETTINGS", 6)
 
     def put(namespace: str, key: str, value: str = "v") -> int:
@@ -217,13 +215,13 @@ LOCAL = RegisterBrokerRequest("local", "127.0.0.1:10911", "C", "", 0)
 
 @pytest.fixture
 def guarded(clock: Clock) -> NameServer:
-    """A name server with accounts, and a broker of its own process that has the topic `mine`."""
+    """A name server with accounts, and a broker in its process that has the topic `mine`."""
     secrets = {one.access_key: one.secret_key for one in (ADMIN, SHOP, BROKER)}
     return with_local_broker(NameServer(clock, Accounts(secrets, frozenset({"the-admin"}), frozenset({"the-broker"}))))
 
 
 def with_local_broker(server: NameServer) -> NameServer:
-    """Return a name server whose process has a broker of its own with the topic `mine`."""
+    """Register a broker in the same process, which has the topic `mine`."""
     server.register_local(LOCAL, TopicConfigs({"mine": TopicConfig("mine", 4, 4)}, DataVersion(1, 1)))
     return server
 
@@ -241,7 +239,7 @@ CHANGES: list[tuple[int, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("code", "fields"), CHANGES)
-def test_with_accounts_every_change_is_signed_by_who_may_make_it(
+def test_with_accounts_every_change_needs_the_signature_of_an_allowed_account(
     guarded: NameServer, code: int, fields: dict[str, str]
 ) -> None:
     body = b"{}" if code == RequestCode.REGISTER_BROKER else b""
@@ -268,11 +266,11 @@ def test_without_accounts_administration_comes_from_this_machine(
     assert answer.code == (ResponseCode.SUCCESS if is_allowed else ResponseCode.NO_PERMISSION)
 
 
-def test_with_accounts_everybody_may_still_ask(guarded: NameServer) -> None:
+def test_with_accounts_queries_need_no_signature(guarded: NameServer) -> None:
     assert route(guarded, "mine") is not None
 
 
-def test_a_registration_that_was_observed_does_not_unregister_the_broker(guarded: NameServer) -> None:
+def test_a_replayed_registration_cannot_unregister_the_broker(guarded: NameServer) -> None:
     own, another = channel("10.0.0.1"), channel("10.0.0.1")
     fields = signed(to_ext_fields(MASTER), b"{}", BROKER)
     assert answer_of(guarded, own, Command(RequestCode.REGISTER_BROKER, fields, b"{}")).code == ResponseCode.SUCCESS
@@ -292,7 +290,7 @@ def test_a_registration_that_was_observed_does_not_unregister_the_broker(guarded
         LOCAL._replace(broker_addr="10.6.6.6:10911", broker_id=1, cluster_name="D"),
     ],
 )
-def test_no_registration_replaces_the_local_broker(name_server: NameServer, other: Any) -> None:
+def test_a_registration_cannot_replace_the_local_broker(name_server: NameServer, other: Any) -> None:
     with_local_broker(name_server)
     assert register(name_server, "mine", "more", request=other).code == ResponseCode.NO_PERMISSION
     found = route(name_server, "mine")
@@ -301,7 +299,7 @@ def test_no_registration_replaces_the_local_broker(name_server: NameServer, othe
     assert route(name_server, "more") is None
 
 
-def test_a_slave_of_the_local_broker_registers_beside_it(name_server: NameServer) -> None:
+def test_a_slave_of_the_local_broker_can_register(name_server: NameServer) -> None:
     with_local_broker(name_server)
     slave = LOCAL._replace(broker_addr="10.0.0.2:10911", broker_id=1, enable_acting_master=True)
     assert register(name_server, request=slave).ext_fields["masterAddr"] == "127.0.0.1:10911"
@@ -311,7 +309,7 @@ def test_a_slave_of_the_local_broker_registers_beside_it(name_server: NameServer
     assert not found.broker_datas[0].enable_acting_master
 
 
-def test_the_local_broker_is_not_unregistered_or_kept_from_producers_by_other_machines(name_server: NameServer) -> None:
+def test_other_machines_cannot_unregister_or_restrict_the_local_broker(name_server: NameServer) -> None:
     with_local_broker(name_server)
     fields: dict[str, Any] = to_ext_fields(BrokerRequest("local", "127.0.0.1:10911", "C", 0))
     there = channel("10.0.0.1")
@@ -326,7 +324,7 @@ def test_the_local_broker_is_not_unregistered_or_kept_from_producers_by_other_ma
     assert wiped.ext_fields["wipeTopicCount"] == "1"
 
 
-def test_a_topic_of_the_local_broker_stays_while_it_has_it(name_server: NameServer) -> None:
+def test_a_topic_that_the_local_broker_has_cannot_be_deleted(name_server: NameServer) -> None:
     with_local_broker(name_server)
     ask(name_server, RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="mine")
     assert route(name_server, "mine") is not None
@@ -351,7 +349,7 @@ def test_a_registration_with_impossible_names_is_refused(name_server: NameServer
 
 
 @pytest.mark.parametrize("name", ["", "x" * 256])
-def test_a_registration_with_an_impossible_topic_is_refused_whole(name_server: NameServer, name: str) -> None:
+def test_a_registration_with_an_impossible_topic_registers_no_topic(name_server: NameServer, name: str) -> None:
     assert register(name_server, "orders", name).code == ResponseCode.SYSTEM_ERROR
     assert route(name_server, "orders") is None
 
@@ -378,7 +376,7 @@ def test_numbers_of_brokers_topics_and_filter_servers_are_limited(
     assert register(name_server, "a", "b", request=second).code == ResponseCode.SYSTEM_ERROR
     assert register(name_server, "a", request=second).code == ResponseCode.SUCCESS
     assert register(name_server, request=third).code == ResponseCode.SYSTEM_ERROR
-    # What is gone counts no more.
+    # Removed entries do not count.
     ask(name_server, RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="a")
     fields: dict[str, Any] = to_ext_fields(BrokerRequest("broker-b", "10.0.0.2:10911", "C", 0))
     ask(name_server, RequestCode.UNREGISTER_BROKER, **fields)
@@ -388,7 +386,7 @@ def test_numbers_of_brokers_topics_and_filter_servers_are_limited(
     assert answer.code == ResponseCode.SYSTEM_ERROR
 
 
-def test_a_broker_is_dropped_after_ten_minutes_whatever_it_asks_for(name_server: NameServer, clock: Clock) -> None:
+def test_a_broker_is_removed_after_the_maximum_timeout(name_server: NameServer, clock: Clock) -> None:
     register(name_server, "orders", request=MASTER._replace(heartbeat_timeout_millis=2**62))
     clock.now_ms += MAX_TIMEOUT_MS + 1
     name_server.tick()
@@ -405,7 +403,7 @@ def large_registration(count: int, *, compressed: bool, prefix: str = "topic") -
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_a_large_registration_takes_small_steps_and_is_then_known_whole(
+def test_a_large_registration_takes_small_steps_and_takes_effect_at_once(
     name_server: NameServer, *, compressed: bool
 ) -> None:
     answering = name_server.handle(channel(), large_registration(1000, compressed=compressed))
@@ -439,7 +437,7 @@ HOSTILE_BODIES = {
 
 @pytest.mark.parametrize("body", HOSTILE_BODIES.values(), ids=HOSTILE_BODIES)
 @pytest.mark.usefixtures("without_collection")
-def test_no_registration_keeps_other_clients_waiting(name_server: NameServer, body: bytes) -> None:
+def test_hostile_registrations_are_parsed_in_short_steps(name_server: NameServer, body: bytes) -> None:
     answering = name_server.handle(channel(), Command(RequestCode.REGISTER_BROKER, to_ext_fields(MASTER), body))
     assert not isinstance(answering, Command)
     longest, began = 0.0, time.thread_time()
@@ -448,7 +446,7 @@ def test_no_registration_keeps_other_clients_waiting(name_server: NameServer, bo
     assert max(longest, time.thread_time() - began) < 0.05
 
 
-def test_a_registration_that_was_cut_or_goes_wrong_late_changes_nothing(name_server: NameServer) -> None:
+def test_a_truncated_or_invalid_registration_changes_nothing(name_server: NameServer) -> None:
     register(name_server, "orders")
     table = {f"T{number}": TopicConfig(f"T{number}") for number in range(100)} | {"": TopicConfig("")}
     body = serialize_body(RegisterBrokerBody(TopicConfigs(table, DataVersion(1, 9))))
@@ -459,7 +457,7 @@ def test_a_registration_that_was_cut_or_goes_wrong_late_changes_nothing(name_ser
     assert route(name_server, "orders") is not None
 
 
-def test_topics_that_a_broker_has_no_more_go_where_there_would_be_too_many(
+def test_deleted_topics_of_a_broker_are_removed_at_the_limit(
     name_server: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("commitlake.broker_lite.nameserver.routes.MAX_TOPICS", 4)
@@ -511,7 +509,7 @@ def test_all_settings_together_have_a_limit(name_server: NameServer, monkeypatch
     assert put("c", "x" * 8) == ResponseCode.SUCCESS
 
 
-def test_a_data_version_is_small(name_server: NameServer) -> None:
+def test_a_data_version_has_a_size_limit(name_server: NameServer) -> None:
     fields: dict[str, Any] = to_ext_fields(BrokerRequest("broker-a", "10.0.0.1:10911", "C", 0))
     answer = ask(name_server, RequestCode.QUERY_DATA_VERSION, b'{"a":"' + b"x" * 5000 + b'"}', **fields)
     assert answer.code == ResponseCode.SYSTEM_ERROR

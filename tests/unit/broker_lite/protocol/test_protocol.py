@@ -1,4 +1,4 @@
-"""Frames that come in pieces, and questions that go both ways."""
+"""Tests of frames that arrive in pieces, and of requests in both directions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PEER = Host.of("127.0.0.1", 4000)
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 100, len(DATA)])
-def test_commands_come_whole_however_their_bytes_do(size: int) -> None:
+def test_commands_are_read_from_pieces_of_any_size(size: int) -> None:
     reader = FrameReader()
     found = [command for start in range(0, len(DATA), size) for command in reader.feed(DATA[start : start + size])]
     assert found == COMMANDS
     assert reader.waiting_bytes == 0
 
 
-def test_a_frame_over_the_limit_is_refused_by_its_first_bytes() -> None:
+def test_a_frame_over_the_limit_is_refused_after_its_first_bytes() -> None:
     reader = FrameReader(limit_bytes=100)
     assert reader.feed(b"\x00\x00\x00") == []
     with pytest.raises(LayoutError, match="length"):
@@ -56,7 +56,7 @@ def test_an_answer_reaches_its_request() -> None:
     assert len(sent) == 2
 
 
-def test_who_owes_too_many_answers_is_waited_for_no_longer() -> None:
+def test_a_request_over_the_limit_of_pending_requests_gets_no_answer() -> None:
     connection, _ = channel()
     answers: list[Command | None] = []
     for _ in range(MAX_PENDING_REQUESTS + 2):

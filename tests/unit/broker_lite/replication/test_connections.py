@@ -1,4 +1,4 @@
-"""A master and slaves over real connections in one loop: signs of life, slow and silent peers, and too many of them."""
+"""Tests of a master and slaves over real connections in one loop: heartbeats, slow, silent and too many peers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECONDS = 20
 
 
 def options(**changes: object) -> ReplicationOptions:
-    """Quick ones, at a free port."""
+    """Return options with short times and a free port."""
     values: dict[str, object] = {
         "listen": ("127.0.0.1", free_ports(1)),
         "heartbeat_seconds": 0.1,
@@ -58,7 +58,7 @@ def with_master(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait; the caller has a limit."""
+    """Wait for a condition; the caller has a time limit."""
     while not condition():
         await asyncio.sleep(0.01)
 
@@ -77,7 +77,7 @@ async def with_slave(root: Path, settings: ReplicationOptions, use: Callable[[Me
 
 
 async def has_ended(reader: asyncio.StreamReader) -> bool:
-    """Read to the end; the caller has a limit."""
+    """Read to the end; the caller has a time limit."""
     try:
         while await reader.read(1 << 16):
             pass
@@ -86,7 +86,7 @@ async def has_ended(reader: asyncio.StreamReader) -> bool:
     return True
 
 
-def test_a_slave_follows_and_comes_back(root: Path, tmp_path: Path) -> None:
+def test_a_slave_follows_and_reconnects(root: Path, tmp_path: Path) -> None:
     settings = options()
 
     async def use(master: Master) -> None:
@@ -94,7 +94,7 @@ def test_a_slave_follows_and_comes_back(root: Path, tmp_path: Path) -> None:
             fill(master.store, 10, 100)
             master.send()
             await until(lambda: master.acknowledged == master.store.log_end)
-            # The newest segment, and what follows.
+            # The newest segment and later messages.
             wanted = {
                 key: [one for one in messages if one.physical_offset >= copy.min_physical_offset]
                 for key, messages in all_messages(master.store).items()
@@ -110,7 +110,7 @@ def test_a_slave_follows_and_comes_back(root: Path, tmp_path: Path) -> None:
     with_master(root, settings, use)
 
 
-def test_a_master_gives_signs_of_life(root: Path) -> None:
+def test_a_master_sends_heartbeats(root: Path) -> None:
     settings = options()
 
     async def use(master: Master) -> None:
@@ -124,21 +124,21 @@ def test_a_master_gives_signs_of_life(root: Path) -> None:
     with_master(root, settings, use)
 
 
-@pytest.mark.parametrize("says", [b"", (0).to_bytes(8, "big")])
-def test_a_silent_slave_is_cut_off(root: Path, says: bytes) -> None:
+@pytest.mark.parametrize("data", [b"", (0).to_bytes(8, "big")])
+def test_a_silent_slave_is_disconnected(root: Path, data: bytes) -> None:
     settings = options(housekeeping_seconds=0.3)
 
     async def use(master: Master) -> None:
         assert settings.listen is not None
         reader, writer = await asyncio.open_connection(*settings.listen)
-        writer.write(says)
+        writer.write(data)
         assert await has_ended(reader)
         writer.close()
 
     with_master(root, settings, use)
 
 
-def test_there_are_not_more_slaves_than_wanted(root: Path) -> None:
+def test_slaves_over_the_limit_are_disconnected(root: Path) -> None:
     settings = options(connections=1)
 
     async def use(master: Master) -> None:
@@ -154,18 +154,18 @@ def test_there_are_not_more_slaves_than_wanted(root: Path) -> None:
     with_master(root, settings, use)
 
 
-@pytest.mark.parametrize("says", [b"x", b"1234567"])
-def test_a_slave_that_never_sends_its_offset_is_disconnected(root: Path, says: bytes) -> None:
+@pytest.mark.parametrize("data", [b"x", b"1234567"])
+def test_a_slave_that_never_sends_its_offset_is_disconnected(root: Path, data: bytes) -> None:
     settings = options(housekeeping_seconds=0.3)
 
     async def use(master: Master) -> None:
         assert settings.listen is not None
         reader, writer = await asyncio.open_connection(*settings.listen)
-        writer.write(says)
+        writer.write(data)
         ended = asyncio.ensure_future(has_ended(reader))
-        if len(says) == 1:
+        if len(data) == 1:
             for _ in range(6):
-                await let_pass_in_loop(0.1, "a byte now and then is said for longer than a report may take")
+                await let_pass_in_loop(0.1, "single bytes arrive for longer than a report may take")
                 writer.write(b"x" if not ended.done() else b"")
         assert await ended
         writer.close()
@@ -180,7 +180,7 @@ def test_a_slave_that_never_sends_its_offset_is_disconnected(root: Path, says: b
         {"allowed": (ipaddress.ip_network("127.0.0.2/31"), ipaddress.ip_network("::1"))},
     ],
 )
-def test_only_slaves_that_may_come_get_the_log(root: Path, changes: dict[str, object]) -> None:
+def test_only_allowed_slaves_receive_the_log(root: Path, changes: dict[str, object]) -> None:
     settings = options(**changes)
 
     async def begin(host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -202,7 +202,7 @@ def test_only_slaves_that_may_come_get_the_log(root: Path, changes: dict[str, ob
     with_master(root, settings, use)
 
 
-def test_a_fast_slave_leaves_others_their_turn(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_send_interrupted_by_its_time_slice_is_continued(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commitlake.broker_lite.replication.master.SLICE_SECONDS", -1)
     settings = options()
 

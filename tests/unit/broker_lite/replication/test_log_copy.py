@@ -1,4 +1,4 @@
-"""A copy of a log, however its bytes come: the same files, queues and answers as the master's."""
+"""Tests of a copy of a log from chunks of any size: files, queues and answers are the same as the master's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def log_bytes(store: MessageStore) -> bytes:
 
 
 def copy(log: LogCopy, data: bytes, start: int = 0, size: int = 700) -> None:
-    """Append bytes as they come from a master: chunks that end with each segment."""
+    """Append bytes as from a master, in chunks that end at each segment."""
     position = 0
     while position < len(data):
         offset = start + position
@@ -75,7 +75,7 @@ def test_a_copy_has_the_masters_log_queues_and_index(root: Path, master: Message
         assert (root / "commitlog" / path.name).read_bytes() == path.read_bytes()
 
 
-def test_parts_of_a_record_do_not_show(root: Path, master: MessageStore) -> None:
+def test_incomplete_records_are_not_visible(root: Path, master: MessageStore) -> None:
     data = log_bytes(master)
     first = master.get_at(0)
     assert first is not None
@@ -106,7 +106,7 @@ def test_a_copy_begins_with_the_segment_that_the_master_sends(root: Path, master
 
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("end", [crash, MessageStore.close])
-def test_a_slave_that_stops_anywhere_continues_at_a_record(
+def test_a_slave_that_stops_at_any_byte_continues_at_a_record(
     root: Path, master: MessageStore, end: Callable[[MessageStore], None], seed: int
 ) -> None:
     moment = random.Random(seed)
@@ -121,14 +121,14 @@ def test_a_slave_that_stops_anywhere_continues_at_a_record(
         log = LogCopy(again)
         start = log.end or 0
         assert start <= cut
-        # A crash takes what was not synced yet, of a second at most; never all, if there is one record.
+        # A crash loses only unsynced records of at most a second, but never the first record.
         assert start > cut - SEGMENT if end is MessageStore.close else start > 0 or cut < first.size
         copy(log, data[start:], start)
         assert all_messages(again) == all_messages(master)
         assert log_bytes(again) == data
 
 
-def test_what_is_no_record_ends_the_copy_before_it(root: Path, master: MessageStore) -> None:
+def test_an_invalid_record_stops_the_copy_before_it(root: Path, master: MessageStore) -> None:
     data = bytearray(log_bytes(master))
     second = master.get("orders", 1, 0).messages[0]
     data[second.physical_offset + 90] ^= 0xFF
@@ -137,13 +137,13 @@ def test_what_is_no_record_ends_the_copy_before_it(root: Path, master: MessageSt
         with pytest.raises(CopyError, match=f"body_crc at byte {second.physical_offset + 8}"):
             copy(log, bytes(data))
         assert log.end == slave.log_end == second.physical_offset
-        # When the master sends what is sound, it goes on.
+        # The copy continues when the master sends valid records.
         copy(log, log_bytes(master)[second.physical_offset :], second.physical_offset)
         assert all_messages(slave) == all_messages(master)
 
 
 @pytest.mark.parametrize("size", [-1, 0, 90, SEGMENT + 1, (1 << 31) - 1])
-def test_a_size_that_lies_is_refused_before_the_record_is_here(root: Path, size: int) -> None:
+def test_an_invalid_size_is_refused_before_the_record_arrives(root: Path, size: int) -> None:
     with MessageStore.open(root, SMALL, clock=Clock()) as slave:
         log = LogCopy(slave)
         with pytest.raises(CopyError, match="total_size"):
@@ -178,7 +178,7 @@ def test_a_copy_continues_after_a_full_disk(root: Path, master: MessageStore, mo
         assert slave.get_by_key("orders", "order-20") == master.get_by_key("orders", "order-20")
 
 
-def test_a_closed_store_takes_nothing(root: Path) -> None:
+def test_a_closed_store_refuses_data(root: Path) -> None:
     slave = MessageStore.open(root, SMALL, clock=Clock())
     log = LogCopy(slave)
     slave.close()
@@ -186,7 +186,7 @@ def test_a_closed_store_takes_nothing(root: Path) -> None:
         log.append(0, b"x")
 
 
-def test_a_slave_that_becomes_the_master_delivers_what_waits(root: Path, tmp_path: Path) -> None:
+def test_a_slave_that_becomes_the_master_delivers_waiting_messages(root: Path, tmp_path: Path) -> None:
     clock = Clock()
     with MessageStore.open(tmp_path / "old", SMALL, clock=clock) as old:
         Delivery(old).send(message(1, properties=(("DELAY", "1"), ("UNIQ_KEY", "D" * 32))))

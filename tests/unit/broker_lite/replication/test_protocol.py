@@ -1,4 +1,4 @@
-"""Frames between a master and a slave, complete and cut at each byte, and frames that they must not send."""
+"""Tests of frames between a master and a slave: complete, cut at each byte, and invalid."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def transfer(offset: int, body: bytes, size: int | None = None) -> bytes:
         (LOG.stop, LOG.stop),
     ],
 )
-def test_the_first_report_tells_where_to_begin(first: int, begins: int) -> None:
+def test_the_first_report_sets_the_start_offset(first: int, begins: int) -> None:
     master = MasterSide(SEGMENT)
     assert master.due(LOG) is None
     assert master.heartbeat() == b""
@@ -63,7 +63,7 @@ def test_copying_a_log_that_ends_with_a_segment_starts_after_it() -> None:
     assert master.due(range(2 * SEGMENT)) is None
 
 
-def test_bodies_end_with_the_batch_the_segment_and_the_log() -> None:
+def test_transfers_end_at_the_batch_size_the_segment_or_the_log() -> None:
     master = MasterSide(SEGMENT, batch_bytes=3000)
     master.receive(report(3 * SEGMENT), LOG)
     sizes = []
@@ -76,13 +76,13 @@ def test_bodies_end_with_the_batch_the_segment_and_the_log() -> None:
 
 
 @pytest.mark.parametrize("first", [-1, 1, LOG.start - 1, LOG.stop + 1, (1 << 63) - 1])
-def test_a_slave_that_has_what_the_master_has_not_is_refused(first: int) -> None:
+def test_a_first_report_outside_the_log_is_refused(first: int) -> None:
     with pytest.raises(PeerError, match=f"found {first}"):
         MasterSide(SEGMENT).receive(report(first), LOG)
 
 
 @pytest.mark.parametrize("lie", [-1, LOG.start, LOG.stop + 1])
-def test_an_acknowledgement_of_what_was_not_sent_is_refused(lie: int) -> None:
+def test_an_acknowledgement_of_unsent_bytes_is_refused(lie: int) -> None:
     master = MasterSide(SEGMENT)
     master.receive(report(LOG.start + 50), LOG)
     master.transfer(b"x" * 10)
@@ -99,7 +99,7 @@ def test_a_slave_that_is_too_slow_receives_an_error() -> None:
         master.due(range(3 * SEGMENT, LOG.stop))
 
 
-def test_reports_come_in_any_pieces() -> None:
+def test_reports_are_read_from_pieces_of_any_size() -> None:
     stream = report(0) + report(0) + report(4 * SEGMENT)
     for cut in range(len(stream) + 1):
         master = MasterSide(SEGMENT)
@@ -109,7 +109,7 @@ def test_reports_come_in_any_pieces() -> None:
         assert master.acknowledged == master.next_offset == 4 * SEGMENT
 
 
-def test_transfers_come_in_any_pieces() -> None:
+def test_transfers_are_read_from_pieces_of_any_size() -> None:
     stream = (
         transfer(SEGMENT, b"")  # a sign of life
         + transfer(SEGMENT, b"abc" * 10)
@@ -127,10 +127,10 @@ def test_transfers_come_in_any_pieces() -> None:
         assert slave.report() == report(SEGMENT + 31)
 
 
-def test_an_empty_slave_begins_with_the_segment_that_it_is_given() -> None:
+def test_an_empty_slave_begins_with_the_first_segment_it_receives() -> None:
     slave = SlaveSide(SEGMENT, None)
     assert slave.report() == report(0)
-    # Before there is anything, a master may say where it is going to begin.
+    # Before the first bytes, a master may announce the start offset.
     assert slave.receive(transfer(5 * SEGMENT, b"")) == []
     assert slave.report() == report(0)
     assert slave.receive(transfer(3 * SEGMENT, b"xy")) == [LogChunk(3 * SEGMENT, b"xy")]
@@ -139,7 +139,7 @@ def test_an_empty_slave_begins_with_the_segment_that_it_is_given() -> None:
 
 @pytest.mark.parametrize("offset", [0, 99, 101, -100, (1 << 63) - 1, -(1 << 63)])
 @pytest.mark.parametrize("body", [b"", b"x"])
-def test_bytes_that_do_not_follow_are_refused(offset: int, body: bytes) -> None:
+def test_a_transfer_at_another_offset_is_refused(offset: int, body: bytes) -> None:
     with pytest.raises(PeerError, match=f"expected 100, where this log ends, found {offset}"):
         SlaveSide(SEGMENT, 100).receive(transfer(offset, body))
 
@@ -151,7 +151,7 @@ def test_a_size_that_no_master_sends_is_refused_before_the_body(size: int) -> No
         slave.receive(transfer(0, b"", size))
 
 
-def test_a_body_stays_in_its_segment() -> None:
+def test_a_body_beyond_the_end_of_its_segment_is_refused() -> None:
     slave = SlaveSide(SEGMENT, SEGMENT - 10)
     with pytest.raises(PeerError, match="expected at most 10, the rest of a segment"):
         slave.receive(transfer(SEGMENT - 10, b"x" * 11))
@@ -159,12 +159,12 @@ def test_a_body_stays_in_its_segment() -> None:
 
 
 @pytest.mark.parametrize("offset", [-SEGMENT, 100, SEGMENT + 1])
-def test_an_empty_slave_begins_with_a_whole_segment(offset: int) -> None:
+def test_an_empty_slave_refuses_an_offset_inside_a_segment(offset: int) -> None:
     with pytest.raises(PeerError, match="expected the start of a segment"):
         SlaveSide(SEGMENT, None).receive(transfer(offset, b"x"))
 
 
-def test_any_bytes_give_stretches_that_follow_or_an_error() -> None:
+def test_any_bytes_give_consecutive_chunks_or_an_error() -> None:
     moment = random.Random(7)
     for _ in range(3000):
         slave = SlaveSide(SEGMENT, SEGMENT)
@@ -180,7 +180,7 @@ def test_any_bytes_give_stretches_that_follow_or_an_error() -> None:
         assert len(slave._header) < TRANSFER.size
 
 
-def test_what_a_master_sends_a_slave_takes() -> None:
+def test_a_slave_accepts_everything_that_a_master_sends() -> None:
     moment = random.Random(3)
     log = moment.randbytes(2 * SEGMENT + 1000)
     master, slave = MasterSide(SEGMENT, batch_bytes=700), SlaveSide(SEGMENT, 123)

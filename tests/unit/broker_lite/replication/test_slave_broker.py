@@ -1,4 +1,4 @@
-"""Answers of a slave: to pulls as those of a master, but without sending consumers elsewhere; and its refusals."""
+"""Tests of the answers of a slave: pulls without redirections, and refusals."""
 
 from __future__ import annotations
 
@@ -43,32 +43,32 @@ def peer(root: Path, clock: Clock) -> Iterator[Peer]:
         (RequestCode.DELETE_TOPIC_IN_BROKER, ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_nothing_goes_into_a_slaves_log(peer: Peer, code: RequestCode, answer: ResponseCode) -> None:
+def test_a_slave_refuses_writes(peer: Peer, code: RequestCode, answer: ResponseCode) -> None:
     end = peer.dispatcher.broker.store.log_end
     assert peer.ask(code, send_fields("orders"), b"body").code == answer
     assert peer.dispatcher.broker.store.log_end == end
 
 
-def test_pulls_find_what_is_there(peer: Peer) -> None:
+def test_a_pull_returns_copied_messages(peer: Peer) -> None:
     answer = peer.ask(RequestCode.PULL_MESSAGE, pull_fields("orders"))
     assert answer.code == ResponseCode.SUCCESS
     assert [one.body for one in records(answer.body)] == [b"body 0", b"body 2", b"body 4"]
 
 
-def test_a_consumer_that_is_ahead_keeps_its_offset(peer: Peer) -> None:
+def test_a_consumer_ahead_of_the_slave_keeps_its_offset(peer: Peer) -> None:
     answer = peer.ask(RequestCode.PULL_MESSAGE, pull_fields("orders", offset=50))
     assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
     assert answer.ext_fields["nextBeginOffset"] == "50"
     assert answer.ext_fields["maxOffset"] == "3"
 
 
-def test_delayed_messages_are_the_masters_work(peer: Peer, clock: Clock) -> None:
+def test_a_slave_does_not_deliver_delayed_messages(peer: Peer, clock: Clock) -> None:
     end = peer.dispatcher.broker.store.log_end
     assert not peer.dispatcher.tick(clock.now_ms + 3_600_000)
     assert peer.dispatcher.broker.store.log_end == end
 
 
-def test_a_pull_that_waits_is_answered_when_its_time_is_over(peer: Peer, clock: Clock) -> None:
+def test_a_waiting_pull_is_answered_after_its_timeout(peer: Peer, clock: Clock) -> None:
     assert peer.ask_later(RequestCode.PULL_MESSAGE, pull_fields("orders", offset=3, sysFlag=6)) == []
     clock.now_ms += 20_000
     peer.dispatcher.tick(clock.now_ms)

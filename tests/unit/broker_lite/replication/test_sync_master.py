@@ -1,4 +1,4 @@
-"""Answers of a sync master, and their times, by the progress of disk and slave."""
+"""Tests of the answers of a sync master, which wait for its disk and its slave."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_an_answer_waits_for_the_slave(peer: Peer) -> None:
     assert not master(peer).is_waiting
 
 
-def test_what_the_slave_has_waits_for_the_disk(peer: Peer) -> None:
+def test_a_copied_message_waits_for_the_disk_if_flushes_are_synchronous(peer: Peer) -> None:
     send(peer)
     master(peer).copied(peer.dispatcher.broker.store.log_end)
     assert len(peer.sent) == (0 if peer.dispatcher.broker.options.sync_flush else 1)
@@ -83,7 +83,7 @@ def test_what_the_slave_has_waits_for_the_disk(peer: Peer) -> None:
     assert [answer.code for answer in peer.sent] == [ResponseCode.SUCCESS]
 
 
-def test_a_slow_slave_is_not_waited_for_long(peer: Peer, clock: Clock) -> None:
+def test_waiting_for_a_slow_slave_ends_after_the_timeout(peer: Peer, clock: Clock) -> None:
     send(peer)
     synced(peer)
     peer.dispatcher.tick(clock.now_ms + TIMEOUT_MS - 1)
@@ -94,14 +94,14 @@ def test_a_slow_slave_is_not_waited_for_long(peer: Peer, clock: Clock) -> None:
     assert answer.ext_fields["queueOffset"] == "0"
 
 
-def test_where_no_slave_is_near_nothing_is_waited_for(peer: Peer, slaves: Slaves) -> None:
+def test_without_a_slave_in_range_the_answer_is_immediate(peer: Peer, slaves: Slaves) -> None:
     slaves.are_near = False
     send(peer)
     synced(peer)
     assert [answer.code for answer in peer.sent] == [ResponseCode.SLAVE_NOT_AVAILABLE]
 
 
-def test_a_message_that_does_not_want_it_does_not_wait_for_a_slave(peer: Peer, slaves: Slaves) -> None:
+def test_a_message_with_wait_false_does_not_wait_for_a_slave(peer: Peer, slaves: Slaves) -> None:
     send(peer, WAIT="false")
     synced(peer)
     assert [answer.code for answer in peer.sent] == [ResponseCode.SUCCESS]

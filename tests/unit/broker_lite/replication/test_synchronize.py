@@ -1,4 +1,4 @@
-"""A slave's tables after it has asked its master; and places that brokers and name servers tell."""
+"""Tests of a slave's tables after synchronization, and of addresses from brokers and name servers."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def broker(root: Path, clock: Clock) -> Iterator[Broker]:
         yield Broker(store, BrokerOptions())
 
 
-def test_topics_become_the_masters(broker: Broker) -> None:
+def test_topics_are_copied_from_the_master(broker: Broker) -> None:
     synchronizer = Synchronizer(broker)
     topics = {"orders": TopicConfig("orders", 3, 3, 6), "../up": TopicConfig("../up", 1, 1, 6)}
     synchronizer.take_topics(TopicConfigs(topics, VERSION))
     assert broker.topics.all() == TopicConfigs({"orders": TopicConfig("orders", 3, 3, 6, attributes=None)}, VERSION)
-    # What has the same version is the same; a new version counts, also where a topic has gone.
+    # A table of the same version is ignored; a new version is taken, also if it lacks a topic.
     synchronizer.take_topics(TopicConfigs({}, VERSION))
     assert broker.topics.find("orders") is not None
     synchronizer.take_topics(TopicConfigs({}, VERSION._replace(counter=8)))
     assert broker.topics.find("orders") is None
 
 
-def test_groups_become_the_masters(broker: Broker) -> None:
+def test_groups_are_copied_from_the_master(broker: Broker) -> None:
     broker.groups.find("own")
     groups = {"readers": SubscriptionGroupConfig("readers", retry_max_times=3), "a b": SubscriptionGroupConfig("a b")}
     Synchronizer(broker).take_groups(SubscriptionGroups(groups, VERSION))

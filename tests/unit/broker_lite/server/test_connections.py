@@ -47,10 +47,10 @@ class Echo:
         channel.send(request.reply(0, body=b"y" * self.size))
 
     def handled(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing."""
 
     def lost(self, channel: Channel) -> None:
-        """Nothing is left to do."""
+        """Do nothing."""
 
 
 @asynccontextmanager
@@ -73,7 +73,7 @@ async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Let the loop run until something is so."""
+    """Run the loop until a condition holds."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not is_so():
             await asyncio.sleep(0.001)
@@ -89,7 +89,7 @@ async def is_cut_off(reader: asyncio.StreamReader) -> bool:
 
 
 @in_a_loop
-async def test_a_frame_that_does_not_arrive_ends_its_connection() -> None:
+async def test_a_connection_with_an_unfinished_frame_times_out() -> None:
     async with serving(Echo(), Limits(frame_seconds=-1)) as (connections, port):
         slow, slow_writer = await connect(port)
         _, idle_writer = await connect(port)
@@ -124,7 +124,7 @@ async def test_a_frame_that_arrives_slowly_has_the_same_time_limit() -> None:
 
 
 @in_a_loop
-async def test_unfinished_frames_have_a_budget_and_the_oldest_go_first() -> None:
+async def test_unfinished_frames_have_a_budget_and_the_oldest_is_closed_first() -> None:
     service = Echo()
     async with serving(service, Limits(unfinished_bytes=1500)) as (connections, port):
         old, old_writer = await connect(port)
@@ -172,7 +172,7 @@ async def test_unread_answers_have_a_budget_and_the_connection_with_most_is_clos
 
 
 async def is_cut_off_after_rest(reader: asyncio.StreamReader) -> bool:
-    """Return whether the port ends a connection, after the bytes that were on their way."""
+    """Return whether the port ends a connection, after the remaining bytes."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         try:
             while await reader.read(1 << 20):
@@ -183,7 +183,7 @@ async def is_cut_off_after_rest(reader: asyncio.StreamReader) -> bool:
 
 
 @in_a_loop
-async def test_one_connection_with_many_requests_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_take_turns_if_one_has_many_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Echo()
     async with serving(service, Limits()) as (connections, port):
         _, many_writer = await connect(port)

@@ -1,4 +1,4 @@
-"""Number of a server's file descriptors, and the reserve among them that is not for connections."""
+"""Tests of the limit on a server's file descriptors, and of those reserved for other uses than connections."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ HARD = 20_000
 
 @pytest.fixture
 def limits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """The limit of a process as most systems set it, and all that it was raised to."""
+    """The limits set so far, starting with that of most systems."""
     known = [(1024, HARD)]
     monkeypatch.setattr(resource, "getrlimit", lambda _: known[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _, pair: known.append(pair))
     return known
 
 
-def test_limit_is_raised_for_the_connections_that_there_may_be(limits: list[tuple[int, int]]) -> None:
+def test_limit_is_raised_for_the_maximum_number_of_connections(limits: list[tuple[int, int]]) -> None:
     raise_limit(5000)
     assert limits[-1] == (5000 + RESERVED, HARD)
 
 
-def test_limit_is_raised_no_further_than_the_system_lets_it(limits: list[tuple[int, int]]) -> None:
+def test_limit_is_not_raised_above_the_hard_limit(limits: list[tuple[int, int]]) -> None:
     raise_limit(HARD)
     assert limits[-1] == (HARD, HARD)
 
 
-def test_limit_that_suffices_stays(limits: list[tuple[int, int]]) -> None:
+def test_sufficient_limit_is_left_unchanged(limits: list[tuple[int, int]]) -> None:
     raise_limit(100)
     assert limits == [(1024, HARD)]
 
@@ -54,6 +54,6 @@ def test_the_last_descriptors_are_reserved(limits: list[tuple[int, int]], soft: 
     assert is_reserved(first)
 
 
-def test_nothing_is_reserved_where_there_is_no_limit(limits: list[tuple[int, int]]) -> None:
+def test_no_descriptor_is_reserved_without_a_limit(limits: list[tuple[int, int]]) -> None:
     limits.append((resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert not is_reserved(1 << 30)

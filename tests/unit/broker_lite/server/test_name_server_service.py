@@ -1,4 +1,4 @@
-"""The name server's port: long requests are worked on by turns."""
+"""Tests of the name server's port: long requests are processed in turns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Turns:
 
 
 class Client:
-    """A connection that keeps what it is sent."""
+    """A connection that keeps the answers sent to it."""
 
     def __init__(self, port: int) -> None:
         self.answers: list[Command] = []
@@ -52,18 +52,20 @@ def registration(name: str, opaque: int = 0, flag: int = 0) -> Command:
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
-    """Turns of one step each."""
+    """Make every turn one step long."""
     monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
     return Turns()
 
 
 @pytest.fixture
 def service(turns: Turns) -> NameServerService:
-    """A name server that knows nothing."""
+    """A name server without brokers."""
     return NameServerService(NameServer(lambda: 0), cast("asyncio.AbstractEventLoop", turns))
 
 
-def test_others_are_answered_between_the_steps_of_a_registration(service: NameServerService, turns: Turns) -> None:
+def test_other_clients_are_answered_between_the_steps_of_a_registration(
+    service: NameServerService, turns: Turns
+) -> None:
     broker, client = Client(1), Client(2)
     service.handle(broker.channel, registration("broker-a", opaque=7))
     service.handle(broker.channel, registration("broker-b", opaque=8, flag=FLAG_ONE_WAY))
@@ -79,7 +81,9 @@ def test_others_are_answered_between_the_steps_of_a_registration(service: NameSe
     assert client.answers[-1].code == ResponseCode.SUCCESS
 
 
-def test_a_broker_that_goes_while_it_registers_is_not_known(service: NameServerService, turns: Turns) -> None:
+def test_a_broker_that_disconnects_during_its_registration_is_not_registered(
+    service: NameServerService, turns: Turns
+) -> None:
     broker, client = Client(1), Client(2)
     service.handle(broker.channel, registration("broker-a"))
     broker.channel.lost()
@@ -117,7 +121,7 @@ def test_a_request_that_fails_unexpectedly_is_answered(
 
 
 @pytest.mark.usefixtures("turns")
-def test_one_connection_has_no_more_registrations_waiting_than_its_share(service: NameServerService) -> None:
+def test_waiting_registrations_of_one_connection_have_a_limit(service: NameServerService) -> None:
     broker = Client(1)
     request = registration("broker-a")
     large = Command(request.code, request.ext_fields, bytes(request.body).ljust(16 << 20))

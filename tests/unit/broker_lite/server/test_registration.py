@@ -1,4 +1,4 @@
-"""The request with which a broker registers."""
+"""Tests of the request with which a broker registers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from commitlake.schemas.remoting.registration import parse_registration
 
 
 @pytest.mark.parametrize(("topic_count", "is_compressed"), [(2, False), (20, True)])
-def test_a_registration_is_compressed_if_it_would_come_near_the_limit_of_a_frame(
+def test_a_registration_near_the_size_limit_of_a_frame_is_compressed(
     monkeypatch: pytest.MonkeyPatch, topic_count: int, is_compressed: bool
 ) -> None:
     monkeypatch.setattr("commitlake.broker_lite.server.registration.PLAIN_BODY_BYTES", 1000)

@@ -1,4 +1,4 @@
-"""A broker's own work beside its answers: it looks at the disk, and cleans up."""
+"""Tests of a broker's background work: checks of the disk, and cleaning."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def do_nothing() -> None:
 
 
 def serve_until(store: MessageStore, condition: Callable[[Server], bool], *steps: Callable[[], None]) -> None:
-    """Run a server until a condition holds; do a step, and wait for it again, for each of the steps."""
+    """Run a server until a condition holds; then for each step, execute it and wait for the condition again."""
 
     async def run() -> None:
         server = Server(store, ServerOptions(Address("127.0.0.1", free_ports(1))))
@@ -40,9 +40,7 @@ def serve_until(store: MessageStore, condition: Callable[[Server], bool], *steps
     asyncio.run(run())
 
 
-def test_a_disk_that_gets_full_stops_messages_before_the_next_cleaning(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_stops_sends_before_the_next_cleaning(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commitlake.broker_lite.server.service.HOUSEKEEPING_SECONDS", 3600)
     wanted = [True]
     with MessageStore.open(root, SMALL) as store:

@@ -1,4 +1,4 @@
-"""One port for plain text and TLS: who is served, who is refused, and when."""
+"""Tests of one port for plain text and TLS: served and refused clients in each mode."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECONDS = 20
 
 
 class Echo:
-    """A service that answers with what it was asked, and with whether that was encrypted."""
+    """A service that returns the body of a request, and whether the request was encrypted."""
 
     def handle(self, channel: Channel, request: Command) -> None:
         """Answer every request."""
@@ -36,10 +36,10 @@ class Echo:
         channel.send(request.reply(ResponseCode.SUCCESS, fields, body=body))
 
     def handled(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing."""
 
     def lost(self, channel: Channel) -> None:
-        """Nothing is kept."""
+        """Do nothing."""
 
 
 @pytest.fixture(scope="session")
@@ -126,7 +126,7 @@ def test_the_mode_decides_which_clients_are_served(
     run(work(), importlib.import_module(loop_module).new_event_loop)
 
 
-def test_tls_is_refused_where_it_is_off(settings: TlsProperties) -> None:
+def test_tls_is_refused_if_it_is_disabled(settings: TlsProperties) -> None:
     async def work() -> None:
         async with serving(in_mode(settings, "disabled")) as (_, port):
             assert await ask(port, client_context(settings)) is None
@@ -135,7 +135,7 @@ def test_tls_is_refused_where_it_is_off(settings: TlsProperties) -> None:
     run(work())
 
 
-def test_large_requests_and_answers_come_whole(settings: TlsProperties) -> None:
+def test_large_requests_and_answers_are_complete(settings: TlsProperties) -> None:
     async def work() -> None:
         context = client_context(settings)
         async with serving(in_mode(settings, "enforcing")) as (_, port):
@@ -147,7 +147,7 @@ def test_large_requests_and_answers_come_whole(settings: TlsProperties) -> None:
     run(work())
 
 
-def test_test_mode_makes_a_certificate_that_only_clients_without_verification_accept(settings: TlsProperties) -> None:
+def test_only_clients_without_verification_accept_the_certificate_of_test_mode(settings: TlsProperties) -> None:
     async def work() -> None:
         test_mode = parse_tls_properties("tls.test.mode.enable=true", {})
         async with serving(server_tls(test_mode)) as (_, port):
@@ -158,7 +158,7 @@ def test_test_mode_makes_a_certificate_that_only_clients_without_verification_ac
 
 
 @pytest.mark.parametrize("data", [b"\x16", b"\x16\x03\x01\x00\x05", b"\x16" * 5000])
-def test_a_handshake_that_comes_to_nothing_ends_in_time(settings: TlsProperties, data: bytes) -> None:
+def test_an_unfinished_handshake_times_out(settings: TlsProperties, data: bytes) -> None:
     async def work() -> None:
         async with (
             serving(in_mode(settings, "permissive"), handshake_seconds=0) as (connections, port),
@@ -166,7 +166,7 @@ def test_a_handshake_that_comes_to_nothing_ends_in_time(settings: TlsProperties,
             connected(port, b""),
         ):
             answer = asyncio.ensure_future(reader.read())
-            while not answer.done():  # what the client says may not have come yet
+            while not answer.done():  # the client's bytes may not have arrived yet
                 connections.close_idle()
                 await asyncio.sleep(0.01)
             assert not (await answer).startswith(b"\0")  # at most an alert
@@ -179,7 +179,7 @@ def test_a_handshake_that_comes_to_nothing_ends_in_time(settings: TlsProperties,
     run(work())
 
 
-def test_a_silent_connection_times_out_where_tls_is_enforced(settings: TlsProperties) -> None:
+def test_a_silent_connection_times_out_if_tls_is_enforced(settings: TlsProperties) -> None:
     async def work() -> None:
         async with (
             serving(in_mode(settings, "enforcing"), handshake_seconds=0) as (connections, port),

@@ -1,4 +1,4 @@
-"""The shop's three days on JMQ: that the story is told whole, and the same each time."""
+"""Tests of the shop's three days on JMQ: the story is complete and reproducible."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def consumptions(traffic: ShopJournal) -> list[Consumption]:
         return ArchiveView(store).consumed(0, 1 << 20)[0]
 
 
-def test_summary_is_what_the_journal_has(traffic: ShopJournal, records: list[JournalMessage]) -> None:
+def test_summary_matches_the_journal(traffic: ShopJournal, records: list[JournalMessage]) -> None:
     assert traffic.records == len(records)
     assert traffic.by_topic == Counter(record.topic for record in records)
     assert {OrderStep(record.business_tag) for record in records} == set(OrderStep)
@@ -61,7 +61,7 @@ def test_story_takes_three_days(traffic: ShopJournal, records: list[JournalMessa
     assert traffic.end_ms - HOUR_MS < times[-1] <= traffic.end_ms
 
 
-def test_the_offsets_are_of_the_end_of_the_story(tmp_path: Path) -> None:
+def test_the_offsets_are_taken_at_the_end_of_the_story(tmp_path: Path) -> None:
     traffic = fill_shop_journal(tmp_path, orders=20)
     (store,) = find_stores(str(tmp_path), "broker-a", all_formats())
     progress = read_store_progress(store, datetime.datetime.now(datetime.UTC))
@@ -74,7 +74,9 @@ def test_several_files_of_every_kind_are_written(traffic: ShopJournal) -> None:
         assert len(list((traffic.path / folder).iterdir())) > 1, folder
 
 
-def test_order_4711_has_an_interesting_life(records: list[JournalMessage], consumptions: list[Consumption]) -> None:
+def test_order_4711_is_shipped_after_two_failures(
+    records: list[JournalMessage], consumptions: list[Consumption]
+) -> None:
     life = [(record.topic, record.properties["step"]) for record in records if record.business_id == "order-4711"]
     assert [step for step in life if step[1] != "settled"] == [
         ("orders", "created"), ("payments", "paid"), ("shipments", "requested"), ("orders", "shipped"),
@@ -88,7 +90,7 @@ def test_order_4711_has_an_interesting_life(records: list[JournalMessage], consu
     assert (second - first, third - second) == (SECOND_MS, 3 * SECOND_MS)
 
 
-def test_failures_end_well_or_as_dead_letters(traffic: ShopJournal, consumptions: list[Consumption]) -> None:
+def test_failures_end_in_success_or_dead_letters(traffic: ShopJournal, consumptions: list[Consumption]) -> None:
     assert "order-4711" in traffic.failed
     assert traffic.dead_lettered
     assert set(traffic.dead_lettered) < set(traffic.failed)
@@ -97,7 +99,7 @@ def test_failures_end_well_or_as_dead_letters(traffic: ShopJournal, consumptions
     assert {one.attempt for one in given_up} == {1 + traffic.options.retry_max_attempts}
 
 
-def test_business_ids_choose_queues_and_weights_the_rest(traffic: ShopJournal, records: list[JournalMessage]) -> None:
+def test_queues_follow_from_business_ids_or_weights(traffic: ShopJournal, records: list[JournalMessage]) -> None:
     for record in records:
         if record.is_ordered:
             count = traffic.options.queue_count_of(record.topic)
@@ -130,6 +132,6 @@ def test_same_arguments_give_the_same_records(traffic: ShopJournal, tmp_path: Pa
     assert digest(tmp_path / "again") == digest(traffic.path)
 
 
-def test_a_store_with_messages_is_left_alone(traffic: ShopJournal) -> None:
+def test_a_store_with_messages_is_refused(traffic: ShopJournal) -> None:
     with pytest.raises(StoreFilesError, match="expected a store without messages"):
         fill_shop_journal(traffic.path)

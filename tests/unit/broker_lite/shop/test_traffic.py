@@ -1,4 +1,4 @@
-"""The shop's three days: that the story is told whole, and the same each time."""
+"""Tests of the shop's three days: the story is complete and reproducible."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def digest(root: Path) -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in segments)).hexdigest()
 
 
-def test_summary_is_what_the_log_has(traffic: ShopTraffic, records: list[Message]) -> None:
+def test_summary_matches_the_log(traffic: ShopTraffic, records: list[Message]) -> None:
     assert traffic.records == len(records) == sum(traffic.by_topic.values())
     assert set(traffic.by_topic) == {record.topic for record in records}
     assert {kind_of(topic) for topic in traffic.by_topic} == {
@@ -94,7 +94,7 @@ def test_order_4711_has_an_interesting_life(traffic: ShopTraffic, records: list[
     assert reminder[1] - reminder[0] == HOUR_MS
 
 
-def test_every_fate_falls_to_some_order(traffic: ShopTraffic, records: list[Message]) -> None:
+def test_orders_are_rolled_back_dead_lettered_retried_and_pending(traffic: ShopTraffic, records: list[Message]) -> None:
     assert traffic.rolled_back
     assert traffic.dead_lettered
     assert len(traffic.retried) > 1
@@ -105,14 +105,14 @@ def test_every_fate_falls_to_some_order(traffic: ShopTraffic, records: list[Mess
         assert {record.topic for record in records if record.keys == [key]} == {"RMQ_SYS_TRANS_HALF_TOPIC"}
 
 
-def test_every_message_has_a_unique_key_as_a_java_client_makes_it(records: list[Message]) -> None:
+def test_every_message_has_a_unique_key_in_the_form_of_java_clients(records: list[Message]) -> None:
     produced = [record for record in records if record.topic != "RMQ_SYS_TRANS_OP_HALF_TOPIC"]
     assert all(len(record.unique_key or "") == 32 and int(record.unique_key or "", 16) for record in produced)
     first = {record.unique_key for record in produced if record.topic in ("shipments", "RMQ_SYS_TRANS_HALF_TOPIC")}
     assert len(first) == sum(record.topic in ("shipments", "RMQ_SYS_TRANS_HALF_TOPIC") for record in produced)
 
 
-def test_unique_key_tells_address_process_time_and_number() -> None:
+def test_unique_key_has_address_process_time_and_number() -> None:
     producer = Producer("shop", Host.of("192.168.1.10", 1), 0x1F90)
     # 2026-01-05T00:00:00.123Z is 4 days and 123 ms into its month.
     keys = [producer.unique_key(DEFAULT_START_MS + 123) for _ in range(2)]
@@ -163,7 +163,7 @@ def test_same_arguments_give_the_same_bytes(tmp_path: Path) -> None:
     assert len(set(digests)) == 3
 
 
-def test_smallest_shop_tells_the_whole_story(tmp_path: Path) -> None:
+def test_smallest_shop_has_every_kind_of_order(tmp_path: Path) -> None:
     traffic = fill_shop_store(tmp_path, orders=8)
     assert traffic.rolled_back
     assert traffic.dead_lettered
@@ -176,14 +176,14 @@ def test_too_few_orders_are_refused(tmp_path: Path) -> None:
         fill_shop_store(tmp_path, orders=7)
 
 
-def test_store_that_has_messages_is_left_alone(tmp_path: Path) -> None:
+def test_store_with_messages_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     before = digest(fill_shop_store(tmp_path, orders=8).path)
     with pytest.raises(StoreFilesError, match="expected a store without messages, found"):
         fill_shop_store(tmp_path, orders=8)
     assert digest(tmp_path) == before
 
 
-def test_on_boltmq_the_story_goes_without_transactions(tmp_path: Path) -> None:
+def test_story_on_boltmq_has_no_transactions(tmp_path: Path) -> None:
     traffic = fill_shop_store(tmp_path, orders=20, options=BOLTMQ_SHOP_OPTIONS)
     found = list(log_records(tmp_path))
     assert {record.magic for record in found} == {Magic.BOLTMQ}

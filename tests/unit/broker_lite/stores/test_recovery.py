@@ -22,12 +22,12 @@ def known(request: pytest.FixtureRequest) -> StoreFormat:
 
 
 @each_end
-def test_everything_is_there_again(known: StoreFormat, root: Path, end: str) -> None:
+def test_all_messages_are_recovered(known: StoreFormat, root: Path, end: str) -> None:
     assert known.bodies(known.write(root, COUNT, end)) == bodies_of(range(COUNT))
 
 
 @each_end
-def test_numbers_and_places_go_on_where_they_were(known: StoreFormat, root: Path, end: str) -> None:
+def test_queue_offsets_and_log_positions_continue(known: StoreFormat, root: Path, end: str) -> None:
     known.write(root, COUNT, end)
     with known.open(root) as store:
         log_end = store.log_end
@@ -65,7 +65,7 @@ def test_queue_that_lost_its_tail_is_completed_after_a_crash(known: StoreFormat,
     assert queue_bytes(root / known.queues, "orders", 0) == before
 
 
-def test_torn_last_record_is_cut_and_its_number_given_again(known: StoreFormat, root: Path) -> None:
+def test_torn_last_record_is_cut_and_its_queue_offset_reused(known: StoreFormat, root: Path) -> None:
     known.write(root, COUNT, "crashed")
     *_, last = known.read_log(root)
     file = max((root / known.log).iterdir())

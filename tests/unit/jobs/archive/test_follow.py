@@ -1,4 +1,4 @@
-"""What ends `archive --follow`, and what does not: rivals, and trouble that goes by."""
+"""Tests of `archive --follow`: errors that end it, and errors and rivals that do not."""
 
 from __future__ import annotations
 
@@ -40,41 +40,41 @@ def of_stream(error: Exception) -> StreamingQueryException:
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
-    """A store of twenty messages, and a lake that is not there yet."""
+    """A store of twenty messages, and a lake that does not exist yet."""
     store = write_store(tmp_path / "store", [(0, open_segment(messages(20), SIZE))])
     return Config(str(store), str(tmp_path / "lake"), "a")
 
 
 def follower(config: Config, on_result: Callable[[Result], None] = lambda _: None) -> Follower:
-    """One without Spark, which none of these need."""
+    """Return a follower without Spark, which these tests do not need."""
     return Follower(None, config, on_result)  # type: ignore[arg-type]
 
 
 def plan(config: Config) -> ArchiveWork:
-    """All of the store, for a run."""
+    """Return the archive work for the whole store."""
     return find_work(config.store, config.broker, LakePaths(config.lake))
 
 
 def offer(config: Config) -> Snapshot:
-    """All of the store."""
+    """Return the whole store as a stream offers it."""
     return take_snapshot(find_stores(config.store, config.broker), {})
 
 
 class Query:
-    """A stream that ends at once, with an error or without."""
+    """A stream that ends immediately, with or without an error."""
 
     def __init__(self, error: Exception | None) -> None:
         self._error = error
 
     def awaitTermination(self, _seconds: float) -> bool:  # noqa: N802 (Spark's name)
-        """Whether it has ended."""
+        """Return whether the stream has ended."""
         if self._error is not None:
             raise self._error
         return True
 
 
 def waits_of(follower: Follower, monkeypatch: pytest.MonkeyPatch, errors: list[Exception | None]) -> list[float]:
-    """Let its streams end with errors, one after the other; what is waited between them."""
+    """Let its streams end with these errors in turn; return the waits between them."""
     waits: list[float] = []
     monkeypatch.setattr(follower, "_start", lambda *_: Query(errors.pop(0)))
     monkeypatch.setattr(follower, "_stop", SimpleNamespace(is_set=bool, set=bool, wait=waits.append))
@@ -84,7 +84,9 @@ def waits_of(follower: Follower, monkeypatch: pytest.MonkeyPatch, errors: list[E
 # --- other runs ---
 
 
-def test_what_another_run_has_taken_is_not_taken_again(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_another_run_archived_are_not_archived_again(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     commit_messages(open_for_append(LakePaths(config.lake).messages), [], plan(config).commit)
     tried: list[int] = []
 
@@ -114,11 +116,11 @@ def test_what_another_run_has_taken_is_not_taken_again(config: Config, monkeypat
         (of_stream(StoreError("no store")), False),
     ],
 )
-def test_what_may_succeed_later(error: Exception, later: bool) -> None:
+def test_transient_errors_may_succeed_later(error: Exception, later: bool) -> None:
     assert may_succeed_later(error) == later
 
 
-def test_trouble_that_goes_by_is_waited_for_longer_and_longer(
+def test_transient_errors_are_retried_after_growing_waits(
     config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     following = follower(config)
@@ -133,7 +135,7 @@ def test_trouble_that_goes_by_is_waited_for_longer_and_longer(
     ]
 
 
-def test_trouble_that_stays_is_raised(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_that_persists_is_raised_after_five_waits(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     following = follower(config)
     waits = waits_of(following, monkeypatch, [StreamingQueryException("lost") for _ in range(9)])
     with pytest.raises(StreamingQueryException, match="lost"):
@@ -141,7 +143,7 @@ def test_trouble_that_stays_is_raised(config: Config, monkeypatch: pytest.Monkey
     assert waits == [4, 8, 16, 32, 64]
 
 
-def test_an_error_of_the_user_s_is_raised_at_once(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_error_is_raised_without_a_retry(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     following = follower(config)
     waits = waits_of(following, monkeypatch, [StoreError("no store")])
     with pytest.raises(StoreError):
@@ -149,7 +151,7 @@ def test_an_error_of_the_user_s_is_raised_at_once(config: Config, monkeypatch: p
     assert waits == []
 
 
-def test_what_follow_raises_is_not_printed_with_a_trace_too(
+def test_an_error_that_follow_raises_is_not_also_logged_with_a_trace(
     config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = logging.getLogger("py4j.clientserver")
@@ -172,7 +174,7 @@ def test_what_follow_raises_is_not_printed_with_a_trace_too(
 # --- before the stream ---
 
 
-def test_a_store_without_a_segment_is_waited_for(config: Config, tmp_path: Path) -> None:
+def test_a_store_without_a_segment_is_not_an_error(config: Config, tmp_path: Path) -> None:
     (tmp_path / "new" / "commitlog").mkdir(parents=True)
     empty = Config(str(tmp_path / "new"), config.lake, "a")
     assert find_left(empty) is None
@@ -181,7 +183,7 @@ def test_a_store_without_a_segment_is_waited_for(config: Config, tmp_path: Path)
         find_left(Config(str(tmp_path / "nowhere"), config.lake, "a"))
 
 
-def test_a_page_in_a_folder_that_is_not_there_is_refused_before_anything_is_read(
+def test_a_quality_page_in_a_missing_folder_is_refused(
     config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--store", config.store, "--lake", config.lake, "--quality-page", str(tmp_path / "no" / "page.html")]
@@ -191,7 +193,7 @@ def test_a_page_in_a_folder_that_is_not_there_is_refused_before_anything_is_read
 
 @pytest.mark.parametrize("option", ["--lake", "--bodies"])
 @pytest.mark.parametrize("following", [[], ["--follow"]])
-def test_a_store_of_another_kind_is_the_user_s_to_mend(
+def test_an_unsupported_object_store_is_a_usage_error(
     config: Config, option: str, following: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--store", config.store, "--lake", config.lake, option, "gs://bucket/x", *following]

@@ -1,4 +1,4 @@
-"""`archive --from-broker`: what is pulled, what is told of it, and what does not go together."""
+"""Tests of `archive --from-broker`: pulled messages, printed counts, refused options."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
         yield running
 
 
-def test_messages_and_offsets_are_pulled_and_told(
+def test_messages_and_offsets_are_pulled_and_reported(
     cluster: LiveCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broker, lake = cluster.brokers["broker-a"], tmp_path / "lake"
@@ -56,10 +56,10 @@ def test_messages_and_offsets_are_pulled_and_told(
     assert lag(["--lake", str(lake), "--topic", "orders", "--output", "csv"]) == 0
     assert "archived" not in capsys.readouterr().err
     assert lag(["--lake", str(lake), "--output", "csv"]) == ExitCode.DAMAGE
-    told = capsys.readouterr()
-    (row,) = csv.DictReader(told.out.splitlines())
+    done = capsys.readouterr()
+    (row,) = csv.DictReader(done.out.splitlines())
     assert (row["group"], row["topic"], row["queue_id"], row["messages_max"]) == ("shipping", "orders", "0", "2")
-    assert "broker-a: only the topics orders of this broker are archived, so the lag of others is not known" in told.err
+    assert "broker-a: only the topics orders of this broker are archived, so the lag of others is not known" in done.err
     assert main(given) == 0
     assert "run 2: 1 message from" in capsys.readouterr().err
     assert main(given) == 0
@@ -91,7 +91,7 @@ def _code(given: list[str]) -> int:
         return end.code
 
 
-def test_options_of_pulling_need_a_broker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_for_pulling_need_a_broker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--store", "s", "--lake", str(tmp_path), "--topic", "orders"]) == 2
     assert "--topic has no effect without --from-broker" in capsys.readouterr().err
     assert main(["--from-broker", "127.0.0.1:1", "--lake", str(tmp_path / "lake"), "--local"]) == 1
@@ -107,26 +107,26 @@ def test_rates_are_messages_or_bytes() -> None:
             _rate(text)
 
 
-def test_it_follows_until_it_is_told_to_stop(cluster: LiveCluster, tmp_path: Path) -> None:
+def test_the_follower_archives_new_messages_until_it_is_stopped(cluster: LiveCluster, tmp_path: Path) -> None:
     lake = PulledLake(cluster, tmp_path / "lake")
-    told: list[int] = []
+    reported: list[int] = []
 
-    def tell(result: Result) -> None:
-        told.append(result.messages)
-        if len(told) == 3:
+    def report(result: Result) -> None:
+        reported.append(result.messages)
+        if len(reported) == 3:
             follower._stop.set()
         else:
-            put(cluster.brokers["broker-a"], len(told), 100)
+            put(cluster.brokers["broker-a"], len(reported), 100)
 
-    follower = BrokerFollower(HERE, lake.config, tell, OFF)
+    follower = BrokerFollower(HERE, lake.config, report, OFF)
     follower.follow(OFF)
-    assert told == [11, 1, 2]
+    assert reported == [11, 1, 2]
     offsets = DeltaTable(str(tmp_path / "lake" / "consumer_offsets")).to_pyarrow_table()
     assert offsets.num_rows
 
 
 def at_physical_offset(offset: int) -> Lie:
-    """The first record of an answer at another offset of the log."""
+    """Return a change that gives the first record of an answer another physical offset."""
     at = HEAD.offset_of("physical_offset")
     return lambda _, answer: replace(
         answer, body=bytes(answer.body[:at]) + offset.to_bytes(8, "big") + bytes(answer.body[at + 8 :])
@@ -140,7 +140,7 @@ def at_physical_offset(offset: int) -> Lie:
         (RequestCode.PULL_MESSAGE, at_physical_offset(2**63 - 1), "found one at physical offset 9223372036854775807"),
         (
             RequestCode.GET_BROKER_RUNTIME_INFO,
-            with_document(lambda told: {"table": told["table"] | {"commitLogMaxOffset": str(2**63 - 1)}}),
+            with_document(lambda document: {"table": document["table"] | {"commitLogMaxOffset": str(2**63 - 1)}}),
             "expected a number commitLogMaxOffset of at most 4611686018427387904",
         ),
         (
@@ -150,7 +150,7 @@ def at_physical_offset(offset: int) -> Lie:
         ),
     ],
 )
-def test_a_broker_that_lies_of_offsets_is_not_archived(
+def test_messages_with_impossible_offsets_are_not_archived(
     cluster: LiveCluster,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

@@ -1,4 +1,4 @@
-"""`archive` over stores that have nothing new does what earlier runs have left, without a JVM."""
+"""Tests of `archive` on stores without new messages: it completes the work of earlier runs without a JVM."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.small_stores import Clock
 
 @pytest.fixture
 def growing(tmp_path: Path) -> GrowingLake:
-    """A store of 20 messages in a lake whose `message_keys` is not there yet."""
+    """A store of 20 messages in a lake without the table `message_keys`."""
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(20))
     growing.archive()
@@ -29,16 +29,16 @@ def growing(tmp_path: Path) -> GrowingLake:
 
 
 def run(growing: GrowingLake) -> int:
-    """The command over the store."""
+    """Run the command on the store, and return its exit code."""
     return archive.main(["--store", str(growing.store), "--lake", growing.lake.root])
 
 
 def keys_are_complete(growing: GrowingLake) -> bool:
-    """Whether `message_keys` has followed all of `messages`."""
+    """Return whether `message_keys` has followed all of `messages`."""
     return followed_version(growing.lake) == delta_table(growing.lake.messages).version()
 
 
-def test_missing_keys_are_added_and_told(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_keys_are_added_and_reported(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(growing) == 0
     printed = capsys.readouterr().err
     assert "No new messages in 1 store\n" in printed
@@ -58,11 +58,11 @@ def test_an_unfinished_run_is_finished(growing: GrowingLake, capsys: pytest.Capt
 
 def test_a_follower_adds_missing_keys_before_its_stream_begins(growing: GrowingLake) -> None:
     config = Config(str(growing.store), growing.lake.root, "broker-a")
-    told: list[Result] = []
+    reported: list[Result] = []
     left = find_left(config)
     assert left is not None
-    Follower(None, config, told.append)._catch_up(left)  # type: ignore[arg-type]
-    assert [result.keys for result in told] == [20]
+    Follower(None, config, reported.append)._catch_up(left)  # type: ignore[arg-type]
+    assert [result.keys for result in reported] == [20]
     assert keys_are_complete(growing)
 
 

@@ -1,4 +1,4 @@
-"""`archive --local`: the same lake as Spark's workers make, by this process alone."""
+"""Tests of `archive --local`: this process alone writes the same lake as Spark's workers."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ROWS = [*messages(300)]
 
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let whoever asks for a session fail."""
+    """Make every request for a Spark session fail."""
     monkeypatch.setattr("commitlake.connectors.runtime.spark_session.get_session", lambda *_: 1 / 0)
 
 
 def run(root: Path, *options: str) -> tuple[int, LakePaths]:
-    """Archive a store into the lake beside it."""
+    """Archive a store into the lake next to it."""
     lake = root.parent / "lake"
     named = ["--store", str(root), "--broker", "a", "--lake", str(lake), "--partition-mib", "1", "--quiet"]
     return archive.main([*named, *options]), LakePaths(str(lake))
@@ -54,7 +54,7 @@ def test_every_message_is_in_the_lake_once(tmp_path: Path, threads: str) -> None
 
 
 class CountedProcess(SideProcess):
-    """A process that judges, and is counted."""
+    """A side process for quality checks whose starts are counted."""
 
     started = 0
 
@@ -63,7 +63,9 @@ class CountedProcess(SideProcess):
         CountedProcess.started += 1
 
 
-def test_all_tables_follow_and_a_second_run_has_nothing_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_tables_are_updated_and_a_second_run_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("commitlake.pipelines.quality.judge_process.SideProcess", CountedProcess)
     monkeypatch.setattr(archive, "is_own_process", lambda: True)  # it does without some packages then
     root = write_indexed_store(tmp_path / "store", 40)
@@ -79,7 +81,7 @@ def test_all_tables_follow_and_a_second_run_has_nothing_to_do(tmp_path: Path, mo
     assert (Path(lake.root) / "quality.html").exists()
 
 
-def test_damage_is_told_and_kept_as_by_spark(tmp_path: Path) -> None:
+def test_damage_is_quarantined_and_ends_with_exit_code_3(tmp_path: Path) -> None:
     data = bytearray(open_segment(ROWS, SIZE))
     data[4000] ^= 0xFF
     root = write_store(tmp_path / "store", [(0, bytes(data))])

@@ -1,4 +1,4 @@
-"""The page of an archive run: its numbers are the run's, it is bounded, and safe with any name."""
+"""Tests of the page of an archive run: it has the run's numbers, is bounded, and escapes all names."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ HOSTILE = "</dd><script>alert('x')</script>\"&\u202e\x00\n${title}"
 
 
 def tiles_of(root: Element) -> dict[str, str]:
-    """The figures of a page, by what they are."""
+    """Return the figures of a page by their labels."""
     (tiles,) = root.of_class("tiles")
     return {pair.all("dt")[0].text: pair.all("dd")[0].text for pair in tiles.all("div")}
 
 
 def facts_of(root: Element) -> dict[str, str]:
-    """What the page is of."""
+    """Return the facts of a page by their labels."""
     (facts,) = root.of_class("facts")
     return {pair.all("dt")[0].text: pair.all("dd")[0].text for pair in facts.all("div")}
 
 
 def damage_bodies(growing: GrowingLake, sent: list[NewMessage], numbers: range) -> None:
-    """Let a store grow by some messages, and change a bit in the bodies of some of them."""
+    """Append messages to a store, and flip a bit in the bodies of some of them."""
     growing.write(sent)
     for number in numbers:
         growing.log[growing.log.index(sent[number].body)] ^= 1
@@ -50,7 +50,7 @@ def damage_bodies(growing: GrowingLake, sent: list[NewMessage], numbers: range) 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[ShownRun, Result, Page]:
-    """The second run of a lake, in which some records are damaged; what it was given to show, and its page."""
+    """The second run of a lake, in which some records are damaged: the input of its page, its result, and the page."""
     growing = GrowingLake(tmp_path_factory.mktemp("shown"))
     growing.write(shop_messages(60))
     growing.archive()
@@ -62,7 +62,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[ShownRun, Result, Pag
     return one, result, run_page(one)
 
 
-def test_the_numbers_of_the_page_are_those_of_the_run(run: tuple[ShownRun, Result, Page]) -> None:
+def test_the_page_has_the_numbers_of_the_run(run: tuple[ShownRun, Result, Page]) -> None:
     shown, result, page = run
     root = parse_page(render_page(page))
     tiles, facts = tiles_of(root), facts_of(root)
@@ -82,7 +82,7 @@ def test_the_numbers_of_the_page_are_those_of_the_run(run: tuple[ShownRun, Resul
     assert root.all("h1")[0].text == result.verdict.text[:1].upper() + result.verdict.text[1:]
 
 
-def test_what_could_not_be_read_is_grouped_and_decoded(run: tuple[ShownRun, Result, Page]) -> None:
+def test_unreadable_records_are_grouped_and_decoded(run: tuple[ShownRun, Result, Page]) -> None:
     shown, result, page = run
     rows = rows_of(shown.lake.quarantine)
     articles = parse_page(render_page(page)).by_id("findings").all("article")
@@ -102,7 +102,7 @@ def test_what_could_not_be_read_is_grouped_and_decoded(run: tuple[ShownRun, Resu
     assert result.quarantined == len(rows)
 
 
-def test_the_runs_before_are_on_the_page(run: tuple[ShownRun, Result, Page]) -> None:
+def test_the_page_lists_earlier_runs(run: tuple[ShownRun, Result, Page]) -> None:
     _, result, page = run
     rows = table_of(parse_page(render_page(page)).by_id("runs"))[1:]
     assert [row[0] for row in rows] == ["2 (this run)", "1"]
@@ -114,7 +114,7 @@ def test_a_page_is_self_contained(run: tuple[ShownRun, Result, Page]) -> None:
     assert_self_contained(render_page(run[2]))
 
 
-def test_a_sound_run_says_so() -> None:
+def test_the_page_of_a_run_without_problems_states_that() -> None:
     root = parse_page(
         page_of_run(
             report_of(), figures_of(profile_of([*messages(range(2000)), message(3, topic="payments", broker="b")]))
@@ -128,7 +128,7 @@ def test_a_sound_run_says_so() -> None:
     assert len(root.of_class("spark")) == 2
 
 
-def test_what_is_not_met_says_why_and_what_to_do_the_critical_first() -> None:
+def test_failed_expectations_are_explained_with_critical_ones_first() -> None:
     example: Row = {"broker": "a", "topic": "orders", "queue_id": 3, "window_start": "2026-11-20T12:00:00+00:00"}
     report = report_of(("no_dead_letters", example), ("no_message_is_lost", example))
     root = parse_page(page_of_run(report, figures_of(profile_of(messages(range(3))))))
@@ -143,7 +143,7 @@ def test_what_is_not_met_says_why_and_what_to_do_the_critical_first() -> None:
     assert "Stopped" in root.of_class("verdict")[0].text
 
 
-def test_hostile_names_are_text() -> None:
+def test_hostile_names_are_escaped() -> None:
     def page(text: str) -> Element:
         profile = profile_of([message(0, topic=text, broker=text), message(1)])
         return parse_page(
@@ -172,7 +172,7 @@ def test_the_page_of_many_topics_is_bounded() -> None:
         [message(0), message(1, store_timestamp=datetime.datetime(9999, 12, 31, 23, 59, tzinfo=datetime.UTC))],
     ],
 )  # fmt: skip
-def test_times_that_cannot_be_have_a_page(rows: list[Row]) -> None:
+def test_messages_with_missing_or_extreme_times_have_a_page(rows: list[Row]) -> None:
     text = page_of_run(report_of(), figures_of(profile_of(rows)))
     assert len(text) < 200_000
     parse_page(text)
@@ -182,7 +182,7 @@ def test_a_run_without_messages_has_a_page() -> None:
     parse_page(page_of_run(report_of(), figures_of(profile_of([message()]).slice(0, 0))))
 
 
-def test_a_run_that_was_not_judged_says_so(run: tuple[ShownRun, Result, Page]) -> None:
+def test_the_page_of_a_run_without_checks_states_that(run: tuple[ShownRun, Result, Page]) -> None:
     counts = run[0].counts
     assert counts is not None
     shown = replace(run[0], report=None, figures=figures_of(), verdict=Losses().verdict())
@@ -192,7 +192,7 @@ def test_a_run_that_was_not_judged_says_so(run: tuple[ShownRun, Result, Page]) -
     assert "Messages stored" not in facts_of(root)
 
 
-def test_a_run_that_found_nothing_new_has_a_page(run: tuple[ShownRun, Result, Page]) -> None:
+def test_a_run_without_new_messages_has_a_page(run: tuple[ShownRun, Result, Page]) -> None:
     root = parse_page(render_page(nothing_new_page(run[0].lake, ["broker-a"], "No new messages in 1 store")))
     assert root.all("h1")[0].text == "No new messages in 1 store"
     assert len(table_of(root.by_id("runs"))) == 3
@@ -203,14 +203,14 @@ def test_a_run_that_found_nothing_new_has_a_page(run: tuple[ShownRun, Result, Pa
 
 @pytest.fixture
 def growing(tmp_path: Path) -> GrowingLake:
-    """A store, and no lake yet."""
+    """A store without a lake."""
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(20))
     return growing
 
 
 def archive_to(growing: GrowingLake, option: str, *more: str) -> tuple[int, str]:
-    """Archive without a judgement, with a page; the exit code and the page's verdict."""
+    """Archive without quality checks, with a page; return the exit code and the page's verdict."""
     page = growing.folder / "page.html"
     arguments = ["--store", str(growing.store), "--lake", growing.lake.root, "--local", "--threads", "1", "--quiet"]
     code = archive.main([*arguments, "--no-quality", option, str(page), *more])
@@ -232,7 +232,7 @@ def test_a_run_that_fails_replaces_the_page(growing: GrowingLake) -> None:
     assert "body_crc" in verdict
 
 
-def test_a_lake_that_is_none_is_said_on_the_page(growing: GrowingLake) -> None:
+def test_the_page_names_a_folder_that_is_not_a_lake(growing: GrowingLake) -> None:
     Path(growing.lake.root).mkdir()
     (Path(growing.lake.root) / "other").touch()
     code, verdict = archive_to(growing, "--html")

@@ -22,7 +22,7 @@ OFFSETS = '{"offsetTable":{"orders@mail":{0:%d}}}'
 
 @pytest.fixture
 def stores(tmp_path: Path) -> Path:
-    """A folder with the store of one broker, whose consumer has come to offset 1."""
+    """A folder with the store of one broker, whose consumer is at offset 1."""
     write_broker(tmp_path / "stores", "a")
     return tmp_path / "stores"
 
@@ -61,11 +61,13 @@ def write_offset(stores: Path, offset: int, broker: str = "a") -> None:
 
 
 def kept(lake: LakePaths) -> list[tuple[str, int | None]]:
-    """The offsets in the lake, as they were added."""
+    """Return the brokers and offsets in the lake, in the order in which they were added."""
     return sorted((row["broker"], row["offset"]) for row in rows_of(lake.consumer_offsets) if row["group"] == "mail")
 
 
-def test_each_snapshot_but_the_first_lists_the_stores_once(stores: Path, lake: LakePaths, listings: list[str]) -> None:
+def test_each_snapshot_after_the_first_lists_the_stores_once(
+    stores: Path, lake: LakePaths, listings: list[str]
+) -> None:
     repeated = RepeatedSnapshots(Config(f"{stores}/*", lake.root), datetime.timedelta(0))
     for number in (1, 2, 3):
         write_offset(stores, number)
@@ -74,7 +76,7 @@ def test_each_snapshot_but_the_first_lists_the_stores_once(stores: Path, lake: L
     assert kept(lake) == [("a", 1), ("a", 2), ("a", 3)]
 
 
-def test_a_new_store_has_its_first_snapshot_with_the_next(stores: Path, lake: LakePaths) -> None:
+def test_a_new_store_is_in_the_next_snapshot(stores: Path, lake: LakePaths) -> None:
     repeated = RepeatedSnapshots(Config(f"{stores}/*", lake.root), datetime.timedelta(0))
     repeated.take_if_due()
     write_broker(stores, "b", 7)
@@ -83,7 +85,7 @@ def test_a_new_store_has_its_first_snapshot_with_the_next(stores: Path, lake: La
     assert kept(lake) == [("a", 1), ("b", 7)]
 
 
-def test_a_store_that_is_gone_is_not_told_to_have_no_consumers(stores: Path, lake: LakePaths) -> None:
+def test_a_deleted_store_gets_no_new_snapshot(stores: Path, lake: LakePaths) -> None:
     write_broker(stores, "b", 7)
     repeated = RepeatedSnapshots(Config(f"{stores}/*", lake.root), datetime.timedelta(0))
     repeated.take_if_due()
@@ -92,7 +94,7 @@ def test_a_store_that_is_gone_is_not_told_to_have_no_consumers(stores: Path, lak
     assert kept(lake) == [("a", 1), ("b", 7)]
 
 
-def test_stores_without_a_message_are_waited_for(stores: Path, lake: LakePaths) -> None:
+def test_no_snapshot_is_taken_of_a_store_without_messages(stores: Path, lake: LakePaths) -> None:
     (stores / "empty" / "commitlog").mkdir(parents=True)
     RepeatedSnapshots(Config(str(stores / "empty"), lake.root), datetime.timedelta(0)).take_if_due()
     assert not Path(lake.consumer_offsets).exists()

@@ -1,4 +1,4 @@
-"""What an audit decides before Spark starts: the moment, the span, what there is to compare; and its words."""
+"""Tests of an audit before Spark starts: its moment, span and comparisons, and its text output."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DAY = datetime.date(2026, 11, 20)
 
 @pytest.fixture
 def growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GrowingLake:
-    """A lake of two runs; an audit of it waits for nobody."""
+    """A lake of two runs, which an audit does not wait for."""
     monkeypatch.setattr(audit_moment, "WAIT_SECONDS", 0)
     growing = GrowingLake(tmp_path)
     for seed in range(2):
@@ -42,23 +42,23 @@ def growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GrowingLake:
 
 
 def at(text: str) -> datetime.datetime:
-    """A time of the day."""
+    """Return a time of the test's day."""
     return datetime.datetime.fromisoformat(f"{DAY}T{text}Z")
 
 
-def test_a_span_is_of_whole_windows() -> None:
+def test_a_span_is_widened_to_whole_windows() -> None:
     assert AuditSpan(at("14:05"), at("14:25:01")).whole_windows() == AuditSpan(at("14:00"), at("14:30"))
     assert AuditSpan(at("14:10"), at("14:20")).whole_windows() == AuditSpan(at("14:10"), at("14:20"))
 
 
-def test_a_span_to_the_last_moment_there_is_has_no_end() -> None:
+def test_a_span_to_the_last_representable_time_has_no_end() -> None:
     last = datetime.datetime.max.replace(tzinfo=datetime.UTC)
     assert AuditSpan(at("14:00"), last).whole_windows() == AuditSpan(at("14:00"))
     assert AuditSpan().whole_windows() == AuditSpan()
     assert str(AuditSpan(at("14:00"), at("14:30"))) == "from 2026-11-20 14:00 to 2026-11-20 14:30"
 
 
-def test_what_has_expired_is_not_in_a_span() -> None:
+def test_a_span_starts_after_the_expired_messages() -> None:
     assert AuditSpan(None, at("14:00")).since(DAY) == AuditSpan(at("00:00"), at("14:00"))
     assert AuditSpan(at("14:00")).since(DAY) == AuditSpan(at("14:00"))
     assert AuditSpan(at("14:00")).since(DAY + datetime.timedelta(days=1)).first == at("00:00") + datetime.timedelta(
@@ -75,9 +75,7 @@ def test_a_moment_is_one_version_and_its_commit(growing: GrowingLake) -> None:
     assert moment.expired == {"bodies": DAY}
 
 
-def test_runs_that_commit_meanwhile_are_not_of_the_moment(
-    growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_that_commit_during_the_audit_are_left_out(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
     later: list[str] = []
 
     def one_more(lake: LakePaths, commit: object) -> list[object]:
@@ -91,13 +89,13 @@ def test_runs_that_commit_meanwhile_are_not_of_the_moment(
     assert moment.later == tuple(later)
 
 
-def test_a_run_that_is_not_finished_is_told(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unfinished_run_is_an_error(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     growing.write(shop_messages(10, seed=5))
     growing.archive(finish=False)
     assert audit.main(["--lake", growing.lake.root]) == ExitCode.FAILED
-    told = capsys.readouterr().err
-    assert "run 3, or one before it, is not finished" in told
-    assert "'commitlake archive' finishes it" in told
+    printed = capsys.readouterr().err
+    assert "run 3, or one before it, is not finished" in printed
+    assert "'commitlake archive' finishes it" in printed
     growing.write(shop_messages(10, seed=6))
     growing.archive()
     assert read_moment(growing.lake).commit.sequence == 4
@@ -111,7 +109,7 @@ def test_a_run_that_finishes_in_time_is_waited_for(growing: GrowingLake, monkeyp
     assert list(answers) == []
 
 
-def test_hbase_must_have_followed(growing: GrowingLake) -> None:
+def test_hbase_that_has_not_followed_the_newest_run_is_an_error(growing: GrowingLake) -> None:
     moment = read_moment(growing.lake)
     wait_for_hbase(lambda: moment.committed, moment)
     for version_there in (lambda: None, lambda: moment.committed - 1):
@@ -125,7 +123,7 @@ def test_a_folder_without_a_lake_has_no_moment(tmp_path: Path) -> None:
         read_moment(LakePaths(str(tmp_path)))
 
 
-def test_brokers_that_only_one_side_has_are_told(growing: GrowingLake) -> None:
+def test_brokers_on_only_one_side_are_noted(growing: GrowingLake) -> None:
     progress = {"broker-a": StoreProgress(500), "broker-c": StoreProgress(9)}
     ranges, notes = ranges_in_store(str(growing.store), None, progress)
     assert ranges == {"broker-a": StoreRange(0, 500)}
@@ -141,11 +139,13 @@ def test_brokers_that_only_one_side_has_are_told(growing: GrowingLake) -> None:
 
 def test_a_store_of_another_broker_is_refused(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     assert audit.main(["--lake", growing.lake.root, "--store", str(growing.store), "--broker", "broker-b"]) == 2
-    told = capsys.readouterr().err
-    assert "have nothing in common: broker-b: nothing of this store is in the lake; broker-a: in the lake, but" in told
+    error = capsys.readouterr().err
+    assert "have nothing in common: broker-b: nothing of this store is in the lake; broker-a: in the lake, but" in error
 
 
-def test_bodies_in_a_place_that_cannot_be_are_refused(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bodies_in_an_unsupported_object_store_are_refused(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert audit.main(["--lake", growing.lake.root, "--bodies", "gs://bucket"]) == ExitCode.USAGE
     assert "bodies in gs://bucket: expected" in capsys.readouterr().err
 
@@ -154,7 +154,7 @@ def test_bodies_in_a_place_that_cannot_be_are_refused(growing: GrowingLake, caps
     ("job", "more"), [(audit, ()), (maintain, ()), (restore, ("--out", "unused")), (query, ("--id", "0A", "--body"))]
 )
 @pytest.mark.parametrize("form", ["{}", "file://{}"])
-def test_a_folder_of_bodies_that_does_not_exist_is_refused_at_once(
+def test_a_missing_folder_of_bodies_is_refused(
     growing: GrowingLake,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -167,7 +167,7 @@ def test_a_folder_of_bodies_that_does_not_exist_is_refused_at_once(
     assert f"--bodies {missing}: expected the folder of the lake's packs, found none" in capsys.readouterr().err
 
 
-def test_notes_are_told_whatever_the_verdict() -> None:
+def test_notes_are_printed_with_every_verdict() -> None:
     same = AuditVerdict("store", "messages", 2, 1000, notes=["broker-c: gone"])
     nothing = AuditVerdict("runs", "messages", notes=["no run has a profile"], compared=False)
     assert as_text([same, nothing]).splitlines() == [

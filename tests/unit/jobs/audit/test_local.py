@@ -1,4 +1,4 @@
-"""`audit --local`: what Spark's audit says, by this process alone."""
+"""Tests of `audit --local`: this process alone gives the results of Spark's audit."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def root(archived: Path, tmp_path: Path) -> Path:
 
 
 def verdicts_of(root: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
-    """The exit code, and the verdict on each pair of sides, or the finding on each table."""
+    """Return the exit code, and the verdict on each pair of sides or the finding on each table."""
     code, found = audit_json(root, capsys, "--local", *more)
     return code, {each.get("table") or f"{each['expected']}-{each['found']}": each for each in found}
 
 
-def test_what_was_archived_is_the_same_everywhere(archived: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_intact_archive_has_no_differences(archived: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, verdicts = verdicts_of(archived, capsys)
     assert code == 0
     assert {name: verdict["messages"] for name, verdict in verdicts.items()} == {
@@ -56,7 +56,7 @@ def test_what_was_archived_is_the_same_everywhere(archived: Path, capsys: pytest
     ]
 
 
-def test_a_change_of_any_column_is_seen(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_change_in_any_column_is_found(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     change_messages(root, change_each_column)
     code, verdicts = verdicts_of(root, capsys, "--no-bodies")
     assert code == 3
@@ -75,7 +75,7 @@ def test_lost_messages_are_named_by_their_window(root: Path, capsys: pytest.Capt
     assert {"messages", "checksum"} <= set(difference["different_columns"])
 
 
-def test_bodies_that_cannot_be_had_are_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_and_damaged_bodies_are_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flip_in_pack(root)
     delete_pack(root)
     code, verdicts = verdicts_of(root, capsys)
@@ -86,15 +86,15 @@ def test_bodies_that_cannot_be_had_are_named(root: Path, capsys: pytest.CaptureF
     assert all(note.startswith("broker-a ") for note in verdicts["messages-packs"]["notes"])
 
 
-def test_keys_that_are_lost_or_too_many_are_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_and_unexpected_keys_are_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lose_keys(root)
     code, verdicts = verdicts_of(root, capsys, "--no-bodies")
     assert (code, verdicts["message_keys"]["count"]) == (3, 10)
     assert {note.split(":")[0] for note in verdicts["message_keys"]["notes"]} <= {"missing", "unexpected"}
 
 
-def test_a_span_is_of_whole_windows(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    change_messages(root, lambda rows: rows[1:])  # the one that is lost is before the span
+def test_a_span_is_widened_to_whole_windows(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    change_messages(root, lambda rows: rows[1:])  # the lost message is before the span
     _, verdicts = verdicts_of(root, capsys, "--from", "2023-11-15T12:03", "--to", "2023-11-16T06:01", "--no-bodies")
     compared = [verdicts["runs-messages"], verdicts["store-messages"]]
     assert [verdict["differing"] for verdict in compared] == [0, 0]
@@ -102,15 +102,15 @@ def test_a_span_is_of_whole_windows(root: Path, capsys: pytest.CaptureFixture[st
     assert "compared in whole windows" in compared[0]["notes"][0]
 
 
-def test_a_page_that_was_changed_is_an_error_and_no_verdict(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_data_file_is_an_error_without_a_verdict(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = max((root / "lake" / "messages").rglob("*.parquet"), key=lambda path: path.stat().st_size)
     data = bytearray(file.read_bytes())
     data[100] ^= 1
     file.write_bytes(data)
     assert audit.main(["--lake", str(root / "lake"), "--local", "--quiet"]) == 3
-    told = capsys.readouterr().err
-    assert file.name in told
-    assert "--repair" in told
+    printed = capsys.readouterr().err
+    assert file.name in printed
+    assert "--repair" in printed
 
 
 def test_runs_without_profiles_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,7 +124,7 @@ def test_a_jmq_lake_is_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert {verdict["messages"] for verdict in verdicts.values()} == {200}
 
 
-def test_threads_go_with_local(archived: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_threads_without_local_are_refused(archived: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert audit.main(["--lake", str(archived / "lake"), "--threads", "2"]) == 2
     assert "--threads has no effect without --local" in capsys.readouterr().err
 

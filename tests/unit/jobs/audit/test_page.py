@@ -1,4 +1,4 @@
-"""The page of audit: each comparison with its numbers, differences by kind, bounded, and safe with any name."""
+"""Tests of the page of audit: comparisons with numbers, differences by kind, bounded size, escaped names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAME = AuditVerdict("runs", "messages", 12, 3400)
 
 
 def difference(kind: str, number: int = 0, topic: str = "orders") -> dict[str, Any]:
-    """A window that differs."""
+    """Return a window that differs."""
     names = ["messages", "bytes", "checksum"]
     start = NOON + number * datetime.timedelta(minutes=10)
     row: dict[str, Any] = {"broker": "broker-a", "topic": topic, "queue_id": 3, "window_start": start,
@@ -47,7 +47,7 @@ def page_of(*verdicts: AuditVerdict, damages: tuple[TableFinding, ...] = (), not
     return parse_page(text_of(*verdicts, damages=damages, notes=notes))
 
 
-def test_a_lake_that_is_the_same_everywhere_says_so_with_its_numbers() -> None:
+def test_a_page_without_differences_states_what_was_compared() -> None:
     root = page_of(
         SAME,
         AuditVerdict("messages", "packs", 12, 3400),
@@ -81,7 +81,7 @@ def test_differences_are_grouped_by_kind() -> None:
     )
 
 
-def test_damaged_tables_are_told_first() -> None:
+def test_damaged_tables_are_shown_first() -> None:
     damage = TableFinding("messages", 7, "data files", ["part-1: cut", "part-2: gone"])
     root = page_of(damages=(damage,), notes=("nothing else was compared",))
     (article,) = root.by_id("findings").all("article")
@@ -91,7 +91,7 @@ def test_damaged_tables_are_told_first() -> None:
     assert "nothing else was compared" in root.by_id("notes").text
 
 
-def test_hostile_names_are_text_and_many_differences_are_bounded() -> None:
+def test_hostile_names_are_escaped_and_many_differences_are_bounded() -> None:
     def shown(name: str) -> str:
         rows = [difference("different", number, name) for number in range(5)]
         verdict = AuditVerdict("runs", "messages", 5, 5, 10**6, {"different": 10**6}, rows, [name] * 500)
@@ -142,7 +142,7 @@ def test_the_page_has_the_numbers_of_the_audit(root: Path, capsys: pytest.Captur
     ]
 
 
-def test_a_lake_that_is_none_is_said_on_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_names_a_folder_that_is_not_a_lake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "audit.html"
     assert audit.main(["--lake", str(tmp_path / "nowhere"), "--local", "--html", str(path)]) == 2
     assert "is not a lake" in parse_page(path.read_text()).all("h1")[0].text

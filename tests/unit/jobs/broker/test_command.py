@@ -1,4 +1,4 @@
-"""The command line of the broker; that it serves is tested with real clients."""
+"""Tests of the broker's command line. Its service is tested with real clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALL = ["--segment-mib", "1", "--index-slots", "100", "--index-entries", "100",
 
 
 def run(tmp_path: Path, *arguments: str) -> int:
-    """The exit code of a command that ends by itself."""
+    """Return the exit code of a command that ends by itself."""
     return main(["--store", str(tmp_path / "store"), *SMALL, *arguments])
 
 
@@ -64,7 +64,7 @@ def run(tmp_path: Path, *arguments: str) -> int:
         (["--listen", "127.0.0.1:2", "--ha-listen", "127.0.0.1:3"], "clients are also served 2 ports below it"),
     ],
 )
-def test_wrong_options_are_told_in_a_line(
+def test_wrong_options_are_reported_without_a_trace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
 ) -> None:
     assert run(tmp_path, *arguments) == ExitCode.USAGE
@@ -74,7 +74,7 @@ def test_wrong_options_are_told_in_a_line(
 
 
 @pytest.mark.parametrize(("folder", "layout"), [("journal", "rocketmq"), ("journal", "boltmq"), ("commitlog", "jmq")])
-def test_a_store_of_another_layout_is_left_alone(
+def test_a_store_of_another_layout_is_refused_and_left_unchanged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str, layout: str
 ) -> None:
     (tmp_path / "store" / folder).mkdir(parents=True)
@@ -84,7 +84,7 @@ def test_a_store_of_another_layout_is_left_alone(
 
 
 @pytest.mark.parametrize(("layout", "dialect"), [("rocketmq", BOLTMQ), ("boltmq", ROCKETMQ)])
-def test_a_store_of_another_dialect_is_left_alone(
+def test_a_store_of_another_dialect_is_refused_and_left_unchanged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str, dialect: Dialect
 ) -> None:
     data = open_segment(messages(3), 1 << 20, dialect=dialect)
@@ -111,14 +111,14 @@ def test_a_store_of_another_dialect_is_left_alone(
         ["--transaction-check-interval", "0s"],
     ],
 )
-def test_wrong_values_are_usage(tmp_path: Path, arguments: list[str]) -> None:
+def test_wrong_values_are_usage_errors(tmp_path: Path, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         run(tmp_path, *arguments)
     assert ended.value.code == ExitCode.USAGE
 
 
 @pytest.mark.parametrize("layout", ["jmq", "boltmq"])
-def test_of_files_in_another_size_the_arguments_are_told_that_open_them(
+def test_files_of_another_size_are_refused_with_the_options_to_open_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str
 ) -> None:
     if layout == "jmq":
@@ -134,7 +134,7 @@ def test_of_files_in_another_size_the_arguments_are_told_that_open_them(
     assert sizes == ["--segment-mib", "0.015625", "--queue-entries", "16"]
 
 
-def test_of_index_files_in_another_size_the_arguments_are_told(
+def test_index_files_of_another_size_are_refused_with_the_options_to_open_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_indexed_store(tmp_path / "store", 10)
@@ -144,7 +144,7 @@ def test_of_index_files_in_another_size_the_arguments_are_told(
     assert capsys.readouterr().err.splitlines()[-1].startswith("  give --index-slots and --index-entries")
 
 
-def test_half_an_account_is_refused(
+def test_a_secret_key_without_an_access_key_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COMMITLAKE_BROKER_SECRET_KEY", "a-secret-that-is-not-shown")
@@ -152,7 +152,7 @@ def test_half_an_account_is_refused(
     assert "a-secret-that-is-not-shown" not in capsys.readouterr().err
 
 
-def test_a_port_that_is_taken_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -163,7 +163,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("has_accounts", [True, False])
-def test_ports_that_other_machines_reach_without_an_account_are_warned_of(
+def test_a_public_port_is_warned_of_unless_there_are_accounts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, has_accounts: bool
 ) -> None:
     if has_accounts:
@@ -181,7 +181,7 @@ def test_ports_that_other_machines_reach_without_an_account_are_warned_of(
 
 
 @pytest.mark.parametrize("allowed", [[], ["--ha-allow", "10.0.0.0/8, 192.0.2.7,fd00::/64"]])
-def test_a_port_for_slaves_that_everybody_reaches_is_warned_of(
+def test_a_public_port_for_slaves_is_warned_of_unless_addresses_are_limited(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], allowed: list[str]
 ) -> None:
     with socket.socket() as taken:
@@ -201,14 +201,14 @@ def test_a_port_for_slaves_that_everybody_reaches_is_warned_of(
         (["--ha-allow", "10.0.0.1"], "has no effect without --ha-listen"),
     ],
 )
-def test_addresses_of_slaves_that_are_none_are_told(
+def test_invalid_addresses_of_slaves_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
 ) -> None:
     assert run(tmp_path, *arguments) == ExitCode.USAGE
     assert expected in capsys.readouterr().err
 
 
-def test_the_port_for_slaves_is_told_if_it_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_for_slaves_that_is_in_use_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -218,7 +218,7 @@ def test_the_port_for_slaves_is_told_if_it_is_taken(tmp_path: Path, capsys: pyte
     assert f"{address}: cannot listen" in capsys.readouterr().err
 
 
-def test_a_store_that_others_own_is_told(
+def test_a_store_without_write_permission_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: str, *_: object) -> int:
@@ -231,7 +231,7 @@ def test_a_store_that_others_own_is_told(
     assert "a folder that this user may write to" in errors
 
 
-def test_a_disk_that_is_full_at_the_end_is_told(
+def test_a_full_disk_at_shutdown_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def serve(store: MessageStore, *_: object) -> None:
@@ -245,7 +245,7 @@ def test_a_disk_that_is_full_at_the_end_is_told(
     assert "the next start recovers it" in errors
 
 
-def test_a_signal_ends_it_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sigterm_shuts_the_broker_down_cleanly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = free_ports(2)
 
     def stop_when_ready() -> None:

@@ -1,4 +1,4 @@
-"""Under which name a store is in the lake, and what is said of it."""
+"""Tests of the name of a store in the lake, and of the note about it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tests.support.logs import messages, open_segment, write_store
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """A store in a folder that says nothing of its broker."""
+    """A store in a folder without a broker's name."""
     return write_store(tmp_path / "rocketmq" / "store", [(0, open_segment(messages(2), 1 << 14))])
 
 
 def name_of(store: Path, *known: str, given: str | None = None, conf: Path | None = None) -> BrokerName:
-    """The name of a store, where the lake has these."""
+    """Return the name of a store if the lake has these names."""
     return broker_name(str(store), given, str(conf) if conf else None, known, all_formats())
 
 
 def write_conf(file: Path, name: str) -> Path:
-    """A broker.conf with a name."""
+    """Write a broker.conf with a name."""
     file.parent.mkdir(exist_ok=True)
     file.write_text(f"brokerClusterName=c\nbrokerName={name}\n")
     return file
 
 
-def test_the_folder_is_a_guess_and_told_once(store: Path) -> None:
+def test_a_name_guessed_from_the_folder_is_noted_once(store: Path) -> None:
     guess = name_of(store)
     assert guess.name is None
     assert "is 'rocketmq' in the lake, after its folder, which is a guess" in guess.note
@@ -39,7 +39,7 @@ def test_the_folder_is_a_guess_and_told_once(store: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["../conf/broker.conf", "../broker.conf", "broker.conf", "conf/broker.conf"])
-def test_a_file_beside_the_store_names_it(store: Path, place: str) -> None:
+def test_a_broker_conf_near_the_store_names_it(store: Path, place: str) -> None:
     file = write_conf(store / place, "broker-a")
     found = name_of(store)
     assert found.name == "broker-a"
@@ -48,26 +48,26 @@ def test_a_file_beside_the_store_names_it(store: Path, place: str) -> None:
     assert name_of(store, "broker-a") == BrokerName("broker-a")
 
 
-def test_a_store_goes_on_under_the_name_that_it_had(store: Path) -> None:
+def test_a_store_keeps_the_name_that_it_was_archived_under(store: Path) -> None:
     conf = write_conf(store / "broker.conf", "broker-a")
     assert name_of(store, "rocketmq", conf=conf) == BrokerName(None)
 
 
-def test_the_file_that_is_given_goes_before_one_beside(store: Path, tmp_path: Path) -> None:
+def test_a_given_file_takes_precedence_over_one_near_the_store(store: Path, tmp_path: Path) -> None:
     write_conf(store / "broker.conf", "broker-a")
     assert name_of(store, conf=write_conf(tmp_path / "mine.conf", "broker-b")).name == "broker-b"
 
 
-def test_a_name_that_is_given_goes_before_all(store: Path) -> None:
+def test_a_given_name_takes_precedence_over_all_files(store: Path) -> None:
     write_conf(store / "broker.conf", "broker-a")
     assert name_of(store, given="mine") == BrokerName("mine")
 
 
-def test_a_path_of_many_stores_names_them_itself(store: Path) -> None:
+def test_a_path_with_a_broker_placeholder_names_the_stores(store: Path) -> None:
     assert broker_name(f"{store.parent.parent}/{{broker}}/store", None, None, (), all_formats()) == BrokerName(None)
 
 
-def test_a_file_that_is_not_there_is_an_error(store: Path, tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(store: Path, tmp_path: Path) -> None:
     with pytest.raises(JobError, match="cannot be read"):
         name_of(store, conf=tmp_path / "none.conf")
 
@@ -87,7 +87,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("place", ["../conf/broker.conf", "broker.conf"])
-def test_a_strange_name_beside_the_store_is_passed_over_with_a_clean_warning(
+def test_an_invalid_name_near_the_store_is_skipped_with_a_printable_warning(
     store: Path, caplog: pytest.LogCaptureFixture, place: str, name: str
 ) -> None:
     write_conf(store / place, name)
@@ -101,17 +101,17 @@ def test_a_strange_name_beside_the_store_is_passed_over_with_a_clean_warning(
 
 
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
-def test_a_strange_name_that_is_given_is_refused(store: Path, tmp_path: Path, name: str) -> None:
+def test_an_invalid_name_that_is_given_is_refused(store: Path, tmp_path: Path, name: str) -> None:
     conf = write_conf(tmp_path / "mine.conf", name)
     with pytest.raises(JobError, match=r"^--broker-conf .*: brokerName: expected a broker's name"):
         name_of(store, conf=conf)
     given = name.encode().decode("unicode_escape")
     with pytest.raises(JobError, match=r"^--broker: expected a broker's name"):
         name_of(store, given=given)
-    assert name_of(store, given, given=given).name == given  # what was archived so goes on
+    assert name_of(store, given, given=given).name == given  # an archived name is kept
 
 
-def test_a_file_beside_the_store_that_cannot_be_read_is_passed_over(
+def test_unreadable_files_near_the_store_are_skipped(
     store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     outside = write_conf(tmp_path / "outside.conf", "secret")
@@ -124,13 +124,13 @@ def test_a_file_beside_the_store_that_cannot_be_read_is_passed_over(
     assert not any("--broker-conf" in each or "secret" in each for each in caplog.messages)
 
 
-def test_only_the_name_is_read_of_a_file_beside_the_store(store: Path) -> None:
+def test_only_the_name_is_read_from_a_file_near_the_store(store: Path) -> None:
     file = write_conf(store / "broker.conf", "broker-a")
     file.write_text(file.read_text() + "messageDelayLevel=never\nmaxIndexNum=-1\n")
     assert name_of(store).name == "broker-a"
 
 
-def test_the_settings_above_a_store_may_be_a_link(store: Path, tmp_path: Path) -> None:
+def test_the_settings_folder_of_a_store_may_be_a_link(store: Path, tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     write_conf(tmp_path / "etc" / "broker.conf", "broker-a")
     (store.parent / "conf").symlink_to(tmp_path / "etc")

@@ -1,4 +1,4 @@
-"""The option `--html`: a file in a folder that is there."""
+"""Tests of the option `--html`: a file in an existing folder."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from commitlake.jobs.cli.html import add_html_argument, check_html_argument
 from commitlake.jobs.cli.output_files import OutputFileError
 
 
-def test_the_option_is_a_path_or_nothing(tmp_path: Path) -> None:
+def test_the_option_is_a_path_or_none(tmp_path: Path) -> None:
     parser = argparse.ArgumentParser()
     add_html_argument(parser)
     assert parser.parse_args([]).html is None
     assert parser.parse_args(["--html", str(tmp_path / "x.html")]).html == tmp_path / "x.html"
 
 
-def test_the_help_says_where_a_page_goes_without_it() -> None:
+def test_the_help_states_the_default_path() -> None:
     parser = argparse.ArgumentParser()
     add_html_argument(parser, "page.html")
     assert "(default: page.html)" in " ".join(parser.format_help().split())
 
 
-def test_a_folder_is_no_page(tmp_path: Path) -> None:
+def test_a_folder_or_a_file_in_a_missing_folder_is_refused(tmp_path: Path) -> None:
     check_html_argument(None)
     check_html_argument(tmp_path / "page.html")
     for path in (tmp_path, tmp_path / "no" / "page.html"):

@@ -16,7 +16,7 @@ from commitlake.schemas.errors import ExitCode
 
 
 def entries(text: str) -> list[dict[str, Any]]:
-    """The objects of what was printed."""
+    """Return the printed JSON objects."""
     return [json.loads(line) for line in text.splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""`--layout` of the jobs that read stores."""
+"""Tests of the option `--layout` of jobs that read stores."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def test_a_layout_has_the_readers_name_or_that_of_a_broker() -> None:
     assert parse() == ANY_FORMAT
 
 
-def test_another_name_is_refused_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_layout_is_refused_with_the_known_names(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse("--layout", "kafka")
-    said = capsys.readouterr().err
-    assert "'kafka'" in said
-    assert "commitlog" in said
-    assert "journal" in said
+    printed = capsys.readouterr().err
+    assert "'kafka'" in printed
+    assert "commitlog" in printed
+    assert "journal" in printed

@@ -1,4 +1,4 @@
-"""The command `commitlake` itself: help, versions, configuration, exit codes, and how little it imports."""
+"""Tests of the command `commitlake` itself: help, version, configuration, exit codes, and imports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def run_python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A program in a Python of its own."""
+    """Run a program in a new Python process."""
     return subprocess.run(
         [sys.executable, "-c", program, *arguments],
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
@@ -63,7 +63,7 @@ def test_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> Non
     ("given", "meant"),
     [("archiv", "archive"), ("querry", "query"), ("dmup", "dump"), ("zzz", None), ("--nothing", None)],
 )
-def test_a_job_that_is_not_there_is_told_with_the_nearest(
+def test_an_unknown_job_is_refused_with_the_nearest_name(
     given: str, meant: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main([given]) == 2
@@ -77,7 +77,7 @@ def test_a_job_that_is_not_there_is_told_with_the_nearest(
 
 
 @pytest.mark.parametrize("name", sorted(cli.JOBS))
-def test_the_help_of_a_job_shows_examples_that_are_its_own(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_a_job_shows_its_own_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main([name, "--help"])
     assert ended.value.code == 0
@@ -90,7 +90,7 @@ def test_the_help_of_a_job_shows_examples_that_are_its_own(name: str, capsys: py
 
 
 def shell_words(command: str) -> list[str]:
-    """The words of an example up to a pipe or a redirection, without `commitlake JOB`."""
+    """Return the words of an example up to a pipe or a redirection, without `commitlake JOB`."""
     import itertools
     import shlex
 
@@ -98,7 +98,7 @@ def shell_words(command: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sorted(cli.JOBS))
-def test_the_examples_of_a_job_are_understood_by_its_parser(name: str) -> None:
+def test_the_parser_of_a_job_accepts_its_examples(name: str) -> None:
     module = importlib.import_module(f"commitlake.jobs.{name}.command")
     has_own = hasattr(module, "EXAMPLES")
     examples = (module if has_own else importlib.import_module(f"commitlake.jobs.{name}.arguments")).EXAMPLES
@@ -106,7 +106,7 @@ def test_the_examples_of_a_job_are_understood_by_its_parser(name: str) -> None:
     for command, purpose in examples:
         assert purpose
         assert command.split()[0] == name
-        if "from -" not in command:  # what the job joins before it parses
+        if "from -" not in command:  # joined by the job before parsing
             module.build_parser().parse_args(shell_words(command))
 
 
@@ -114,7 +114,7 @@ def test_the_examples_of_a_job_are_understood_by_its_parser(name: str) -> None:
 
 
 def read_config(*arguments: str) -> argparse.Namespace:
-    """What a job with a few options of every form is told."""
+    """Return the parsed arguments of a job with options of every form."""
     parser = job_parser("fill", "Fill a lake.", [("fill --store a", "an example")])
     parser.add_argument("--store", default="default")
     parser.add_argument("--max-rows", type=int, default=1)
@@ -123,11 +123,11 @@ def read_config(*arguments: str) -> argparse.Namespace:
     return parser.parse_args(list(arguments))
 
 
-def test_a_default_is_the_last_resort() -> None:
+def test_the_default_is_used_if_nothing_else_sets_a_value() -> None:
     assert read_config().store == "default"
 
 
-def test_a_file_of_the_user_is_above_the_default(own_folder: Path) -> None:
+def test_the_users_file_overrides_the_default(own_folder: Path) -> None:
     (own_folder / ".config").mkdir()
     file = own_folder / ".config" / "commitlake.toml"
     file.write_text('[fill]\nstore = "home"\nmax-rows = 7\n[other]\nstore = "x"\n')
@@ -135,7 +135,7 @@ def test_a_file_of_the_user_is_above_the_default(own_folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("folder", "store"), [("{own}/settings", "xdg"), ("settings", "home"), ("", "home")])
-def test_the_users_file_is_where_the_desktop_has_its_settings(
+def test_the_users_file_is_in_the_xdg_config_folder(
     own_folder: Path, monkeypatch: pytest.MonkeyPatch, folder: str, store: str
 ) -> None:
     for name, value in ((".config", "home"), ("settings", "xdg")):
@@ -146,14 +146,14 @@ def test_the_users_file_is_where_the_desktop_has_its_settings(
 
 
 @pytest.mark.parametrize("name", ["conf/commitlake.toml", "commitlake.toml", "conf/commitlake.example.toml"])
-def test_a_file_in_the_current_folder_is_not_read_unasked(own_folder: Path, name: str) -> None:
+def test_a_file_in_the_current_folder_is_read_only_if_it_is_named(own_folder: Path, name: str) -> None:
     (own_folder / name).parent.mkdir(exist_ok=True)
     (own_folder / name).write_text('[fill]\nstore = "planted"\n')
     assert read_config().store == "default"
     assert read_config("--config", name).store == "planted"
 
 
-def test_a_file_that_is_named_is_above_the_others(own_folder: Path) -> None:
+def test_a_named_file_overrides_the_users_file(own_folder: Path) -> None:
     (own_folder / ".config").mkdir()
     (own_folder / ".config" / "commitlake.toml").write_text('[fill]\nstore = "file"\nmax-rows = 7\n')
     (own_folder / "mine.toml").write_text('[fill]\nstore = "mine"\ntopic = ["a", "b"]\nbody = "text"\nverbose = true\n')
@@ -162,7 +162,7 @@ def test_a_file_that_is_named_is_above_the_others(own_folder: Path) -> None:
     assert config.verbose
 
 
-def test_the_environment_is_above_files(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_overrides_files(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (own_folder / "mine.toml").write_text('[fill]\nstore = "file"\nmax-rows = 7\n')
     monkeypatch.setenv("COMMITLAKE_STORE", "environment")
     monkeypatch.setenv("COMMITLAKE_MAX_ROWS", "8")
@@ -170,14 +170,14 @@ def test_the_environment_is_above_files(own_folder: Path, monkeypatch: pytest.Mo
     assert (config.store, config.max_rows) == ("environment", 8)
 
 
-def test_an_argument_is_above_all(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_argument_overrides_environment_and_files(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (own_folder / "mine.toml").write_text('[fill]\nstore = "file"\ntopic = ["a"]\n')
     monkeypatch.setenv("COMMITLAKE_STORE", "environment")
     config = read_config("--config", "mine.toml", "--store", "argument", "--topic", "b")
     assert (config.store, config.topic) == ("argument", ["b"])
 
 
-def test_other_variables_with_the_prefix_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_variables_with_the_prefix_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMMITLAKE_TEST_CACHE", "/tmp/x")
     monkeypatch.setenv("COMMITLAKE_NOTHING", "1")
     assert read_config().store == "default"
@@ -192,7 +192,7 @@ def test_other_variables_with_the_prefix_do_not_matter(monkeypatch: pytest.Monke
         ('[fill]\nstoer = "a"\n', "stoer"),
     ],
 )
-def test_a_wrong_value_in_a_file_is_a_wrong_usage(
+def test_a_wrong_value_in_a_file_is_a_usage_error(
     own_folder: Path, capsys: pytest.CaptureFixture[str], text: str, words: str
 ) -> None:
     (own_folder / "mine.toml").write_text(text)
@@ -202,7 +202,7 @@ def test_a_wrong_value_in_a_file_is_a_wrong_usage(
     assert words in capsys.readouterr().err
 
 
-def test_a_wrong_value_in_the_environment_is_a_wrong_usage(
+def test_a_wrong_value_in_the_environment_is_a_usage_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COMMITLAKE_MAX_ROWS", "many")
@@ -212,14 +212,14 @@ def test_a_wrong_value_in_the_environment_is_a_wrong_usage(
     assert "many" in capsys.readouterr().err
 
 
-def test_a_file_that_is_not_there_is_a_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         read_config("--config", "nowhere.toml")
     assert ended.value.code == 2
     assert "nowhere.toml" in capsys.readouterr().err
 
 
-def test_options_are_not_guessed_from_their_beginning(capsys: pytest.CaptureFixture[str]) -> None:
+def test_abbreviated_options_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         read_config("--sto", "a")
     assert "--sto" in capsys.readouterr().err
@@ -228,7 +228,7 @@ def test_options_are_not_guessed_from_their_beginning(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("given", "meant"), [("--tpoic", "--topic"), ("--max-row", "--max-rows"), ("--xyz", None), ("surplus", None)]
 )
-def test_an_unknown_option_is_told_with_the_nearest(
+def test_an_unknown_option_is_refused_with_the_nearest(
     given: str, meant: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -240,7 +240,9 @@ def test_an_unknown_option_is_told_with_the_nearest(
     assert meant is None or f"Did you mean '{meant}'?" in err
 
 
-def test_a_store_without_its_option_is_told_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_without_its_option_is_refused_with_the_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["archive", str(tmp_path), "--lake", "lake"])
     assert ended.value.code == 2
@@ -255,7 +257,7 @@ def test_a_store_without_its_option_is_told_with_it(tmp_path: Path, capsys: pyte
         ({}, "table"),
     ],
 )
-def test_the_variable_of_an_older_name_still_counts(
+def test_variables_of_both_names_of_the_format_option_are_read(
     variables: dict[str, str], form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
@@ -266,7 +268,7 @@ def test_the_variable_of_an_older_name_still_counts(
 
 
 @pytest.mark.parametrize("option", ["--format", "--output"])
-def test_the_form_has_two_names(option: str) -> None:
+def test_the_format_option_has_two_names(option: str) -> None:
     parser = job_parser("fill", "Fill a lake.", [("fill", "an example")])
     add_format_argument(parser)
     assert parser.parse_args([option, "jsonl"]).output == "jsonl"
@@ -277,7 +279,7 @@ def test_quiet_and_verbose_exclude_each_other() -> None:
         read_config("--quiet", "--verbose")
 
 
-def test_a_query_begins_two_hours_ago_by_environment_as_by_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_two_hours_ago_is_accepted_from_environment_and_argument(monkeypatch: pytest.MonkeyPatch) -> None:
     from commitlake.jobs.query import command as query
 
     monkeypatch.setenv("COMMITLAKE_FROM", "-2h")
@@ -289,7 +291,7 @@ def test_a_query_begins_two_hours_ago_by_environment_as_by_argument(monkeypatch:
 
 @pytest.fixture
 def root_logger() -> Iterator[None]:
-    """Leaves the root logger as it was: jobs set it up for their process."""
+    """Restore the root logger, which jobs set up for their process."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -298,12 +300,12 @@ def root_logger() -> Iterator[None]:
 
 
 def run_with(what: Callable[[], ExitCode], *arguments: str) -> int:
-    """The exit code of a job that does this."""
+    """Return the exit code of a job that calls this function."""
     return int(run_job(job_parser("fill", "Fill.", []), lambda _: what(), arguments))
 
 
 def raising(error: BaseException) -> Callable[[], ExitCode]:
-    """A job that ends in an error."""
+    """Return a job that raises an error."""
 
     def job() -> ExitCode:
         raise error
@@ -313,7 +315,7 @@ def raising(error: BaseException) -> Callable[[], ExitCode]:
 
 @pytest.mark.parametrize("code", list(ExitCode))
 @pytest.mark.usefixtures("root_logger")
-def test_what_a_job_gives_is_its_exit_code(code: ExitCode) -> None:
+def test_the_return_value_of_a_job_is_its_exit_code(code: ExitCode) -> None:
     assert run_with(lambda: code) == code
 
 
@@ -336,7 +338,7 @@ def test_what_a_job_gives_is_its_exit_code(code: ExitCode) -> None:
     ],
 )
 @pytest.mark.usefixtures("root_logger")
-def test_an_error_that_a_user_can_mend_is_a_sentence(
+def test_a_user_error_is_one_line_without_a_trace(
     error: Exception, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_with(raising(error)) == code
@@ -357,7 +359,7 @@ def test_an_error_that_a_user_can_mend_is_a_sentence(
     ],
 )
 @pytest.mark.usefixtures("root_logger")
-def test_a_scheduler_may_try_again_what_may_go_well_later(
+def test_transient_and_permanent_errors_have_different_exit_codes(
     error: Exception, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_with(raising(error)) == code
@@ -365,11 +367,11 @@ def test_a_scheduler_may_try_again_what_may_go_well_later(
 
 
 class PanicException(BaseException):
-    """What a panic in another language looks like in this one."""
+    """The exception that a panic in a Rust library becomes."""
 
 
 @pytest.mark.usefixtures("root_logger")
-def test_a_panic_is_a_sentence_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_panic_is_printed_as_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_with(raising(PanicException("Invalid object store url"))) == 1
     assert capsys.readouterr().err.splitlines()[0] == "commitlake fill: error: PanicException: Invalid object store url"
     with pytest.raises(GeneratorExit):
@@ -377,7 +379,7 @@ def test_a_panic_is_a_sentence_too(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("root_logger")
-def test_an_error_that_is_ours_names_itself_and_where_to_look(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_internal_error_names_its_class_and_the_verbose_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_with(raising(ZeroDivisionError("by\nzero"))) == 1
     err = capsys.readouterr().err
     assert err.splitlines()[0] == "commitlake fill: error: ZeroDivisionError: by"
@@ -394,20 +396,20 @@ def test_verbose_shows_the_stack_trace(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.usefixtures("root_logger")
-def test_an_interrupt_is_told_and_has_its_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupt_is_reported_with_exit_code_130(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_with(raising(KeyboardInterrupt())) == 130
     assert "interrupted" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", sorted(cli.JOBS))
-def test_an_option_that_is_not_there_is_a_wrong_usage(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_option_of_a_job_is_a_usage_error(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main([name, "--no-such-option"])
     assert ended.value.code == 2
     assert "commitlake " + name in capsys.readouterr().err
 
 
-def test_an_archive_of_nothing_is_refused_before_spark_starts(tmp_path: Path) -> None:
+def test_an_archive_of_a_missing_store_is_refused_before_spark_starts(tmp_path: Path) -> None:
     done = run_python(
         "import sys\nfrom commitlake.jobs.cli import main as cli\ncode = cli.main(sys.argv[1:])\n"
         "assert 'pyspark.core.context' not in sys.modules or not "
@@ -423,7 +425,7 @@ def test_an_archive_of_nothing_is_refused_before_spark_starts(tmp_path: Path) ->
 # --- start ---
 
 
-def test_the_command_imports_no_job_and_nothing_heavy() -> None:
+def test_the_command_imports_no_job_and_no_large_package() -> None:
     done = run_python(
         "import sys\nimport commitlake.jobs.cli.main\n"
         "found = {name.removeprefix('commitlake.').split('.')[0] for name in sys.modules}\n"

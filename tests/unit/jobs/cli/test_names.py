@@ -1,4 +1,4 @@
-"""Names that are not there: settings, topics, brokers, and options without an effect."""
+"""Tests of unknown names of settings, topics and brokers, and of options without an effect."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def store(tmp_path: Path) -> Path:
 
 
 def run(*arguments: str) -> int:
-    """The exit code of a job with two options."""
+    """Return the exit code of a job with two options."""
     parser = job_parser("archive", "Archive.", [])
     parser.add_argument("--store")
     parser.add_argument("--max-rows")
     return run_job(parser, lambda _: ExitCode.OK, arguments)
 
 
-def test_the_nearest_name_is_named() -> None:
+def test_the_nearest_name_is_suggested() -> None:
     assert did_you_mean("ordes", ["payments", "orders"]) == " Did you mean 'orders'?"
     assert did_you_mean("zzz", ["payments", "orders"]) == ""
     assert there_are([]) == "there are none"
@@ -77,7 +77,7 @@ def test_a_file_of_settings_with_a_wrong_name_is_refused(
     assert words in " ".join(capsys.readouterr().err.split())
 
 
-def test_tables_of_other_jobs_are_no_mistake(tmp_path: Path) -> None:
+def test_settings_of_other_jobs_are_accepted(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("[archive]\nstore = 'x'\n[query]\nlake = 'y'\n")
     assert run("--config", str(file)) == 0
@@ -87,7 +87,7 @@ def test_tables_of_other_jobs_are_no_mistake(tmp_path: Path) -> None:
     ("variable", "warns"),
     [("COMMITLAKE_STORRE", True), ("COMMITLAKE_STORE", False), ("COMMITLAKE_JARS", False), ("COMMITLAKE_LIMIT", False)],
 )
-def test_a_variable_of_no_job_is_warned_of(
+def test_a_variable_that_no_job_reads_is_warned_of(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str, warns: bool
 ) -> None:
     monkeypatch.setenv(variable, "1")
@@ -97,7 +97,7 @@ def test_a_variable_of_no_job_is_warned_of(
     assert bool(error) == warns
 
 
-def test_variables_that_the_code_names_are_known() -> None:
+def test_variables_named_in_the_code_are_known() -> None:
     folders = [ROOT / name for name in ("connectors", "jobs", "pipelines", "schemas", "broker_lite")]
     sources = [path.read_text() for folder in folders for path in folder.rglob("*.py")]
     named = {name for source in sources for name in re.findall(r"\bCOMMITLAKE_[A-Z]\w+", source)}
@@ -106,7 +106,7 @@ def test_variables_that_the_code_names_are_known() -> None:
     assert named - OTHER_VARIABLES <= variables_of_all_jobs()
 
 
-def test_variables_that_are_known_without_a_parser_are_those_of_options() -> None:
+def test_variables_listed_without_a_parser_belong_to_options() -> None:
     assert variables_of_all_jobs() >= VARIABLES
 
 
@@ -122,7 +122,7 @@ def test_variables_that_are_known_without_a_parser_are_those_of_options() -> Non
         ("query", ["--where", "topic = '\udcff'"], "--where"),
     ],
 )
-def test_arguments_that_are_no_text_are_refused(
+def test_arguments_that_are_not_utf_8_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], job: str, given: list[str], name: str
 ) -> None:
     command = importlib.import_module(f"commitlake.jobs.{job}.command")
@@ -132,14 +132,14 @@ def test_arguments_that_are_no_text_are_refused(
     assert f"error: {name}: expected text in UTF-8, found " in capsys.readouterr().err
 
 
-def test_the_name_of_a_file_need_not_be_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_name_of_a_file_need_not_be_utf_8(capsys: pytest.CaptureFixture[str]) -> None:
     parser = job_parser("demo", "", [])
     parser.add_argument("--out", metavar="FILE")
     assert run_job(parser, lambda given: ExitCode(given.out != "\udcff"), ["--out", "\udcff"]) == ExitCode.OK
     assert capsys.readouterr().err == ""
 
 
-def test_an_option_of_a_source_that_is_nearly_right_is_named() -> None:
+def test_an_unknown_option_of_a_source_is_refused_with_the_nearest() -> None:
     with pytest.raises(OptionError, match=r"unknown option 'topcis' \(did you mean 'topics'\?\)"):
         known_options({"topcis": "a"}, ["topics", "queueIds"], OptionError)
 
@@ -172,7 +172,7 @@ def test_explain_warns_of_topics_and_queues_that_no_store_has(
     assert bool(error) == bool(warning)
 
 
-def test_explain_does_not_warn_where_a_store_has_no_folders_of_queues(
+def test_explain_does_not_warn_of_topics_if_a_store_has_no_queue_folders(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = write_store(tmp_path / "bare", [(0, open_segment(messages(5), 1 << 16))])
@@ -180,7 +180,7 @@ def test_explain_does_not_warn_where_a_store_has_no_folders_of_queues(
     assert capsys.readouterr().err == ""
 
 
-def test_a_rebuild_of_a_topic_that_is_nowhere_is_refused(
+def test_a_rebuild_of_an_unknown_topic_is_refused(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = [str(store), "--out", str(tmp_path / "out"), "--local", "--quiet", "--topic"]
@@ -205,7 +205,7 @@ def test_a_topic_with_batch_queues_only_is_rebuilt(tmp_path: Path) -> None:
     assert (out / "batchconsumequeue" / batch.topic / "2").is_dir()
 
 
-def test_guard_warns_of_a_store_that_the_lake_does_not_know(
+def test_guard_warns_of_a_store_that_is_not_in_the_lake(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guard, "_read_progress", lambda _: {"broker-a": None})
@@ -231,19 +231,17 @@ def test_an_option_without_an_effect_is_refused(
     assert words in capsys.readouterr().err
 
 
-def test_options_of_an_index_are_refused_for_a_store_that_has_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_index_options_are_refused_for_a_jmq_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = write_jmq_store(tmp_path / "jmq", 20)
     assert rebuild.main([str(root), "--out", str(tmp_path / "out"), "--local", "--index-slots", "5"]) == 2
     assert "--index-slots has no effect: a JMQ store has no IndexFiles" in capsys.readouterr().err
 
 
-def test_a_variable_for_another_job_is_no_such_option(
+def test_an_option_without_an_effect_is_accepted_from_the_environment(
     store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("COMMITLAKE_PROCESSES", "2")
     monkeypatch.setattr("commitlake.connectors.runtime.spark_session.get_session", lambda *_: next(iter(())))
     arguments = verify.build_parser().parse_args([str(store)])
-    with pytest.raises(StopIteration):  # it came as far as asking for a session
+    with pytest.raises(StopIteration):  # the job got as far as opening a session
         verify.job(arguments)

@@ -1,4 +1,4 @@
-"""Options that take one value: the first of two is not ignored silently."""
+"""Tests of options that take one value: a second value is refused, not silently used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that jobs write texts to: a segment, or another file with binary data, is not replaced."""
+"""Tests of text files that jobs write: a segment or another binary file is not replaced."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_folder_and_a_file_in_no_folder_are_refused(tmp_path: Path) -> None:
         "lineage --lake {lake} --key k --openlineage {segment}",
     ],
 )
-def test_no_job_writes_over_a_segment(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_job_overwrites_a_segment(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = tmp_path / "store"
     write_store(store, [(0, open_segment(messages(3), 4096))])
     segment = store / "commitlog" / segment_name(0)

@@ -1,4 +1,4 @@
-"""Places that may not be read: the same error and exit code from every job."""
+"""Tests of unreadable places: every job gives the same error and exit code."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _dangling(path: Path) -> None:
         (_loop, "a symbolic link that leads nowhere"),
     ],
 )
-def test_something_else_in_place_of_a_folder_is_named(
+def test_anything_but_a_folder_in_the_place_of_a_folder_is_named(
     place: str, plant: Callable[[Path], None], found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / place
@@ -75,8 +75,8 @@ def test_something_else_in_place_of_a_folder_is_named(
         if module is archive:
             arguments += ["--store", str(tmp_path), "--local"]
         assert module.main(arguments) == ExitCode.USAGE
-        assert f"{path}: expected " in (told := capsys.readouterr().err)
-        assert f"found {found}" in told
+        assert f"{path}: expected " in (printed := capsys.readouterr().err)
+        assert f"found {found}" in printed
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,9 @@ def test_something_else_in_place_of_a_folder_is_named(
         "message_keys/part-0.parquet",
     ],
 )
-def test_nothing_waits_for_a_fifo_in_a_table(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fifo_in_a_table_is_refused_without_blocking(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lake = tmp_path / "lake"
     open_for_append(LakePaths(str(lake)).messages)
     path = lake / name
@@ -100,7 +102,7 @@ def test_nothing_waits_for_a_fifo_in_a_table(name: str, tmp_path: Path, capsys: 
 
 
 @pytest.mark.parametrize("denied", ["lake", "lake/messages", "lake/messages/_delta_log"])
-def test_a_lake_that_may_not_be_read_is_the_same_error_everywhere(tmp_path: Path, denied: str) -> None:
+def test_a_lake_without_read_permission_is_the_same_error_in_every_job(tmp_path: Path, denied: str) -> None:
     tmp_path.chmod(0o755)
     for parent in tmp_path.parents[:2]:
         parent.chmod(0o755)
@@ -132,11 +134,11 @@ def test_a_lake_that_may_not_be_read_is_the_same_error_everywhere(tmp_path: Path
         (ValueError("of something else"), None),
     ],
 )
-def test_the_place_is_found_in_the_error(error: Exception, place: str | None) -> None:
+def test_the_path_is_found_in_the_error(error: Exception, place: str | None) -> None:
     assert denied_place(error) == place
 
 
-def test_the_place_is_found_in_the_cause_of_an_error() -> None:
+def test_the_path_is_found_in_the_cause_of_an_error() -> None:
     error = RuntimeError("wrapped")
     error.__cause__ = PermissionError(errno.EPERM, "Operation not permitted", "/data/x")
     assert denied_place(error) == "/data/x"

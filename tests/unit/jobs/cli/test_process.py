@@ -1,4 +1,4 @@
-"""The process of a command: signals, closed and full streams, and what is left of it."""
+"""Tests of a command's process: signals, closed and full streams, and processes left behind."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ sys.exit(run_process(work))
 
 
 def start(started: list[MarkedProcess], program: str, *arguments: str) -> MarkedProcess:
-    """A program that has said that it is ready."""
+    """Start a program, and wait until it prints that it is ready."""
     process = MarkedProcess(["-c", program, *arguments], stdout=subprocess.PIPE)
     started.append(process)
     read(process, "ready")
@@ -92,7 +92,7 @@ def read(process: MarkedProcess, text: str) -> None:
 
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("program", [WAITS, CHILDREN, NOISY, AT_THE_END], ids=["waits", "children", "noisy", "at end"])
-def test_a_signal_ends_all_with_one_line_and_its_code(
+def test_a_signal_ends_all_processes_with_one_line_and_its_exit_code(
     started: list[MarkedProcess], program: str, number: signal.Signals
 ) -> None:
     process = start(started, program)
@@ -103,7 +103,7 @@ def test_a_signal_ends_all_with_one_line_and_its_code(
 
 
 @pytest.mark.parametrize("program", [COMPILED, DEAF], ids=["compiled", "deaf"])
-def test_what_does_not_listen_is_ended_by_a_second_signal_at_once(started: list[MarkedProcess], program: str) -> None:
+def test_a_second_signal_ends_unresponsive_work_immediately(started: list[MarkedProcess], program: str) -> None:
     process = start(started, program)
     process.process.send_signal(signal.SIGINT)
     assert process.process.stderr is not None
@@ -114,14 +114,14 @@ def test_what_does_not_listen_is_ended_by_a_second_signal_at_once(started: list[
     assert process.error() == ""
 
 
-def test_what_does_not_listen_is_ended_after_its_time(started: list[MarkedProcess]) -> None:
+def test_unresponsive_work_is_ended_after_a_timeout(started: list[MarkedProcess]) -> None:
     process = start(started, DEAF)
     process.process.send_signal(signal.SIGTERM)
     assert process.process.wait(30) == 143
     assert process.error() == "commitlake fill: ended by SIGTERM\n"
 
 
-def test_a_service_takes_the_first_signal_itself(started: list[MarkedProcess]) -> None:
+def test_a_service_handles_the_first_signal_itself(started: list[MarkedProcess]) -> None:
     process = start(started, SERVICE)
     process.process.send_signal(signal.SIGTERM)
     assert process.process.wait(30) == 7
@@ -146,7 +146,7 @@ def test_a_signal_that_was_ignored_stays_ignored(started: list[MarkedProcess]) -
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_that_was_blocked_while_python_started_ends_it(
+def test_a_signal_that_was_blocked_during_startup_ends_the_process(
     started: list[MarkedProcess], number: signal.Signals
 ) -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # as spark-submit.sh starts a job
@@ -185,12 +185,12 @@ def shell(redirected: str, program: str = PRINTS) -> subprocess.CompletedProcess
         ("{} 2> /dev/full <&-", 0, ""),
     ],
 )
-def test_standard_output_that_cannot_be_written_is_never_a_success(redirected: str, code: int, error: str) -> None:
+def test_a_failed_write_to_standard_output_is_never_a_success(redirected: str, code: int, error: str) -> None:
     done = shell(redirected)
     assert (done.returncode, done.stderr) == (code, error)
 
 
-def test_standard_error_that_nobody_reads_does_not_end_a_job() -> None:
+def test_a_closed_pipe_at_standard_error_does_not_end_a_job() -> None:
     program = (
         f"{START}sys.exit(run_process(lambda: [print('x', file=sys.stderr) for _ in range(99)] and print(7) or 0))"
     )
@@ -199,9 +199,7 @@ def test_standard_error_that_nobody_reads_does_not_end_a_job() -> None:
 
 
 @pytest.mark.parametrize(("given", "found"), [(None, "1"), ("3", "3")])
-def test_no_threads_are_started_for_linear_algebra_unless_the_environment_says_so(
-    given: str | None, found: str
-) -> None:
+def test_linear_algebra_has_one_thread_unless_the_environment_sets_more(given: str | None, found: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     if given is not None:
         environment["OPENBLAS_NUM_THREADS"] = given
@@ -218,7 +216,7 @@ def test_a_broken_pipe_that_is_not_standard_output_is_an_error() -> None:
     assert "BrokenPipeError: of a server" in done.stderr
 
 
-def test_a_file_does_not_get_the_number_of_a_closed_standard_output(tmp_path: Path) -> None:
+def test_a_file_does_not_get_the_descriptor_of_a_closed_standard_output(tmp_path: Path) -> None:
     program = (
         f"{START}\ndef work():\n    open({str(tmp_path / 'data')!r}, 'w')\n    os.write(1, b'x')\nrun_process(work)"
     )
@@ -227,7 +225,7 @@ def test_a_file_does_not_get_the_number_of_a_closed_standard_output(tmp_path: Pa
 
 
 @pytest.mark.parametrize("command", ["--help", "query --help", "dump --help", "no-such-job 2>&1"])
-def test_help_into_a_closed_pipe_prints_nothing_else(command: str) -> None:
+def test_help_into_a_closed_pipe_prints_no_error(command: str) -> None:
     done = subprocess.run(
         ["bash", "-c", f"{sys.executable} -m commitlake.jobs.cli.main {command} | true"],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
@@ -256,7 +254,7 @@ JOBS = {
 @pytest.mark.parametrize("name", JOBS)
 @pytest.mark.parametrize("delay", [0, 0.3, 0.8])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_job_is_ended_at_any_moment(
+def test_a_job_can_be_ended_at_any_time(
     started: list[MarkedProcess], store: Path, tmp_path: Path, name: str, delay: float, number: signal.Signals
 ) -> None:
     words = [word.format(store=store, out=tmp_path / "out") for word in JOBS[name]]

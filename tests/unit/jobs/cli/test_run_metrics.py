@@ -45,7 +45,7 @@ def test_a_run_writes_duration_exit_code_memory_and_counts(tmp_path: Path) -> No
     assert found["commitlake_runs_total 0"] == 1
 
 
-def test_counters_go_on_from_the_file_that_is_there(tmp_path: Path) -> None:
+def test_counters_continue_from_an_existing_file(tmp_path: Path) -> None:
     path = tmp_path / "run.prom"
     run(path, messages=7)
     before = samples(path)
@@ -59,20 +59,20 @@ def test_counters_go_on_from_the_file_that_is_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "no metrics {", "commitlake_archive_messages_total{command=\"archive\"} NaN\n",
                                   "commitlake_archive_messages_total{command=\"archive\"} -4\n"])  # fmt: skip
-def test_a_file_that_is_not_understood_counts_as_none(tmp_path: Path, text: str) -> None:
+def test_an_invalid_file_starts_counters_at_zero(tmp_path: Path, text: str) -> None:
     path = tmp_path / "run.prom"
     path.write_text(text)
     run(path, messages=3)
     assert samples(path)["commitlake_archive_messages_total"] == 3
 
 
-def test_other_jobs_have_no_counts_of_archive(tmp_path: Path) -> None:
+def test_other_jobs_write_no_counters_of_archive(tmp_path: Path) -> None:
     path = tmp_path / "run.prom"
     run(path, messages=3, name="query")
     assert "commitlake_archive_messages_total" not in samples(path)
 
 
-def test_a_job_that_fails_writes_them_too(tmp_path: Path) -> None:
+def test_a_failed_job_writes_metrics(tmp_path: Path) -> None:
     def job(_: object) -> ExitCode:
         raise JobError("no lake")
 
@@ -88,6 +88,6 @@ def test_a_folder_that_does_not_exist_is_refused_before_the_run(
     assert "expected a file in an existing folder" in capsys.readouterr().err
 
 
-def test_a_figure_that_is_not_declared_is_an_error() -> None:
+def test_an_undeclared_counter_is_an_error() -> None:
     with pytest.raises(KeyError):
         run_metrics.count("bogus", 1)

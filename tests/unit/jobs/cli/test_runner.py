@@ -1,4 +1,4 @@
-"""Which runner a job's arguments ask for."""
+"""Tests of the choice of a runner by a job's arguments."""
 
 from __future__ import annotations
 
@@ -33,33 +33,33 @@ def made(job: object, *options: str) -> Runner:
 
 @pytest.fixture(autouse=True)
 def session(monkeypatch: pytest.MonkeyPatch) -> Mock:
-    """Stand in for a session, which is not used."""
+    """Replace the Spark session, which is not used."""
     session = Mock()
     monkeypatch.setattr(runner_module, "open_session", lambda *_: session)
     return session
 
 
 @pytest.mark.parametrize(("job", "kind"), [(archive, ThreadRunner), (rebuild, ThreadRunner), (verify, ProcessRunner)])
-def test_local_is_every_core_of_this_machine(job: object, kind: type[Runner]) -> None:
+def test_local_uses_every_core_of_this_machine(job: object, kind: type[Runner]) -> None:
     runner = made(job, "--local")
     assert type(runner) is kind
     assert runner.cores == available_cores()
 
 
 @pytest.mark.parametrize(("job", "option"), [(archive, "--threads"), (rebuild, "--threads"), (verify, "--processes")])
-def test_or_as_many_as_were_asked_for(job: object, option: str) -> None:
+def test_local_uses_the_requested_number_of_cores(job: object, option: str) -> None:
     assert made(job, "--local", option, "3").cores == 3
 
 
 @pytest.mark.parametrize("job", [archive, rebuild, verify])
-def test_without_local_it_is_spark(job: object, session: Mock) -> None:
+def test_spark_is_used_without_local(job: object, session: Mock) -> None:
     runner = made(job)
     assert isinstance(runner, SparkRunner)
     assert runner.session is session
 
 
 @pytest.mark.parametrize("job", [maintain, restore])
-def test_jobs_that_need_no_spark_take_it_where_it_is_asked_for(job: object) -> None:
+def test_jobs_that_do_not_need_spark_use_it_on_request(job: object) -> None:
     assert made(job) is made(job, "--local") is HERE
     assert isinstance(made(job, "--spark"), SparkRunner)
     with pytest.raises(SystemExit):

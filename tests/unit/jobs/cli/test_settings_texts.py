@@ -1,4 +1,4 @@
-"""Texts of a TOML file that no command line could have."""
+"""Tests of texts in a TOML file that a command line cannot contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `spark-submit.sh` starts: options of spark-submit before the job's name."""
+"""Tests of the program that `spark-submit.sh` starts: options of spark-submit before the job's name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from commitlake.jobs.cli import submit
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The command lines that the command was called with, instead of calling it."""
+    """The command lines that would have been run."""
     calls: list[list[str]] = []
 
     def main(argv: Sequence[str]) -> int:
@@ -41,14 +41,14 @@ def test_options_before_the_job_are_for_spark_submit(options: list[str], command
     assert submit.split([*options, *command]) == (options, command)
 
 
-def test_options_reach_spark_submit_as_they_were_given(started: list[list[str]]) -> None:
+def test_options_reach_spark_submit_unchanged(started: list[list[str]]) -> None:
     options = ["--conf", 'spark.app.name=it\'s a "name"', "--master", "local[2]"]
     assert submit.main([*options, "archive", "--store", "a b"]) == 3
     assert started == [["archive", "--store", "a b"]]
     assert shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"]) == [*options, "pyspark-shell"]
 
 
-def test_without_options_the_environment_is_left_alone(started: list[list[str]]) -> None:
+def test_the_environment_is_unchanged_without_options(started: list[list[str]]) -> None:
     assert submit.main(["dump", "store"]) == 3
     assert started == [["dump", "store"]]
     assert os.environ["PYSPARK_SUBMIT_ARGS"] == "untouched"
@@ -62,7 +62,7 @@ def test_an_argument_that_names_no_job_is_shown_with_escapes(capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("options", [["--master", "local"], ["--master"], ["-v"]])
-def test_a_command_line_without_a_job_is_told(
+def test_a_command_line_without_a_job_is_an_error(
     options: list[str], started: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert submit.main(options) == 2
@@ -71,7 +71,7 @@ def test_a_command_line_without_a_job_is_told(
 
 
 @pytest.mark.parametrize("options", [["--deploy-mode", "cluster"], ["--deploy-mode=cluster"]])
-def test_a_driver_elsewhere_is_refused_with_the_reason(
+def test_cluster_deploy_mode_is_refused(
     options: list[str], started: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert submit.main([*options, "archive"]) == 2

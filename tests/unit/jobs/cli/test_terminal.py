@@ -1,4 +1,4 @@
-"""What a producer, a folder or a store is called cannot command the terminal of whoever looks at it."""
+"""Tests that names of producers, folders and stores cannot command a terminal."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ DANGEROUS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A text stream that is a terminal."""
 
     def isatty(self) -> bool:
-        """Say so."""
+        """Return True."""
         return True
 
 
 def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Make standard output and standard error one terminal; pytest sets them anew before each test's own code."""
+    """Replace both output streams by one terminal. A fixture cannot: pytest replaces them again before a test."""
     stream = Terminal()
     monkeypatch.setattr(sys, "stdout", stream)
     monkeypatch.setattr(sys, "stderr", stream)
     return stream
 
 
-def test_what_a_terminal_would_obey_is_shown_as_an_escape() -> None:
+def test_control_characters_are_shown_as_escapes() -> None:
     assert printable(HOSTILE) == SHOWN
     assert printable("Zürich\t订单\n🙂 a\xa0b") == "Zürich\t订单\n🙂 a\xa0b"
     assert printable_line("a\tb\nc") == r"a\tb\nc"
@@ -57,14 +57,14 @@ def test_what_a_terminal_would_obey_is_shown_as_an_escape() -> None:
 INVISIBLE = "\u034f\u115f\u17b4\u180b\u3164\ufe0f\uffa0\U0001d173\U000e0101"
 
 
-def test_characters_without_a_width_are_shown_so_that_names_that_look_the_same_can_be_told_apart() -> None:
+def test_invisible_characters_are_shown_as_escapes() -> None:
     for character in INVISIBLE:
         assert printable(f"orders{character}") == f"orders{character.encode('unicode_escape').decode()}"
         assert json.loads(printable_json(json.dumps(character, ensure_ascii=False))) == character
     assert printable_json(f'"{INVISIBLE}"').isascii()
 
 
-def test_json_has_the_same_characters_in_its_own_way() -> None:
+def test_control_characters_in_json_are_json_escapes() -> None:
     document = json.dumps({HOSTILE: ["\u2028", "\ud83d", "ü"]}, ensure_ascii=False)
     shown = printable_json(document)
     assert not DANGEROUS.search(shown)
@@ -72,7 +72,7 @@ def test_json_has_the_same_characters_in_its_own_way() -> None:
     assert "ü" in shown
 
 
-def test_everything_printed_to_a_terminal_is_guarded_but_what_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_printed_to_a_terminal_is_escaped_except_trusted_text(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
     with guarded_streams():
         print(HOSTILE)
@@ -82,14 +82,14 @@ def test_everything_printed_to_a_terminal_is_guarded_but_what_is_trusted(monkeyp
     assert sys.stdout is terminal
 
 
-def test_raw_gets_what_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_raw_output_is_not_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
     with guarded_streams(raw=True):
         print(HOSTILE)
     assert terminal.getvalue() == f"{HOSTILE}\n"
 
 
-def test_files_and_pipes_are_guarded_as_a_terminal_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_to_files_and_pipes_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.StringIO()
     monkeypatch.setattr(sys, "stdout", file)
     monkeypatch.setattr(sys, "stderr", file)
@@ -102,7 +102,7 @@ def test_files_and_pipes_are_guarded_as_a_terminal_is(monkeypatch: pytest.Monkey
     assert file.getvalue().count(SHOWN) == 4
 
 
-def test_rows_in_every_form_hold_nothing_that_a_terminal_obeys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_in_every_format_have_no_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
     rows = [{"topic": HOSTILE, "keys": [HOSTILE, MARKUP], "properties": {HOSTILE: MARKUP}}]
     with guarded_streams():
@@ -114,7 +114,7 @@ def test_rows_in_every_form_hold_nothing_that_a_terminal_obeys(monkeypatch: pyte
     assert "[red]" in text
 
 
-def test_a_reader_of_raw_csv_and_of_json_lines_gets_the_data_exactly() -> None:
+def test_raw_csv_and_json_lines_have_the_exact_data() -> None:
     rows = [{"topic": HOSTILE.replace("\r", "")}]
     out = io.StringIO()
     write_csv(rows, ["topic"], out)
@@ -125,7 +125,7 @@ def test_a_reader_of_raw_csv_and_of_json_lines_gets_the_data_exactly() -> None:
 
 
 @pytest.mark.parametrize("raw", [[], ["--raw"]])
-def test_errors_and_warnings_are_guarded_unless_raw(monkeypatch: pytest.MonkeyPatch, raw: list[str]) -> None:
+def test_errors_and_warnings_are_escaped_unless_raw(monkeypatch: pytest.MonkeyPatch, raw: list[str]) -> None:
     terminal = on_terminal(monkeypatch)
 
     def fail(_: object) -> ExitCode:
@@ -137,7 +137,7 @@ def test_errors_and_warnings_are_guarded_unless_raw(monkeypatch: pytest.MonkeyPa
     assert terminal.getvalue() == f"warning: {shown}\ncommitlake fill: error: {shown} is no store\n  hint {shown}\n"
 
 
-def test_a_log_on_a_terminal_commands_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_a_log_cannot_command_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
     sent = new_message(0, topic="t" + HOSTILE, properties=(("k", HOSTILE), (TURN, "v")), body=HOSTILE.encode())
     root = write_store(tmp_path / "store", [(0, open_segment([sent], 4096))])
@@ -147,8 +147,8 @@ def test_a_log_on_a_terminal_commands_nothing(tmp_path: Path, monkeypatch: pytes
     assert (row["topic"], row["body"], row["properties"]) == ("t" + HOSTILE, HOSTILE, {"k": HOSTILE, TURN: "v"})
 
 
-def test_a_real_terminal_is_guarded(tmp_path: Path) -> None:
-    """A process of its own at a pseudo-terminal: nothing between a job and its output takes another way."""
+def test_output_to_a_real_terminal_is_escaped(tmp_path: Path) -> None:
+    """Run a separate process at a pseudo-terminal, so that the real output of a job is read."""
     parent, child = pty.openpty()
     try:
         command = [sys.executable, "-m", "commitlake.jobs.cli.main", "dump", str(tmp_path / f"no{CLEAR}{TURN}store")]
@@ -162,7 +162,7 @@ def test_a_real_terminal_is_guarded(tmp_path: Path) -> None:
     assert not DANGEROUS.search(text.replace("\r\n", "\n"))
 
 
-def test_a_newline_in_a_path_begins_no_line_of_its_own(
+def test_a_newline_in_a_path_does_not_begin_a_new_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nowhere = str(tmp_path / "nowhere\nverdict: sound")
@@ -177,7 +177,7 @@ def test_a_newline_in_a_path_begins_no_line_of_its_own(
     assert not re.search("^(verdict: )?sound", printed, re.MULTILINE)
 
 
-def test_raw_prints_a_line_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_raw_prints_a_line_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     with guarded_streams(raw=True):
         print_line(HOSTILE)
     assert capsys.readouterr().err == f"{HOSTILE}\n"

@@ -1,4 +1,4 @@
-"""Tables on a terminal, laid out without rich, have the form that rich gives them."""
+"""Tests that tables on a terminal, laid out without rich, have the layout of rich."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from commitlake.jobs.cli.text_table import TextTable
 
 
 class Terminal(io.StringIO):
-    """A text stream that says that it is a terminal."""
+    """A text stream that is a terminal."""
 
     def isatty(self) -> bool:
         """Return True."""
@@ -29,7 +29,7 @@ class Terminal(io.StringIO):
         [("x" * 500,)],
     ],
 )
-def test_a_table_looks_as_rich_lays_it_out(rows: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_has_the_layout_of_rich(rows: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"column{number}" for number in range(len(rows[0]))]
     monkeypatch.setenv("COLUMNS", "1000")
     monkeypatch.setenv("TERM", "xterm")
@@ -56,7 +56,7 @@ def test_a_table_that_is_wider_than_a_terminal_is_folded(monkeypatch: pytest.Mon
     assert "".join(line.split()[0] for line in lines[2:]).startswith("orders" * 8)
 
 
-def test_a_table_without_rows_is_nothing() -> None:
+def test_a_table_without_rows_prints_nothing() -> None:
     out = io.StringIO()
     assert write_table([], ["topic"], out) == 0
     assert out.getvalue() == ""

@@ -1,4 +1,4 @@
-"""Times on a command line: which texts are one, and which moment they are."""
+"""Tests of times on a command line: accepted texts, and the times that they stand for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOUR = datetime.timedelta(hours=1)
         ("1700000000001", datetime.datetime(2023, 11, 14, 22, 13, 20, 1000, tzinfo=UTC)),
     ],
 )
-def test_a_moment_is_read(text: str, expected: datetime.datetime) -> None:
+def test_an_absolute_time_is_parsed(text: str, expected: datetime.datetime) -> None:
     assert parse_time(text) == expected
     assert parse_time(text).tzinfo is not None
 
@@ -46,7 +46,7 @@ def test_a_moment_is_read(text: str, expected: datetime.datetime) -> None:
         ("-1w", 168 * HOUR),
     ],
 )
-def test_a_moment_is_counted_back_from_now(text: str, ago: datetime.timedelta) -> None:
+def test_a_relative_time_is_counted_back_from_now(text: str, ago: datetime.timedelta) -> None:
     before = datetime.datetime.now(UTC) - ago
     moment = parse_time(text)
     assert before <= moment <= datetime.datetime.now(UTC) - ago
@@ -61,6 +61,6 @@ def test_a_moment_is_counted_back_from_now(text: str, ago: datetime.timedelta) -
         "0001-01-01T00:00+08:00", "9999-12-31T23:00-08:00",
     ],
 )  # fmt: skip
-def test_what_is_no_time_is_refused_with_its_forms(text: str) -> None:
+def test_an_invalid_time_is_refused_with_the_accepted_forms(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=r"is not a time: expected 2026-11-20T14:00, .* or -2h"):
         parse_time(text)

@@ -1,4 +1,4 @@
-"""Completion scripts, checked and used by the shells themselves."""
+"""Tests of completion scripts in the shells themselves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_script_has_all_jobs_and_is_understood_by_its_shell(shell: str, scripts: dict[str, Path]) -> None:
+def test_a_script_has_all_jobs_and_its_shell_accepts_it(shell: str, scripts: dict[str, Path]) -> None:
     text = scripts[shell].read_text()
     assert [job for job in JOBS if job not in text] == []
     if shutil.which(shell) is None:

@@ -1,4 +1,4 @@
-"""The demo's lake has a history of lag, as the story tells it."""
+"""Tests that the demo's lake has the history of lag that the documentation describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`commitlake dlq`: causes, files, and what was sent again, followed in a broker of our own."""
+"""Tests of `commitlake dlq`: causes, exported files, and redriven messages, followed in broker_lite."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 def test_causes_are_shown_with_a_chart(dlq: Dlq, group: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert dlq("--group", group) == 0
-    out, said = capsys.readouterr()
+    out, printed = capsys.readouterr()
     assert out.count(group) == 2
     assert "id:number" in out
     assert "name:string" in out
     bars = [line.split() for line in out[out.index("dead letters per hour") :].splitlines()[1:]]
     assert [(bar[1], bar[-1]) for bar in bars] == [("00:00", "2"), ("01:00", "2"), ("02:00", "2"), ("03:00", "2")]
-    assert "8 dead letters of 1 group, by 2 causes" in said
+    assert "8 dead letters of 1 group, by 2 causes" in printed
 
 
 def test_one_cause_is_shown_with_samples(dlq: Dlq, group: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,7 +76,7 @@ def test_one_cause_is_shown_with_samples(dlq: Dlq, group: str, capsys: pytest.Ca
     assert "keys order-" in out
 
 
-def test_json_has_all_that_is_known(dlq: Dlq, group: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_every_detail_of_each_cause(dlq: Dlq, group: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert dlq("--group", group, "--json", "--samples", "1", "--quiet") == 0
     found = document(capsys)
     assert (found["messages"], found["left_out"]) == (LETTERS, 0)
@@ -120,7 +120,7 @@ def test_a_cause_is_exported(dlq: Dlq, group: str, tmp_path: Path, capsys: pytes
 # --- redrive and outcome ---
 
 
-def test_dead_letters_go_to_their_topic_once(
+def test_dead_letters_are_sent_to_their_topic_once(
     world: ReplayWorld, redrive: Dlq, group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert redrive("--group", group, "--cause", "1") == 0
@@ -139,7 +139,7 @@ def test_dead_letters_go_to_their_topic_once(
     assert sum(map(len, world.received().values())) == LETTERS + 1
 
 
-def test_what_a_replay_has_begun_to_send_is_refused(
+def test_dead_letters_of_an_unfinished_replay_are_refused(
     world: ReplayWorld, redrive: Dlq, group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert redrive("--group", group, "--cause", "1") == 0
@@ -159,7 +159,7 @@ def test_a_dry_run_sends_nothing(world: ReplayWorld, dlq: Dlq, group: str, capsy
     assert sum(map(len, world.received().values())) == 0
 
 
-def test_what_is_changed_on_the_way_is_followed_too(
+def test_the_outcome_includes_masked_messages(
     world: ReplayWorld, dlq: Dlq, redrive: Dlq, group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert redrive("--group", group, "--mask", "body.id=null") == 0
@@ -170,7 +170,7 @@ def test_what_is_changed_on_the_way_is_followed_too(
     assert document(capsys)["groups"][0]["messages"] == LETTERS
 
 
-def test_the_outcome_of_each_message_is_told(
+def test_the_outcome_of_each_message_is_reported(
     world: ReplayWorld, dlq: Dlq, redrive: Dlq, group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert redrive("--group", group) == 0
@@ -221,7 +221,7 @@ def _fail_on_some(consumer: FailingGroup, topic: str, group: str) -> tuple[Given
     return consumer.messages(retry)[0], last
 
 
-def test_what_died_again_is_sent_again_only_where_that_is_asked_for(
+def test_a_message_that_died_after_a_replay_is_sent_only_on_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     growing = GrowingLake(tmp_path)
@@ -232,23 +232,23 @@ def test_what_died_again_is_sent_again_only_where_that_is_asked_for(
     growing.archive()
     asked = ["redrive", "--lake", growing.lake.root, "--group", "mail", "--dry-run"]
     assert main(asked) == 0
-    said = capsys.readouterr().err
-    assert "1 dead letter is skipped: dead again after a replay" in said
-    assert "2 messages of 1 queue" in said
+    printed = capsys.readouterr().err
+    assert "1 dead letter is skipped: dead again after a replay" in printed
+    assert "2 messages of 1 queue" in printed
     assert main([*asked, "--include-replayed"]) == 0
-    said = capsys.readouterr().err
-    assert "died again" not in said
-    assert "3 messages of 1 queue" in said
+    printed = capsys.readouterr().err
+    assert "died again" not in printed
+    assert "3 messages of 1 queue" in printed
 
 
-def test_following_ends_with_its_time(
+def test_following_ends_after_its_timeout(
     world: ReplayWorld, redrive: Dlq, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outcome, "_FIRST_WAIT_SECONDS", 0.01)
     assert redrive("--group", group, "--follow", "--timeout", "0s") == ExitCode.FAILED
 
 
-def test_what_is_no_longer_in_the_target_is_lost(
+def test_messages_that_are_no_longer_in_the_target_are_lost(
     world: ReplayWorld, dlq: Dlq, redrive: Dlq, group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert redrive("--group", group) == 0
@@ -258,11 +258,11 @@ def test_what_is_no_longer_in_the_target_is_lost(
     assert document(capsys)["groups"][0]["lost"] == LETTERS
 
 
-# --- what is refused ---
+# --- refusals ---
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["--cause", "9"], "expected a number from 1 to 2"),
         (["--where", "x ="], "--where is not a valid condition"),
@@ -281,8 +281,8 @@ def test_what_is_no_longer_in_the_target_is_lost(
         (["outcome", "none", "--group", "g"], "--group cannot be used with 'dlq outcome'"),
     ],
 )
-def test_what_does_not_go_together_is_refused(
-    arguments: list[str], said: str, dlq: Dlq, capsys: pytest.CaptureFixture[str]
+def test_invalid_options_are_refused(
+    arguments: list[str], expected: str, dlq: Dlq, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert dlq(*arguments) == ExitCode.USAGE
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What `doctor` finds on this machine, and what it says of what is missing."""
+"""Tests of the findings of `doctor` on this machine, and of its advice for missing parts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.support.logs import new_message
 
 
 def findings(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, dict[str, str]]:
-    """The findings of a run, by check; of several of one check the last."""
+    """Return the findings of a run by check, for several of one check the last one."""
     assert main([*arguments, "--format", "json"]) == code
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "commitlake.output/1"
     return {row["check"]: row for row in document["rows"]}
 
 
-def test_it_works_with_nothing_configured(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_works_without_configuration(capsys: pytest.CaptureFixture[str]) -> None:
     found = findings(capsys)
     assert found["python"]["state"] == "ok"
     assert found["packages"]["state"] == "ok"
@@ -37,7 +37,7 @@ def test_a_table_ends_with_a_summary(capsys: pytest.CaptureFixture[str]) -> None
     assert err.startswith("everything that was asked for is available")
 
 
-def test_a_store_and_a_lake_are_named_with_what_they_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_and_a_lake_are_shown_with_their_contents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     growing = GrowingLake(tmp_path)
     growing.write([new_message(topic="orders")], lambda _: 1)
     growing.archive()
@@ -49,7 +49,7 @@ def test_a_store_and_a_lake_are_named_with_what_they_hold(tmp_path: Path, capsys
     assert "version" in found["lake"]["found"]
 
 
-def test_a_lake_that_does_not_exist_yet_is_no_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lake_that_does_not_exist_yet_is_not_a_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = findings(capsys, "--lake", str(tmp_path / "new" / "lake"))
     assert found["lake"]["found"] == "nothing is archived there yet"
     assert not (tmp_path / "new").exists()
@@ -65,7 +65,7 @@ def test_a_lake_that_does_not_exist_yet_is_no_fault(tmp_path: Path, capsys: pyte
         ("--namesrv", "127.0.0.1:9", "broker"),
     ],
 )
-def test_what_is_missing_is_named_with_what_to_do(
+def test_a_missing_part_is_named_with_advice(
     option: str, value: str, check: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()

@@ -1,4 +1,4 @@
-"""`commitlake dump` on small stores: what it prints, what it says, and its exit code."""
+"""Tests of `commitlake dump` on small stores: rows, messages on standard error, and exit codes."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ COLUMNS = {field.name for field in SOURCE} - {"body", "_corrupt_record"}
 
 @dataclasses.dataclass(frozen=True)
 class Dumped:
-    """What one run of `dump` gave."""
+    """Result of one run of `dump`."""
 
     code: int
     rows: list[dict[str, object]]
-    said: list[str]
+    stderr: list[str]
 
     def column(self, name: str) -> list[object]:
-        """One column of all rows."""
+        """Return one column of all rows."""
         return [row[name] for row in self.rows]
 
 
@@ -73,12 +73,12 @@ def run_dump(capsys: pytest.CaptureFixture[str]) -> Dump:
 
 
 def store_of(tmp_path: Path, *segments: bytes) -> Path:
-    """A store with these segments, one behind the other, each of `SIZE` or the last one shorter."""
+    """Write a store with these consecutive segments, each of `SIZE` except a shorter last one."""
     return write_store(tmp_path / "store", [(SIZE * number, data) for number, data in enumerate(segments)])
 
 
 def offsets_of(sent: Sequence[NewMessage], base_offset: int = 0) -> list[int]:
-    """The physical offsets of messages."""
+    """Return the physical offsets of messages."""
     offset, out = base_offset, []
     for record in records(sent, base_offset):
         out.append(offset)
@@ -95,7 +95,7 @@ def test_a_row_has_every_column_of_the_table_and_three_more(tmp_path: Path, run_
     assert [set(row) for row in dumped.rows] == [COLUMNS | {"segment", "magic", "body_sha256"}] * 3
 
 
-def test_a_row_tells_what_the_producer_and_the_broker_wrote(tmp_path: Path, run_dump: Dump) -> None:
+def test_a_row_has_every_field_of_its_record(tmp_path: Path, run_dump: Dump) -> None:
     sent = new_message(
         7,
         topic="订单",
@@ -145,13 +145,13 @@ def test_a_row_tells_what_the_producer_and_the_broker_wrote(tmp_path: Path, run_
     assert set(row) - set(known) == {"priority"}
 
 
-def test_what_a_producer_did_not_set_is_null(tmp_path: Path, run_dump: Dump) -> None:
+def test_columns_of_missing_properties_are_null(tmp_path: Path, run_dump: Dump) -> None:
     (row,) = run_dump(store_of(tmp_path, open_segment([new_message(properties=())], SIZE))).rows
     assert [row[name] for name in ("keys", "tags", "unique_key", "priority")] == [None] * 4
     assert row["properties"] == {}
 
 
-def test_rows_come_in_physical_order_through_all_segments(tmp_path: Path, run_dump: Dump) -> None:
+def test_rows_of_all_segments_are_in_physical_order(tmp_path: Path, run_dump: Dump) -> None:
     parts = [messages(10, seed=seed) for seed in (1, 2, 3)]
     root = store_of(
         tmp_path,
@@ -190,12 +190,12 @@ def test_long_topics_have_the_second_magic(tmp_path: Path, run_dump: Dump) -> No
         ("../../etc/passwd", "normal"),
     ],
 )
-def test_the_stored_topic_tells_the_kind(tmp_path: Path, run_dump: Dump, topic: str, kind: str) -> None:
+def test_the_kind_follows_from_the_stored_topic(tmp_path: Path, run_dump: Dump, topic: str, kind: str) -> None:
     (row,) = run_dump(store_of(tmp_path, open_segment([new_message(topic=topic)], SIZE))).rows
     assert (row["topic"], row["kind"]) == (topic, kind)
 
 
-def test_a_row_is_one_line_whatever_the_strings_hold(tmp_path: Path, run_dump: Dump) -> None:
+def test_a_row_with_control_characters_is_one_line(tmp_path: Path, run_dump: Dump) -> None:
     nasty = 'a\nb\r\u2028"\\\x1b[2J\0😀'
     dumped = run_dump(store_of(tmp_path, open_segment([new_message(properties=(("k", nasty),))], SIZE)))
     assert dumped.column("properties") == [{"k": nasty}]
@@ -216,7 +216,7 @@ def test_the_store_or_its_commitlog_can_be_given(tmp_path: Path, run_dump: Dump,
 
 
 def compressed(text: bytes, codec: str) -> bytes:
-    """Compressed as producers do."""
+    """Compress a body as producers do."""
     if codec == "none":
         return text
     if codec == "zlib":
@@ -228,7 +228,9 @@ def compressed(text: bytes, codec: str) -> bytes:
 
 
 @pytest.mark.parametrize("codec", ["none", "zlib", "lz4", "zstd"])
-def test_bodies_come_as_stored_in_base64_or_decompressed_as_text(tmp_path: Path, run_dump: Dump, codec: str) -> None:
+def test_bodies_are_printed_as_stored_in_base64_or_decompressed_as_text(
+    tmp_path: Path, run_dump: Dump, codec: str
+) -> None:
     text = "Grüße, 世界! " * 40
     stored = compressed(text.encode(), codec)
     sent = new_message(body=stored, sys_flag=compression_bits(BodyCodec(codec)))
@@ -259,76 +261,76 @@ def test_text_of_a_body_that_cannot_be_decompressed_is_null(tmp_path: Path, run_
 # --- how it ends ---
 
 
-def test_an_unwritten_rest_is_no_damage(tmp_path: Path, run_dump: Dump) -> None:
+def test_zeros_after_the_last_record_are_not_damage(tmp_path: Path, run_dump: Dump) -> None:
     sent = messages(4)
     end = sum(len(record) for record in records(sent))
     dumped = run_dump(store_of(tmp_path, open_segment(sent, SIZE)))
     assert dumped.code == 0
-    (said,) = dumped.said
-    assert said.startswith(
+    (line,) = dumped.stderr
+    assert line.startswith(
         f"4 records; stopped in segment {segment_name(0)} at physical offset {end}: only zeros follow"
     )
 
 
-def test_a_full_last_segment_is_told(tmp_path: Path, run_dump: Dump) -> None:
+def test_a_full_last_segment_is_reported(tmp_path: Path, run_dump: Dump) -> None:
     dumped = run_dump(store_of(tmp_path, closed_segment(messages(4), SIZE)))
     assert dumped.code == 0
-    assert "the segment is full (BLANK)" in dumped.said[-1]
+    assert "the segment is full (BLANK)" in dumped.stderr[-1]
 
 
-def test_a_file_that_ends_behind_a_whole_record_is_told(tmp_path: Path, run_dump: Dump) -> None:
+def test_a_file_that_ends_after_a_whole_record_is_reported(tmp_path: Path, run_dump: Dump) -> None:
     data = b"".join(records(messages(4)))
     dumped = run_dump(store_of(tmp_path, data))
     assert (dumped.code, len(dumped.rows)) == (0, 4)
-    assert dumped.said[-1].endswith(f"at physical offset {len(data)}: the file ends after a whole record")
+    assert dumped.stderr[-1].endswith(f"at physical offset {len(data)}: the file ends after a whole record")
 
 
 @pytest.mark.parametrize("left", [4, 7, 8, 50, 90])
-def test_a_torn_end_is_no_damage_and_is_told(tmp_path: Path, run_dump: Dump, left: int) -> None:
+def test_a_torn_tail_is_reported_but_is_not_damage(tmp_path: Path, run_dump: Dump, left: int) -> None:
     *whole, last = records(messages(5))
     start = sum(len(record) for record in whole)
     torn = (b"".join(whole) + last[:left]).ljust(SIZE, b"\0")
     dumped = run_dump(store_of(tmp_path, torn))
     assert dumped.code == 0
     assert len(dumped.rows) == 4
-    assert f"stopped in segment {segment_name(0)} at physical offset {start}" in dumped.said[-1]
-    assert "torn" in dumped.said[-1]
-    assert "expected" in dumped.said[-1]
-    assert len(dumped.said) == 1
+    assert f"stopped in segment {segment_name(0)} at physical offset {start}" in dumped.stderr[-1]
+    assert "torn" in dumped.stderr[-1]
+    assert "expected" in dumped.stderr[-1]
+    assert len(dumped.stderr) == 1
 
 
-def test_a_torn_end_stays_one_where_the_next_segment_was_made_ahead(tmp_path: Path, run_dump: Dump) -> None:
+def test_a_torn_tail_before_a_preallocated_segment_is_not_damage(tmp_path: Path, run_dump: Dump) -> None:
     *whole, last = records(messages(5))
     torn = (b"".join(whole) + last[:90]).ljust(SIZE, b"\0")
     dumped = run_dump(store_of(tmp_path, torn, bytes(SIZE)))
     assert (dumped.code, len(dumped.rows)) == (0, 4)
-    assert f"segment {segment_name(0)}" in dumped.said[-1]
-    assert "torn" in dumped.said[-1]
+    assert f"segment {segment_name(0)}" in dumped.stderr[-1]
+    assert "torn" in dumped.stderr[-1]
 
 
-def test_a_segment_made_ahead_is_no_gap(tmp_path: Path, run_dump: Dump) -> None:
+def test_a_preallocated_segment_is_not_a_gap(tmp_path: Path, run_dump: Dump) -> None:
     dumped = run_dump(store_of(tmp_path, closed_segment(messages(5), SIZE), bytes(SIZE)))
     assert (dumped.code, len(dumped.rows)) == (0, 5)
-    (said,) = dumped.said
-    assert said.startswith(f"5 records; stopped in segment {segment_name(SIZE)} at physical offset {SIZE}: only zeros")
+    (line,) = dumped.stderr
+    assert line.startswith(f"5 records; stopped in segment {segment_name(SIZE)} at physical offset {SIZE}: only zeros")
 
 
 def test_a_store_of_zeros_has_no_record_and_no_damage(tmp_path: Path, run_dump: Dump) -> None:
     dumped = run_dump(store_of(tmp_path, bytes(SIZE)))
     assert (dumped.code, dumped.rows) == (0, [])
-    assert dumped.said[-1].startswith("0 records; stopped")
+    assert dumped.stderr[-1].startswith("0 records; stopped")
 
 
 def test_a_store_of_an_empty_file_has_no_record_and_no_damage(tmp_path: Path, run_dump: Dump) -> None:
     dumped = run_dump(store_of(tmp_path, b""))
     assert (dumped.code, dumped.rows) == (0, [])
-    assert dumped.said[-1].startswith("0 records; stopped")
+    assert dumped.stderr[-1].startswith("0 records; stopped")
 
 
 # --- damage ---
 
 
-def test_a_flipped_bit_costs_its_record_only_and_is_told(tmp_path: Path, run_dump: Dump) -> None:
+def test_a_flipped_bit_is_reported_and_loses_only_its_record(tmp_path: Path, run_dump: Dump) -> None:
     sent = [new_message(number) for number in range(8)]
     offsets = offsets_of(sent)
     data = bytearray(open_segment(sent, SIZE))
@@ -337,12 +339,12 @@ def test_a_flipped_bit_costs_its_record_only_and_is_told(tmp_path: Path, run_dum
     assert dumped.code == 3
     assert dumped.column("physical_offset") == offsets[:3] + offsets[4:]
     size = offsets[4] - offsets[3]
-    assert dumped.said[0].startswith(
+    assert dumped.stderr[0].startswith(
         f"damage: segment {segment_name(0)}, physical offset {offsets[3]} to {offsets[4]} ({size} bytes): "
         "body_crc: expected "
     )
-    assert ", found " in dumped.said[0]
-    assert dumped.said[-1].startswith("7 records, 1 damaged range; stopped in segment")
+    assert ", found " in dumped.stderr[0]
+    assert dumped.stderr[-1].startswith("7 records, 1 damaged range; stopped in segment")
 
 
 @pytest.mark.parametrize(
@@ -356,7 +358,7 @@ def test_a_flipped_bit_costs_its_record_only_and_is_told(tmp_path: Path, run_dum
         (84, b"\x7f\xff\xff\xff", "part_lengths"),
     ],
 )
-def test_a_lie_in_a_header_is_told_by_its_field(
+def test_a_wrong_header_field_is_named(
     tmp_path: Path, run_dump: Dump, position: int, value: bytes, reason: str
 ) -> None:
     sent = [new_message(number) for number in range(6)]
@@ -366,23 +368,23 @@ def test_a_lie_in_a_header_is_told_by_its_field(
     dumped = run_dump(store_of(tmp_path, bytes(data)))
     assert dumped.code == 3
     assert dumped.column("physical_offset") == offsets[:2] + offsets[3:]
-    assert f"physical offset {offsets[2]} to {offsets[3]}" in dumped.said[0]
-    assert f" {reason}: expected " in dumped.said[0]
+    assert f"physical offset {offsets[2]} to {offsets[3]}" in dumped.stderr[0]
+    assert f" {reason}: expected " in dumped.stderr[0]
 
 
-def test_several_bad_ranges_are_all_told_in_order(tmp_path: Path, run_dump: Dump) -> None:
+def test_several_bad_ranges_are_reported_in_order(tmp_path: Path, run_dump: Dump) -> None:
     sent = [new_message(number) for number in range(10)]
     offsets = offsets_of(sent)
     data = bytearray(open_segment(sent, SIZE))
     for number in (1, 4, 8):
         data[offsets[number] + 88] ^= 1
     dumped = run_dump(store_of(tmp_path, bytes(data)))
-    assert (dumped.code, len(dumped.rows), len(dumped.said)) == (3, 7, 4)
-    for number, sentence in zip((1, 4, 8), dumped.said, strict=False):
+    assert (dumped.code, len(dumped.rows), len(dumped.stderr)) == (3, 7, 4)
+    for number, sentence in zip((1, 4, 8), dumped.stderr, strict=False):
         assert f"physical offset {offsets[number]} to" in sentence
 
 
-def test_a_missing_segment_is_a_gap_and_told(tmp_path: Path, run_dump: Dump) -> None:
+def test_a_missing_segment_is_reported_as_a_gap(tmp_path: Path, run_dump: Dump) -> None:
     first, last = messages(5), messages(5, seed=2)
     root = write_store(
         tmp_path / "store",
@@ -394,12 +396,12 @@ def test_a_missing_segment_is_a_gap_and_told(tmp_path: Path, run_dump: Dump) -> 
     )
     dumped = run_dump(root)
     assert (dumped.code, len(dumped.rows)) == (3, 10)
-    (damage,) = dumped.said[:-1]
+    (damage,) = dumped.stderr[:-1]
     assert f"physical offset {SIZE} to {2 * SIZE} ({SIZE} bytes): missing_segment" in damage
     assert segment_name(SIZE) in damage
 
 
-def test_the_segments_before_the_oldest_are_no_gap(tmp_path: Path, run_dump: Dump) -> None:
+def test_segments_before_the_oldest_are_not_a_gap(tmp_path: Path, run_dump: Dump) -> None:
     root = write_store(tmp_path / "store", [(5 * SIZE, open_segment(messages(3), SIZE, 5 * SIZE))])
     dumped = run_dump(root)
     assert (dumped.code, len(dumped.rows)) == (0, 3)
@@ -410,12 +412,12 @@ def test_zeros_before_a_later_segment_are_a_hole(tmp_path: Path, run_dump: Dump)
     dumped = run_dump(root)
     assert (dumped.code, len(dumped.rows)) == (3, 7)
     end = sum(len(record) for record in records(messages(3)))
-    assert f"physical offset {end} to {SIZE}" in dumped.said[0]
-    assert "hole" in dumped.said[0]
+    assert f"physical offset {end} to {SIZE}" in dumped.stderr[0]
+    assert "hole" in dumped.stderr[0]
 
 
 @pytest.mark.parametrize("kept", [0, 5, 8, 100, 500])
-def test_a_cut_file_before_the_last_loses_what_was_cut_only(tmp_path: Path, run_dump: Dump, kept: int) -> None:
+def test_a_truncated_segment_loses_only_its_truncated_records(tmp_path: Path, run_dump: Dump, kept: int) -> None:
     first = [new_message(number) for number in range(6)]
     root = store_of(
         tmp_path,
@@ -429,7 +431,7 @@ def test_a_cut_file_before_the_last_loses_what_was_cut_only(tmp_path: Path, run_
     assert dumped.code == 3
     assert dumped.column("physical_offset")[: len(whole)] == whole
     assert len(dumped.rows) == len(whole) + 8
-    damage = dumped.said[:-1]
+    damage = dumped.stderr[:-1]
     assert f"to {SIZE} (" in damage[-1]
 
 
@@ -440,7 +442,7 @@ def test_a_record_copied_into_a_body_is_not_read_twice(tmp_path: Path, run_dump:
     assert dumped.code == 0
 
 
-def test_foreign_files_in_the_folder_are_passed_over(tmp_path: Path, run_dump: Dump) -> None:
+def test_foreign_files_in_the_folder_are_ignored(tmp_path: Path, run_dump: Dump) -> None:
     root = store_of(tmp_path, open_segment(messages(2), SIZE))
     (root / "commitlog" / "README").write_text("hello")
     (root / "commitlog" / f"{segment_name(SIZE)}.bak").write_bytes(b"x")
@@ -451,32 +453,32 @@ def test_foreign_files_in_the_folder_are_passed_over(tmp_path: Path, run_dump: D
 
 
 def assert_refused(dumped: Dumped, *words: str) -> None:
-    """Exit code 2, nothing on standard output, and a sentence with these words."""
+    """Check for exit code 2, empty standard output, and an error with these words."""
     assert dumped.code == 2
     assert dumped.rows == []
-    text = "\n".join(dumped.said)
+    text = "\n".join(dumped.stderr)
     assert text.startswith("commitlake dump: error: ")
     assert "Traceback" not in text
     for word in words:
         assert word in text
 
 
-def test_a_path_that_is_not_there_is_told(tmp_path: Path, run_dump: Dump) -> None:
+def test_a_missing_path_is_refused(tmp_path: Path, run_dump: Dump) -> None:
     assert_refused(run_dump(tmp_path / "nowhere"), "nowhere does not exist", "expected", "commitlog")
 
 
-def test_a_store_without_a_segment_is_told(tmp_path: Path, run_dump: Dump) -> None:
+def test_a_store_without_a_segment_is_refused(tmp_path: Path, run_dump: Dump) -> None:
     (tmp_path / "store" / "commitlog").mkdir(parents=True)
     assert_refused(run_dump(tmp_path / "store"), "has no segment")
 
 
-def test_a_folder_that_is_no_store_is_told(tmp_path: Path, run_dump: Dump) -> None:
+def test_a_folder_that_is_not_a_store_is_refused(tmp_path: Path, run_dump: Dump) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").write_bytes(b"x")
     assert_refused(run_dump(tmp_path / "photos"), "is not a store", "'commitlog'")
 
 
-def test_a_file_is_no_store(tmp_path: Path, run_dump: Dump) -> None:
+def test_a_file_in_place_of_a_store_is_refused(tmp_path: Path, run_dump: Dump) -> None:
     root = store_of(tmp_path, open_segment(messages(2), SIZE))
     assert_refused(run_dump(root / "commitlog" / segment_name(0)), "is a file", "store folder")
 
@@ -492,11 +494,11 @@ def test_a_glob_of_one_store_is_dumped(tmp_path: Path, run_dump: Dump) -> None:
     assert run_dump(tmp_path / "brokers" / "*").column("broker") == ["a", "a"]
 
 
-def test_a_glob_of_nothing_is_told(tmp_path: Path, run_dump: Dump) -> None:
+def test_a_glob_without_a_match_is_refused(tmp_path: Path, run_dump: Dump) -> None:
     assert_refused(run_dump(tmp_path / "nothing" / "*"), "no store matches")
 
 
-def test_no_store_is_a_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_store_argument_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         dump.main([])
     assert ended.value.code == 2
@@ -512,7 +514,7 @@ def test_no_store_is_a_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
         (["--index-slots", "5", "--index-entries", "20"], "need --index"),
     ],
 )
-def test_options_that_do_not_go_together_are_told(
+def test_options_that_do_not_go_together_are_refused(
     tmp_path: Path, run_dump: Dump, arguments: list[str], words: str
 ) -> None:
     assert_refused(run_dump(store_of(tmp_path, open_segment(messages(2), SIZE)), *arguments), words)
@@ -520,7 +522,7 @@ def test_options_that_do_not_go_together_are_told(
 
 @pytest.fixture
 def forbidden(tmp_path: Path) -> Iterator[Callable[[Path], Path]]:
-    """A function that takes the read permission from a path, for a reader who is not root."""
+    """A function that removes the read permission of a path for readers other than root."""
     changed: list[tuple[Path, int]] = []
 
     def forbid(path: Path) -> Path:
@@ -534,8 +536,8 @@ def forbidden(tmp_path: Path) -> Iterator[Callable[[Path], Path]]:
 
 
 def dump_as_nobody(readable: Path, *arguments: str) -> tuple[int, str, str]:
-    """Run `dump` in a process that gives up root's rights once it has read a store that all may read."""
-    # Python's own library may be closed to nobody: what a run imports, a first run has imported.
+    """Run `dump` in a process that drops root's rights after reading a world-readable store."""
+    # The user `nobody` may not be able to read Python's library, so a first run imports all modules.
     program = (
         "import contextlib, io, os, sys\n"
         "from commitlake.jobs.dump import command as dump\n"
@@ -557,7 +559,7 @@ def dump_as_nobody(readable: Path, *arguments: str) -> tuple[int, str, str]:
 
 @pytest.fixture
 def open_tmp_path(tmp_path: Path) -> Path:
-    """A folder that anybody may enter; pytest makes its own for the user alone."""
+    """A folder that every user may enter, unlike those of pytest."""
     for folder in (tmp_path, *tmp_path.parents):
         mode = folder.stat().st_mode
         if mode & 0o055 != 0o055:
@@ -566,7 +568,7 @@ def open_tmp_path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("what", ["commitlog", f"commitlog/{segment_name(0)}", "."])
-def test_a_store_without_read_permission_is_told(
+def test_a_store_without_read_permission_is_refused(
     open_tmp_path: Path, forbidden: Callable[[Path], Path], what: str
 ) -> None:
     root = store_of(open_tmp_path, open_segment(messages(2), SIZE))
@@ -579,7 +581,7 @@ def test_a_store_without_read_permission_is_told(
     assert "Traceback" not in err
 
 
-def test_a_store_that_everybody_may_read_is_read_by_nobody(open_tmp_path: Path) -> None:
+def test_a_world_readable_store_is_read_by_another_user(open_tmp_path: Path) -> None:
     root = store_of(open_tmp_path, open_segment(messages(2), SIZE))
     code, out, err = dump_as_nobody(root, str(root))
     assert (code, len(out.splitlines())) == (0, 2), err
@@ -589,12 +591,12 @@ def test_a_store_that_everybody_may_read_is_read_by_nobody(open_tmp_path: Path) 
 
 
 def queue_file(entries: Sequence[consumequeue.ConsumeQueueEntry], size: int = 10) -> bytes:
-    """A file of a queue with room for so many entries."""
+    """Return a queue file with room for this number of entries."""
     return b"".join(map(consumequeue.serialize_entry, entries)).ljust(size * 20, b"\0")
 
 
 def entries_of(count: int, first: int = 0) -> list[consumequeue.ConsumeQueueEntry]:
-    """Entries that differ by their number."""
+    """Return entries that differ by their number."""
     return [consumequeue.ConsumeQueueEntry(number * 300, 300, number - 2) for number in range(first, first + count)]
 
 
@@ -615,7 +617,7 @@ def queues(tmp_path: Path) -> Path:
     return root
 
 
-def test_queues_come_in_order_of_topic_number_and_offset(queues: Path, run_dump: Dump) -> None:
+def test_queue_entries_are_ordered_by_topic_queue_and_offset(queues: Path, run_dump: Dump) -> None:
     dumped = run_dump(queues, "--consumequeue")
     places = [(row["topic"], row["queue_id"], row["queue_offset"]) for row in dumped.rows]
     assert places == [
@@ -625,7 +627,7 @@ def test_queues_come_in_order_of_topic_number_and_offset(queues: Path, run_dump:
         ("orders", 10, 0),
         ("orders", 10, 1),
     ]
-    assert (dumped.code, dumped.said) == (0, ["17 entries"])
+    assert (dumped.code, dumped.stderr) == (0, ["17 entries"])
 
 
 def test_a_queue_entry_has_offset_size_and_tags_code(queues: Path, run_dump: Dump) -> None:
@@ -650,7 +652,7 @@ def test_a_queue_entry_has_offset_size_and_tags_code(queues: Path, run_dump: Dum
         (["--topic", "orders", "--queue", "9"], 1),
     ],
 )
-def test_topic_and_queue_choose(queues: Path, run_dump: Dump, arguments: list[str], count: int) -> None:
+def test_topic_and_queue_select_entries(queues: Path, run_dump: Dump, arguments: list[str], count: int) -> None:
     dumped = run_dump(queues, "--consumequeue", *arguments)
     assert (len(dumped.rows), dumped.code) == (count, 0)
 
@@ -661,7 +663,7 @@ def test_a_topic_without_queues_is_an_error(queues: Path, run_dump: Dump, topic:
     assert (dumped.rows, dumped.code) == ([], 2)
 
 
-def test_fillers_of_a_queue_that_begins_late_are_no_entries(tmp_path: Path, run_dump: Dump) -> None:
+def test_fillers_of_a_queue_that_begins_late_are_not_printed(tmp_path: Path, run_dump: Dump) -> None:
     root = store_of(tmp_path, open_segment(messages(2), SIZE))
     folder = root / "consumequeue" / "t" / "0"
     folder.mkdir(parents=True)
@@ -669,7 +671,7 @@ def test_fillers_of_a_queue_that_begins_late_are_no_entries(tmp_path: Path, run_
     assert run_dump(root, "--consumequeue").column("queue_offset") == [3, 4]
 
 
-def test_a_cut_queue_file_gives_its_whole_entries(tmp_path: Path, run_dump: Dump) -> None:
+def test_the_whole_entries_of_a_truncated_queue_file_are_printed(tmp_path: Path, run_dump: Dump) -> None:
     root = store_of(tmp_path, open_segment(messages(2), SIZE))
     folder = root / "consumequeue" / "t" / "0"
     folder.mkdir(parents=True)
@@ -677,7 +679,7 @@ def test_a_cut_queue_file_gives_its_whole_entries(tmp_path: Path, run_dump: Dump
     assert run_dump(root, "--consumequeue").column("queue_offset") == [0, 1, 2]
 
 
-def test_a_store_without_queues_is_told(tmp_path: Path, run_dump: Dump) -> None:
+def test_a_store_without_queues_or_index_is_refused(tmp_path: Path, run_dump: Dump) -> None:
     root = store_of(tmp_path, open_segment(messages(2), SIZE))
     assert_refused(run_dump(root, "--consumequeue"), "no folder 'consumequeue'")
     assert_refused(run_dump(root, "--index"), "no folder 'index'")
@@ -689,7 +691,7 @@ def test_a_store_without_queues_is_told(tmp_path: Path, run_dump: Dump) -> None:
 def index_file(
     geometry: indexfile.Geometry, entries: Sequence[indexfile.IndexFileEntry], count: int | None = None
 ) -> bytes:
-    """An index file with these entries, from number 1 on; its header says `count`, or what is true."""
+    """Return an index file with these entries from number 1 on, and `count` or the true count in its header."""
     data = bytearray(geometry.file_size)
     written = len(entries) + 1 if count is None else count
     data[:40] = indexfile.serialize_header(
@@ -707,7 +709,7 @@ INDEXED = [
 
 
 def store_with_index(tmp_path: Path, **files: bytes) -> Path:
-    """A store with these index files."""
+    """Write a store with these index files."""
     root = store_of(tmp_path, open_segment(messages(2), SIZE))
     (root / "index").mkdir()
     for name, data in files.items():
@@ -715,11 +717,11 @@ def store_with_index(tmp_path: Path, **files: bytes) -> Path:
     return root
 
 
-def test_index_entries_come_with_their_place_and_time(tmp_path: Path, run_dump: Dump) -> None:
+def test_index_entries_have_their_place_and_time(tmp_path: Path, run_dump: Dump) -> None:
     geometry = indexfile.Geometry(10, 40)
     files = {"20260102000000000": index_file(geometry, INDEXED), "20260101000000000": index_file(geometry, INDEXED[:2])}
     dumped = run_dump(store_with_index(tmp_path, **files), "--index")
-    assert (dumped.code, dumped.said) == (0, ["7 entries"])
+    assert (dumped.code, dumped.stderr) == (0, ["7 entries"])
     assert dumped.column("file") == ["20260101000000000"] * 2 + ["20260102000000000"] * 5
     hashed = indexfile.key_hash("orders", "order-3")
     assert dumped.rows[5] == {
@@ -733,12 +735,12 @@ def test_index_entries_come_with_their_place_and_time(tmp_path: Path, run_dump: 
     }
 
 
-def test_entries_that_the_header_does_not_know_yet_are_read(tmp_path: Path, run_dump: Dump) -> None:
+def test_index_entries_beyond_the_count_in_the_header_are_read(tmp_path: Path, run_dump: Dump) -> None:
     data = index_file(indexfile.Geometry(10, 40), INDEXED, count=2)
     assert len(run_dump(store_with_index(tmp_path, **{"20260101000000000": data}), "--index").rows) == 5
 
 
-def test_other_geometries_are_asked_for_and_taken(tmp_path: Path, run_dump: Dump) -> None:
+def test_an_index_of_another_geometry_needs_its_numbers(tmp_path: Path, run_dump: Dump) -> None:
     data = index_file(indexfile.Geometry(7, 9), INDEXED)
     root = store_with_index(tmp_path, **{"20260101000000000": data})
     assert_refused(run_dump(root, "--index"), "--index-slots", "--index-entries", "20260101000000000")
@@ -747,14 +749,14 @@ def test_other_geometries_are_asked_for_and_taken(tmp_path: Path, run_dump: Dump
     assert_refused(run_dump(root, "--index", "--index-slots", 7, "--index-entries", 10), "expected", "found")
 
 
-def test_a_cut_index_file_is_told(tmp_path: Path, run_dump: Dump) -> None:
+def test_a_truncated_index_file_is_refused(tmp_path: Path, run_dump: Dump) -> None:
     for size in (0, 10, 39, 40, 100):
         data = index_file(indexfile.Geometry(10, 40), INDEXED)[:size]
         root = store_with_index(tmp_path / str(size), **{"20260101000000000": data})
         assert_refused(run_dump(root, "--index"), "20260101000000000")
 
 
-def test_index_slots_of_nothing_are_refused(tmp_path: Path, run_dump: Dump) -> None:
+def test_index_geometries_below_1_are_refused(tmp_path: Path, run_dump: Dump) -> None:
     root = store_with_index(tmp_path, **{"20260101000000000": index_file(indexfile.Geometry(10, 40), INDEXED)})
     for slots, entries in ((0, 40), (-1, 40), (10, 0), (10, -5)):
         assert run_dump(root, "--index", "--index-slots", slots, "--index-entries", entries).code == 2
@@ -762,19 +764,19 @@ def test_index_slots_of_nothing_are_refused(tmp_path: Path, run_dump: Dump) -> N
 
 def test_an_empty_index_has_no_entries(tmp_path: Path, run_dump: Dump) -> None:
     dumped = run_dump(store_with_index(tmp_path), "--index")
-    assert (dumped.code, dumped.rows, dumped.said) == (0, [], ["0 entries"])
+    assert (dumped.code, dumped.rows, dumped.stderr) == (0, [], ["0 entries"])
 
 
 # --- as a process ---
 
 
 def big_store(tmp_path: Path) -> Path:
-    """A store with more lines than a pipe holds."""
+    """Write a store with more rows than a pipe can buffer."""
     size = 1 << 20
     return write_store(tmp_path / "store", [(0, open_segment(messages(2500, max_body=20), size))])
 
 
-def test_a_reader_that_has_seen_enough_ends_it_quietly(tmp_path: Path) -> None:
+def test_a_reader_that_closes_the_pipe_ends_the_dump_without_an_error(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "commitlake.jobs.cli.main", "dump", str(big_store(tmp_path))],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -787,7 +789,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(tmp_path: Path) -> None:
         assert process.wait(60) == 141
 
 
-def test_a_reader_that_is_gone_before_a_short_dump_ends_it_quietly(tmp_path: Path) -> None:
+def test_a_pipe_closed_before_a_short_dump_ends_it_without_an_error(tmp_path: Path) -> None:
     root = store_of(tmp_path, open_segment(messages(2), SIZE))
     command = f"{sys.executable} -m commitlake.jobs.cli.main dump {root} | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
@@ -796,7 +798,7 @@ def test_a_reader_that_is_gone_before_a_short_dump_ends_it_quietly(tmp_path: Pat
     assert "Traceback" not in done.stderr
 
 
-def test_it_starts_at_once_and_without_spark(tmp_path: Path) -> None:
+def test_dump_does_not_import_spark_or_other_large_packages(tmp_path: Path) -> None:
     root = store_of(tmp_path, open_segment(messages(2), SIZE))
     program = (
         "import sys\nfrom commitlake.jobs.cli import main as cli\ncode = cli.main(sys.argv[1:])\n"

@@ -1,4 +1,4 @@
-"""dump of a JMQ store's queue files: what is no entry is told, and hides nothing behind it."""
+"""Tests of dump on a JMQ store's queue files: damage is reported, and does not hide later entries."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ FILE_BYTES = QUEUE_FILE_ENTRIES * ENTRY.size
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that nobody changes."""
+    """A store for reading only."""
     return write_jmq_store(tmp_path_factory.mktemp("jmq") / "broker-j" / "store")
 
 
 @pytest.fixture
 def store(whole: Path, tmp_path: Path) -> Path:
-    """A store of one's own."""
+    """A copy of the store to change."""
     return Path(shutil.copytree(whole, tmp_path / "broker-j" / "store"))
 
 
 def numbers(store: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[int], str]:
-    """Exit code, the numbers of a queue's entries, and standard error."""
+    """Return the exit code, the numbers of a queue's entries, and standard error."""
     code = dump.main([str(store), "--consumequeue", "--topic", TOPIC, "--queue", QUEUE])
     captured = capsys.readouterr()
     return code, [json.loads(line)["queue_offset"] for line in captured.out.splitlines()], captured.err
@@ -44,25 +44,25 @@ def change(path: Path, at: int, data: bytes) -> None:
 
 
 def bad_crc(queue: Path) -> str:
-    """Entry 3 has another offset than its CRC says."""
+    """Change the offset of entry 3, so that its CRC is wrong."""
     change(queue / f"{0:020}", 3 * ENTRY.size + 2, b"\7")
     return f"{queue}/{0:020}, entry 3, byte 66: entry_crc: expected "
 
 
 def zeros(queue: Path) -> str:
-    """Entries 3 and 4 are not there."""
+    """Overwrite entries 3 and 4 with zeros."""
     change(queue / f"{0:020}", 3 * ENTRY.size, bytes(2 * ENTRY.size))
     return f"{queue}: no entries 3 to 4, but some after them"
 
 
 def missing_file(queue: Path) -> str:
-    """The second file is gone."""
+    """Delete the second file."""
     (queue / f"{FILE_BYTES:020}").unlink()
     return f"{queue}: no entries 16 to 31, but some after them"
 
 
 def cut_file(queue: Path) -> str:
-    """The first file ends in its fifth entry."""
+    """Truncate the first file in its fifth entry."""
     path = queue / f"{0:020}"
     path.write_bytes(path.read_bytes()[: 4 * ENTRY.size + 12])
     return f"{path}, entry 4, byte 88: expected 22 bytes, found 12 to the end of the file"
@@ -72,7 +72,7 @@ def cut_file(queue: Path) -> str:
     ("damage", "lost"),
     [(bad_crc, range(3, 4)), (zeros, range(3, 5)), (missing_file, range(16, 32)), (cut_file, range(4, 16))],
 )
-def test_damage_in_a_queue_is_told_and_the_entries_behind_it_follow(
+def test_damage_in_a_queue_is_reported_and_later_entries_are_printed(
     store: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], str], lost: range
 ) -> None:
     _, before, _ = numbers(store, capsys)
@@ -83,7 +83,7 @@ def test_damage_in_a_queue_is_told_and_the_entries_behind_it_follow(
     assert f"damage: {sentence}" in err
 
 
-def test_a_sound_queue_has_no_damage(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_intact_queue_has_no_damage(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, found, err = numbers(whole, capsys)
     assert (code, err) == (ExitCode.OK, f"{len(found)} entries\n")
     assert found == list(range(len(found)))
@@ -91,7 +91,7 @@ def test_a_sound_queue_has_no_damage(whole: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("what", ["--consumequeue", "--index"])
-def test_of_several_stores_none_is_chosen(
+def test_a_path_of_several_stores_is_refused(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     for name in ("a", "b"):

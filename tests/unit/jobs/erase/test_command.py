@@ -1,4 +1,4 @@
-"""erase: what it takes out of a lake, what it leaves, and what an audit says of that."""
+"""Tests of erase: erased and kept data, and the result of an audit afterwards."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def growing(tmp_path: Path) -> GrowingLake:
 
 
 def run(capsys: pytest.CaptureFixture[str], growing: GrowingLake, *more: str) -> tuple[int, str]:
-    """Exit code and what a run tells."""
+    """Return exit code and standard error of a run."""
     code = erase.main(["--lake", growing.lake.root, *more])
     captured = capsys.readouterr()
     return code, captured.out + captured.err
@@ -54,30 +54,30 @@ def run(capsys: pytest.CaptureFixture[str], growing: GrowingLake, *more: str) ->
 
 def erase_key(capsys: pytest.CaptureFixture[str], growing: GrowingLake, *more: str) -> str:
     """Erase the secret message."""
-    code, told = run(capsys, growing, "--key", KEY, *REASON, "--yes", *more)
-    assert code == ExitCode.OK, told
-    return told
+    code, printed = run(capsys, growing, "--key", KEY, *REASON, "--yes", *more)
+    assert code == ExitCode.OK, printed
+    return printed
 
 
 def audit_of(capsys: pytest.CaptureFixture[str], growing: GrowingLake, *more: str) -> tuple[int, str]:
-    """Exit code and text of an audit with the store beside the lake."""
+    """Return exit code and text of an audit of the lake against the store."""
     code = audit.main(["--lake", growing.lake.root, "--store", str(growing.store), "--local", "--threads", "1", *more])
     captured = capsys.readouterr()
     return code, captured.out + captured.err
 
 
 def messages(growing: GrowingLake) -> list[dict[str, Any]]:
-    """All rows of messages, in the log's order."""
+    """Return all rows of messages, in the log's order."""
     return sorted(
         DeltaTable(growing.lake.messages).to_pyarrow_table().to_pylist(), key=lambda row: row["physical_offset"]
     )
 
 
-def test_the_newest_tables_and_the_packs_hold_nothing_of_an_erased_message(
+def test_the_newest_tables_and_the_packs_have_no_trace_of_an_erased_message(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = messages(growing)
-    told = erase_key(capsys, growing)
+    printed = erase_key(capsys, growing)
     after = messages(growing)
     assert MARK not in repr(after)
     assert MARK not in repr(rows_of(growing.lake.message_keys))
@@ -90,11 +90,11 @@ def test_the_newest_tables_and_the_packs_hold_nothing_of_an_erased_message(
     kept = dict(after[SECRET]["properties"])
     assert kept.pop(MARKER)
     assert kept == {"TAGS": f"Tag{SECRET % 3}", "DELAY": "3", "REAL_TOPIC": f"topic-{SECRET % 2}"}
-    assert "erasure 1 (" in told
-    assert "messages: 1 row, 1 data file rewritten" in told
+    assert "erasure 1 (" in printed
+    assert "messages: 1 row, 1 data file rewritten" in printed
 
 
-def test_all_other_bodies_are_where_they_were(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_other_bodies_can_still_be_read(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     erase_key(capsys, growing)
     store = open_store(growing.lake.bodies)
     for number, row in enumerate(messages(growing)):
@@ -102,42 +102,42 @@ def test_all_other_bodies_are_where_they_were(growing: GrowingLake, capsys: pyte
         assert body == (None if number == SECRET else shop_message(number).body)
 
 
-def test_an_audit_with_the_store_beside_it_is_sound_afterwards(
+def test_an_audit_against_the_store_finds_no_differences_after_an_erasure(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     erase_key(capsys, growing)
-    code, told = audit_of(capsys, growing)
-    assert code == ExitCode.OK, told
-    assert "1 of the messages are erased, by 1 erasure" in told
-    assert "DIFFERENT" not in told
+    code, printed = audit_of(capsys, growing)
+    assert code == ExitCode.OK, printed
+    assert "1 of the messages are erased, by 1 erasure" in printed
+    assert "DIFFERENT" not in printed
 
 
-def test_an_audit_finds_what_was_changed_beside_an_erasure(
+def test_an_audit_finds_a_change_in_the_window_of_an_erased_message(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The sums of an erased message's window are still those of its neighbours."""
+    """The checksums of the window must still match for the other messages."""
     erase_key(capsys, growing)
     table = DeltaTable(growing.lake.messages)
     offset = messages(growing)[SECRET]["physical_offset"]
     table.update(predicate=f"physical_offset = {offset}", updates={"unique_key": "'other'"})
-    code, told = audit_of(capsys, growing, "--no-bodies")
+    code, printed = audit_of(capsys, growing, "--no-bodies")
     assert code == ExitCode.DAMAGE
-    assert "row_checksum" in told
+    assert "row_checksum" in printed
 
 
-def test_nothing_is_left_in_any_file_once_older_versions_are_deleted(
+def test_no_trace_is_left_in_any_file_after_older_versions_are_deleted(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = Path(growing.lake.root)
     assert traces(root)
     erase_key(capsys, growing)
     assert traces(root)  # older versions
-    code, told = run(capsys, growing, "--finish", "--now")
-    assert code == ExitCode.OK, told
+    code, printed = run(capsys, growing, "--finish", "--now")
+    assert code == ExitCode.OK, printed
     assert traces(root) == []
-    assert "older versions of 1 erasure are deleted" in told
-    code, told = audit_of(capsys, growing, "--deep")
-    assert code == ExitCode.OK, told
+    assert "older versions of 1 erasure are deleted" in printed
+    code, printed = audit_of(capsys, growing, "--deep")
+    assert code == ExitCode.OK, printed
     archive(growing)
     growing.write([shop_message(200)])
     assert archive(growing).messages == 1
@@ -145,9 +145,7 @@ def test_nothing_is_left_in_any_file_once_older_versions_are_deleted(
     assert traces(root) == []
 
 
-def test_the_page_of_the_last_run_is_deleted_because_it_shows_records(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_of_the_last_run_is_deleted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = tmp_path / "lake"
     message = shop_message(0, properties=(("KEYS", MARK), ("TAGS", "invalid-")))
     growing = GrowingLake(tmp_path)
@@ -162,12 +160,12 @@ def test_the_page_of_the_last_run_is_deleted_because_it_shows_records(
     assert not page.exists()
 
 
-def test_older_versions_wait_for_the_retention_and_go_with_maintain(
+def test_maintain_keeps_older_versions_until_the_retention_ends(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = erase_key(capsys, growing, "--retention", "2d")
-    assert "older versions of the tables hold keys and properties until" in told
-    assert "erasures are deleted" not in told
+    printed = erase_key(capsys, growing, "--retention", "2d")
+    assert "older versions of the tables hold keys and properties until" in printed
+    assert "erasures are deleted" not in printed
     assert maintain.main(["--lake", growing.lake.root, "--quiet"]) == ExitCode.OK
     assert traces(Path(growing.lake.root))
     (row,) = json.loads("[" + _listed(capsys, growing) + "]")
@@ -182,17 +180,17 @@ def _listed(capsys: pytest.CaptureFixture[str], growing: GrowingLake) -> str:
     return capsys.readouterr().out.strip()
 
 
-def test_a_dry_run_tells_what_would_be_done_and_changes_nothing(
+def test_a_dry_run_prints_what_would_be_done_and_changes_nothing(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = _state(growing)
-    code, told = run(capsys, growing, "--key", KEY, *REASON, "--dry-run")
+    code, printed = run(capsys, growing, "--key", KEY, *REASON, "--dry-run")
     assert code == ExitCode.OK
-    assert "1 message, including the copies" in told
-    assert "messages: 1 row in 1 data file" in told
-    assert "message_keys: 2 rows in 1 data file" in told
-    assert "packs: 1 body (" in told
-    assert "nothing was changed" in told
+    assert "1 message, including the copies" in printed
+    assert "messages: 1 row in 1 data file" in printed
+    assert "message_keys: 2 rows in 1 data file" in printed
+    assert "packs: 1 body (" in printed
+    assert "nothing was changed" in printed
     assert _state(growing) == before
 
 
@@ -201,7 +199,7 @@ def _state(growing: GrowingLake) -> dict[str, float]:
     return {str(path): path.stat().st_mtime for path in root.rglob("*") if path.is_file()}
 
 
-def test_a_second_erasure_of_the_same_key_finds_nothing(
+def test_a_second_erasure_of_the_same_key_erases_nothing(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     erase_key(capsys, growing)
@@ -211,8 +209,8 @@ def test_a_second_erasure_of_the_same_key_finds_nothing(
 
 @pytest.mark.parametrize("option", ["--unique-key", "--id"])
 def test_a_message_is_erased_by_its_ids(growing: GrowingLake, capsys: pytest.CaptureFixture[str], option: str) -> None:
-    code, told = run(capsys, growing, option, UNIQUE_KEY, *REASON, "--yes")
-    assert code == ExitCode.OK, told
+    code, printed = run(capsys, growing, option, UNIQUE_KEY, *REASON, "--yes")
+    assert code == ExitCode.OK, printed
     assert MARK not in repr(messages(growing))
 
 
@@ -222,19 +220,19 @@ def test_an_offset_message_id_names_one_record_and_its_copies(
     growing.write([shop_message(100, secret=True, topic="%RETRY%group"), shop_message(101)])
     archive(growing)
     copy = messages(growing)[100]
-    code, told = run(capsys, growing, "--id", copy["msg_id"], *REASON, "--yes")
-    assert code == ExitCode.OK, told
-    assert "2 messages, including the copies" in told
+    code, printed = run(capsys, growing, "--id", copy["msg_id"], *REASON, "--yes")
+    assert code == ExitCode.OK, printed
+    assert "2 messages, including the copies" in printed
     assert MARK not in repr(messages(growing))
 
 
-def test_keys_come_from_a_file(growing: GrowingLake, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_keys_are_read_from_a_file(growing: GrowingLake, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "keys.txt"
     file.write_text(f"{KEY}\n\norder-3\nnot-there\n")
-    code, told = run(capsys, growing, "--keys", str(file), *REASON, "--yes")
-    assert code == ExitCode.OK, told
-    assert "erasure 1 (" in told
-    assert "): 2 messages" in told
+    code, printed = run(capsys, growing, "--keys", str(file), *REASON, "--yes")
+    assert code == ExitCode.OK, printed
+    assert "erasure 1 (" in printed
+    assert "): 2 messages" in printed
 
 
 def test_keys_that_no_message_has_are_named(
@@ -242,30 +240,28 @@ def test_keys_that_no_message_has_are_named(
 ) -> None:
     file = tmp_path / "keys.txt"
     file.write_text(f"{KEY}\nno-such-key\r\n  another\u2028one\n")
-    code, told = run(capsys, growing, "--keys", str(file), *REASON, "--dry-run")
+    code, printed = run(capsys, growing, "--keys", str(file), *REASON, "--dry-run")
     assert code == ExitCode.OK
-    assert "1 message" in told
-    assert "2 of the keys and ids match no message, or only erased ones: another\\u2028one, no-such-key" in told
-    code, told = run(capsys, growing, "--key", KEY, *REASON, "--dry-run")
-    assert "of the keys and ids" not in told
+    assert "1 message" in printed
+    assert "2 of the keys and ids match no message, or only erased ones: another\\u2028one, no-such-key" in printed
+    code, printed = run(capsys, growing, "--key", KEY, *REASON, "--dry-run")
+    assert "of the keys and ids" not in printed
 
 
-def test_a_follower_that_comes_later_does_not_bring_keys_back(
-    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_rebuilt_table_of_keys_has_no_erased_keys(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     for table in ("message_keys",):  # as if it was made anew, from a version before the erasure
         for path in sorted(Path(getattr(growing.lake, table)).rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
     (Path(growing.lake.root) / "_newest" / "message_keys.json").unlink()
-    told = erase_key(capsys, growing)
-    assert "messages: 1 row" in told
+    printed = erase_key(capsys, growing)
+    assert "messages: 1 row" in printed
     follow_keys(growing.lake)
     assert MARK not in repr(rows_of(growing.lake.message_keys))
     assert len(rows_of(growing.lake.message_keys)) == 2 * 99
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "expected"),
     [
         ([], "expected messages to erase, found none"),
         (["--key", "a"], "--reason: expected a reason"),
@@ -277,22 +273,22 @@ def test_a_follower_that_comes_later_does_not_bring_keys_back(
         (["--keys", "/nowhere", "--reason", "b"], "expected a file to read"),
     ],
 )
-def test_what_does_not_go_together_is_refused(
-    growing: GrowingLake, capsys: pytest.CaptureFixture[str], given: list[str], said: str
+def test_options_that_do_not_go_together_are_refused(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str], given: list[str], expected: str
 ) -> None:
-    code, told = run(capsys, growing, *given)
+    code, printed = run(capsys, growing, *given)
     assert code == ExitCode.USAGE
-    assert said in told
+    assert expected in printed
 
 
-def test_without_a_terminal_nothing_is_erased_unasked(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
-    code, told = run(capsys, growing, "--key", KEY, *REASON)
+def test_nothing_is_erased_without_a_confirmation(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    code, printed = run(capsys, growing, "--key", KEY, *REASON)
     assert code == ExitCode.USAGE
-    assert "there is no terminal to ask" in told
+    assert "there is no terminal to ask" in printed
     assert MARK in repr(messages(growing))
 
 
-def test_a_lake_of_jmq_is_erased_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_of_a_jmq_lake_are_erased(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = tmp_path / "broker-a"
     with JournalStore.open(store, OPTIONS, clock=Clock()) as journal:
         for number in range(60):
@@ -315,8 +311,8 @@ def test_a_lake_of_jmq_is_erased_alike(tmp_path: Path, capsys: pytest.CaptureFix
     assert len(rows) == 60
 
 
-def test_texts_that_hold_a_key_lose_it(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
-    """A damaged range in quarantine, and the plan of a replay."""
+def test_keys_in_texts_of_other_tables_are_erased(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    """The texts are a damaged range in quarantine, and the plan of a replay."""
     plan = json.dumps({"condition": f"array_contains(keys, '{KEY}')", "command": f"--key {KEY} --key {KEY}0", "n": 17})
     replay = {"replay_id": "r", "event": "planned", "plan": plan}
     damaged = {"broker": "broker-a", "start_offset": 5, "first_bytes": b"\x01" + KEY.encode() + b"\x02", "found": "x"}
@@ -326,9 +322,9 @@ def test_texts_that_hold_a_key_lose_it(growing: GrowingLake, capsys: pytest.Capt
         (growing.lake.quarantine, QUARANTINE, [damaged, other]),
     ):
         append_rows(uri, schema, pa.Table.from_pylist(rows, schema=to_arrow_schema(schema, timezone="UTC")))
-    told = erase_key(capsys, growing)
-    assert "quarantine: 1 row" in told
-    assert "replays: 1 row" in told
+    printed = erase_key(capsys, growing)
+    assert "quarantine: 1 row" in printed
+    assert "replays: 1 row" in printed
     (changed,) = rows_of(growing.lake.replays)
     assert json.loads(changed["plan"]) == {
         "condition": "array_contains(keys, '[erased]')", "command": f"--key [erased] --key {KEY}0", "n": 17
@@ -337,7 +333,7 @@ def test_texts_that_hold_a_key_lose_it(growing: GrowingLake, capsys: pytest.Capt
     assert [(row["first_bytes"], row["found"]) for row in rows] == [(None, "x"), (other["first_bytes"], "y")]
 
 
-def test_rows_of_a_replay_lose_their_contents(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_copies_of_a_replay_lose_their_contents(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     places = [messages(growing)[number]["physical_offset"] for number in (SECRET, SECRET + 1)]
     rows = [
         {"replay_id": "r", "is_changed": True, "broker": "broker-a", "physical_offset": offset, "keys": [KEY],

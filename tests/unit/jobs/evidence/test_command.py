@@ -1,4 +1,4 @@
-"""evidence: keys, and chains that archive, audit and erase have written."""
+"""Tests of evidence: keys, and chains written by archive, audit and erase."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.lakes import GrowingLake
 
 @pytest.fixture(scope="module")
 def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A private key, with its public one beside it."""
+    """A private key, with its public key in the same folder."""
     path = tmp_path_factory.mktemp("key") / "evidence.pem"
     assert evidence.main(["key", "--out", str(path)]) == ExitCode.OK
     return path
@@ -65,12 +65,12 @@ def payloads(lake: LakePaths) -> list[dict[str, object]]:
     return [json.loads(text)["payload"] for _, text in read_documents(lake)]
 
 
-def test_what_was_done_is_signed_and_chained(
+def test_archive_audit_and_erasure_are_signed_and_chained(
     growing: GrowingLake, key: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, told = verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")
-    assert code == ExitCode.OK, told
-    assert "valid: 5 documents (2 of archive, 1 of audit, 1 of erasure, 1 of purge)" in told
+    code, printed = verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")
+    assert code == ExitCode.OK, printed
+    assert "valid: 5 documents (2 of archive, 1 of audit, 1 of erasure, 1 of purge)" in printed
     documents = payloads(growing.lake)
     facts = [document["facts"] for document in documents]
     assert [document["kind"] for document in documents] == ["archive", "archive", "audit", "erasure", "purge"]
@@ -82,45 +82,45 @@ def test_what_was_done_is_signed_and_chained(
     assert documents[0]["lake"] == str(DeltaTable(growing.lake.messages).metadata().id)
 
 
-def test_lines_prove_the_same_elsewhere(
+def test_a_file_of_lines_is_verified_without_the_lake(
     growing: GrowingLake, key: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
     assert evidence.main(["show", "--lake", growing.lake.root]) == ExitCode.OK
     file = tmp_path / "evidence.jsonl"
     file.write_text(capsys.readouterr().out)
-    code, told = verify(capsys, str(file), "--public-key", f"{key}.pub")
-    assert code == ExitCode.OK, told
+    code, printed = verify(capsys, str(file), "--public-key", f"{key}.pub")
+    assert code == ExitCode.OK, printed
     lines = file.read_text().splitlines()
     file.write_text("\n".join([lines[0], *lines[2:]]) + "\n")
-    code, told = verify(capsys, str(file), "--public-key", f"{key}.pub")
+    code, printed = verify(capsys, str(file), "--public-key", f"{key}.pub")
     assert code == ExitCode.DAMAGE
-    assert "WRONG (missing): document 2 is missing, between 1 and 3" in told
+    assert "WRONG (missing): document 2 is missing, between 1 and 3" in printed
 
 
-def test_a_row_that_was_changed_in_the_lake_is_told(
+def test_a_changed_row_in_the_lake_is_reported(
     growing: GrowingLake, key: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     DeltaTable(growing.lake.evidence).update(
         predicate="number = 1", updates={"document": "replace(document, '\"messages\":50', '\"messages\":49')"}
     )
-    code, told = verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")
+    code, printed = verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")
     assert code == ExitCode.DAMAGE
-    assert "document 1 was changed" in told
+    assert "document 1 was changed" in printed
 
 
-def test_rows_that_were_deleted_at_the_end_of_a_lake_are_told(
+def test_rows_deleted_at_the_end_of_the_table_are_reported(
     growing: GrowingLake, key: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     DeltaTable(growing.lake.evidence).delete("number >= 4")
-    code, told = verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")
+    code, printed = verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")
     assert code == ExitCode.DAMAGE
-    assert "documents 4 to 5 are missing at the end" in told
+    assert "documents 4 to 5 are missing at the end" in printed
     DeltaTable(growing.lake.evidence).delete()
     assert verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")[0] == ExitCode.DAMAGE
 
 
-def test_an_empty_file_is_no_whole_chain_where_a_head_is_expected(
+def test_an_empty_file_is_damage_if_a_head_is_expected(
     key: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "evidence.jsonl"
@@ -130,7 +130,7 @@ def test_an_empty_file_is_no_whole_chain_where_a_head_is_expected(
 
 
 @pytest.mark.parametrize("head", ["", "x", "0" * 63, "9" * 5000, "\u0660" * 64, "\ud800", "g" * 64])
-def test_a_head_that_is_not_a_hash_is_wrong_usage(head: str, key: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_head_that_is_not_a_hash_is_a_usage_error(head: str, key: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         evidence.main(["verify", "file", "--public-key", f"{key}.pub", "--head", head])
     assert "expected 64 hexadecimal digits" in capsys.readouterr().err
@@ -142,16 +142,16 @@ def test_a_head_may_have_capital_letters(growing: GrowingLake, key: Path, capsys
     assert verify(capsys, *asked, "--head", head.upper())[0] == ExitCode.OK
 
 
-def test_a_line_that_is_no_utf_8_is_told(
+def test_a_line_that_is_not_utf_8_is_reported(
     growing: GrowingLake, key: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "evidence.jsonl"
     texts = [text.encode() for _, text in read_documents(growing.lake)]
     texts[1] = texts[1].replace(b'"program":"', b'"program":"\xff')
     file.write_bytes(b"\n".join(texts))
-    code, told = verify(capsys, str(file), "--public-key", f"{key}.pub")
+    code, printed = verify(capsys, str(file), "--public-key", f"{key}.pub")
     assert code == ExitCode.DAMAGE
-    assert "document in line 2: expected UTF-8" in told
+    assert "document in line 2: expected UTF-8" in printed
 
 
 def test_a_run_that_was_killed_is_signed_by_the_next(tmp_path: Path, key: Path) -> None:
@@ -163,18 +163,18 @@ def test_a_run_that_was_killed_is_signed_by_the_next(tmp_path: Path, key: Path) 
     growing.write(shop_messages(10, secrets=(), first=20))
     run_archive(growing, key)
     assert [document["facts"]["sequence"] for document in payloads(growing.lake)] == [1, 2, 3]  # type: ignore[index]
-    run_archive(growing, key)  # nothing new
+    run_archive(growing, key)  # no new messages
     assert len(payloads(growing.lake)) == 3
 
 
-def test_a_new_key_is_told_with_its_public_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_key_is_written_with_its_public_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "new.pem"
     assert evidence.main(["key", "--out", str(path)]) == ExitCode.OK
     assert "public key, with the id" in capsys.readouterr().err
     assert Path(f"{path}.pub").exists()
 
 
-def test_no_private_key_is_left_where_the_public_one_cannot_be_written(
+def test_no_private_key_is_left_if_the_public_key_cannot_be_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "new.pem.pub").write_text("another")
@@ -183,7 +183,9 @@ def test_no_private_key_is_left_where_the_public_one_cannot_be_written(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.pem.pub"]
 
 
-def test_a_private_key_is_its_owners_alone(tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_private_key_that_others_can_read_is_refused(
+    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     key = Path(shutil.copy2(key, tmp_path))
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     growing = write_lake(tmp_path, runs=1)
@@ -209,7 +211,7 @@ def test_a_file_without_a_key_is_refused(tmp_path: Path, text: str, capsys: pyte
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "expected"),
     [
         (["key"], "expected --out FILE"),
         (["verify", "--public-key", "x"], "expected a FILE or --lake"),
@@ -219,9 +221,9 @@ def test_a_file_without_a_key_is_refused(tmp_path: Path, text: str, capsys: pyte
         (["verify", "/nowhere", "--public-key", "/nowhere"], "expected a file with a key"),
     ],
 )
-def test_what_does_not_go_together_is_refused(given: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_options_are_refused(given: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert evidence.main(given) == ExitCode.USAGE
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 def test_a_key_is_never_replaced(key: Path, capsys: pytest.CaptureFixture[str]) -> None:

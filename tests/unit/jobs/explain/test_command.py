@@ -1,4 +1,4 @@
-"""`commitlake explain` on small stores: what it prints, and its exit code."""
+"""Tests of `commitlake explain` on small stores: output and exit codes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture(autouse=True)
-def nothing_to_seek(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small segments are worth a look-up, as large ones are on a disk."""
+def free_look_ups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make look-ups free, so that indexes are used for small segments, too."""
     without_seeks(monkeypatch)
 
 
@@ -31,7 +31,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    """Exit code, output and errors."""
+    """Return exit code, output and errors."""
     capsys.readouterr()
     code = explain.main([str(argument) for argument in arguments])
     out, err = capsys.readouterr()
@@ -39,13 +39,13 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
 
 
 def rows(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[dict[str, object]]:
-    """The rows of a run that ends well."""
+    """Return the rows of a successful run."""
     code, out, err = run(capsys, *arguments, "--output", "json")
     assert (code, err) == (0, "")
     return list(json.loads(out)["rows"])
 
 
-def test_a_scan_of_everything(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_everything_is_answered_by_a_scan(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = rows(capsys, store)
     assert row["answered_by"] == ["scan"]
     assert row["bytes"] == row["bytes_planned"]
@@ -53,13 +53,13 @@ def test_a_scan_of_everything(store: Path, capsys: pytest.CaptureFixture[str]) -
     assert row["reasons"] == {}
 
 
-def test_a_topic_from_its_queues(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_topic_is_answered_from_its_queues(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = rows(capsys, store, "--topic", RARE, "--queue", 0, "--queue", 1)
     assert row["answered_by"] == ["ConsumeQueue"]
     assert row["records"] == 20
 
 
-def test_a_key_from_the_index(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_is_answered_from_the_index(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = rows(capsys, store, "--topic", RARE, "--key", unique_key(40))
     assert "IndexFile" in row["answered_by"]  # type: ignore[operator]
 
@@ -72,7 +72,7 @@ def test_times_and_offsets_skip_segments(store: Path, capsys: pytest.CaptureFixt
     assert (row["segments_planned"], row["bytes_planned"]) == (1, SEGMENT_BYTES)
 
 
-def test_a_table_for_people(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_is_the_default_format(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, store, "--topic", "topic-0", "--topic", "topic-1")
     assert code == 0
     assert out.splitlines()[0] == f"{store.parent.name}  {store}/commitlog"
@@ -84,7 +84,7 @@ def test_a_table_for_people(store: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "0 bytes" not in out
 
 
-def test_without_indexes(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_option_no_indexes_forces_a_scan(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = rows(capsys, store, "--topic", RARE, "--no-indexes")
     assert row["answered_by"] == ["scan"]
     assert list(row["reasons"]) == ["the option useIndexes is false"]  # type: ignore[call-overload]
@@ -100,7 +100,7 @@ def test_a_missing_segment_is_damage(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["--key", "a"], "--key needs --topic"),
         (["--from", "2026-01-02", "--to", "2026-01-01"], "is not before --to"),
@@ -111,13 +111,15 @@ def test_a_missing_segment_is_damage(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["--clock-tolerance", "-1"], "option clockTolerance: expected at least 0 ms, found -1"),
     ],
 )
-def test_wrong_usage_is_told(store: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
+def test_options_that_do_not_go_together_are_refused(
+    store: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
+) -> None:
     code, _, err = run(capsys, store, *arguments)
     assert code == 2
-    assert said in err
+    assert expected in err
 
 
-def test_a_path_without_a_store_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_path_without_a_store_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, tmp_path / "nowhere")
     assert code == 2
     assert "does not exist" in err
@@ -130,7 +132,7 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert "commitlake explain /data/rocketmq/store --topic orders" in capsys.readouterr().out
 
 
-def test_it_needs_no_jvm(store: Path) -> None:
+def test_explain_needs_no_jvm(store: Path) -> None:
     code = f"import sys\nfrom commitlake.jobs.explain import command\nsys.exit(command.main([{str(store)!r}]))"
     environment = {"PATH": "", "HOME": str(store), "JAVA_HOME": "/nowhere"}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""guard: verdicts, exit codes, forms of output, wrong settings."""
+"""Tests of guard: verdicts, exit codes, output formats, wrong settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVERY_HOUR = "deleteWhen=" + ";".join(f"{hour:02}" for hour in range(24))
 
 
 def write_aged(store: Path, *ages_hours: float) -> Path:
-    """A store with segments whose last write was so many hours ago; the last one is being written."""
+    """Write a store with segments last written this number of hours ago; the last one is still open."""
     last = len(ages_hours) - 1
     for number, age in enumerate(ages_hours):
         fill = open_segment if number == last else closed_segment
@@ -35,14 +35,14 @@ def write_aged(store: Path, *ages_hours: float) -> Path:
 
 
 def conf_of(folder: Path, *lines: str) -> str:
-    """A broker.conf that makes no difference between hours, and none between disks."""
+    """Write a broker.conf under which the hour of the day and the disk's usage do not matter."""
     path = folder / "broker.conf"
     path.write_text("\n".join([EVERY_HOUR, "diskMaxUsedSpaceRatio=95", "cleanFileForciblyEnable=false", *lines]))
     return str(path)
 
 
 def run(capsys: pytest.CaptureFixture[str], store: str | Path, lake: str | Path, *more: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a run."""
+    """Return exit code, standard output and standard error of a run."""
     code = guard.main(["--store", str(store), "--lake", str(lake), *more])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
@@ -63,7 +63,9 @@ def test_without_a_lake_an_expired_segment_is_at_risk(tmp_path: Path, capsys: py
     assert "4 segments of 1 store: 0 archived, 2 not yet, 2 at risk within 12 h" in err
 
 
-def test_what_lives_longer_than_asked_for_is_not_at_risk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_segment_that_is_kept_longer_than_the_limit_is_not_at_risk(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = write_aged(tmp_path / "broker-a", 70, 1, 0)
     conf = conf_of(tmp_path)
     assert run(capsys, store, tmp_path / "lake", "--broker-conf", conf, "--within", "1h")[0] == ExitCode.OK
@@ -72,15 +74,15 @@ def test_what_lives_longer_than_asked_for_is_not_at_risk(tmp_path: Path, capsys:
 
 @pytest.fixture
 def archived(tmp_path: Path) -> GrowingLake:
-    """A store of one open segment, and a lake that has all of it."""
+    """A store of one open segment that is completely archived in a lake."""
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(30))
     growing.archive()
     return growing
 
 
-def grow_old(growing: GrowingLake) -> None:
-    """Let the segment be full, old, and followed by others."""
+def age_segments(growing: GrowingLake) -> None:
+    """Make the segment full, old, and followed by others."""
     size = (growing.store / "commitlog" / f"{0:020}").stat().st_size
     for number in (1, 2):
         write_store(growing.store, [(number * size, open_segment(messages(5), size, number * size))])
@@ -88,14 +90,14 @@ def grow_old(growing: GrowingLake) -> None:
     os.utime(growing.store / "commitlog" / f"{0:020}", (moment, moment))
 
 
-def test_what_is_archived_is_at_no_risk(archived: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_archived_segment_is_not_at_risk(archived: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     blank = bytearray((archived.store / "commitlog" / f"{0:020}").read_bytes())
     from commitlake.schemas.layouts.rocketmq.commitlog import serialize_blank
 
     end = len(archived.log)
     blank[end : end + 8] = serialize_blank(len(blank) - end)
     (archived.store / "commitlog" / f"{0:020}").write_bytes(blank)
-    grow_old(archived)
+    age_segments(archived)
     conf = conf_of(archived.folder)
     code, out, err = run(capsys, archived.store, archived.lake.root, "--broker-conf", conf, "--output", "json")
     (store,) = json.loads(out)["rows"]
@@ -104,11 +106,9 @@ def test_what_is_archived_is_at_no_risk(archived: GrowingLake, capsys: pytest.Ca
     assert "at risk:" not in err
 
 
-def test_a_segment_that_is_archived_in_part_is_at_risk(
-    archived: GrowingLake, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_partly_archived_segment_is_at_risk(archived: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     archived.write(shop_messages(10, seed=1))
-    grow_old(archived)
+    age_segments(archived)
     conf = conf_of(archived.folder)
     code, out, _ = run(capsys, archived.store, archived.lake.root, "--broker-conf", conf, "--output", "json")
     (store,) = json.loads(out)["rows"]
@@ -117,8 +117,8 @@ def test_a_segment_that_is_archived_in_part_is_at_risk(
     assert code == ExitCode.DAMAGE
 
 
-def test_what_is_lost_already_is_told(archived: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
-    grow_old(archived)
+def test_a_segment_that_is_already_lost_is_reported(archived: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    age_segments(archived)
     (archived.store / "commitlog" / f"{0:020}").unlink()
     code, out, err = run(capsys, archived.store, archived.lake.root, "--output", "json")
     (store,) = json.loads(out)["rows"]
@@ -127,7 +127,7 @@ def test_what_is_lost_already_is_told(archived: GrowingLake, capsys: pytest.Capt
     assert "were deleted before they were archived" in err
 
 
-def test_a_store_that_was_set_up_anew_is_refused_and_unarchived(
+def test_a_store_that_was_replaced_is_refused_and_counts_as_not_archived(
     archived: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     size = (archived.store / "commitlog" / f"{0:020}").stat().st_size
@@ -163,7 +163,7 @@ def test_many_stores_have_their_own_settings(tmp_path: Path, capsys: pytest.Capt
     assert "6 segments of 2 stores" in err
 
 
-def test_the_disk_is_told_with_its_limits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_disk_is_reported_with_its_limits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = write_aged(tmp_path / "broker-a", 3, 2, 1, 0)
     _, out, err = run(capsys, store, tmp_path / "lake", "--output", "json")
     (found,) = json.loads(out)["rows"]
@@ -175,14 +175,14 @@ def test_the_disk_is_told_with_its_limits(tmp_path: Path, capsys: pytest.Capture
     assert "are written per hour" in err
 
 
-def test_a_table_fits_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_has_sizes_with_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, write_aged(tmp_path / "broker-a", 1, 0), tmp_path / "lake")
     assert code == ExitCode.OK
     assert "00000000000000008192" in out
     assert "8.0 KiB" in out
 
 
-def test_quiet_tells_only_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_only_problems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = write_aged(tmp_path / "broker-a", 80, 1, 0)
     _, _, err = run(capsys, store, tmp_path / "lake", "--quiet", "--broker-conf", conf_of(tmp_path))
     assert err.startswith("at risk: broker-a")
@@ -198,7 +198,7 @@ def test_quiet_tells_only_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
         (["--store", "/no/such/store"], "does not exist"),
     ],
 )
-def test_a_wrong_setting_is_told_in_a_sentence(
+def test_a_wrong_setting_is_reported_without_a_trace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     conf = conf_of(tmp_path, "fileReservedTime=3 days")
@@ -218,7 +218,7 @@ def test_a_wrong_setting_is_told_in_a_sentence(
         ("--clean-forcibly-ratio", "85", "is not a ratio"),
     ],
 )
-def test_a_wrong_option_is_told_in_a_sentence(
+def test_a_wrong_option_is_a_usage_error(
     capsys: pytest.CaptureFixture[str], option: str, value: str, message: str
 ) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -227,9 +227,7 @@ def test_a_wrong_option_is_told_in_a_sentence(
     assert message in capsys.readouterr().err
 
 
-def test_a_lake_in_another_kind_of_store_is_refused_and_not_taken_for_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_lake_in_an_unsupported_object_store_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, write_aged(tmp_path / "broker-a", 1, 0), "gs://bucket/lake")
     assert (code, out) == (ExitCode.USAGE, "")
     assert "'gs://bucket/lake' cannot hold a lake" in err

@@ -1,4 +1,4 @@
-"""guard on stores that are not RocketMQ's: whose rules, and which file of settings."""
+"""Tests of guard on stores of other brokers than RocketMQ: deletion rules and settings files."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def boltmq(tmp_path: Path) -> Path:
 
 
 def touch(path: Path, hours: float) -> None:
-    """Let a file be so old."""
+    """Set the age of a file."""
     os.utime(path, (time.time() - hours * HOUR,) * 2)
 
 
 def run(capsys: pytest.CaptureFixture[str], store: Path, *more: str) -> tuple[int, list[dict[str, str]], str]:
-    """Exit code, rows and standard error of a run without a lake, in a time zone where it is 03:xx."""
+    """Return exit code, rows and standard error of a run without a lake, in a time zone where it is 03:xx."""
     behind = time.gmtime().tm_hour - 3
     zone = f"Etc/GMT{behind - 24 if behind > 12 else behind:+d}"  # its sign is POSIX's
     arguments = ["--store", str(store), "--lake", str(store.parent / "no-lake"), "--output", "csv", *more]
@@ -49,13 +49,13 @@ def run(capsys: pytest.CaptureFixture[str], store: Path, *more: str) -> tuple[in
 
 
 def write_toml(folder: Path, hours: int = 24, more: str = "") -> str:
-    """A broker.toml; 04 is what BoltMQ's own sample has."""
+    """Write a broker.toml with the number 04, as in BoltMQ's own sample."""
     path = folder / "broker.toml"
     path.write_text(f"# 删除\n{more}\n[broker]\ndelete_when=04\n[store]\nfile_reserved_time={hours}\n", "utf-8")
     return str(path)
 
 
-def test_boltmqs_file_is_read(boltmq: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_settings_file_of_boltmq_is_read(boltmq: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, rows, err = run(capsys, boltmq, "--broker-conf", write_toml(tmp_path, 12))
     assert code == ExitCode.OK
     assert [row["verdict"] for row in rows] == ["waits"] * len(rows)
@@ -65,7 +65,9 @@ def test_boltmqs_file_is_read(boltmq: Path, tmp_path: Path, capsys: pytest.Captu
     assert [row["verdict"] for row in rows[:-1]] == ["at risk"] * (len(rows) - 1)
 
 
-def test_boltmq_deletes_what_it_wrote_before_its_start(boltmq: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_segments_that_boltmq_wrote_before_its_start_are_at_risk(
+    boltmq: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(capsys, boltmq)[0] == ExitCode.OK
     touch(boltmq / "abort", 0.5)
     code, rows, _ = run(capsys, boltmq)
@@ -73,7 +75,7 @@ def test_boltmq_deletes_what_it_wrote_before_its_start(boltmq: Path, capsys: pyt
     assert [row["verdict"] for row in rows[:-1]] == ["at risk"] * (len(rows) - 1)
 
 
-def test_boltmq_that_is_stopped_forgets_all_ages_when_it_starts(
+def test_segments_of_a_stopped_boltmq_are_at_risk_at_its_next_start(
     boltmq: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (boltmq / "abort").unlink()
@@ -82,14 +84,16 @@ def test_boltmq_that_is_stopped_forgets_all_ages_when_it_starts(
     assert "settings from its defaults: 48 hours, at 04; it does not know ages before its next start" in err
 
 
-def test_a_slave_of_boltmq_keeps_nothing(boltmq: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_segments_of_a_slave_of_boltmq_are_at_risk(
+    boltmq: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     conf = write_toml(tmp_path, more='[cluster]\nbroker_role="SLAVE"')
     code, _, err = run(capsys, boltmq, "--broker-conf", conf)
     assert code == ExitCode.DAMAGE
     assert "as a slave it does not know the age of its segments" in err
 
 
-def test_a_file_of_rocketmqs_is_not_taken_for_boltmqs(
+def test_a_rocketmq_settings_file_is_refused_for_a_boltmq_store(
     boltmq: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for text in ("fileReservedTime=1", AROUND_THE_CLOCK):
@@ -101,7 +105,7 @@ def test_a_file_of_rocketmqs_is_not_taken_for_boltmqs(
         assert "broker-b is a store of BoltMQ: name its broker.toml" in err
 
 
-def test_a_file_of_boltmqs_is_not_taken_for_rocketmqs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_boltmq_settings_file_is_refused_for_other_stores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     conf = write_toml(tmp_path)
     rocketmq = write_indexed_store(tmp_path / "broker-a" / "store", 5)
     jmq = write_jmq_store(tmp_path / "broker-j" / "store", 5)
@@ -111,7 +115,9 @@ def test_a_file_of_boltmqs_is_not_taken_for_rocketmqs(tmp_path: Path, capsys: py
         assert f"--broker-conf: {conf} has BoltMQ's settings, but {store}/" in err
 
 
-def test_of_jmq_it_is_told_whose_rules_these_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_guard_of_a_jmq_store_states_that_it_uses_rocketmqs_rules(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = write_jmq_store(tmp_path / "broker-j" / "store", COUNT)
     for segment in (store / "journal").iterdir():
         touch(segment, 2)

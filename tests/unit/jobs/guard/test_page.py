@@ -1,4 +1,4 @@
-"""The page of guard: what is at risk and what is lost, bounded, and safe with any name."""
+"""Tests of the page of guard: segments at risk and lost, bounded size, escaped names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMMAND = ["commitlake", "archive", "--store", "/data/store", "--lake", "/data/l
 
 
 def segments(*verdicts: SegmentVerdict) -> list[WatchedSegment]:
-    """Segments one after the other; those at risk go hour by hour."""
+    """Return consecutive segments; those at risk are deleted hour by hour."""
     return [
         WatchedSegment(
             Forecast(
@@ -52,7 +52,7 @@ def store(
     lost: tuple[int, int] | None = None,
     replaced: str = "",
 ) -> WatchedStore:
-    """A store with such segments."""
+    """Return a store with segments of these verdicts."""
     return WatchedStore(broker, f"/data/{broker}", Rules(BrokerConf()), segments(*verdicts), disks, 0.0, lost, replaced)
 
 
@@ -65,11 +65,11 @@ def page_of(*stores: WatchedStore) -> Element:
 
 
 def tiles_of(root: Element) -> dict[str, str]:
-    """The figures of a page, by what they are."""
+    """Return the figures of a page by their labels."""
     return {pair.all("dt")[0].text: pair.all("dd")[0].text for pair in root.of_class("tiles")[0].all("div")}
 
 
-def test_a_store_that_is_archived_is_safe() -> None:
+def test_the_page_of_an_archived_store_shows_no_risk() -> None:
     root = page_of(store(SegmentVerdict.ARCHIVED, SegmentVerdict.ARCHIVED, SegmentVerdict.WAITS, SegmentVerdict.UNUSED))
     assert root.all("h1")[0].text == "No segment is lost or at risk within 12 h"
     assert root.of_class("verdict")[0].attributes["class"] == "verdict good"
@@ -80,7 +80,7 @@ def test_a_store_that_is_archived_is_safe() -> None:
     assert "No segment is lost or at risk, and no disk is too full." in root.text
 
 
-def test_segments_with_the_same_fate_are_one_row() -> None:
+def test_segments_with_the_same_verdict_are_one_row() -> None:
     rows = table_of(page_of(store(*[SegmentVerdict.ARCHIVED] * 40, SegmentVerdict.WAITS)).by_id("forecast"))
     assert [row[:5] for row in rows[1:]] == [
         [f"{0:020d} to {39 * SIZE:020d}", "broker-a", "✓archived", "40", "40.0 GiB"],
@@ -88,7 +88,7 @@ def test_segments_with_the_same_fate_are_one_row() -> None:
     ]
 
 
-def test_what_is_at_risk_is_grouped_with_the_command_that_saves_it() -> None:
+def test_segments_at_risk_are_grouped_with_the_command_to_archive_them() -> None:
     root = page_of(store(*[SegmentVerdict.AT_RISK] * 143))
     (article,) = root.by_id("findings").all("article")
     assert "At risk: broker-a · 143 segments" in article.text
@@ -100,7 +100,7 @@ def test_what_is_at_risk_is_grouped_with_the_command_that_saves_it() -> None:
     assert "Next deletion2026-11-20 15:00:00 UTC, in 1 h" in root.of_class("facts")[0].text
 
 
-def test_what_is_lost_and_what_is_another_store_is_told() -> None:
+def test_lost_segments_and_replaced_stores_are_shown() -> None:
     root = page_of(
         store(SegmentVerdict.WAITS, lost=(1000, 1000 + (5 << 20))), store(broker="b", replaced="not the one.")
     )
@@ -111,7 +111,7 @@ def test_what_is_lost_and_what_is_another_store_is_told() -> None:
     assert tiles_of(root)["lost"] == "5.0 MiB"
 
 
-def test_a_full_disk_is_a_warning_and_one_that_fills_a_note() -> None:
+def test_a_full_disk_is_a_warning_and_a_filling_disk_a_note() -> None:
     root = page_of(store(SegmentVerdict.WAITS, disks=[Disk(1, 80 << 30, 100 << 30, growth=(1 << 30) / 3600)]))
     articles = root.by_id("findings").all("article")
     assert [each.attributes["class"] for each in articles] == ["notice warning", "notice info", "notice info"]
@@ -122,7 +122,7 @@ def test_a_full_disk_is_a_warning_and_one_that_fills_a_note() -> None:
     assert root.of_class("verdict")[0].attributes["class"] == "verdict warning"
 
 
-def test_hostile_names_are_text() -> None:
+def test_hostile_names_are_escaped() -> None:
     def shown(name: str) -> str:
         return text_of(store(SegmentVerdict.AT_RISK, broker=name, lost=(0, 1), replaced=name))
 
@@ -144,7 +144,7 @@ def test_many_stores_with_many_segments_are_bounded() -> None:
 # --- the command ---
 
 
-def test_the_command_writes_the_page_of_a_lake_and_of_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_a_page_with_and_without_a_lake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(10))
     page = tmp_path / "guard.html"

@@ -1,4 +1,4 @@
-"""`commitlake lag` from a lake and from a store."""
+"""Tests of `commitlake lag` from a lake and from a store."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def place(request: pytest.FixtureRequest, growing: GrowingLake) -> list[str]:
     return ["--lake", growing.lake.root] if request.param == "lake" else ["--store", str(growing.store)]
 
 
-def test_messages_bytes_and_time_behind(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_lag_is_in_messages_bytes_and_time(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     rows = rows_of(capsys, *place)
     billing = rows["billing", "orders"]
     assert (billing["messages_min"], billing["messages_max"]) == (6, 6)
@@ -84,7 +84,7 @@ def test_messages_bytes_and_time_behind(place: list[str], capsys: pytest.Capture
     assert rows["billing", "%RETRY%billing"]["messages_max"] == 1
 
 
-def test_offsets_that_cannot_be_are_explained(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_impossible_offsets_are_explained(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     rows = rows_of(capsys, *place)
     confused, gone = rows["confused", "orders"], rows["billing", "gone"]
     assert (confused["difference"], confused["messages_max"], confused["verdict"]) == (-2, 0, "ahead")
@@ -93,7 +93,7 @@ def test_offsets_that_cannot_be_are_explained(place: list[str], capsys: pytest.C
     assert "no message of this queue is known" in gone["notes"][0]
 
 
-def test_what_a_broker_holds_back_has_rows_of_its_own(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_delayed_and_half_messages_have_separate_rows(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     rows = rows_of(capsys, *place)
     delayed = rows["delay", SCHEDULE]
     assert (delayed["messages_max"], delayed["verdict"]) == (1, "slow")
@@ -106,19 +106,19 @@ def test_what_a_broker_holds_back_has_rows_of_its_own(place: list[str], capsys: 
 @pytest.mark.parametrize(
     ("wanted", "messages", "seconds"), [("paid", 3, 595.0), ("paid || open", 6, 596.0), ("sql:price > 7", 2, 592.0)]
 )
-def test_messages_that_a_filter_leaves_out_do_not_count(
+def test_messages_that_a_filter_excludes_do_not_count(
     place: list[str], wanted: str, messages: int, seconds: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = rows_of(capsys, *place, "--filter", f"billing@orders={wanted}")["billing", "orders"]
     assert (row["messages_max"], row["time_lag_s_max"]) == (messages, seconds)
 
 
-def test_groups_and_topics_can_be_chosen(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_groups_and_topics_can_be_selected(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert set(rows_of(capsys, *place, "--group", "shipping")) == {("shipping", "orders")}
     assert set(rows_of(capsys, *place, "--topic", "gone")) == {("billing", "gone")}
 
 
-def test_a_condition_that_a_row_meets_is_exit_code_3(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_row_that_meets_a_condition_gives_exit_code_3(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*place, "--group", "billing", "--fail-if", "time_lag > 9m"]) == 3
     assert "failed: billing on orders, queue 0: time_lag > 9m" in capsys.readouterr().err
     assert main([*place, "--group", "billing", "--fail-if", "time_lag > 10m", "--fail-if", "messages >= 7"]) == 0
@@ -133,13 +133,13 @@ def test_a_table_has_the_groups_that_are_behind(growing: GrowingLake, capsys: py
     assert "3 groups, 1 of them behind; worst: confused on orders, queue 0, is ahead" in err
 
 
-def test_a_time_without_a_snapshot_is_no_empty_answer(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_time_without_a_snapshot_is_an_error(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--lake", growing.lake.root, "--at", "2020-01-01"]) == 3
     assert "no snapshot of its groups at or before 2020-01-01T00:00:00Z" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("condition", "said"),
+    ("condition", "expected"),
     [
         ("lag > 5", "'lag > 5' is not a condition"),
         ("time_lag > 5", "'5' is not a duration"),
@@ -148,10 +148,10 @@ def test_a_time_without_a_snapshot_is_no_empty_answer(growing: GrowingLake, caps
         ("messages > x", "expected a whole number after >, found 'x'"),
     ],
 )
-def test_conditions_that_are_none_are_refused(condition: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_conditions_are_refused(condition: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--lake", "x", "--fail-if", condition])
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["billing=paid", "billing@=x", "billing@orders="])
@@ -161,24 +161,24 @@ def test_filters_without_a_group_and_a_topic_are_refused(text: str, capsys: pyte
     assert "expected GROUP@TOPIC=FILTER" in capsys.readouterr().err
 
 
-def test_an_expression_that_is_no_sql92_is_refused(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_filter_that_is_not_valid_sql92_is_refused(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--lake", growing.lake.root, "--filter", "billing@orders=sql:price >"]) == 2
     assert "the filter is not valid SQL92" in capsys.readouterr().err
 
 
-def test_a_store_has_no_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_past_time_is_refused_for_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--store", str(tmp_path), "--at", "-2h"]) == 2
     assert "--at needs --lake" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "asked", "near"), [("group", "bilings", "billing"), ("topic", "ordes", "orders")])
-def test_an_unknown_name_is_told_with_the_nearest_one(
+def test_an_unknown_name_is_reported_with_the_nearest(
     place: list[str], capsys: pytest.CaptureFixture[str], name: str, asked: str, near: str
 ) -> None:
     assert rows_of(capsys, *place, f"--{name}", asked, code=3) == {}
     assert main([*place, f"--{name}", asked]) == 3
-    said = capsys.readouterr().err
-    assert f"--{name}: no offset of the {name} {asked!r} is known. Did you mean {near!r}?" in said
+    printed = capsys.readouterr().err
+    assert f"--{name}: no offset of the {name} {asked!r} is known. Did you mean {near!r}?" in printed
 
 
 @pytest.mark.parametrize("table", ["messages", "consumer_offsets"])

@@ -1,4 +1,4 @@
-"""`commitlake lineage`: what is printed in each form, what is refused, and the exit codes."""
+"""Tests of `commitlake lineage`: each output format, refused options, and exit codes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_tree_is_the_default(lake: str, capsys: pytest.CaptureFixture[str]) ->
     assert err.startswith("5 steps, 3 outcomes (")
 
 
-def test_json_has_its_version_and_all_that_is_known(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_its_version_and_every_detail(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--lake", lake, "--key", KEY, "--format", "json", "--quiet"]) == ExitCode.OK
     out, err = capsys.readouterr()
     document = json.loads(out)
@@ -46,14 +46,16 @@ def test_tables_and_diagrams_are_printed(lake: str, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out.startswith("flowchart TD\n")
 
 
-def test_a_page_is_written_beside(lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_is_written_in_addition_to_the_output(
+    lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = tmp_path / "order.html"
     assert main(["--lake", lake, "--key", KEY, "--html", str(page), "--quiet"]) == ExitCode.OK
     assert "consumed by billing at the second try" in page.read_text()
     assert "sent to orders" in capsys.readouterr().out
 
 
-def test_masks_hold_in_each_form(
+def test_masks_apply_to_each_format(
     lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COMMITLAKE_MASK_KEY", "secret")
@@ -66,7 +68,7 @@ def test_masks_hold_in_each_form(
         assert KEY not in page.read_text()
 
 
-def test_nothing_found_is_said_and_no_error(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_without_a_message_is_reported_and_not_an_error(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--lake", lake, "--key", "order-1"]) == ExitCode.OK
     out, err = capsys.readouterr()
     assert out == ""
@@ -86,7 +88,7 @@ def test_hostile_texts_cannot_command_a_terminal(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ([], "one of --key, --id, --offset and --topics"),
         (["--key", "a", "--id", "b"], "found --key and --id"),
@@ -106,24 +108,24 @@ def test_hostile_texts_cannot_command_a_terminal(tmp_path: Path, capsys: pytest.
         (["--key", "a", "--openlineage", "/no/such/folder/file"], "in an existing folder"),
     ],
 )
-def test_what_does_not_go_together_is_refused(
-    lake: str, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+def test_options_that_do_not_go_together_are_refused(
+    lake: str, arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--lake", lake, *arguments]) == ExitCode.USAGE
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
-def test_a_lake_that_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_lake_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--lake", str(tmp_path / "none"), "--key", "a"]) == ExitCode.USAGE
     assert "does not exist" in capsys.readouterr().err
 
 
-def test_a_property_that_nothing_has_is_named_with_the_nearest(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_property_is_reported_with_the_nearest(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--lake", lake, "--key", KEY, "--related-by", "REAL_TOPICS"]) == ExitCode.OK
     assert "Did you mean 'REAL_TOPIC'?" in capsys.readouterr().err
 
 
-def test_following_ends_once_each_outcome_is_final(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_following_ends_when_each_outcome_is_final(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dead = record(1000, 0, "%DLQ%billing", reconsume_times=3)
     lake = make_lake(tmp_path, [dead]).root
     assert main(["--lake", lake, "--key", KEY, "--follow"]) == ExitCode.OK
@@ -133,7 +135,7 @@ def test_following_ends_once_each_outcome_is_final(tmp_path: Path, capsys: pytes
     assert "each outcome is final" in err
 
 
-def test_topics_are_shown_in_each_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_topics_are_shown_in_each_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [record(1, 0, "orders", keys=["k"]), record(2, 9, "payments", keys=["k"])]
     lake = make_lake(tmp_path, rows).root
     asked = ["--lake", lake, "--topics", "--from", "2026-11-20", "--to", "2026-11-21"]
@@ -154,7 +156,7 @@ def test_topics_are_shown_in_each_form(tmp_path: Path, capsys: pytest.CaptureFix
     assert "no key passes" in capsys.readouterr().out
 
 
-def test_events_go_to_a_file(lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_are_written_to_a_file(lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "events.jsonl"
     assert main(["--lake", lake, "--key", KEY, "--openlineage", str(file)]) == ExitCode.OK
     assert "8 OpenLineage events to" in capsys.readouterr().err

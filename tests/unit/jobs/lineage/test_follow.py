@@ -1,4 +1,4 @@
-"""A story that grows is printed as it grows, and followed no longer than need be."""
+"""Tests of following a story: new steps are printed, and following ends as soon as possible."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ EMPTY = Story("key k", None, [], [], [])
 
 
 class Clock:
-    """A clock that goes as far as it is waited for."""
+    """A clock that advances by the time waited."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
     def wait(self, seconds: float) -> None:
-        """Go on."""
+        """Advance the clock."""
         self.seconds += seconds
 
     def now(self) -> float:
-        """Tell the time."""
+        """Return the time."""
         return self.seconds
 
 
@@ -52,7 +52,7 @@ def test_new_steps_and_outcomes_are_printed_once() -> None:
     assert seconds == 3 * INTERVAL.total_seconds()
 
 
-def test_it_gives_up_after_its_time() -> None:
+def test_following_ends_after_its_timeout() -> None:
     is_final, lines, seconds = followed([WAITING], 0.5)
     assert not is_final
     assert len(lines) == 2

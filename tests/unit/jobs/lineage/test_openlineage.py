@@ -1,4 +1,4 @@
-"""OpenLineage events: their form, their ids, and what a server gets; of real HTTP."""
+"""Tests of OpenLineage events: their schema, their ids, and requests to a real HTTP server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GRAPH = TopicGraph(
 
 
 class Server(BaseHTTPRequestHandler):
-    """Takes events as Marquez does; refuses those of a path that it does not know."""
+    """Server that accepts events as Marquez does, and refuses those with an unknown path."""
 
     got: ClassVar[list[tuple[str, str | None, Any]]] = []
 
@@ -41,7 +41,7 @@ class Server(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def server() -> Iterator[str]:
 
 
 def check_event(event: dict[str, Any]) -> None:
-    """What OpenLineage's schema asks of a run event: its names, their types and forms."""
+    """Check the names, types and formats that OpenLineage's schema requires of a run event."""
     assert set(event) <= {"eventTime", "eventType", "inputs", "outputs", "job", "run", "producer", "schemaURL"}
     assert event["eventType"] in {"START", "RUNNING", "COMPLETE", "ABORT", "FAIL", "OTHER"}
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", event["eventTime"])
@@ -71,25 +71,25 @@ def check_event(event: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("story", [order_story(), hostile_story()])
-def test_events_have_the_form_that_the_schema_asks_for(story: Any) -> None:
+def test_events_match_the_schema(story: Any) -> None:
     events = [json.loads(Serde.to_json(event)) for event in story_events(story)]
     assert events
     for event in events:
         check_event(event)
 
 
-def test_each_step_is_a_run_that_begins_and_ends_and_has_the_same_id_each_time() -> None:
+def test_each_step_is_a_run_with_start_complete_and_a_stable_id() -> None:
     first, second = (list(map(Serde.to_dict, story_events(order_story()))) for _ in range(2))
     assert first == second
     runs = [event["run"]["runId"] for event in first]
     assert runs[::2] == runs[1::2]
-    assert len(set(runs)) == len(runs) // 2 == 10  # all but the one that has not happened
+    assert len(set(runs)) == len(runs) // 2 == 10  # all steps except the one that has not happened
     jobs = {event["job"]["name"] for event in first}
     assert {"billing", "audit", "committed", "redriven"} <= jobs
     assert "order-4711" not in json.dumps(first)
 
 
-def test_links_of_topics_are_events_too() -> None:
+def test_links_of_topics_become_events() -> None:
     events = list(map(Serde.to_dict, graph_events(GRAPH, "rocketmq://lake")))
     for event in events:
         check_event(event)
@@ -98,7 +98,7 @@ def test_links_of_topics_are_events_too() -> None:
     ]  # fmt: skip
 
 
-def test_a_server_gets_each_event_with_its_key(server: str) -> None:
+def test_a_server_receives_each_event_with_the_api_key(server: str) -> None:
     count = write_events(story_events(order_story()), server, "secret")
     assert count == len(Server.got) == 20
     assert {(path, key) for path, key, _ in Server.got} == {("/api/v1/lineage", "Bearer secret")}
@@ -108,7 +108,7 @@ def test_a_server_gets_each_event_with_its_key(server: str) -> None:
     assert Server.got[-1][:2] == ("/my/lineage?tenant=a", None)
 
 
-def test_a_server_that_refuses_is_an_error_without_its_password(server: str) -> None:
+def test_an_event_that_a_server_refuses_is_an_error_without_the_password(server: str) -> None:
     with pytest.raises(JobError, match="did not accept event 1") as caught:
         write_events(story_events(order_story()), f"{server.replace('//', '//user:hidden@')}/other")
     assert caught.value.exit_code == ExitCode.FAILED
@@ -116,6 +116,6 @@ def test_a_server_that_refuses_is_an_error_without_its_password(server: str) -> 
 
 
 @pytest.mark.parametrize("target", ["http://", "s3://a/b", "/no/such/folder/x"])
-def test_targets_that_nothing_could_go_to_are_refused(target: str) -> None:
+def test_invalid_targets_are_refused(target: str) -> None:
     with pytest.raises((JobError, OutputFileError), match="--openlineage"):
         check_target(target)

@@ -1,4 +1,4 @@
-"""The tree of a story: as wide as it may be, with lines to what follows, and nothing that commands a terminal."""
+"""Tests of the tree of a story: its width, its lines, and escaped control characters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def drawn(story: Story, width: int) -> list[str]:
     return [line.plain for line in tree_lines(story, width)]
 
 
-def test_steps_stand_below_what_led_to_them() -> None:
+def test_a_step_is_drawn_below_the_step_that_caused_it() -> None:
     lines = [line for line in drawn(order_story(), 500) if set("─●↓") & set(line)]
     assert [line.split(": ")[0] for line in lines[:8]] == [
         "14:00:00.120           ● half message of a transaction, for orders",
@@ -46,7 +46,7 @@ def test_a_chain_of_retries_is_not_indented() -> None:
     assert {line.index("↓") for line in lines} == {23}
 
 
-def test_outcomes_and_cautions_are_told() -> None:
+def test_outcomes_and_cautions_are_printed() -> None:
     text = "\n".join(drawn(order_story(), 500))
     assert "Outcomes\n  • committed to orders, 14:00:00.432: consumed by audit at the first try" in text
     assert "Not known\n  • the groups' offsets were last taken 12 min before" in text

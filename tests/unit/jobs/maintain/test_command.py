@@ -1,4 +1,4 @@
-"""maintain: what it does to a lake, what it tells, and beside whom it can run."""
+"""Tests of maintain: changes of a lake, printed messages, and concurrent jobs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def growing(tmp_path: Path) -> GrowingLake:
 
 
 def run(capsys: pytest.CaptureFixture[str], growing: GrowingLake, *more: str) -> tuple[int, str]:
-    """Exit code and what a run tells."""
+    """Return exit code and standard error of a run."""
     code = maintain.main(["--lake", growing.lake.root, *more])
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -55,16 +55,16 @@ def run(capsys: pytest.CaptureFixture[str], growing: GrowingLake, *more: str) ->
 
 
 def state(growing: GrowingLake) -> dict[str, float]:
-    """Every file of the lake with the time it was written."""
+    """Return every file of the lake with the time it was written."""
     root = Path(growing.lake.root)
     return {str(path.relative_to(root)): path.stat().st_mtime for path in root.rglob("*") if path.is_file()}
 
 
-def test_every_table_has_few_files_and_the_same_rows(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_have_fewer_files_and_the_same_rows(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     tables = [table for table in LAKE_TABLES if Path(getattr(growing.lake, table)).exists()]
     before = {table: rows_of(getattr(growing.lake, table)) for table in tables}
     assert {"messages", "archive_runs"} <= set(tables)
-    code, told = run(capsys, growing)
+    code, printed = run(capsys, growing)
     assert code == ExitCode.OK
     after = {table: rows_of(getattr(growing.lake, table)) for table in tables}
     for row in (*before["topic_minutes"], *after["topic_minutes"]):
@@ -72,56 +72,58 @@ def test_every_table_has_few_files_and_the_same_rows(growing: GrowingLake, capsy
     assert after == before
     assert len(data_files(growing.lake.messages)) == 2
     assert len(data_files(growing.lake.archive_runs)) == 1
-    assert "messages: 8 files, " in told
-    assert " -> 2 files, " in told
-    assert "  merged: 8 files into 2 (" in told
-    assert "bodies: nothing to delete" in told
-    assert "done in" in told
+    assert "messages: 8 files, " in printed
+    assert " -> 2 files, " in printed
+    assert "  merged: 8 files into 2 (" in printed
+    assert "bodies: nothing to delete" in printed
+    assert "done in" in printed
 
 
-def test_a_second_run_has_nothing_to_do(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_run_changes_nothing(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, growing)
     before = state(growing)
-    code, told = run(capsys, growing)
+    code, printed = run(capsys, growing)
     assert code == ExitCode.OK
-    assert "merged" not in told
+    assert "merged" not in printed
     assert state(growing) == before
 
 
-def test_a_dry_run_tells_and_changes_nothing(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_prints_its_plan_and_changes_nothing(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = state(growing)
-    code, told = run(capsys, growing, "--dry-run", "--keep", "messages=30d", "--keep", "bodies=30d")
+    code, printed = run(capsys, growing, "--dry-run", "--keep", "messages=30d", "--keep", "bodies=30d")
     assert code == ExitCode.OK
-    assert "  expired: 200 rows in 8 files (" in told
-    assert "  to merge: 8 files into 2 (" in told
-    assert "bodies: to delete\n  expired: 8 packs (" in told
-    assert "nothing was changed" in told
+    assert "  expired: 200 rows in 8 files (" in printed
+    assert "  to merge: 8 files into 2 (" in printed
+    assert "bodies: to delete\n  expired: 8 packs (" in printed
+    assert "nothing was changed" in printed
     assert state(growing) == before
 
 
-def test_bodies_go_before_rows_do(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
-    code, told = run(capsys, growing, "--keep", "bodies=30d", "--keep", "archive_runs=90d")
+def test_bodies_expire_before_their_rows(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    code, printed = run(capsys, growing, "--keep", "bodies=30d", "--keep", "archive_runs=90d")
     assert code == ExitCode.OK
-    assert "  expired: 8 packs (" in told
+    assert "  expired: 8 packs (" in printed
     assert not list(Path(growing.lake.bodies).rglob("*.zst"))
     assert len(rows_of(growing.lake.messages)) == 200
     assert len(rows_of(growing.lake.archive_runs)) == 4
 
 
-def test_copies_that_replays_have_sent_go_by_replay(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_copies_of_replays_expire_by_replay(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     add_copied_replay(growing.lake, "ended", ReplayEvent.STARTED, ReplayEvent.FINISHED)
     add_copied_replay(growing.lake, "left", ReplayEvent.STARTED, ReplayEvent.STOPPED)
-    code, told = run(capsys, growing)
+    code, printed = run(capsys, growing)
     assert (code, len(rows_of(growing.lake.replay_rows))) == (ExitCode.OK, 2 * COPIES)  # they are young
-    code, told = run(capsys, growing, "--keep", "replay_rows=0s", "--dry-run")
-    assert f"  expired: {2 * COPIES} rows in 1 file (" in told
+    code, printed = run(capsys, growing, "--keep", "replay_rows=0s", "--dry-run")
+    assert f"  expired: {2 * COPIES} rows in 1 file (" in printed
     assert len(rows_of(growing.lake.replay_rows)) == 2 * COPIES
-    code, told = run(capsys, growing, "--keep", "replay_rows=0s")
+    code, printed = run(capsys, growing, "--keep", "replay_rows=0s")
     assert (code, rows_of(growing.lake.replay_rows)) == (ExitCode.OK, [])
-    assert f"  expired: {2 * COPIES} rows in 1 file (" in told
+    assert f"  expired: {2 * COPIES} rows in 1 file (" in printed
 
 
-def test_copies_are_kept_where_a_replay_needs_them_or_nothing_is_known_of_it(
+def test_copies_of_an_unfinished_or_unknown_replay_are_kept(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(work, "DEFAULT_KEEP", datetime.timedelta(0))
@@ -129,11 +131,11 @@ def test_copies_are_kept_where_a_replay_needs_them_or_nothing_is_known_of_it(
     for name in ("left", "left2"):
         add_copied_replay(growing.lake, name, ReplayEvent.STARTED, ReplayEvent.STOPPED)
     add_copies(growing.lake, "stranger")
-    code, told = run(capsys, growing)
+    code, printed = run(capsys, growing)
     assert {row["replay_id"] for row in rows_of(growing.lake.replay_rows)} == {"left", "left2", "stranger"}
     assert code == ExitCode.OK
-    assert "rows of the replay left and 1 more are kept, because it can be resumed: --keep replay_rows=TIME" in told
-    assert "rows of the replay stranger are kept, because the table 'replays' has no outcome of it" in told
+    assert "rows of the replay left and 1 more are kept, because it can be resumed: --keep replay_rows=TIME" in printed
+    assert "rows of the replay stranger are kept, because the table 'replays' has no outcome of it" in printed
 
 
 def test_bodies_do_not_outlive_their_rows(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +157,7 @@ def test_bodies_can_be_read_afterwards(growing: GrowingLake, capsys: pytest.Capt
         assert len(read_body(store, BodyRef(**row["body_ref"]), row["body_crc"])) == row["body_size"]
 
 
-def test_keys_are_found_before_and_behind_and_go_on_being_followed(
+def test_message_keys_are_found_and_followed_after_a_merge(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     follow_keys(growing.lake)
@@ -163,9 +165,9 @@ def test_keys_are_found_before_and_behind_and_go_on_being_followed(
     growing.archive()
     follow_keys(growing.lake)
     before, rows = find_keys(growing.lake, ["order-7"]).num_rows, rows_of(growing.lake.message_keys)
-    code, told = run(capsys, growing)
+    code, printed = run(capsys, growing)
     assert code == ExitCode.OK
-    assert "message_keys: 2 files" in told
+    assert "message_keys: 2 files" in printed
     assert rows_of(growing.lake.message_keys) == rows
     assert find_keys(growing.lake, ["order-7"]).num_rows == before == 5
     growing.write(shop_messages(30, seed=6))
@@ -174,27 +176,25 @@ def test_keys_are_found_before_and_behind_and_go_on_being_followed(
     assert find_keys(growing.lake, ["order-7"]).num_rows == 6
 
 
-def damage_what_comes(growing: GrowingLake, seed: int) -> None:
-    """Let the store grow by messages of which some are not readable."""
+def append_damaged_messages(growing: GrowingLake, seed: int) -> None:
+    """Append messages to the store, some of them unreadable."""
     end = len(growing.log)
     growing.write(shop_messages(10, seed=seed))
     growing.log[end + 300 : end + 340] = b"\xff" * 40
     growing.write([])
 
 
-def test_what_a_stopped_run_has_left_for_other_tables_is_kept(
-    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
-) -> None:
-    damage_what_comes(growing, seed=5)
+def test_files_of_an_unfinished_run_are_not_vacuumed(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    append_damaged_messages(growing, seed=5)
     growing.archive()
-    damage_what_comes(growing, seed=6)
+    append_damaged_messages(growing, seed=6)
     commit = growing.archive(finish=False)
     (name,) = (file.path for file in commit.files["quarantine"])
     old = time.time() - 10 * DAY_SECONDS
     os.utime(Path(growing.lake.quarantine) / name, (old, old))
-    code, told = run(capsys, growing)
+    code, printed = run(capsys, growing)
     assert code == ExitCode.OK
-    assert "not vacuumed: an unfinished archive run has files for it" in told
+    assert "not vacuumed: an unfinished archive run has files for it" in printed
     growing.write(shop_messages(10, seed=7))
     growing.archive()
     assert commit.run_id in {row["run_id"] for row in rows_of(growing.lake.quarantine)}
@@ -211,17 +211,17 @@ def test_what_a_stopped_run_has_left_for_other_tables_is_kept(
         (["--bodies", "gs://bucket/bodies", "--keep", "messages=30d"], "bodies in gs://bucket/bodies: expected"),
     ],
 )
-def test_a_wrong_option_is_told(
+def test_a_wrong_option_is_refused(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str], more: list[str], message: str
 ) -> None:
     before = state(growing)
-    code, told = run(capsys, growing, *more)
+    code, printed = run(capsys, growing, *more)
     assert code == ExitCode.USAGE
-    assert message in told
+    assert message in printed
     assert state(growing) == before
 
 
-def test_spark_is_asked_for_a_session_and_a_dry_run_needs_none(
+def test_only_a_real_run_with_spark_opens_a_session(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask = Mock(side_effect=ZeroDivisionError)
@@ -234,23 +234,24 @@ def test_spark_is_asked_for_a_session_and_a_dry_run_needs_none(
 
 
 @pytest.mark.parametrize("option", [["--keep", "messages=999999w"], ["--vacuum-after", "999999w"]])
-def test_a_time_of_which_there_is_no_date_is_told(capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
+def test_a_time_that_is_too_long_is_refused(capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         maintain.main(["--lake", "lake", *option])
     assert "'999999w' is too long" in capsys.readouterr().err
 
 
-def test_what_is_dropped_is_announced(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_expiries_are_announced_in_the_table(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, growing, "--keep", "bodies=30d", "--keep", "messages=36500d")
-    (said,) = read_expiries(DeltaTable(growing.lake.messages)).items()
+    (announced,) = read_expiries(DeltaTable(growing.lake.messages)).items()
     today = datetime.datetime.now(datetime.UTC).date()
-    assert said == ("bodies", today - datetime.timedelta(days=30))
+    assert announced == ("bodies", today - datetime.timedelta(days=30))
     run(capsys, growing, "--keep", "bodies=20d", "--keep", "messages=60d")
-    said_of = read_expiries(DeltaTable(growing.lake.messages))
-    assert said_of == {"bodies": said[1], "messages": today - datetime.timedelta(days=60)}  # no pack was left to go
+    all_announced = read_expiries(DeltaTable(growing.lake.messages))
+    # No pack was left to delete.
+    assert all_announced == {"bodies": announced[1], "messages": today - datetime.timedelta(days=60)}
 
 
-def test_packs_of_another_lake_in_the_same_place_are_left_alone(
+def test_packs_of_another_lake_in_the_same_place_are_kept(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pack = min(Path(growing.lake.bodies).rglob("*.zst"))
@@ -261,12 +262,12 @@ def test_packs_of_another_lake_in_the_same_place_are_left_alone(
     assert list(Path(growing.lake.bodies).rglob("*.zst")) == [other]
 
 
-def test_a_folder_that_is_no_lake_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_not_a_lake_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert maintain.main(["--lake", str(tmp_path)]) == ExitCode.USAGE
     assert "is not a lake" in capsys.readouterr().err
 
 
-def test_a_keep_without_a_time_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_keep_option_without_a_time_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         maintain.main(["--lake", "lake", "--keep", "messages"])
     assert "expected a table and a time" in capsys.readouterr().err
@@ -281,7 +282,7 @@ def test_many_small_commits_become_one_file(tmp_path: Path, capsys: pytest.Captu
     growing.write(shop_messages(10))
     last = growing.archive()
     (first,) = Path(growing.lake.messages).rglob("*.parquet")
-    for number in range(1, commits):  # what a stream does, without reading a log for it
+    for number in range(1, commits):  # as a stream does, but without reading a log
         name = f"part-{number}.parquet"
         shutil.copy(first, first.with_name(name))
         file = DataFile(f"{first.parent.name}/{name}", FIRST_DATE, first.stat().st_size, 10, STATISTICS)
@@ -301,7 +302,7 @@ def _maintain(lake: str, codes: multiprocessing.Queue[int], count: int) -> None:
         codes.put(maintain.main(["--lake", lake, "--quiet"]))
 
 
-def test_beside_a_running_archive_and_another_maintain_nothing_is_lost(tmp_path: Path) -> None:
+def test_two_maintain_jobs_during_an_archive_lose_nothing(tmp_path: Path) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(20))
     growing.archive()
@@ -343,7 +344,7 @@ maintain.main(["--lake", lake, "--quiet"])
 
 
 @pytest.mark.parametrize("step", ["_write", "_merge", "exchange_files"])
-def test_killed_at_any_step_the_next_run_makes_it_good(
+def test_a_run_killed_at_any_step_loses_nothing_and_the_next_cleans_up(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str], step: str
 ) -> None:
     before = rows_of(growing.lake.messages)
@@ -359,13 +360,13 @@ def test_killed_at_any_step_the_next_run_makes_it_good(
     assert not list(Path(growing.lake.messages).rglob(".*.tmp"))
 
 
-def test_bodies_in_a_tables_folder_are_not_cleaned_up_around(
+def test_vacuum_is_refused_if_bodies_are_in_the_folder_of_a_table(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = Path(growing.lake.messages) / "packs"
     place.mkdir()
-    code, told = run(capsys, growing, "--vacuum-after", "1d", "--bodies", str(place))
+    code, printed = run(capsys, growing, "--vacuum-after", "1d", "--bodies", str(place))
     assert code == ExitCode.USAGE
-    assert f"the bodies of this lake are in {growing.lake.messages}, and would be deleted" in told
-    assert "--bodies-moved" in told
+    assert f"the bodies of this lake are in {growing.lake.messages}, and would be deleted" in printed
+    assert "--bodies-moved" in printed
     assert place.is_dir()

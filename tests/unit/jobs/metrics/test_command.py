@@ -1,4 +1,4 @@
-"""`commitlake metrics` as a file and over HTTP, read as Prometheus reads it."""
+"""Tests of `commitlake metrics` as a file and over HTTP, parsed as by Prometheus."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
 
 
 def samples(text: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
-    """Values by metric and labels."""
+    """Return values by metric and labels."""
     return {
         family.name: {tuple(sorted(sample.labels.items())): sample.value for sample in family.samples}
         for family in text_string_to_metric_families(text)
@@ -64,7 +64,7 @@ def samples(text: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
 
 @pytest.fixture(params=["lake", "store"])
 def written(request: pytest.FixtureRequest, growing: GrowingLake, tmp_path: Path) -> str:
-    """The text of a lake, and of a store."""
+    """The metrics of a lake, and of a store."""
     place = ["--lake", growing.lake.root] if request.param == "lake" else ["--store", str(growing.store)]
     path = tmp_path / "commitlake.prom"
     assert main([*place, "--textfile", str(path), "--cluster", "shop", "--quiet"]) == 0
@@ -87,7 +87,7 @@ def test_names_and_labels_are_those_of_rocketmq_exporter(written: str) -> None:
 
 
 def test_the_accumulation_of_the_exporters_dashboards_is_the_lag(written: str) -> None:
-    """It is the sum of rocketmq_producer_offset by topic, minus that of rocketmq_consumer_offset by group and topic."""
+    """The dashboards subtract the sum of consumer offsets by group and topic from that of producer offsets by topic."""
     found = samples(written)
     produced = {dict(labels)["topic"]: value for labels, value in found["rocketmq_producer_offset"].items()}
     behind = {
@@ -112,14 +112,14 @@ def test_a_lake_has_the_metrics_of_its_archive(growing: GrowingLake, tmp_path: P
     assert 0 <= time.time() - found["commitlake_archive_last_run_seconds"][()] < 600
 
 
-def test_what_is_not_known_is_not_given(written: str) -> None:
-    """One snapshot tells no rate."""
+def test_unknown_rates_have_no_sample(written: str) -> None:
+    """One snapshot is not enough for a rate."""
     found = samples(written)
     assert found["rocketmq_consumer_tps"] == {}
     assert found["rocketmq_producer_tps"] == {}
 
 
-def test_metrics_are_served_while_the_lag_can_be_read_and_while_it_cannot() -> None:
+def test_metrics_are_served_whether_or_not_the_lag_can_be_read() -> None:
     answers: list[LagAnswer | LakeError] = [LagAnswer([], ["a: no snapshot"]), LakeError("gone")]
 
     def measure() -> Iterator[GaugeMetricFamily]:
@@ -144,7 +144,7 @@ def test_metrics_are_served_while_the_lag_can_be_read_and_while_it_cannot() -> N
     assert (texts[1]["commitlake_up"], set(texts[1])) == ({(): 0}, {"commitlake_up"})
 
 
-def test_scrapes_that_follow_one_another_get_one_measurement() -> None:
+def test_scrapes_in_quick_succession_share_one_measurement() -> None:
     calls = []
 
     def measure() -> Iterator[GaugeMetricFamily]:
@@ -157,14 +157,14 @@ def test_scrapes_that_follow_one_another_get_one_measurement() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["--listen", "5557"], "--listen: expected IP:PORT, found '5557'"),
         (["--textfile", "none/there.prom"], "expected a file in an existing folder"),
     ],
 )
-def test_places_that_are_none_are_refused(
-    growing: GrowingLake, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_addresses_and_files_are_refused(
+    growing: GrowingLake, arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--lake", growing.lake.root, *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules in conf/examples ask for metrics and labels that `commitlake metrics` gives."""
+"""Tests that the dashboard and alert rules in conf/examples use metrics and labels of `commitlake metrics`."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def panels() -> list[dict[str, Any]]:
 
 
 def expressions() -> Iterator[str]:
-    """All PromQL of both."""
+    """Return all PromQL expressions of dashboard and rules."""
     yield from (rule["expr"] for rule in rules())
     yield from (target["expr"] for panel in panels() for target in panel.get("targets", ()))
 
 
 @pytest.mark.parametrize("expression", list(expressions()))
-def test_expressions_ask_for_what_is_given(expression: str, known: dict[str, set[str]]) -> None:
+def test_expressions_use_only_existing_metrics_and_labels(expression: str, known: dict[str, set[str]]) -> None:
     asked = _METRIC.findall(expression)
     assert asked
     for name, selectors in asked:
@@ -66,7 +66,7 @@ def test_expressions_ask_for_what_is_given(expression: str, known: dict[str, set
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
-def test_an_alert_has_a_severity_and_names_labels_that_its_expression_has(
+def test_an_alert_has_a_severity_and_uses_labels_of_its_expression(
     rule: dict[str, Any], known: dict[str, set[str]]
 ) -> None:
     assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
@@ -77,7 +77,7 @@ def test_an_alert_has_a_severity_and_names_labels_that_its_expression_has(
         assert set(_OF_ALERT.findall(text)) <= has
 
 
-def test_every_alert_that_is_needed_is_there() -> None:
+def test_every_necessary_alert_exists() -> None:
     text = (EXAMPLES / "alerts.yml").read_text()
     for name in (
         "rocketmq_group_diff", 'verdict=~"stalled|stopped"', "commitlake_dead_letters",
@@ -101,7 +101,7 @@ def test_variables_and_legends_of_the_dashboard_are_labels(known: dict[str, set[
             assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= known[name]
 
 
-def test_panels_have_numbers_of_their_own_and_do_not_overlap() -> None:
+def test_panels_have_unique_numbers_and_do_not_overlap() -> None:
     numbers = [panel["id"] for panel in panels()]
     assert len(set(numbers)) == len(numbers)
     taken: set[tuple[int, int]] = set()
@@ -114,7 +114,7 @@ def test_panels_have_numbers_of_their_own_and_do_not_overlap() -> None:
 
 
 @pytest.mark.parametrize("module", [lag_families, archive_families])
-def test_the_table_of_metrics_in_a_module_is_what_it_gives(module: Any, known: dict[str, set[str]]) -> None:
+def test_the_table_of_metrics_in_a_module_lists_its_metrics(module: Any, known: dict[str, set[str]]) -> None:
     documented = set(re.findall(r"^    ((?:rocketmq|commitlake)_\w+)", module.__doc__, re.MULTILINE))
     given = {name for name in known if name != "commitlake_up"}
     others = {lag_families, archive_families} - {module}

@@ -1,4 +1,4 @@
-"""Names of brokers, topics and groups in labels cannot command a terminal that shows the metrics."""
+"""Tests that names in labels cannot command a terminal that shows the metrics."""
 
 from __future__ import annotations
 

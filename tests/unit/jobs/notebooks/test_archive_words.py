@@ -1,4 +1,4 @@
-"""The health of an archive in words."""
+"""Tests of the text about the health of an archive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOW = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)
 
 
-def test_a_late_archive_with_damage() -> None:
+def test_a_late_archive_with_damage_is_described() -> None:
     stores = [StoreState("a", 10), StoreState("b", 20, quarantined=Ranges(1, 2048), gaps=Ranges(3, 100))]
     unmet = [
         {"severity": "critical", "expectation": "no_message_is_missing"},
@@ -32,11 +32,11 @@ def test_a_late_archive_with_damage() -> None:
     )
 
 
-def test_an_archive_without_a_run() -> None:
+def test_an_archive_without_a_run_is_described() -> None:
     assert list(words.answer(ArchiveState([]), [], NOW, HOUR)) == ["No archive run has found a message yet."]
 
 
-def test_runs_are_told() -> None:
+def test_runs_are_described() -> None:
     runs = [
         PastRun("a", NOW, 1, 3600, 1, 1203, 2048, gaps=1, unmet=2),
         PastRun("b", NOW, 2, None, is_recovered=True),

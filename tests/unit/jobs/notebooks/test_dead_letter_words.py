@@ -1,4 +1,4 @@
-"""Dead letters in words."""
+"""Tests of the text about dead letters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def cause(group: str, messages: int, **more: object) -> Cause:
     return Cause(group=group, messages=messages, first=AT, last=AT, example="0A", **named)  # type: ignore[arg-type]
 
 
-def test_no_dead_letter() -> None:
+def test_no_dead_letters_are_described() -> None:
     assert list(words.answer(DeadLetters([], 0))) == ["No dead letter is archived."]
 
 
@@ -32,6 +32,6 @@ def test_the_worst_group_may_have_many_small_causes() -> None:
     ]
 
 
-def test_a_cause_has_all_that_is_known() -> None:
+def test_a_cause_has_every_detail() -> None:
     known = cause("a", 1, topic="orders", tag="paid", attempts=17, reason="Timeout")
     assert words.cause_text(known) == "a gave up messages of orders with the tag paid after 17 attempts: Timeout"

@@ -1,4 +1,4 @@
-"""Lag in words."""
+"""Tests of the text about lag."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def group(judged: Judged, messages: FigureBounds) -> GroupSummary:
 def test_the_worst_group_is_named_with_its_state(
     verdict: LagVerdict, since: datetime.datetime | None, state: str
 ) -> None:
-    said = list(
+    sentences = list(
         words.answer([group(Judged(verdict, "it sleeps"), FigureBounds(1203, 1203))], since, ["b: no snapshot"])
     )
-    assert said == [
+    assert sentences == [
         f"The worst group is G: 1,203 messages behind, {state}.",
         "Why: it sleeps (queue 3 of orders).",
         "How long it needs to catch up is not known.",
@@ -61,25 +61,25 @@ def test_the_worst_group_is_named_with_its_state(
 
 
 @pytest.mark.parametrize(
-    ("rates", "said"),
+    ("rates", "expected"),
     [
         ((3.0, 1.0), "At its present rate it has caught up in 10 min."),
         ((1.0, 3.0), "At its present rate it does not catch up."),
         ((None, 3.0), "How long it needs to catch up is not known."),
     ],
 )
-def test_how_long_a_group_needs(rates: tuple[float | None, float], said: str) -> None:
+def test_time_to_catch_up_follows_from_the_rates(rates: tuple[float | None, float], expected: str) -> None:
     judged = Judged(LagVerdict.SLOW, "", *rates)
-    assert list(words.answer([group(judged, FigureBounds(1200, 1200))], None))[1] == said
+    assert list(words.answer([group(judged, FigureBounds(1200, 1200))], None))[1] == expected
 
 
-def test_bounds_are_told() -> None:
+def test_bounds_are_described() -> None:
     assert words.messages_text(FigureBounds(1, 1)) == "1 message"
     assert words.messages_text(FigureBounds(1, 5)) == "1 to 5 messages"
     assert words.messages_text(FigureBounds(1, None)) == "1 or more messages"
 
 
-def test_groups_that_keep_up_and_none() -> None:
+def test_groups_that_keep_up_and_no_groups_are_described() -> None:
     assert (
         next(words.answer([group(Judged(LagVerdict.OK), FigureBounds(0, 0))], None))
         == "1 group keeps up; no message is waiting."

@@ -1,4 +1,4 @@
-"""Stories and graphs in words: each sentence and row says what the objects have."""
+"""Tests of the text about stories and graphs: sentences and rows match the objects."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ GRAPH = TopicGraph(
 
 
 def test_a_story_is_summed_up() -> None:
-    said = list(words.answer(order_story()))
-    assert said[0] == "key order-4711: 13 steps; 2 consumed, 1 redriven, 1 waiting."
-    assert said[1] == "Consumed by audit at the first try, 38 ms after it was sent."
+    sentences = list(words.answer(order_story()))
+    assert sentences[0] == "key order-4711: 13 steps; 2 consumed, 1 redriven, 1 waiting."
+    assert sentences[1] == "Consumed by audit at the first try, 38 ms after it was sent."
     assert list(words.answer(Story("key k", None, [], [], []))) == ["No message in the lake has key k."]
 
 
@@ -54,7 +54,7 @@ def test_pictures_are_drawn() -> None:
     assert words.picture_of_flow(GRAPH).startswith(b"\x89PNG")
 
 
-def test_a_day_ends_with_the_newest_message_where_no_time_is_given(tmp_path: Path) -> None:
+def test_the_default_day_ends_with_the_newest_message(tmp_path: Path) -> None:
     lake = make_lake(tmp_path, [record(1, 0, "orders"), record(2, 60, "orders")])
     start, end = words.last_day(lake, None, None)
     assert end == at(60) + datetime.timedelta(milliseconds=1)

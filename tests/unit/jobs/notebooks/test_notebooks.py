@@ -1,4 +1,4 @@
-"""The notebooks as scripts, in Jupyter and on Databricks: what they say is what their tables and the log have."""
+"""Tests of the notebooks as scripts, in Jupyter and on Databricks: their text matches their tables and the log."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
 
 
 def run(name: str, lake: str, *arguments: str) -> str:
-    """Run a notebook as a script; what it prints."""
+    """Run a notebook as a script, and return its output."""
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.setattr(sys, "argv", [f"{name}.py", "--lake", lake, *arguments])
         patch.setattr(sys, "excepthook", sys.excepthook)  # the script sets its own
@@ -90,7 +90,7 @@ def run(name: str, lake: str, *arguments: str) -> str:
 
 @dataclass(frozen=True)
 class Output:
-    """What a notebook printed, and the folder of its pictures."""
+    """Output of a notebook, and the folder of its pictures."""
 
     text: str
     plots: Path
@@ -107,7 +107,7 @@ def outputs(growing: GrowingLake, tmp_path_factory: pytest.TempPathFactory) -> M
 
 
 def table(printed: str, title: str) -> list[list[str]]:
-    """The rows of a table, cut at two spaces or more."""
+    """Return the rows of a table, split at two or more spaces."""
     lines = printed[printed.index(f"\n{title}") + 1 :].splitlines()[3:]
     rows = []
     for line in lines:
@@ -117,7 +117,7 @@ def table(printed: str, title: str) -> list[list[str]]:
     return rows
 
 
-def test_lag_is_told_in_words_that_its_tables_have(outputs: Mapping[str, Output]) -> None:
+def test_the_text_about_lag_matches_its_tables(outputs: Mapping[str, Output]) -> None:
     printed = outputs["lag_analysis"].text
     # Until nine, ten orders are stored in one queue and nine in the other; eight of each are consumed.
     assert "The worst group is billing: 3 messages behind, stalled since 08:00 UTC." in printed
@@ -130,14 +130,14 @@ def test_lag_is_told_in_words_that_its_tables_have(outputs: Mapping[str, Output]
     assert [row[1] for row in table(printed, "Messages behind over time")] == ["3", "1", "1", "3"]
 
 
-def test_a_past_time_and_groups_can_be_chosen(growing: GrowingLake) -> None:
+def test_a_past_time_and_groups_can_be_selected(growing: GrowingLake) -> None:
     printed = run("lag_analysis", growing.lake.root, "--at", "2023-11-15T07:00", "--group", "billing,bilings")
     assert "1 group keeps up; billing is 1 message behind, the most." in printed
     assert "Not known: group: no offset of the group 'bilings' is known. Did you mean 'billing'." in printed
     assert [row[1] for row in table(printed, "Messages behind over time")] == ["3", "1"]
 
 
-def test_rates_are_told_in_words_that_its_tables_have(outputs: Mapping[str, Output]) -> None:
+def test_the_text_about_rates_matches_its_tables(outputs: Mapping[str, Output]) -> None:
     printed = outputs["tps_and_capacity"].text
     assert f"stored {ORDERS + 3} messages" in printed
     assert f"The busiest topic is orders: {ORDERS} messages, 89 % of all." in printed
@@ -147,7 +147,7 @@ def test_rates_are_told_in_words_that_its_tables_have(outputs: Mapping[str, Outp
     assert table(printed, "Topics")[0][:2] == ["orders", str(ORDERS)]
 
 
-def test_dead_letters_are_told_in_words_that_its_tables_have(outputs: Mapping[str, Output]) -> None:
+def test_the_text_about_dead_letters_matches_its_tables(outputs: Mapping[str, Output]) -> None:
     printed = outputs["dead_letters"].text
     assert f"3 dead letters of 2 groups; the worst is {SHOWN}, with 2 (67 %)." in printed
     assert f"gave up messages of {SHOWN} with the tag {SHOWN} after 3 attempts: {SHOWN}; 2 messages" in printed
@@ -155,7 +155,7 @@ def test_dead_letters_are_told_in_words_that_its_tables_have(outputs: Mapping[st
     assert [row[-1] for row in table(printed, "Windows with dead letters")] == ["1", "1", "1"]
 
 
-def test_a_dry_run_is_told_in_words_that_its_tables_have(outputs: Mapping[str, Output]) -> None:
+def test_the_text_about_a_dry_run_matches_its_tables(outputs: Mapping[str, Output]) -> None:
     printed = outputs["replay_a_time_range"].text
     assert f"{ORDERS} messages of 1 topic (orders)" in printed
     assert "Nothing was sent: this is a dry run." in printed
@@ -164,7 +164,7 @@ def test_a_dry_run_is_told_in_words_that_its_tables_have(outputs: Mapping[str, O
     assert "Groups: none" in printed
 
 
-def test_a_replay_is_sent_once_and_its_outcome_is_told(growing: GrowingLake, tmp_path: Path) -> None:
+def test_a_replay_is_sent_once_and_its_outcome_is_printed(growing: GrowingLake, tmp_path: Path) -> None:
     with BrokerLite(tmp_path / "target") as target, target_client(target.name_server_address) as client:
         topic = "Again"
         make_topic(client.admin, topic, 2)
@@ -184,12 +184,12 @@ def test_a_replay_is_sent_once_and_its_outcome_is_told(growing: GrowingLake, tmp
 
 
 def consumer_rows(client: TargetClient, topic: str) -> list[object]:
-    """All messages of a topic of the target."""
+    """Return the rows of all messages of a topic of the target."""
     puller = client.puller
     return [one for queue in puller.queues(topic) for one in puller.read(queue, 0, puller.max_offset(queue))]
 
 
-def test_health_is_told_in_words_that_its_tables_have(outputs: Mapping[str, Output]) -> None:
+def test_the_text_about_health_matches_its_tables(outputs: Mapping[str, Output]) -> None:
     printed = outputs["archive_health"].text
     assert "The archive is on time: the last run that found new messages ended" in printed
     assert "Nothing is missing in the logs of 1 store." in printed
@@ -197,7 +197,7 @@ def test_health_is_told_in_words_that_its_tables_have(outputs: Mapping[str, Outp
     assert str(ORDERS + 3) in table(printed, "The last runs")[0]
 
 
-def test_an_orders_life_is_told_in_words_that_its_tables_have(outputs: Mapping[str, Output]) -> None:
+def test_the_text_about_an_orders_life_matches_its_tables(outputs: Mapping[str, Output]) -> None:
     printed = outputs["an_orders_life"].text
     assert "key order-1: 1 step; 2 " in printed
     assert "sent to orders" in table(printed, "Steps")[0]
@@ -205,26 +205,26 @@ def test_an_orders_life_is_told_in_words_that_its_tables_have(outputs: Mapping[s
     assert "the lake has no table edges" in printed
 
 
-def test_how_keys_flow_is_told_in_words_that_its_tables_have(outputs: Mapping[str, Output]) -> None:
+def test_the_text_about_how_keys_flow_matches_its_tables(outputs: Mapping[str, Output]) -> None:
     printed = outputs["how_keys_flow"].text
     assert "No key passes from one topic to another in this time." in printed
     assert table(printed, "Topics") == [["orders", str(ORDERS), str(ORDERS)]]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_name_reaches_a_terminal_as_it_is(name: str, outputs: Mapping[str, Output]) -> None:
+def test_no_name_reaches_a_terminal_unescaped(name: str, outputs: Mapping[str, Output]) -> None:
     assert not set("\x1b\u202e") & set(outputs[name].text)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_pictures_are_written_where_they_are_asked_for(name: str, outputs: Mapping[str, Output]) -> None:
+def test_pictures_are_written_to_the_requested_folder(name: str, outputs: Mapping[str, Output]) -> None:
     written = list(outputs[name].plots.iterdir())
     assert written
     assert all(path.suffix == ".png" and path.read_bytes().startswith(b"\x89PNG") for path in written)
 
 
 class Widgets:
-    """Widgets of Databricks: a value that a user has set stays."""
+    """Widgets of Databricks, which keep a value that a user has set."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self.values, self.made = dict(values), set[str]()
@@ -242,7 +242,7 @@ class Widgets:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_databricks_has_widgets_and_shows_tables_beside_cells(
+def test_databricks_has_widgets_and_shows_tables_in_cells(
     name: str, growing: GrowingLake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["ipykernel", "-f", "connection.json"])
@@ -260,7 +260,7 @@ def test_databricks_has_widgets_and_shows_tables_beside_cells(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_pictures_are_shown_beside_cells_in_ipython(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_are_shown_in_cells_in_ipython(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[bytes] = []
     module = type("Display", (), {"Image": staticmethod(lambda data: data), "display": staticmethod(shown.append)})
     monkeypatch.setitem(sys.modules, "IPython.display", module)
@@ -270,7 +270,7 @@ def test_pictures_are_shown_beside_cells_in_ipython(growing: GrowingLake, monkey
     assert shown == [b"\x89PNG"]
 
 
-def test_no_name_in_a_table_is_a_formula_in_jupyter(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_name_in_a_table_becomes_a_formula_in_jupyter(capsys: pytest.CaptureFixture[str]) -> None:
     shown: list[str] = []
     names = {"get_ipython": object(), "display": lambda frame: shown.append(frame.to_html())}
     notebook_module.Notebook({"plots": ""}, names).show("Names", [{"name": HOSTILE}])
@@ -279,7 +279,7 @@ def test_no_name_in_a_table_is_a_formula_in_jupyter(capsys: pytest.CaptureFixtur
     assert "<script>" not in shown[0]
 
 
-def test_defaults_environment_and_arguments_go_before_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_override_the_environment_which_overrides_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     monkeypatch.setattr(sys, "argv", ["x"])
     script = {"__name__": "__main__"}
@@ -293,7 +293,7 @@ def test_defaults_environment_and_arguments_go_before_one_another(monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("values", "ask", "said"),
+    ("values", "ask", "expected"),
     [
         ({"lake": ""}, lambda found: found.lake, "lake: expected the folder of a lake"),
         ({"at": "soon"}, lambda found: found.time("at"), "at: 'soon' is not a time"),
@@ -303,12 +303,12 @@ def test_defaults_environment_and_arguments_go_before_one_another(monkeypatch: p
         ({"plots": "none/there"}, lambda found: found.draw("x", bytes), "plots: expected an existing folder"),
     ],
 )
-def test_values_that_are_none_are_refused(values: dict[str, str], ask: Callable[[Any], object], said: str) -> None:
-    with pytest.raises(NotebookError, match=re.escape(said)):
+def test_invalid_values_are_refused(values: dict[str, str], ask: Callable[[Any], object], expected: str) -> None:
+    with pytest.raises(NotebookError, match=re.escape(expected)):
         ask(notebook_module.Notebook({"plots": "", **values}, {}))
 
 
-def test_a_missing_matplotlib_is_said_once_and_refused_where_pictures_are_asked_for(
+def test_a_missing_matplotlib_is_noted_once_or_an_error_if_plots_are_requested(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", {}.get)
@@ -321,9 +321,7 @@ def test_a_missing_matplotlib_is_said_once_and_refused_where_pictures_are_asked_
         notebook_module.Notebook({"plots": str(tmp_path)}, {}).draw("x", bytes)
 
 
-def test_an_error_of_a_script_is_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_of_a_script_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     monkeypatch.setattr(sys, "argv", ["lag_analysis.py"])
     open_notebook("x", {"__name__": "__main__"})

@@ -1,4 +1,4 @@
-"""Pictures of any names and figures."""
+"""Tests that pictures can be drawn with any names and figures."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def is_png(data: bytes) -> bool:
     return data.startswith(b"\x89PNG\r\n\x1a\n") and len(data) > 1000
 
 
-def test_names_are_shown_as_they_are() -> None:
-    """As labels, titles and units; every kind of picture."""
+def test_any_name_can_be_drawn() -> None:
+    """The names are labels, titles and units of every kind of picture."""
     series: dict[str, list[float | None]] = {name: [0.0, None, 2.0, 3.5] for name in HOSTILE}
     for title in (HOSTILE[0], HOSTILE[6]):
         assert is_png(plots.lines(title, TIMES, series, title))
@@ -42,7 +42,7 @@ def test_names_are_shown_as_they_are() -> None:
     assert is_png(plots.bars(HOSTILE[0], [(name, 3, name) for name in HOSTILE], HOSTILE[0], colors))
 
 
-def test_figures_may_be_any() -> None:
+def test_any_figure_can_be_drawn() -> None:
     figures: tuple[float | None, ...] = (None, 0.0, 1e15, 1e-9)
     series = {str(figure): [figure] * 4 for figure in figures}
     assert is_png(plots.lines("x", TIMES, series, "y"))
@@ -50,7 +50,7 @@ def test_figures_may_be_any() -> None:
     assert is_png(plots.heat_map("x", TIMES, series, "y"))
 
 
-def test_one_time_and_no_series_are_drawn() -> None:
+def test_one_time_and_no_series_can_be_drawn() -> None:
     assert is_png(plots.lines("x", TIMES[:1], {"a": [1.0]}, "y"))
     assert is_png(plots.heat_map("x", TIMES[:1], {"a": [1.0]}, "y"))
     assert is_png(plots.columns("x", [], {}, "y"))
@@ -58,7 +58,7 @@ def test_one_time_and_no_series_are_drawn() -> None:
     assert is_png(plots.bars("x", [], "y", {}))
 
 
-def test_a_long_name_loses_its_middle() -> None:
+def test_a_long_name_is_shortened_in_its_middle() -> None:
     shown = plots.label("begin" + "x" * 500 + "end")
     assert len(shown) <= plots.MAX_LABEL + 1
     assert shown.startswith("begin")
@@ -73,7 +73,7 @@ def test_numbers_at_an_axis_are_short(value: float, text: str) -> None:
     assert plots.number_text(value) == text
 
 
-def test_a_timeline_has_lanes_points_and_lines_whatever_their_names_are() -> None:
+def test_a_timeline_with_any_names_can_be_drawn() -> None:
     start = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
     points = [(f"$\\frac{{{n}}}$\x1b", start + datetime.timedelta(seconds=n), f"kind {n % 9}") for n in range(60)]
     links = [((points[0][0], points[0][1]), (points[1][0], points[1][1])), ((points[59][0], start), ("none", start))]
@@ -82,8 +82,10 @@ def test_a_timeline_has_lanes_points_and_lines_whatever_their_names_are() -> Non
 
 
 @pytest.mark.parametrize("values", [[0.0], [7.0]])
-def test_axes_around_a_single_count_are_near_it(values: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lake with one run: not years around it, and no fractions of a range."""
+def test_axes_of_a_single_count_are_narrow_and_have_whole_numbers(
+    values: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a lake with one run, an axis has neither years around it nor fractions."""
     seen = []
     finish = plots._finish
 

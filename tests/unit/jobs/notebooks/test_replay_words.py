@@ -1,4 +1,4 @@
-"""A replay in words."""
+"""Tests of the text about a replay."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ QUEUES = [QueueChoice("broker-a", f"topic-{number}", 0, 100, 2048, 0, 99, AT, AT
 PLAN = ReplayPlan("R1", AT, "true", (), 600, 0, 0, Target("host:9876", None, QueueMapping.SAME, ()), 1)
 
 
-def test_nothing_is_chosen() -> None:
+def test_an_empty_selection_is_described() -> None:
     assert list(words.answer([], 5)) == ["No message matches: there is nothing to send."]
 
 
-def test_a_dry_run_has_topics_and_how_long_it_takes() -> None:
+def test_a_dry_run_is_described_with_topics_and_duration() -> None:
     assert list(words.answer(QUEUES, 100)) == [
         (
             "600 messages of 6 topics (topic-0, topic-1, topic-2, topic-3, topic-4, …), 12.0 KiB in the log, stored "
@@ -29,7 +29,7 @@ def test_a_dry_run_has_topics_and_how_long_it_takes() -> None:
     ]
 
 
-def test_what_was_sent_is_told() -> None:
+def test_a_finished_replay_is_described() -> None:
     assert list(words.sent(Replayed(PLAN, Counts(599, 1), (), is_new=True))) == [
         "",
         "Replay R1 to host:9876 is finished: 599 of 600 messages are there.",

@@ -1,4 +1,4 @@
-"""Rates and capacity in words."""
+"""Tests of the text about rates and capacity."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOUR = datetime.timedelta(hours=1)
 QUESTION = RatesQuestion(("topic",), START, START + 24 * HOUR)
 
 
-def test_missing_parts_of_the_log_and_of_the_table_are_said() -> None:
+def test_missing_parts_of_the_log_and_of_the_table_are_described() -> None:
     gap = TimeSpan(START + HOUR, START + 2 * HOUR)
     coverage = Coverage(
         {"a": TimeSpan(START, START + 24 * HOUR)}, {"a": [gap, TimeSpan(START - 2 * HOUR, START - HOUR)]}
@@ -32,7 +32,7 @@ def test_missing_parts_of_the_log_and_of_the_table_are_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("found", "expected"),
     [
         (Capacity(0, 0, 0), "Nothing was stored, so how long a disk of 1.0 GiB lasts is not known."),
         (Capacity(3, 1 << 28, 1 << 29), "A disk of 1.0 GiB holds the log of 2 d, if each day is like the largest one."),
@@ -42,8 +42,8 @@ def test_missing_parts_of_the_log_and_of_the_table_are_said() -> None:
         ),
     ],
 )
-def test_how_long_a_disk_lasts(found: Capacity, said: str) -> None:
-    assert words.disk_answer(found, 1) == said
+def test_the_time_that_a_disk_lasts_is_described(found: Capacity, expected: str) -> None:
+    assert words.disk_answer(found, 1) == expected
 
 
 def test_a_series_has_a_place_for_each_window_and_begins_with_the_largest() -> None:

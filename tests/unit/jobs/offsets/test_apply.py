@@ -1,4 +1,4 @@
-"""`commitlake offsets --namesrv`, against a broker of our own: what it still has, setting offsets, commands."""
+"""Tests of `commitlake offsets --namesrv` with broker_lite: its newest offsets, setting offsets, and commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GROUP, ONLINE = "billing", "shipping"
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerLite]:
-    """A broker."""
+    """A broker in its own process."""
     with BrokerLite(tmp_path_factory.mktemp("served")) as running:
         yield running
 
@@ -64,7 +64,7 @@ def rows_of(served: ServedTopic, capsys: pytest.CaptureFixture[str], *arguments:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_the_broker_is_asked_for_what_is_not_archived(
+def test_offsets_after_the_end_of_the_archive_come_from_the_broker(
     served: ServedTopic, since: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = rows_of(served, capsys, "--consume-from", since["archived"])
@@ -75,7 +75,7 @@ def test_the_broker_is_asked_for_what_is_not_archived(
     assert [row["messages_max"] for row in rows] == [3, 3]
 
 
-def test_offsets_are_set_once_somebody_agrees(
+def test_offsets_are_set_after_a_confirmation(
     served: ServedTopic, since: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     served.commit(GROUP, 2)
@@ -86,11 +86,11 @@ def test_offsets_are_set_once_somebody_agrees(
     assert run(served, *asked, "--yes") == 0
     assert "Orders, queue 1 of broker-a: 2 before, 5 now" in capsys.readouterr().err
     assert served.offsets(GROUP) == [5, 5]
-    assert run(served, *asked) == 0  # nothing is left to set, and nobody is asked
+    assert run(served, *asked) == 0  # no offset is left to set, so no confirmation is needed
     assert "the offsets of billing already have these values" in capsys.readouterr().err
 
 
-def test_a_past_offset_is_set_again(
+def test_a_past_offset_is_restored(
     served: ServedTopic, since: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     served.commit(GROUP, 9)
@@ -101,7 +101,7 @@ def test_a_past_offset_is_set_again(
     assert served.offsets(GROUP) == [9, 9]
 
 
-def test_a_group_with_clients_is_refused_unless_the_broker_sends_them_there(
+def test_a_group_with_clients_is_refused_unless_the_broker_resets_them(
     served: ServedTopic, broker: BrokerLite, since: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     served.commit(ONLINE, 2)
@@ -119,7 +119,7 @@ def test_a_group_with_clients_is_refused_unless_the_broker_sends_them_there(
     finally:
         network.close()
     wait_for(lambda: served.client.admin.consumers(ONLINE, "broker-a"), lambda clients: not clients)
-    # The client went before it was sent there: the broker refuses commits until then.
+    # The client left before its pull was redirected: the broker refuses commits until then.
     assert run(served, *asked, since["new"], group=ONLINE) == 0
     assert served.offsets(ONLINE) == [10, 10]
 
@@ -142,7 +142,7 @@ def test_commands_of_mqadmin_name_the_broker_the_queue_and_the_offset(
     assert lines == [[*base, "-b", broker.broker_address, "-q", str(queue), "-o", "5"] for queue in (0, 1)]
 
 
-def test_another_cluster_is_refused(
+def test_a_cluster_without_the_archived_broker_is_refused(
     served: ServedTopic, since: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with BrokerLite(tmp_path, options=["--name", "broker-b"]) as other:
@@ -151,8 +151,8 @@ def test_another_cluster_is_refused(
     assert "the name server has no broker 'broker-a'. Did you mean 'broker-b'?" in capsys.readouterr().err
 
 
-def test_queues_that_are_others_now_are_not_set(served: ServedTopic, capsys: pytest.CaptureFixture[str]) -> None:
-    """The last test: it deletes the topic and makes it again."""
+def test_offsets_of_recreated_queues_are_not_set(served: ServedTopic, capsys: pytest.CaptureFixture[str]) -> None:
+    """This test must be the last one: it deletes the topic and creates it again."""
     served.commit(GROUP, 5)
     at = served.take_snapshot().isoformat()
     asked = ("--at", at, "--apply", "--yes")

@@ -1,4 +1,4 @@
-"""`commitlake offsets` from a lake and from a store, without a broker."""
+"""Tests of `commitlake offsets` from a lake and from a store, without a broker."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ BEFORE, AFTER = 2, 8
 
 
 def at(seconds: float) -> str:
-    """A time so many seconds after midnight."""
+    """Return a time this number of seconds after midnight."""
     return datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000 + seconds, datetime.UTC).isoformat()
 
 
 def orders(seconds: Iterable[float], topic: str = "orders") -> list[NewMessage]:
-    """Messages of one queue."""
+    """Return messages of one queue."""
     return [
         new_message(
             number, topic=topic, queue_id=0, born_timestamp=MIDNIGHT_MS + int(1000 * second),
@@ -40,7 +40,7 @@ def orders(seconds: Iterable[float], topic: str = "orders") -> list[NewMessage]:
 
 
 def take_snapshot(growing: GrowingLake, seconds: float, offsets: dict[str, dict[int, int]]) -> None:
-    """Keep offsets as they were so many seconds after midnight."""
+    """Add a snapshot of offsets, taken this number of seconds after midnight."""
     path = growing.store / "config" / "consumerOffset.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"offsetTable": offsets}))
@@ -67,7 +67,7 @@ def place(request: pytest.FixtureRequest, growing: GrowingLake) -> list[str]:
 
 
 def rows_of(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, dict[str, Any]]:
-    """The rows that are printed, by topic."""
+    """Return the printed rows by topic."""
     capsys.readouterr()
     assert main([*arguments, "--json", "--quiet"]) == code
     return {row["topic"]: row for row in map(json.loads, capsys.readouterr().out.splitlines())}
@@ -99,10 +99,10 @@ def test_after_the_last_snapshot_the_queue_end_bounds_the_offset(
     assert (row["offset_min"], row["offset_max"]) == (7, 9)
     assert "after the last snapshot, of 2023-11-15T00:00:08Z" in row["notes"][0]
     later = rows_of(capsys, "--lake", growing.lake.root, "--group", "billing", "--at", at(60))["orders"]
-    assert (later["offset_min"], later["offset_max"]) == (7, None)  # the archive does not reach that time
+    assert (later["offset_min"], later["offset_max"]) == (7, None)  # the archive ends before that time
 
 
-def test_a_group_that_was_set_back_between_snapshots_has_no_offset(
+def test_a_group_that_was_reset_between_snapshots_has_no_offset(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = rows_of(capsys, "--lake", growing.lake.root, "--group", "back", "--at", at(4.5), code=3)["orders"]
@@ -111,7 +111,7 @@ def test_a_group_that_was_set_back_between_snapshots_has_no_offset(
 
 
 @pytest.mark.parametrize(("since", "offset"), [(-5, 0), (0, 0), (2.5, 3), (3, 3), (3.001, 4), (9, 9), (9.2, 10)])
-def test_the_first_message_since_a_time_is_needed(
+def test_the_offset_is_that_of_the_first_message_at_or_after_a_time(
     place: list[str], since: float, offset: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = rows_of(capsys, *place, "--group", "billing", "--consume-from", at(since))
@@ -122,16 +122,16 @@ def test_the_first_message_since_a_time_is_needed(
     assert (row["next_message_time"] is None) == (offset == 10)
 
 
-def test_the_archive_ends_before_the_time(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_time_after_the_end_of_the_archive_gives_no_upper_bound(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["--lake", growing.lake.root, "--group", "billing", "--consume-from", at(60)]
     row = rows_of(capsys, *arguments)["orders"]
     assert (row["offset"], row["offset_max"]) == (10, None)
     assert "the archive ends before that time" in row["notes"][0]
 
 
-def test_what_the_archive_lacks_before_the_first_message_is_stated(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_offsets_missing_from_the_archive_widen_the_bound(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(orders(range(4)))
     growing._queues["orders", 0] += 3  # as if three messages had been lost
@@ -143,7 +143,7 @@ def test_what_the_archive_lacks_before_the_first_message_is_stated(
     assert row["notes"] == ["offsets 4 to 6 are not in the archive and may be as new"]
 
 
-def test_a_topic_that_was_made_again_has_no_earlier_offsets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recreated_topic_has_no_earlier_offsets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(orders(range(6)))
     growing.archive()
@@ -161,7 +161,9 @@ def test_a_topic_that_was_made_again_has_no_earlier_offsets(tmp_path: Path, caps
         assert (row["offset"], row["offset_max"], row["messages_max"]) == (0, 0, 3)
 
 
-def test_the_lag_that_results_is_of_what_the_group_wants(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_resulting_lag_counts_only_messages_that_the_group_subscribes_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(orders(range(10)))
     growing.archive()
@@ -175,17 +177,17 @@ def test_the_lag_that_results_is_of_what_the_group_wants(tmp_path: Path, capsys:
         assert (row["offset"], row["messages_max"], row["next_message_time"]) == (4, 3, "2023-11-15T00:00:05Z")
 
 
-def test_the_table_and_the_summary(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_and_the_summary_are_printed(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--lake", growing.lake.root, "--group", "billing", "--at", at(4.5), "--topic", "orders"]) == 0
-    said = capsys.readouterr()
-    assert "1 to 5" in said.out
+    done = capsys.readouterr()
+    assert "1 to 5" in done.out
     assert (
-        "1 offset of billing, 1 of them the lower of two bounds: once they are set, 9 messages are behind" in said.err
+        "1 offset of billing, 1 of them the lower of two bounds: once they are set, 9 messages are behind" in done.err
     )
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "expected"),
     [
         (["--group", "biling", "--at", at(AFTER)], 2, "Did you mean 'billing'?"),
         (["--group", "biling", "--consume-from", at(AFTER)], 2, "Did you mean 'billing'?"),
@@ -199,14 +201,14 @@ def test_the_table_and_the_summary(growing: GrowingLake, capsys: pytest.CaptureF
         (["--group", "billing", "--at", at(3), "--yes"], 2, "--yes needs --apply"),
     ],
 )
-def test_what_cannot_be_told_is_said(
-    growing: GrowingLake, arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+def test_unknown_names_and_wrong_options_are_reported(
+    growing: GrowingLake, arguments: list[str], code: int, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--lake", growing.lake.root, *arguments]) == code
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
-def test_a_lake_without_history_says_what_makes_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lake_or_store_without_history_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(orders([0]))
     archive_store(growing.store, growing.lake)

@@ -1,4 +1,4 @@
-"""The lake of the pages' tests, and a browser."""
+"""Fixtures of the tests of pages: their lake, and a browser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.shop_days import shop_day
 
 @pytest.fixture(scope="session")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
-    """A shop's day, with groups that are behind; not to be changed."""
+    """A day of a shop, with groups that have a lag; for reading only."""
     return shop_day(tmp_path_factory.mktemp("shop"))
 
 
@@ -34,6 +34,6 @@ def width(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def opened(browser: Browser, width: int) -> Iterator[Page]:
-    """A tab that fails at any error, and at any request but that of the page itself."""
+    """A tab that fails on any error, and on any request except the page itself."""
     with opened_tab(browser, width) as page:
         yield page

@@ -1,4 +1,4 @@
-"""Charts: numbers are those given, gaps stay gaps, ticks are round."""
+"""Tests of charts: numbers are as given, gaps stay gaps, ticks are round."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MINUTE = datetime.timedelta(minutes=1)
 WINDOWS = TimeWindows(NOON, MINUTE, 5)
 
 
-def test_a_gap_breaks_the_line_and_is_no_zero() -> None:
+def test_a_gap_breaks_the_line_and_is_not_zero() -> None:
     marks = [Mark(MarkKind.MISSING, NOON + 2 * MINUTE, NOON + 3 * MINUTE, "not archived")]
     root = parse_page(line_chart("Rates", WINDOWS, [Series("a", [1, 2, None, 0, 4])], "{:g}".format, marks=marks))
     path = root.of_class("s0")[-1].attributes["d"]
@@ -36,12 +36,12 @@ def test_a_gap_breaks_the_line_and_is_no_zero() -> None:
     assert (mark.attributes["x"], mark.attributes["width"]) == ("40%", "20%")
 
 
-def test_a_single_figure_between_gaps_is_a_dot() -> None:
+def test_a_single_value_between_gaps_is_a_dot() -> None:
     root = parse_page(line_chart("Rates", WINDOWS, [Series("a", [None, 5, None, None, None])], str))
     assert root.of_class("s0")[-1].attributes["d"].endswith("h0")
 
 
-def test_points_are_where_their_figures_are() -> None:
+def test_points_are_at_the_positions_of_their_values() -> None:
     root = parse_page(line_chart("Rates", WINDOWS, [Series("a", [0, 100, 50, 0, 0])], str))
     assert root.of_class("s0")[-1].attributes["d"].startswith("M100.0,230.0L300.0,0.0 500.0,115.0")
 
@@ -52,7 +52,7 @@ def test_bands_have_a_gap_where_either_line_has_one() -> None:
     assert root.of_class("band")[0].attributes["d"].count("z") == 3
 
 
-def test_a_heat_map_has_no_colour_where_there_is_no_figure() -> None:
+def test_a_heat_map_has_no_colour_for_missing_values() -> None:
     row = HeatRow("<b>", [0, 12, 15, None, 100_000], Html("now"))
     root = parse_page(heat_map("Behind", WINDOWS, [row], "{:,.0f}".format))
     (strip,) = root.of_class("strip")
@@ -62,7 +62,7 @@ def test_a_heat_map_has_no_colour_where_there_is_no_figure() -> None:
     assert [line[1] for line in table_of(root)] == ["<b>", "0", "12", "15", NO_FIGURE, "100,000"]
 
 
-def test_a_chart_without_figures_is_drawn() -> None:
+def test_a_chart_without_values_is_drawn() -> None:
     nothing: list[float | None] = [None] * 5
     root = parse_page(
         line_chart("Rates", WINDOWS, [Series("a", nothing)], str, has_bands=True) + sparkline("", nothing)
@@ -74,7 +74,7 @@ def test_a_chart_without_figures_is_drawn() -> None:
     ("values", "ticks"),
     [([], [0, 0.5, 1]), ([0.3], [0, 0.1, 0.2, 0.3]), ([95], [0, 50, 100]), ([8_000], [0, 2000, 4000, 6000, 8000])],
 )
-def test_ticks_are_round_and_hold_all_values(values: list[float], ticks: list[float]) -> None:
+def test_ticks_are_round_and_cover_all_values(values: list[float], ticks: list[float]) -> None:
     assert Scale.fitting(values).ticks() == pytest.approx(ticks)
 
 
@@ -92,7 +92,7 @@ def test_time_ticks_are_few(minutes: int) -> None:
     assert all(0 <= tick.place <= 1 for tick in ticks)
 
 
-def test_a_phone_shows_the_labels_of_an_axis_that_name_days() -> None:
+def test_a_phone_shows_only_the_time_labels_that_name_days() -> None:
     windows = TimeWindows(NOON.replace(hour=3), datetime.timedelta(hours=1), 72)
     root = parse_page(line_chart("Rates", windows, [Series("a", [1] * 72)], str))
     labels = [one for one in root.of_class("axis") if one.attributes.get("y") and one.text[-1:].isalnum()]

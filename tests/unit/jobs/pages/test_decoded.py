@@ -1,4 +1,4 @@
-"""Values of findings as people read them."""
+"""Tests of values of findings in readable form."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def message() -> NewMessage:
         ("", "magic", ""),
     ],
 )  # fmt: skip
-def test_numbers_are_decoded_where_they_mean_something(value: str, code: str, shown: str) -> None:
+def test_codes_are_decoded_to_their_meaning(value: str, code: str, shown: str) -> None:
     assert decode_value(value, code) == shown
 
 
-def test_times_and_sizes() -> None:
+def test_times_and_sizes_are_decoded() -> None:
     assert time_of_ms(0) == "1970-01-01 00:00:00.000 UTC"
     assert time_of_ms(1 << 62) == f"{1 << 62} ms"
     assert bytes_text(1023) == "1,023 bytes"
@@ -48,7 +48,7 @@ def test_times_and_sizes() -> None:
     assert offset_text(3 << 30) == f"{3 << 30} (3.0 GiB)"
 
 
-def test_first_bytes_say_whose_they_are() -> None:
+def test_the_first_bytes_of_a_record_are_decoded() -> None:
     record = serialize_message(
         message(), queue_offset=7, physical_offset=4096, store_timestamp=BORN_MS, store_host=BROKER_HOST
     )

@@ -1,4 +1,4 @@
-"""Findings on a page: grouped, counted, bounded, and safe with any text."""
+"""Tests of findings on a page: grouped, counted, bounded, and escaped."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def examples(count: int, text: str = "x") -> list[Example]:
     return [Example(f"place {number} {text}", f"found {text}", f"expected {text}") for number in range(count)]
 
 
-def test_without_findings_there_is_a_sentence() -> None:
+def test_a_section_without_findings_states_that() -> None:
     assert shown().text == "Nothing was found."
 
 
-def test_like_findings_are_one_group_with_the_first_examples_and_the_number_of_others() -> None:
+def test_similar_findings_are_one_group_with_examples_and_a_count() -> None:
     root = shown(FindingGroup(Kind.CRITICAL, "Bad magic", 143, "Bytes were overwritten", "look", examples(3)))
     (article,) = root.all("article")
     assert "Bad magic · 143 found" in article.all("h3")[0].text
@@ -38,7 +38,7 @@ def test_like_findings_are_one_group_with_the_first_examples_and_the_number_of_o
     assert "What to do: look." in article.text
 
 
-def test_examples_that_were_kept_are_folded_away() -> None:
+def test_further_examples_are_folded() -> None:
     root = shown(FindingGroup(Kind.WARNING, "Bad", 143, examples=examples(20)))
     assert root.all("summary")[0].text == "140 more like this, the next 17 listed"
     rows = table_of(root)
@@ -48,7 +48,7 @@ def test_examples_that_were_kept_are_folded_away() -> None:
     assert all_of_them.all("summary")[0].text == "17 more like this"
 
 
-def test_one_finding_has_no_number() -> None:
+def test_a_single_finding_has_no_count() -> None:
     root = shown(FindingGroup(Kind.INFO, "Abort present", 1, examples=examples(1)))
     assert root.all("h3")[0].text.endswith("Abort present")
     assert "more" not in root.text
@@ -71,7 +71,7 @@ def test_a_command_in_a_sentence_is_code() -> None:
     assert "What to do: commitlake rebuild makes it, the broker's 'own' does not." in root.text
 
 
-def test_hostile_text_is_text() -> None:
+def test_hostile_text_is_escaped() -> None:
     def group(text: str) -> FindingGroup:
         notes = {text: text}
         return FindingGroup(
@@ -85,7 +85,7 @@ def test_hostile_text_is_text() -> None:
     assert "\u202e" not in hostile.text
 
 
-def test_a_million_findings_make_a_small_page_that_says_what_it_leaves_out() -> None:
+def test_the_page_of_a_million_findings_is_small_and_counts_what_is_left_out() -> None:
     text = "\u202e\"'<&" * 2000  # each character is several in HTML
     kept = examples(1000, text)
     groups = [FindingGroup(Kind.CRITICAL, f"class {n}", 10_000, "why", "what", kept) for n in range(MAX_GROUPS + 7)]

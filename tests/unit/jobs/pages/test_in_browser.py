@@ -1,4 +1,4 @@
-"""The pages in Chromium, wide and on a phone: numbers read back, tables sorted and searched, nothing loaded."""
+"""Tests of the pages in Chromium, wide and on a phone: numbers, sorting, searching, and no requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.long("starts Chromium, which takes seconds; what pages 
 
 @pytest.fixture(scope="module")
 def pages(shop: GrowingLake, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A page of each job that makes one of a lake that is there."""
+    """A page of each job that writes one from an existing lake."""
     folder = tmp_path_factory.mktemp("pages")
     of_lake = ["--lake", shop.lake.root]
     of_both = ["--store", str(shop.store), *of_lake]
@@ -35,19 +35,19 @@ def pages(shop: GrowingLake, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     }
     found = {name: folder / f"{name}.html" for name in commands}
     for name, (main, arguments) in commands.items():
-        # Of a store that a test has written, verify may say what only a broker writes.
+        # In a store written by a test, verify may report missing files that only a broker writes.
         assert main([*arguments, "--html", str(found[name]), "--quiet"]) in {ExitCode.OK, ExitCode.DAMAGE}
     return found
 
 
 def rows(page: Page, section: str, column: int) -> list[str]:
-    """The texts of a column that are to be seen."""
+    """Return the visible texts of a column."""
     cells = page.locator(f"#{section} table.cards tbody tr:visible > :nth-child({column + 1}) > span")
     return cells.all_inner_texts()
 
 
 def written(path: Path, section: str) -> list[list[str]]:
-    """A table as it is in the file."""
+    """Return a table as it is in the file."""
     root: Element = parse_page(path.read_text())
     return table_of(root.by_id(section))[1:]
 
@@ -62,7 +62,7 @@ def written(path: Path, section: str) -> list[list[str]]:
         ("verify", "runs", (0, 1, 3, 4, 5, 6)),
     ],
 )
-def test_numbers_are_those_of_the_file_and_nothing_sticks_out(
+def test_the_browser_shows_the_numbers_of_the_file_within_the_width(
     opened: Page, width: int, pages: dict[str, Path], name: str, section: str, columns: tuple[int, ...]
 ) -> None:
     opened.goto(pages[name].as_uri())
@@ -92,7 +92,7 @@ def test_a_table_is_sorted_and_searched(opened: Page, width: int, pages: dict[st
     assert opened.locator("#groups .count").inner_text() == f"1 of {len(messages)} rows"
 
 
-def test_a_chart_tells_its_numbers_to_keys(opened: Page, pages: dict[str, Path]) -> None:
+def test_keys_show_the_numbers_of_a_chart(opened: Page, pages: dict[str, Path]) -> None:
     opened.goto(pages["tps"].as_uri())
     chart = opened.locator("#rates figure").first
     plot = chart.locator("svg.chart")
@@ -106,7 +106,7 @@ def test_a_chart_tells_its_numbers_to_keys(opened: Page, pages: dict[str, Path])
     assert not chart.locator(".readout").inner_text().startswith(first[0])
 
 
-def test_light_and_dark_can_be_chosen(opened: Page, pages: dict[str, Path]) -> None:
+def test_light_and_dark_can_be_selected(opened: Page, pages: dict[str, Path]) -> None:
     opened.goto(pages["lag"].as_uri())
     colour = "getComputedStyle(document.body).backgroundColor"
     light = opened.evaluate(colour)

@@ -1,4 +1,4 @@
-"""The page of lag: the worst group first, numbers are those of the rows, no figure is no zero, bounded and safe."""
+"""Tests of the page of lag: the worst group first, the numbers of the rows, gaps are not zeros, bounded and escaped."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_the_worst_group_is_in_the_first_sentence(asked: Element) -> None:
     assert [one.text for one in asked.of_class("heat-name")][:2] == [shown, "billing"]
 
 
-def test_a_time_without_a_snapshot_has_no_figure(asked: Element) -> None:
+def test_a_time_without_a_snapshot_has_no_value(asked: Element) -> None:
     heat, lines = asked.by_id("history").all("figure")
     for chart in (heat, lines):
         rows = {line[0]: line[1:] for line in table_of(chart)[1:]}
@@ -107,13 +107,13 @@ def test_a_time_without_a_snapshot_has_no_figure(asked: Element) -> None:
     assert [one.attributes["d"].count("M") for one in lines.of_class("line") if "d" in one.attributes] == [2] * 5
 
 
-def test_the_history_ends_with_the_figures_of_the_table(asked: Element) -> None:
+def test_the_history_ends_with_the_values_of_the_table(asked: Element) -> None:
     heat = table_of(asked.by_id("history").all("figure")[0])
     groups = {line[0]: line[2] for line in table_of(asked.by_id("groups"))[1:]}
     assert dict(zip(heat[0][1:], heat[-1][1:], strict=True)) == groups
 
 
-def test_commands_are_those_of_the_verdict() -> None:
+def test_commands_follow_from_the_verdicts() -> None:
     page = page_of(row("it's", LagVerdict.STALLED, 3), row("slow", LagVerdict.SLOW, 2), row("well"))
     commands = [code.text for code in page.by_id("do").all("code")]
     place = "--broker broker-a --topic orders --queue 0"
@@ -125,7 +125,7 @@ def test_commands_are_those_of_the_verdict() -> None:
     ]
 
 
-def test_groups_that_keep_up_are_good() -> None:
+def test_the_verdict_is_good_if_all_groups_keep_up() -> None:
     page = page_of(row("a"), row("b", messages=2))
     assert page.all("h1")[0].text == (
         "All 2 groups keep up; b is furthest behind: 2 messages behind, the next one has waited for 2 min."
@@ -133,7 +133,7 @@ def test_groups_that_keep_up_are_good() -> None:
     assert page.of_class("verdict")[0].attributes["class"] == "verdict good"
 
 
-def test_what_is_not_known_is_no_good_news() -> None:
+def test_the_verdict_is_a_warning_if_a_broker_has_no_snapshot() -> None:
     page = page_of(row("a"), missing=("broker-b: the lake has no snapshot",))
     assert page.of_class("verdict")[0].attributes["class"] == "verdict warning"
     assert "broker-b: the lake has no snapshot" in page.by_id("do").text
@@ -145,13 +145,13 @@ def test_bounds_are_shown_as_bounds() -> None:
     assert {line[0]: line[2] for line in table_of(page.by_id("groups"))[1:]} == {"a": "3 to 5", "b": "3 or more"}
 
 
-def test_what_brokers_hold_back_has_a_table_of_its_own() -> None:
+def test_messages_that_brokers_hold_back_have_a_separate_table() -> None:
     page = page_of(row("a"), row("", LagVerdict.SLOW, 4, kind="delay", topic="SCHEDULE_TOPIC_XXXX"))
     assert [line[:2] for line in table_of(page.by_id("held"))[1:]] == [["delay", "SCHEDULE_TOPIC_XXXX"]]
     assert len(table_of(page.by_id("groups"))) == 2
 
 
-def test_a_store_has_no_history(shop: GrowingLake, tmp_path: Path) -> None:
+def test_the_page_of_a_store_has_no_history(shop: GrowingLake, tmp_path: Path) -> None:
     path = tmp_path / "lag.html"
     assert lag.main(["--store", str(shop.store), "--html", str(path), "--quiet"]) == 3  # it has no file of offsets
     page = parse_page(path.read_text())
@@ -166,7 +166,7 @@ def test_a_job_that_fails_replaces_an_older_page(tmp_path: Path) -> None:
     assert parse_page(path.read_text()).all("h1")[0].text.startswith("Failed: ")
 
 
-def test_of_thousands_of_groups_the_worst_are_shown_and_the_others_summed() -> None:
+def test_only_the_worst_of_thousands_of_groups_are_shown() -> None:
     rows = [row(f"{number:05d}-" + "x" * 60, LagVerdict.SLOW, number) for number in range(10_000)]
     windows = TimeWindows(NOON, datetime.timedelta(hours=1), 72)
     worst = [one.group for one in reversed(rows[-20:])]

@@ -1,4 +1,4 @@
-"""The file of a job's page, the page of a job that fails, and the history of runs on both."""
+"""Tests of the file of a job's page, the page of a failed job, and the history of runs on both."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FACTS = [("Lake", "/data/lake")]
 GOOD = Page("Audit", PageVerdict(Kind.GOOD, "No differences"), [], [])
 
 
-def test_a_failed_job_has_a_page_that_says_why_and_what_to_do(tmp_path: Path) -> None:
+def test_the_page_of_a_failed_job_has_the_error_and_a_remedy(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text("yesterday's success")
     with pytest.raises(JobError), failure_page(page_file(path), "audit", "Audit", FACTS):
@@ -39,16 +39,16 @@ def test_a_failed_job_has_a_page_that_says_why_and_what_to_do(tmp_path: Path) ->
     assert root.of_class("verdict")[0].attributes["class"] == "verdict critical"
 
 
-def test_a_lake_that_cannot_be_read_is_said_on_the_page(tmp_path: Path) -> None:
-    told = ErrorText("something", exit_code=ExitCode.DAMAGE)
-    text = render_page(failure("audit", "Audit", FACTS, told, LakePaths(str(tmp_path / "nowhere"))))
+def test_the_page_states_that_earlier_runs_could_not_be_read(tmp_path: Path) -> None:
+    error = ErrorText("something", exit_code=ExitCode.DAMAGE)
+    text = render_page(failure("audit", "Audit", FACTS, error, LakePaths(str(tmp_path / "nowhere"))))
     assert_self_contained(text)
     assert "Earlier runs could not be read" in parse_page(text).by_id("runs").text
 
 
-def test_an_error_of_many_long_lines_is_shown_bounded_and_as_text() -> None:
-    told = ErrorText("\n".join([HOSTILE * 100] * 1000))
-    text = render_page(failure("audit", "Audit", [], told))
+def test_a_long_error_is_cut_and_escaped() -> None:
+    error = ErrorText("\n".join([HOSTILE * 100] * 1000))
+    text = render_page(failure("audit", "Audit", [], error))
     assert len(text) < 500_000
     root = parse_page(text)
     assert len(root.all("script")) == 1
@@ -57,13 +57,13 @@ def test_an_error_of_many_long_lines_is_shown_bounded_and_as_text() -> None:
 
 
 def fail(file: PageFile, error: Exception, shown: tuple[type[Exception], ...] = ()) -> None:
-    """Write a page, and fail."""
+    """Write a page, and raise an error."""
     with failure_page(file, "audit", "Audit", [], shown=shown):
         file.write(GOOD)
         raise error
 
 
-def test_a_page_that_tells_of_the_error_stays(tmp_path: Path) -> None:
+def test_a_page_that_already_shows_the_error_is_kept(tmp_path: Path) -> None:
     file = PageFile(tmp_path / "page.html")
     for shown, error in (((KeyError,), KeyError("x")), ((), OutputError("closed"))):
         with pytest.raises(type(error)):
@@ -71,7 +71,7 @@ def test_a_page_that_tells_of_the_error_stays(tmp_path: Path) -> None:
         assert "No differences" in file.path.read_text()
 
 
-def test_standard_output_that_is_closed_is_no_failure(tmp_path: Path) -> None:
+def test_a_closed_standard_output_writes_no_page_of_a_failure(tmp_path: Path) -> None:
     file = PageFile(tmp_path / "page.html")
     with pytest.raises(OutputError), failure_page(file, "audit", "Audit", []):
         raise OutputError("closed")
@@ -85,7 +85,7 @@ def test_an_error_after_the_page_of_an_earlier_run_replaces_it(tmp_path: Path) -
     assert "Failed: ValueError: no" in file.path.read_text()
 
 
-def test_an_interrupt_and_a_job_without_a_page_write_none(tmp_path: Path) -> None:
+def test_an_interrupt_or_a_job_without_a_page_writes_no_page(tmp_path: Path) -> None:
     file = PageFile(tmp_path / "page.html")
     with pytest.raises(KeyboardInterrupt), failure_page(file, "audit", "Audit", []):
         raise KeyboardInterrupt
@@ -94,13 +94,13 @@ def test_an_interrupt_and_a_job_without_a_page_write_none(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_page_that_cannot_be_written_hides_no_error(tmp_path: Path) -> None:
+def test_the_error_of_the_job_is_raised_if_its_page_cannot_be_written(tmp_path: Path) -> None:
     file = PageFile(tmp_path / "gone" / "page.html")
     with pytest.raises(JobError, match="the lake"), failure_page(file, "audit", "Audit", []):
         raise JobError("the lake is gone")
 
 
-def test_times_and_names_have_words() -> None:
+def test_periods_and_names_are_formatted() -> None:
     hour = datetime.timedelta(hours=1)
     assert period_text(NOON, NOON + hour) == "2026-11-20 12:00:00 to 2026-11-20 13:00:00 UTC"
     assert period_text(None, NOON) == "the beginning to 2026-11-20 12:00:00 UTC"
@@ -126,20 +126,20 @@ def test_the_history_has_the_numbers_of_the_runs() -> None:
     ]
 
 
-def test_a_short_time_has_a_tenth() -> None:
+def test_short_times_have_one_decimal() -> None:
     assert [seconds_text(seconds) for seconds in (0.04, 9.94, 12.3, 75.0, 5400)] == [
         "0.0 s", "9.9 s", "12 s", "1.2 min", "1.5 h"
     ]  # fmt: skip
 
 
-def test_a_long_history_says_that_it_is_not_all() -> None:
+def test_the_heading_of_a_history_states_whether_it_is_complete() -> None:
     runs = [PastRun(str(number), NOON, number) for number in range(MAX_RUNS)]
     assert f"The newest {MAX_RUNS} archive runs" in parse_page(history_section(RunHistory(runs)).content).text
     assert "All archive runs" in parse_page(history_section(RunHistory(runs[1:])).content).text
     assert "No archive run" in parse_page(history_section(RunHistory()).content).text
 
 
-def test_a_history_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+def test_an_unreadable_history_has_the_reason(tmp_path: Path) -> None:
     assert "does not exist" in read_history(LakePaths(str(tmp_path / "nowhere"))).problem
 
 
@@ -166,7 +166,9 @@ def lose_log(table: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [lose_data, cut_data, change_log, lose_log])
-def test_a_damaged_table_of_runs_is_said_and_hides_no_error(damage: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_damaged_table_of_runs_is_reported_and_does_not_hide_the_error(
+    damage: Callable[[Path], None], tmp_path: Path
+) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(3))
     growing.archive()

@@ -1,4 +1,4 @@
-"""The frame of pages: self-contained, safe with any text, readable without its script."""
+"""Tests of the frame of pages: self-contained, escaped, and readable without its script."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def page_of(*content: Html, text: str = "orders") -> str:
     return render_page(Page("Lag", verdict, [("Lake", text)], sections, made=text))
 
 
-def test_a_page_refers_to_nothing_outside_and_allows_its_own_script_alone() -> None:
+def test_a_page_is_self_contained() -> None:
     assert_self_contained(page_of(command(["commitlake", "lag"])))
 
 
-def test_hostile_text_stays_text_everywhere() -> None:
+def test_hostile_text_is_escaped_everywhere() -> None:
     def parts(text: str) -> tuple[Html, ...]:
         rows = [[Cell(name(text)), Cell(text, 1)]]
         return (
@@ -44,7 +44,7 @@ def test_hostile_text_stays_text_everywhere() -> None:
     assert "\u202e" not in hostile.text
 
 
-def test_the_verdict_is_in_words_and_comes_first() -> None:
+def test_the_verdict_is_text_and_comes_first() -> None:
     root = parse_page(page_of())
     (verdict,) = root.of_class("verdict")
     assert verdict.text == "✕stalledorders is behind"
@@ -59,13 +59,13 @@ def test_a_command_is_quoted_for_a_shell() -> None:
     )
 
 
-def test_a_line_of_a_command_is_not_broken_within_an_option() -> None:
+def test_options_of_a_command_are_not_broken_across_lines() -> None:
     root = parse_page(command(["commitlake", "lag", "--lake", "a lake", "--group", "mail-service"]))
     assert root.all("code")[0].text == "commitlake lag --lake 'a lake' --group mail-service"
     assert [one.text for one in root.of_class("option")] == ["--lake", "--group"]
 
 
-def test_a_command_that_would_be_copied_as_another_is_left_out() -> None:
+def test_a_command_with_control_characters_is_left_out() -> None:
     assert "control characters" in parse_page(command(["commitlake", "--group", "a\u202eb"])).text
 
 
@@ -89,11 +89,11 @@ def test_columns_without_any_content_are_left_out() -> None:
     assert [head.text for head in empty.all("th")] == ["group", "filter", "notes"]
 
 
-def test_attributes_are_left_out_or_without_a_value() -> None:
+def test_none_and_false_leave_an_attribute_out_and_true_gives_no_value() -> None:
     assert tag("a", class_=None, hidden=True, open=False, data_x=0.5) == '<a hidden data-x="0.5"></a>'
 
 
-def test_a_page_is_written_whole(tmp_path: Path) -> None:
+def test_a_page_is_written_without_leftover_files(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     write_page(path, Page("Lag", PageVerdict(Kind.GOOD, "all is well \ud800"), [], []))
     assert path.read_bytes().startswith(b"<!DOCTYPE html>")

@@ -1,4 +1,4 @@
-"""The page of rates: its numbers are those of the rows, gaps are no zeros, and it is bounded and safe."""
+"""Tests of the page of rates: the numbers of the rows, gaps are not zeros, bounded and escaped."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Asked:
         self.page = parse_page(self.text)
 
     def chart(self, section: str, number: int = 0) -> Element:
-        """A chart of a section."""
+        """Return a chart of a section."""
         return self.page.by_id(section).all("figure")[number]
 
 
@@ -75,7 +75,7 @@ def test_the_chart_has_the_numbers_of_the_windows(
     assert found == expected
 
 
-def test_the_minutes_in_which_a_log_begins_and_ends_are_not_called_missing(
+def test_the_first_and_last_minute_of_a_log_are_not_reported_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     growing = GrowingLake(tmp_path)
@@ -90,7 +90,7 @@ def test_the_minutes_in_which_a_log_begins_and_ends_are_not_called_missing(
     assert "Not all of this time is archived" in earlier.text
 
 
-def test_a_time_that_is_not_archived_is_a_gap_and_no_zero(asked: Asked) -> None:
+def test_a_time_that_is_not_archived_is_a_gap_and_not_zero(asked: Asked) -> None:
     _, *lines = table_of(asked.chart("rates"))
     missing = [line for line in lines if line[0].startswith("2023-11-15 05")]
     assert len(missing) == 6
@@ -104,7 +104,7 @@ def test_a_time_that_is_not_archived_is_a_gap_and_no_zero(asked: Asked) -> None:
     assert "1 h of the time is not archived" in asked.page.all("h1")[0].text
 
 
-def test_damage_is_marked_and_said(asked: Asked) -> None:
+def test_damage_is_marked_in_the_chart_and_reported(asked: Asked) -> None:
     assert "Parts of the log are damaged" in asked.page.all("h1")[0].text
     (sign,) = asked.chart("rates").of_class("damage-sign")
     assert 68 < float(sign.attributes["x"].rstrip("%")) < 69  # 11 of 16 hours
@@ -112,7 +112,7 @@ def test_damage_is_marked_and_said(asked: Asked) -> None:
     assert any(command.endswith("--table quarantine") for command in commands)
 
 
-def test_latencies_are_those_of_the_percentiles(
+def test_the_latency_chart_has_the_percentiles(
     asked: Asked, shop: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ("--by", "none", "--window", "10m", "--percentiles")
@@ -125,7 +125,7 @@ def test_latencies_are_those_of_the_percentiles(
             assert line[1:4] == [NO_FIGURE if value is None else f"{value:,} ms" for value in values]
 
 
-def test_it_refers_to_nothing_outside_and_hostile_topics_are_text(asked: Asked) -> None:
+def test_the_page_is_self_contained_and_hostile_topics_are_escaped(asked: Asked) -> None:
     assert_self_contained(asked.text)
     assert HOSTILE_TOPIC not in asked.text
     assert HOSTILE_TOPIC in [line[0] for line in table_of(asked.page.by_id("groups"))]
@@ -133,7 +133,7 @@ def test_it_refers_to_nothing_outside_and_hostile_topics_are_text(asked: Asked) 
 
 
 @pytest.mark.parametrize("window", ["1m", "30s"])
-def test_windows_that_are_given_are_drawn(
+def test_windows_of_a_given_length_are_drawn(
     window: str, shop: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     times = ("--from", "2023-11-15T14:00", "--to", "2023-11-15T14:10", "--topic", "orders", "--window", window)
@@ -148,7 +148,7 @@ def test_windows_that_are_given_are_drawn(
 @pytest.mark.parametrize(
     ("by", "heads"), [("none", ["all"]), ("queue,kind", ["queue", "kind"]), ("origin-topic", ["origin-topic"])]
 )
-def test_other_groups_have_pages(
+def test_rates_by_other_columns_have_a_page(
     by: str, heads: list[str], shop: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = Asked(shop.lake.root, tmp_path / "page.html", capsys, "--by", by)
@@ -164,9 +164,7 @@ def test_a_time_without_messages_has_a_page(
     assert asked.page.all("h1")[0].text.startswith("No message is archived from 2020-01-01")
 
 
-def test_a_store_has_the_page_of_its_own_log(
-    shop: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_store_has_a_page_from_its_log(shop: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "page.html"
     assert tps.main(["--store", str(shop.store), "--html", str(path), "--quiet"]) == ExitCode.OK
     page = parse_page(path.read_text())
@@ -186,7 +184,7 @@ def test_a_job_that_fails_replaces_an_older_page(tmp_path: Path, shop: GrowingLa
     assert tps.main(["--lake", shop.lake.root, "--html", str(tmp_path / "no" / "page.html")]) == ExitCode.USAGE
 
 
-def test_too_many_sketches_are_not_merged_and_it_is_said(
+def test_percentiles_are_left_out_with_a_note_if_there_are_too_many_sketches(
     shop: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report, "MAX_SKETCHES", 10)
@@ -194,9 +192,7 @@ def test_too_many_sketches_are_not_merged_and_it_is_said(
     assert "Percentiles are not shown" in asked.page.by_id("latency").text
 
 
-def test_of_thousands_of_topics_the_largest_are_shown_and_the_others_summed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_the_largest_of_thousands_of_topics_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     growing = GrowingLake(tmp_path)
     topics = [f"{number:05d}-" + "x" * 60 for number in range(3000)]
     names = [*topics, *topics[:300]]

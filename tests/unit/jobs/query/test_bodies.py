@@ -1,4 +1,4 @@
-"""`commitlake query --body`: the body of one message as it was sent, or of each row as a column."""
+"""Tests of `commitlake query --body`: the body of one message as it was sent, or of each row as a column."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ pytestmark = pytest.mark.usefixtures("own_folder")
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with a message for each body, one that has none, and one whose CRC is of another."""
+    """A lake with a message for each body, one without a body, and one with a wrong CRC."""
     return write_lake_of_bodies(tmp_path_factory.mktemp("lake"))
 
 
 def ask(capfdbinary: pytest.CaptureFixture[bytes], lake: Path, *arguments: object) -> tuple[int, bytes, str]:
-    """What `query` gives: exit code, standard output, standard error."""
+    """Run `query`, and return exit code, standard output and standard error."""
     capfdbinary.readouterr()
     code = query.main(["--lake", str(lake), *map(str, arguments)])
     out, err = capfdbinary.readouterr()
@@ -51,13 +51,13 @@ def ask(capfdbinary: pytest.CaptureFixture[bytes], lake: Path, *arguments: objec
         ("twice", ["--limit", 1, "--order-by", "store_timestamp desc"], b"second"),
     ],
 )
-def test_the_body_of_one_message_is_all_that_is_written(
+def test_only_the_body_of_one_message_is_written(
     key: str, options: list[object], expected: bytes, lake: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     assert ask(capfdbinary, lake, "--key", key, "--body", *options) == (0, expected, "")
 
 
-def test_a_body_goes_to_an_output_that_takes_text_only(
+def test_a_text_only_output_takes_text_bodies_and_refuses_binary_ones(
     lake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for key, code, expected in (("packed", 0, TEXT * 500), ("binary", 2, "")):
@@ -68,7 +68,7 @@ def test_a_body_goes_to_an_output_that_takes_text_only(
     assert "add --body-out FILE" in capsys.readouterr().err
 
 
-def test_a_body_goes_to_a_file(lake: Path, own_folder: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_a_body_is_written_to_a_file(lake: Path, own_folder: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     code, out, err = ask(capfdbinary, lake, "--key", "binary", "--body-out", "body.bin")
     assert (code, out, err) == (0, b"", "256 bytes written to body.bin\n")
     assert (own_folder / "body.bin").read_bytes() == bytes(range(256))
@@ -88,7 +88,7 @@ def test_a_body_goes_to_a_file(lake: Path, own_folder: Path, capfdbinary: pytest
         ("expired", "Has it expired by a lifecycle rule?"),
     ],
 )
-def test_a_body_that_cannot_be_had_is_an_error_in_a_sentence(
+def test_an_unavailable_body_is_an_error_without_a_trace(
     key: str, words: str, lake: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     code, out, err = ask(capfdbinary, lake, "--key", key, "--body")
@@ -97,7 +97,7 @@ def test_a_body_that_cannot_be_had_is_an_error_in_a_sentence(
     assert "Traceback" not in err
 
 
-def test_of_several_messages_none_is_chosen(lake: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_several_messages_are_refused_for_one_body(lake: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     code, out, err = ask(capfdbinary, lake, "--key", "twice", "--body")
     assert (code, out) == (2, b"")
     assert f"--body prints the body of one message, found {message(7)['msg_id']}, {message(8)['msg_id']}\n" in err
@@ -141,7 +141,7 @@ def test_bodies_that_cannot_be_read_are_null_and_counted(lake: Path, capfdbinary
     assert "bodies are unreadable, and null in the result:" in err
 
 
-def test_csv_has_two_columns_more(lake: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_csv_has_two_more_columns(lake: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     out = ask(capfdbinary, lake, *KEYS, "--body", "--output", "csv", "--columns", "body_size")[1]
     found = list(csv.reader(io.StringIO(out.decode())))
     assert found[0] == ["body_size", "body", "body_base64"]
@@ -172,7 +172,7 @@ def test_a_wrong_option_is_refused(
     assert "secret" not in err
 
 
-def test_bodies_may_lie_elsewhere(lake: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_bodies_may_be_in_another_folder(lake: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     arguments = ["--key", "text", "--body", "--bodies"]
     code, _, err = ask(capfdbinary, lake, *arguments, tmp_path / "empty")
     assert code == 2
@@ -181,7 +181,7 @@ def test_bodies_may_lie_elsewhere(lake: Path, tmp_path: Path, capfdbinary: pytes
 
 
 def at_a_terminal(lake: Path, key: str) -> tuple[int, str]:
-    """Exit code and what a terminal shows."""
+    """Return exit code and output on a terminal."""
     main, terminal = pty.openpty()
     command = [sys.executable, "-m", "commitlake.jobs.cli.main", "query", "--lake", str(lake), "--key", key, "--body"]
     done = subprocess.run(command, stdout=terminal, stderr=terminal, cwd=ROOT, check=False, timeout=120)

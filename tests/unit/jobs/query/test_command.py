@@ -1,4 +1,4 @@
-"""`commitlake query` on a small lake: each condition, each form of output, and what it says when it cannot."""
+"""Tests of `commitlake query` on a small lake: each condition, each output format, and errors."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What one run of `query` gave."""
+    """Result of one run of `query`."""
 
     code: int
     out: str
@@ -95,12 +95,12 @@ class Answer:
 
     @property
     def rows(self) -> list[Row]:
-        """The rows of `--output jsonl`."""
+        """Return the rows of `--output jsonl`."""
         return [json.loads(line) for line in self.out.split("\n") if line]
 
     @property
     def offsets(self) -> list[int]:
-        """Which messages these are."""
+        """Return the physical offsets of the rows."""
         return [row["physical_offset"] for row in self.rows]
 
 
@@ -127,7 +127,7 @@ def ask(lake: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
 
 
 def offsets_where(condition: Callable[[Row], bool]) -> list[int]:
-    """The messages for which this holds, oldest first, as the job orders them."""
+    """Return the offsets of the messages that meet a condition, in the order of the job: oldest first."""
     found = [row for row in ROWS if condition(row)]
     return [
         row["physical_offset"]
@@ -136,22 +136,22 @@ def offsets_where(condition: Callable[[Row], bool]) -> list[int]:
 
 
 def always(_: Row) -> bool:
-    """Every message."""
+    """Return True."""
     return True
 
 
 def never(_: Row) -> bool:
-    """No message."""
+    """Return False."""
     return False
 
 
 def keys_of(row: Row) -> list[str]:
-    """A row's keys, none where they are null."""
+    """Return a row's keys, or an empty list if they are null."""
     return row["keys"] or []
 
 
 def at(day: int, hour: int, minute: int = 0) -> datetime.datetime:
-    """A moment in the lake's days."""
+    """Return a time in the lake's days."""
     return FIRST_DAY + datetime.timedelta(days=day, hours=hour, minutes=minute)
 
 
@@ -198,7 +198,7 @@ def at(day: int, hour: int, minute: int = 0) -> datetime.datetime:
         (["--where", "store_date = date '2026-11-20'"], lambda row: row["store_timestamp"].date() == at(1, 0).date()),
     ],
 )  # fmt: skip
-def test_a_condition_keeps_what_it_says(ask: Ask, arguments: list[str], condition: Callable[[Row], bool]) -> None:
+def test_a_condition_selects_matching_rows(ask: Ask, arguments: list[str], condition: Callable[[Row], bool]) -> None:
     answer = ask("--limit", 0, *arguments)
     assert (answer.code, answer.offsets) == (0, offsets_where(condition))
 
@@ -232,7 +232,7 @@ def test_the_end_is_exclusive_and_the_begin_inclusive(ask: Ask) -> None:
     assert answer.offsets == [13_000]
 
 
-def test_a_time_before_and_behind_all_gives_all(ask: Ask) -> None:
+def test_a_time_range_around_all_rows_gives_all_rows(ask: Ask) -> None:
     assert len(ask("--from", "1970-01-01", "--to", "2200-01-01", "--limit", 0).rows) == len(ROWS)
 
 
@@ -258,18 +258,18 @@ def test_an_empty_answer_names_the_topic_or_queue_that_the_lake_does_not_have(
     ("first", "last", "count"),
     [("0001-01-01", "9999-12-31", len(ROWS)), ("0800-01-01", "1500-01-01", 0), ("2500-01-01", "2600-01-01", 0)],
 )
-def test_a_time_that_no_broker_has_is_still_a_time(ask: Ask, first: str, last: str, count: int) -> None:
+def test_times_far_in_the_past_and_future_are_accepted(ask: Ask, first: str, last: str, count: int) -> None:
     answer = ask("--from", first, "--to", last, "--limit", 0)
     assert (answer.code, len(answer.rows)) == (0, count), answer.err
 
 
-def test_hours_ago_are_counted_back(ask: Ask) -> None:
+def test_times_relative_to_now_are_accepted(ask: Ask) -> None:
     assert ask("--from", "-2h", "--to", "now").code == 0
     assert ask("--from=-2h").code == 0
 
 
 @pytest.mark.parametrize("key", ODD_KEYS)
-def test_any_key_is_found_and_nothing_else(ask: Ask, key: str) -> None:
+def test_any_key_finds_only_its_message(ask: Ask, key: str) -> None:
     answer = ask("--key", key)
     assert (answer.code, answer.offsets) == (0, offsets_where(lambda row: key in keys_of(row)))
     assert len(answer.offsets) == 1
@@ -277,7 +277,7 @@ def test_any_key_is_found_and_nothing_else(ask: Ask, key: str) -> None:
 
 @pytest.mark.parametrize("option", ["--topic", "--key", "--broker", "--id"])
 @pytest.mark.parametrize("value", INJECTIONS)
-def test_a_value_is_never_sql(ask: Ask, lake: Path, option: str, value: str) -> None:
+def test_values_are_not_interpreted_as_sql(ask: Ask, lake: Path, option: str, value: str) -> None:
     expected = offsets_where(lambda row: option == "--key" and value in keys_of(row))
     answer = ask(option, value, "--limit", 0)
     assert (answer.code, answer.offsets) == (0, expected), answer.err
@@ -298,18 +298,18 @@ def test_a_client_id_finds_all_its_records(ask: Ask) -> None:
     assert ask("--id", ROWS[7]["unique_key"]).offsets == [7000]
 
 
-def test_an_id_of_nothing_finds_nothing(ask: Ask) -> None:
+def test_an_unknown_id_finds_no_messages(ask: Ask) -> None:
     for unknown in ("0A00000100002A9F00000000000FFFFF", "nothing", "", "0A00000100002A9F0000000000001X00"):
         answer = ask("--id", unknown)
         assert (answer.code, answer.out) == (0, ""), answer.err
         assert "no matching messages" in answer.err
 
 
-def test_an_id_with_a_condition_that_does_not_hold_finds_nothing(ask: Ask) -> None:
+def test_an_id_with_a_false_condition_finds_no_messages(ask: Ask) -> None:
     assert ask("--id", ROWS[3]["msg_id"], "--topic", "nothing").offsets == []
 
 
-def test_an_id_that_finds_nothing_gives_one_header(ask: Ask) -> None:
+def test_csv_for_a_unique_key_has_one_header(ask: Ask) -> None:
     answer = ask("--id", ROWS[7]["unique_key"], "--output", "csv", "--columns", "physical_offset")
     assert answer.out.splitlines() == ["physical_offset", "7000"]
 
@@ -317,20 +317,20 @@ def test_an_id_that_finds_nothing_gives_one_header(ask: Ask) -> None:
 # --- limits ---
 
 
-def test_a_limit_that_cut_the_result_is_told(ask: Ask) -> None:
+def test_a_limit_that_cuts_the_result_is_reported(ask: Ask) -> None:
     answer = ask("--limit", 5)
     assert answer.offsets == offsets_where(always)[:5]
     assert "5 rows, and there are more: --limit 5 cut the result; --limit 0 gives all" in answer.err
 
 
-def test_a_limit_that_just_fits_is_not_told(ask: Ask) -> None:
+def test_a_limit_that_just_fits_is_not_reported(ask: Ask) -> None:
     answer = ask("--limit", len(ROWS))
     assert len(answer.rows) == len(ROWS)
     assert "more" not in answer.err
     assert f"{len(ROWS)} rows" in answer.err
 
 
-def test_a_limit_of_zero_is_none(ask: Ask) -> None:
+def test_a_limit_of_zero_means_no_limit(ask: Ask) -> None:
     assert len(ask("--limit", 0).rows) == len(ROWS)
 
 
@@ -340,13 +340,13 @@ def test_a_limit_below_zero_is_refused(ask: Ask) -> None:
     assert "--limit: expected 0 or more, found -1" in answer.err
 
 
-def test_quiet_says_nothing_but_rows(ask: Ask) -> None:
+def test_quiet_prints_only_rows(ask: Ask) -> None:
     answer = ask("--quiet", "--limit", 1)
     assert (answer.err, len(answer.rows)) == ("", 1)
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "table"])
-def test_no_rows_are_no_error(ask: Ask, form: str) -> None:
+def test_an_empty_result_is_not_an_error(ask: Ask, form: str) -> None:
     answer = ask("--topic", "nothing", "--output", form)
     assert answer.code == 0
     assert "no matching messages" in answer.err
@@ -357,7 +357,7 @@ def test_no_rows_are_no_error(ask: Ask, form: str) -> None:
 
 
 def expected_json(row: Row) -> Row:
-    """A row as JSON lines and CSV tell it."""
+    """Return a row as in JSON lines and CSV."""
 
     def plain(value: object) -> object:
         if isinstance(value, datetime.datetime):
@@ -368,15 +368,15 @@ def expected_json(row: Row) -> Row:
 
 
 def in_order(rows: Sequence[Row]) -> list[Row]:
-    """Rows as the job orders them."""
+    """Return rows in the order of the job."""
     return sorted(rows, key=lambda row: (row["store_timestamp"], row["broker"], row["physical_offset"]))
 
 
-def test_json_lines_hold_every_column_and_value(ask: Ask) -> None:
+def test_json_lines_have_every_column_and_value(ask: Ask) -> None:
     assert ask("--limit", 0).rows == [expected_json(row) for row in in_order(ROWS)]
 
 
-def test_csv_holds_the_same(ask: Ask) -> None:
+def test_csv_has_every_column_and_value(ask: Ask) -> None:
     answer = ask("--limit", 0, "--output", "csv")
     rows = list(csv.DictReader(io.StringIO(answer.out, newline="")))
     expected = [expected_json(row) for row in in_order(ROWS)]
@@ -392,13 +392,13 @@ def test_csv_holds_the_same(ask: Ask) -> None:
             )
 
 
-def test_columns_choose_and_order(ask: Ask) -> None:
+def test_columns_are_selected_in_the_given_order(ask: Ask) -> None:
     answer = ask("--columns", "tags, physical_offset ,topic", "--limit", 1)
     assert list(answer.rows[0]) == ["tags", "physical_offset", "topic"]
     assert ask("--columns", "store_date", "--limit", 1).rows == [{"store_date": "2026-11-19"}]
 
 
-def test_a_column_named_twice_comes_once_or_is_refused(ask: Ask) -> None:
+def test_a_column_named_twice_is_printed_once_or_refused(ask: Ask) -> None:
     answer = ask("--columns", "tags,tags", "--limit", 1)
     if answer.code == 0:
         assert list(answer.rows[0]) == ["tags"]
@@ -430,7 +430,7 @@ def test_markup_in_a_value_stays_text(lake: Path, tmp_path: Path, ask: Ask) -> N
     assert ":smile:" in answer.out
 
 
-def test_null_times_and_dates_are_rows_too(tmp_path: Path, ask: Ask) -> None:
+def test_rows_with_null_times_and_dates_are_printed(tmp_path: Path, ask: Ask) -> None:
     rows = [message(1, store_timestamp=None), message(2)]
     write_deltalake(str(tmp_path / "l" / "messages"), table_of(rows, MESSAGES), partition_by=["store_date"])
     for form in ("jsonl", "csv", "table"):
@@ -438,7 +438,7 @@ def test_null_times_and_dates_are_rows_too(tmp_path: Path, ask: Ask) -> None:
     assert sorted(ask("--lake", tmp_path / "l").offsets) == [1000, 2000]
 
 
-def test_other_tables_are_asked_by_where(ask: Ask) -> None:
+def test_other_tables_can_be_queried_with_where(ask: Ask) -> None:
     answer = ask("--table", "quarantine")
     assert [row["start_offset"] for row in answer.rows] == [1, 5]
     assert answer.rows[0]["first_bytes"] == "AP8="
@@ -447,11 +447,11 @@ def test_other_tables_are_asked_by_where(ask: Ask) -> None:
     assert ask("--table", "archive_runs").rows[0]["sequence"] == 1
 
 
-# --- what is refused ---
+# --- refusals ---
 
 
 def assert_refused(answer: Answer, *words: str) -> None:
-    """Exit code 2, no output, and a sentence with these words."""
+    """Check for exit code 2, no output, and an error with these words."""
     assert (answer.code, answer.out) == (2, ""), answer.err
     assert "commitlake query: error: " in answer.err
     assert "Traceback" not in answer.err
@@ -472,7 +472,7 @@ def assert_refused(answer: Answer, *words: str) -> None:
         ") --",
     ],
 )
-def test_a_predicate_that_is_none_is_refused_with_the_columns(ask: Ask, where: str) -> None:
+def test_an_invalid_predicate_is_refused_with_the_columns(ask: Ask, where: str) -> None:
     for form in ("jsonl", "csv", "table"):
         answer = ask("--where", where, "--output", form)
         assert_refused(answer, "the query is invalid: ", "columns are: broker, physical_offset")
@@ -486,12 +486,12 @@ def test_a_predicate_that_cannot_be_evaluated_is_refused(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("columns", ["nothing", "topic,nothing", 'topic" from messages --', "*", "Topic"])
-def test_a_column_that_is_not_there_is_refused(ask: Ask, columns: str) -> None:
+def test_an_unknown_column_is_refused(ask: Ask, columns: str) -> None:
     assert_refused(ask("--columns", columns), "there is no column", "columns are: broker")
 
 
 @pytest.mark.parametrize("columns", ["", ",", " , "])
-def test_no_column_is_refused(ask: Ask, columns: str) -> None:
+def test_an_empty_list_of_columns_is_refused(ask: Ask, columns: str) -> None:
     assert_refused(ask("--columns", columns), "--columns: expected at least one column")
 
 
@@ -517,29 +517,29 @@ def test_a_wrong_option_is_refused(ask: Ask, arguments: list[str], words: str) -
     assert_refused(ask(*arguments), words)
 
 
-def test_a_lake_that_is_not_there_is_told(ask: Ask, tmp_path: Path) -> None:
+def test_a_missing_lake_is_refused(ask: Ask, tmp_path: Path) -> None:
     assert_refused(ask("--lake", tmp_path / "nowhere"), "does not exist", "commitlake archive")
 
 
-def test_a_folder_that_is_no_lake_is_told(ask: Ask, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_lake_is_refused(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").write_bytes(b"x")
     assert_refused(ask("--lake", tmp_path / "photos"), "is not a lake", "commitlake archive")
     assert_refused(ask("--lake", tmp_path / "photos", "--table", "quarantine"), "is not a lake")
 
 
-def test_a_file_is_no_lake(ask: Ask, tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_lake_is_refused(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     assert_refused(ask("--lake", tmp_path / "file"), "expected the folder of a lake, found a file")
 
 
-def test_a_table_that_is_not_there_yet_is_told(ask: Ask, tmp_path: Path) -> None:
+def test_a_table_that_does_not_exist_yet_is_refused(ask: Ask, tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "l" / "messages"), table_of(ROWS[:1], MESSAGES), partition_by=["store_date"])
     assert_refused(ask("--lake", tmp_path / "l", "--table", "archive_runs"), "no table 'archive_runs' yet")
 
 
 @pytest.mark.parametrize("table", ["quarantine", "gaps", "profiles", "quality_results"])
-def test_a_table_that_is_made_with_its_first_row_has_none(ask: Ask, tmp_path: Path, table: str) -> None:
+def test_a_table_that_is_created_with_its_first_row_is_empty_before(ask: Ask, tmp_path: Path, table: str) -> None:
     write_deltalake(str(tmp_path / "l" / "messages"), table_of(ROWS[:1], MESSAGES), partition_by=["store_date"])
     asked = ["--lake", tmp_path / "l", "--table", table]
     answer = ask(*asked)
@@ -550,11 +550,11 @@ def test_a_table_that_is_made_with_its_first_row_has_none(ask: Ask, tmp_path: Pa
     assert_refused(ask(*asked, "--columns", "nope"), "there is no column 'nope'")
 
 
-def test_the_tables_that_may_be_missing_are_those_that_follow() -> None:
+def test_the_tables_that_may_be_missing_are_the_following_tables() -> None:
     assert set(query.MADE_WHEN_NEEDED) == set(FOLLOWING)
 
 
-def test_a_lake_whose_files_are_gone_is_told_without_a_trace(ask: Ask, tmp_path: Path) -> None:
+def test_missing_data_files_are_reported_without_a_trace(ask: Ask, tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "l" / "messages"), table_of(ROWS[:1], MESSAGES), partition_by=["store_date"])
     for file in (tmp_path / "l" / "messages").rglob("*.parquet"):
         file.unlink()
@@ -567,7 +567,7 @@ def test_a_lake_whose_files_are_gone_is_told_without_a_trace(ask: Ask, tmp_path:
     assert "commitlake query: error: " in answer.err
 
 
-def test_a_cut_data_file_is_damage_and_no_wrong_usage(ask: Ask, tmp_path: Path) -> None:
+def test_a_truncated_data_file_is_damage(ask: Ask, tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "l" / "messages"), table_of(ROWS[:1], MESSAGES), partition_by=["store_date"])
     (file,) = (tmp_path / "l" / "messages").rglob("*.parquet")
     file.write_bytes(file.read_bytes()[:-1])
@@ -576,7 +576,7 @@ def test_a_cut_data_file_is_damage_and_no_wrong_usage(ask: Ask, tmp_path: Path) 
     assert file.name in answer.err
 
 
-def test_messages_that_are_behind_message_keys_have_lost_rows(ask: Ask, tmp_path: Path) -> None:
+def test_messages_with_fewer_versions_than_message_keys_followed_are_damage(ask: Ask, tmp_path: Path) -> None:
     root = tmp_path / "l"
     write_deltalake(str(root / "messages"), table_of(ROWS[:1], MESSAGES), partition_by=["store_date"])
     write_deltalake(
@@ -589,7 +589,7 @@ def test_messages_that_are_behind_message_keys_have_lost_rows(ask: Ask, tmp_path
     assert "expected version 1 in its _delta_log" in answer.err
 
 
-def test_no_lake_is_a_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_lake_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         query.main([])
     assert ended.value.code == 2
@@ -599,7 +599,7 @@ def test_no_lake_is_a_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
 # --- as a process ---
 
 
-def test_it_answers_cold_and_without_a_jvm(lake: Path) -> None:
+def test_query_imports_no_large_package_and_needs_no_jvm(lake: Path) -> None:
     program = (
         "import sys\nfrom commitlake.jobs.cli import main as cli\ncode = cli.main(sys.argv[1:])\n"
         "heavy = {'pyspark', 'py4j', 'pandas', 'numba'} & set(sys.modules)\n"
@@ -613,13 +613,13 @@ def test_it_answers_cold_and_without_a_jvm(lake: Path) -> None:
     assert json.loads(done.stdout)["physical_offset"] == 7000
 
 
-def test_a_reader_that_has_seen_enough_ends_it_quietly(lake: Path) -> None:
+def test_a_reader_that_closes_the_pipe_ends_the_query_without_an_error(lake: Path) -> None:
     arguments = ["query", "--lake", str(lake), "--limit", "0", "--output", "jsonl", "--quiet"]
     command = [sys.executable, "-m", "commitlake.jobs.cli.main", *arguments]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        # The answer does not fit, so the process is still writing when its reader goes.
+        # The output does not fit into the pipe, so the process is still writing when its reader closes it.
         room = fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 4096)
         first = process.stdout.raw.read(room)  # type: ignore[attr-defined]
         process.stdout.close()

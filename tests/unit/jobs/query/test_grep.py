@@ -1,4 +1,4 @@
-"""`commitlake query --grep`: messages whose bodies match, what was read, and what could not be."""
+"""Tests of `commitlake query --grep`: messages with matching bodies, read bodies, and unreadable bodies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def grep(capsys: pytest.CaptureFixture[str], root: Path, *arguments: object) -> tuple[int, list[dict[str, Any]], str]:
-    """Exit code, rows of `--output jsonl`, and what is said on standard error."""
+    """Return exit code, rows of `--output jsonl`, and standard error."""
     capsys.readouterr()
     code = query.main(["--lake", str(root), "--output", "jsonl", "--grep", *map(str, arguments)])
     out, err = capsys.readouterr()
@@ -34,43 +34,45 @@ def grep(capsys: pytest.CaptureFixture[str], root: Path, *arguments: object) -> 
 
 def test_bodies_that_match_are_shown_with_an_excerpt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = Path(write_lake(tmp_path).lake.root)
-    code, rows, told = grep(capsys, root, r'"name":"customer 3[0-4]"')
+    code, rows, printed = grep(capsys, root, r'"name":"customer 3[0-4]"')
     assert code == ExitCode.OK
     assert [row["keys"] for row in rows] == [[f"order-{number}"] for number in range(30, 35)]
     assert [(row["match_offset"], row["excerpt"][:38]) for row in rows[:1]] == [
         (13, '{"number":30,"name":"customer 30","not')
     ]
-    assert "5 messages match; read 100 bodies" in told
-    assert "in 2 packs" in told
+    assert "5 messages match; read 100 bodies" in printed
+    assert "in 2 packs" in printed
 
 
-def test_other_conditions_choose_what_is_searched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_conditions_select_the_bodies_that_are_searched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     root = Path(write_lake(tmp_path).lake.root)
-    _, rows, told = grep(capsys, root, "customer", "--topic", "topic-1", "--where", "physical_offset < 3000")
+    _, rows, printed = grep(capsys, root, "customer", "--topic", "topic-1", "--where", "physical_offset < 3000")
     assert {row["topic"] for row in rows} == {"topic-1"}
-    assert f"{len(rows)} messages match; read {len(rows)} bodies" in told
+    assert f"{len(rows)} messages match; read {len(rows)} bodies" in printed
     assert 0 < len(rows) < 50
-    _, rows, told = grep(capsys, root, "customer", "--key", "order-31")
+    _, rows, printed = grep(capsys, root, "customer", "--key", "order-31")
     assert [row["keys"] for row in rows] == [["order-31"]]
-    assert "read 1 body" in told
+    assert "read 1 body" in printed
     _, by_id, _ = grep(capsys, root, "customer", "--id", rows[0]["unique_key"])
     assert by_id == rows
 
 
-def test_a_limit_says_what_it_has_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_that_cuts_the_result_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = Path(write_lake(tmp_path).lake.root)
-    code, rows, told = grep(capsys, root, "number", "--limit", 7)
+    code, rows, printed = grep(capsys, root, "number", "--limit", 7)
     assert (code, len(rows)) == (0, 7)
-    assert "--limit 7 cut the result" in told
-    assert "of 100 bodies were read" in told
-    code, rows, told = grep(capsys, root, "number", "--limit", 100)
-    assert (code, len(rows), "cut" in told) == (0, 100, False)
+    assert "--limit 7 cut the result" in printed
+    assert "of 100 bodies were read" in printed
+    code, rows, printed = grep(capsys, root, "number", "--limit", 100)
+    assert (code, len(rows), "cut" in printed) == (0, 100, False)
 
 
-def test_nothing_that_matches_is_no_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_without_a_match_is_not_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = Path(write_lake(tmp_path).lake.root)
-    code, rows, told = grep(capsys, root, "no such text", "--limit", 7)
-    assert (code, rows, "cut" in told) == (0, [], False)
+    code, rows, printed = grep(capsys, root, "no such text", "--limit", 7)
+    assert (code, rows, "cut" in printed) == (0, [], False)
 
 
 def test_the_number_of_matches_can_be_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,49 +103,49 @@ def test_compressed_binary_and_empty_bodies_are_searched(
 
 
 def test_bodies_that_cannot_be_read_are_counted_and_named(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, rows, told = grep(capsys, lake, "no such text")
+    code, rows, printed = grep(capsys, lake, "no such text")
     assert (code, rows) == (ExitCode.DAMAGE, [])
-    assert "4 bodies are unreadable" in told  # not zlib, too large, of another CRC, in a pack that is gone
-    assert "1 message has no body in the lake" in told
-    assert "no such pack" in told or "zlib" in told
+    assert "4 bodies are unreadable" in printed  # not zlib, too large, with a wrong CRC, in a missing pack
+    assert "1 message has no body in the lake" in printed
+    assert "no such pack" in printed or "zlib" in printed
     assert query.main(["--lake", str(lake), "--grep", "x", "--quiet"]) == ExitCode.DAMAGE
     assert "are unreadable" in capsys.readouterr().err
 
 
-def test_bodies_that_have_expired_are_no_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_expired_bodies_are_not_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     growing = write_lake(tmp_path)
     root = Path(growing.lake.root)
     packs = sorted((root / "bodies").rglob("*.zst"))
     packs[0].unlink()
-    code, _, told = grep(capsys, root, "number", "--limit", 0)
-    assert (code, "50 bodies are unreadable" in told) == (ExitCode.DAMAGE, True)
+    code, _, printed = grep(capsys, root, "number", "--limit", 0)
+    assert (code, "50 bodies are unreadable" in printed) == (ExitCode.DAMAGE, True)
     newest = max(DeltaTable(growing.lake.messages).to_pyarrow_table().column("store_date").to_pylist())
     announce_expiry(growing.lake.messages, "bodies", newest.replace(year=newest.year + 1))
-    code, rows, told = grep(capsys, root, "number", "--limit", 0)
+    code, rows, printed = grep(capsys, root, "number", "--limit", 0)
     assert (code, len(rows)) == (ExitCode.OK, 50)
-    assert "50 bodies have expired" in told
+    assert "50 bodies have expired" in printed
 
 
-def test_a_damaged_frame_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_frame_does_not_hide_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = Path(write_lake(tmp_path).lake.root)
     pack = min((root / "bodies").rglob("*.zst"))
     data = bytearray(pack.read_bytes())
     data[len(data) // 2] ^= 0xFF
     pack.write_bytes(data)
-    code, rows, told = grep(capsys, root, "number", "--limit", 0)
+    code, rows, printed = grep(capsys, root, "number", "--limit", 0)
     assert code == ExitCode.DAMAGE
     assert len(rows) >= 50
-    assert f"{100 - len(rows)} bodies are unreadable" in told
+    assert f"{100 - len(rows)} bodies are unreadable" in printed
 
 
 @pytest.mark.parametrize("pattern", ["(", "a**", r"\1", "(?=x)", "", "x{1001}", "a)(b", "x" * 9000])
-def test_an_expression_that_is_none_is_refused(lake: Path, capsys: pytest.CaptureFixture[str], pattern: str) -> None:
-    code, rows, told = grep(capsys, lake, pattern)
+def test_an_invalid_expression_is_refused(lake: Path, capsys: pytest.CaptureFixture[str], pattern: str) -> None:
+    code, rows, printed = grep(capsys, lake, pattern)
     assert (code, rows) == (ExitCode.USAGE, [])
-    assert "--grep: " in told
+    assert "--grep: " in printed
 
 
-def test_a_hostile_expression_takes_no_longer(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_expression_with_nested_repetition_is_fast(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, rows, _ = grep(capsys, lake, "(([^x]+)+)+y$")
     assert (code, rows) == (ExitCode.DAMAGE, [])
 
@@ -155,7 +157,9 @@ def test_a_hostile_expression_takes_no_longer(lake: Path, capsys: pytest.Capture
         ["--body-out", "x"],
     ],
 )  # fmt: skip
-def test_what_does_not_go_with_it_is_refused(lake: Path, capsys: pytest.CaptureFixture[str], more: list[str]) -> None:
-    code, _, told = grep(capsys, lake, "x", *more)
+def test_options_that_do_not_go_with_grep_are_refused(
+    lake: Path, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    code, _, printed = grep(capsys, lake, "x", *more)
     assert code == ExitCode.USAGE
-    assert "--grep" in told
+    assert "--grep" in printed

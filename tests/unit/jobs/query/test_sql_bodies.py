@@ -1,4 +1,4 @@
-"""The function `body` of `query --sql`."""
+"""Tests of the function `body` of `query --sql`."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ def ask(lake: str, capsys: pytest.CaptureFixture[str]) -> Ask:
         ("SELECT body(a, b), body(1)", "SELECT body(a, b), body(1)"),
     ],
 )
-def test_calls_become_places_and_quoted_texts_stay(sql: str, expanded: str) -> None:
+def test_calls_are_expanded_outside_of_quotes_and_comments(sql: str, expanded: str) -> None:
     assert expand_body(sql) == expanded
 
 
-def test_a_table_may_have_a_name() -> None:
+def test_a_call_may_name_a_table_alias() -> None:
     place = "named_struct('body_ref', m.body_ref, 'body_crc', m.body_crc, 'body_codec', m.body_codec)"
     assert expand_body("SELECT body(m) FROM messages m") == f"SELECT {place} FROM messages m"
 
 
 @pytest.mark.parametrize("sql", ["SELECT queue_id, body() FROM messages ORDER BY physical_offset",
                                  "SELECT queue_id, body(m) FROM messages m ORDER BY m.physical_offset"])  # fmt: skip
-def test_bodies_are_texts_or_base64(ask: Ask, sql: str) -> None:
+def test_bodies_are_text_or_base64(ask: Ask, sql: str) -> None:
     code, rows, _ = ask(sql)
     assert code == ExitCode.OK
     assert [row["body"] for row in rows] == ['{"order": 4711}', None, "größer", rows[3]["body"]]
@@ -78,28 +78,28 @@ def test_bodies_are_texts_or_base64(ask: Ask, sql: str) -> None:
     assert [list(row) for row in rows] == [["queue_id", "body", "body_base64"]] * 4
 
 
-def test_a_name_of_its_own_and_a_limit(ask: Ask) -> None:
+def test_a_body_may_have_an_alias_and_a_limit(ask: Ask) -> None:
     code, rows, _ = ask("SELECT body() AS text FROM messages WHERE queue_id = 0", "--limit", "1")
     assert (code, rows) == (ExitCode.OK, [{"text": '{"order": 4711}', "text_base64": None}])
 
 
-def test_an_answer_without_rows_and_one_without_bodies(ask: Ask) -> None:
+def test_results_may_have_no_rows_or_no_bodies(ask: Ask) -> None:
     assert ask("SELECT body() FROM messages WHERE topic = 'none'")[:2] == (ExitCode.OK, [])
     assert ask("SELECT count(*) AS n FROM messages")[:2] == (ExitCode.OK, [{"n": 4}])
 
 
-def test_a_table_without_bodies_is_told(ask: Ask) -> None:
-    code, _, said = ask("SELECT body() FROM archive_runs")
+def test_a_table_without_bodies_is_refused(ask: Ask) -> None:
+    code, _, printed = ask("SELECT body() FROM archive_runs")
     assert code == ExitCode.USAGE
-    assert "body_ref" in said
+    assert "body_ref" in printed
 
 
-def test_a_body_that_is_gone_is_an_error(ask: Ask, lake: str) -> None:
+def test_a_missing_pack_is_an_error(ask: Ask, lake: str) -> None:
     packs = Path(lake, "bodies")
     packs.rename(packs.with_name("elsewhere"))
     try:
-        code, _, said = ask("SELECT body() FROM messages")
+        code, _, printed = ask("SELECT body() FROM messages")
     finally:
         packs.with_name("elsewhere").rename(packs)
     assert code != ExitCode.OK
-    assert "pack" in said
+    assert "pack" in printed

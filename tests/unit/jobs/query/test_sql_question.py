@@ -1,4 +1,4 @@
-"""`query --sql`: any SELECT over the tables of a lake, and nothing else."""
+"""Tests of `query --sql`: any SELECT over the tables of a lake, and no other statement."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def ask(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> Ask:
 
 
 def test_aggregates_are_answered_in_their_order(ask: Ask) -> None:
-    code, rows, said = ask("SELECT topic, count(*) AS n FROM messages GROUP BY topic ORDER BY n DESC, topic;")
+    code, rows, printed = ask("SELECT topic, count(*) AS n FROM messages GROUP BY topic ORDER BY n DESC, topic;")
     counts = Counter(message.topic for message in shop_messages(40))
     assert code == ExitCode.OK
     assert [(row["topic"], row["n"]) for row in rows] == sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    assert f"{len(counts)} rows" in said
+    assert f"{len(counts)} rows" in printed
 
 
 def test_tables_can_be_joined(ask: Ask) -> None:
@@ -57,11 +57,11 @@ def test_tables_can_be_joined(ask: Ask) -> None:
     assert len(rows) == 5
 
 
-def test_a_limit_that_cuts_is_told(ask: Ask) -> None:
-    _, rows, said = ask("SELECT physical_offset FROM messages", "--limit", "3")
+def test_a_limit_that_cuts_the_result_is_reported(ask: Ask) -> None:
+    _, rows, printed = ask("SELECT physical_offset FROM messages", "--limit", "3")
     assert len(rows) == 3
-    assert "--limit 3 cut the result" in said
-    _, rows, said = ask("SELECT physical_offset FROM messages ORDER BY physical_offset", "--limit", "0")
+    assert "--limit 3 cut the result" in printed
+    _, rows, printed = ask("SELECT physical_offset FROM messages ORDER BY physical_offset", "--limit", "0")
     assert len(rows) == 40
     assert rows == sorted(rows, key=lambda row: row["physical_offset"])
 
@@ -88,20 +88,20 @@ def test_a_limit_that_cuts_is_told(ask: Ask) -> None:
 )
 def test_anything_but_one_select_is_refused(ask: Ask, tmp_path: Path, statement: str) -> None:
     file = tmp_path / "written.csv"
-    code, rows, said = ask(statement.format(file=file))
+    code, rows, printed = ask(statement.format(file=file))
     assert (code, rows) == (ExitCode.USAGE, [])
-    assert "expected one SELECT" in said
+    assert "expected one SELECT" in printed
     assert not file.exists()
 
 
-def test_a_file_is_no_table(ask: Ask) -> None:
-    code, _, said = ask("SELECT * FROM '/etc/hostname'")
-    assert (code, "tables are: messages" in said) == (ExitCode.USAGE, True)
+def test_a_file_in_place_of_a_table_is_refused(ask: Ask) -> None:
+    code, _, printed = ask("SELECT * FROM '/etc/hostname'")
+    assert (code, "tables are: messages" in printed) == (ExitCode.USAGE, True)
 
 
-def test_a_table_that_is_not_there_yet_is_said(ask: Ask) -> None:
-    code, _, said = ask("SELECT * FROM quarantine")
-    assert (code, "no table 'quarantine' yet" in said) == (ExitCode.USAGE, True)
+def test_a_table_that_does_not_exist_yet_is_refused(ask: Ask) -> None:
+    code, _, printed = ask("SELECT * FROM quarantine")
+    assert (code, "no table 'quarantine' yet" in printed) == (ExitCode.USAGE, True)
 
 
 @pytest.mark.parametrize(
@@ -110,5 +110,5 @@ def test_a_table_that_is_not_there_yet_is_said(ask: Ask) -> None:
      ("--order-by", "topic"), ("--body",)],
 )  # fmt: skip
 def test_options_that_have_no_effect_are_refused(ask: Ask, more: tuple[str, ...]) -> None:
-    code, _, said = ask("SELECT 1", *more)
-    assert (code, "--sql" in said) == (ExitCode.USAGE, True)
+    code, _, printed = ask("SELECT 1", *more)
+    assert (code, "--sql" in printed) == (ExitCode.USAGE, True)

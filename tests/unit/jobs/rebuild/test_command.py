@@ -1,4 +1,4 @@
-"""The command `rebuild`: what it makes, what it says, and how it ends."""
+"""Tests of the command `rebuild`: written files, messages, and exit codes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ sys.stdin.read()
 
 @pytest.fixture(scope="session")
 def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that nobody changes."""
+    """A store for reading only."""
     return write_indexed_store(tmp_path_factory.mktemp("rebuilt") / "broker-a" / "store", 200)
 
 
@@ -62,18 +62,18 @@ def test_a_store_is_rebuilt_into_a_folder(intact: Path, tmp_path: Path, capsys: 
     assert (tmp_path / "out" / path).read_bytes() == (intact / path).read_bytes()
 
 
-def test_quiet_says_nothing(intact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_nothing(intact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(intact), "--out", str(tmp_path / "out"), *LOCAL, "--quiet"]) == ExitCode.OK
     assert capsys.readouterr() == ("", "")
 
 
-def test_topics_can_be_named(intact: Path, tmp_path: Path) -> None:
+def test_topics_can_be_selected(intact: Path, tmp_path: Path) -> None:
     arguments = ["--topic", "rare", "--topic", "topic-1", *LOCAL]
     assert main([str(intact), "--out", str(tmp_path / "out"), *arguments]) == ExitCode.OK
     assert sorted(path.name for path in (tmp_path / "out" / "consumequeue").iterdir()) == ["rare", "topic-1"]
 
 
-def test_sizes_can_be_given(intact: Path, tmp_path: Path) -> None:
+def test_sizes_can_be_set(intact: Path, tmp_path: Path) -> None:
     sizes = ["--queue-file-size", "400", "--index-slots", "10", "--index-entries", "40", "--index-tags", "no"]
     assert main([str(intact), "--out", str(tmp_path / "out"), *LOCAL, *sizes]) == ExitCode.OK
     assert {path.stat().st_size for path in (tmp_path / "out" / "index").iterdir()} == {40 + 4 * 10 + 20 * 40}
@@ -89,7 +89,7 @@ def test_a_store_is_rebuilt_in_place(store: Path, capsys: pytest.CaptureFixture[
     assert verify.main([str(store), "--local", "--processes", "1", "--quiet"]) == ExitCode.OK
 
 
-def test_a_store_that_a_process_holds_is_refused(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_that_a_process_has_locked_is_refused(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = [sys.executable, "-c", HOLDER, str(store)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
@@ -101,29 +101,29 @@ def test_a_store_that_a_process_holds_is_refused(store: Path, capsys: pytest.Cap
     assert "stop the broker, or give --out" in capsys.readouterr().err
 
 
-def test_a_damaged_log_ends_with_3_and_says_what_to_do(
+def test_a_damaged_log_ends_with_exit_code_3_and_advice(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damage(store)
     assert main([str(store), "--out", str(tmp_path / "out"), *LOCAL]) == ExitCode.DAMAGE
-    assert "1 range of the log" in (told := capsys.readouterr().err)
-    assert "--salvage writes one that it reads to the end" in told
+    assert "1 range of the log" in (printed := capsys.readouterr().err)
+    assert "--salvage writes one that it reads to the end" in printed
 
 
 def test_a_damaged_log_is_not_rebuilt_in_place(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = (store / "commitlog" / segment_name(0)).read_bytes()
     damage(store)
-    for _ in range(2):  # what the first try left does not keep the second from being made
+    for _ in range(2):  # files left by the first attempt do not prevent the second one
         assert main([str(store), "--in-place", *LOCAL]) == ExitCode.DAMAGE
-        assert "nothing was replaced: log_bad_crc" in (told := capsys.readouterr().err)
-        assert "--salvage with --out writes a clean one" in told
+        assert "nothing was replaced: log_bad_crc" in (printed := capsys.readouterr().err)
+        assert "--salvage with --out writes a clean one" in printed
         assert list(store.glob("*.old-*")) == []
     (store / "commitlog" / segment_name(0)).write_bytes(whole)
     assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
 
 
 class StoppedError(BaseException):
-    """What interrupts a run as a signal would."""
+    """Error that interrupts a run as a signal would."""
 
 
 def stop(*_: object, **__: object) -> None:
@@ -131,7 +131,7 @@ def stop(*_: object, **__: object) -> None:
 
 
 def interrupted(store: Path, monkeypatch: pytest.MonkeyPatch, where: str, *more: str) -> None:
-    """A run in place that ends at the first call of a function."""
+    """Run in place, and stop at the first call of a function."""
     with monkeypatch.context() as patched:
         patched.setattr(where, stop)
         with pytest.raises(StoppedError):
@@ -146,7 +146,7 @@ def let_a_broker_write(store: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize("where", ["run._build", "replace.verify_stores", "replace.sync_folder", "replace.rename_file"])
-def test_what_a_broker_writes_between_two_runs_is_in_what_the_second_makes(
+def test_records_written_after_an_interrupted_run_are_in_the_next_rebuild(
     store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], where: str
 ) -> None:
     interrupted(store, monkeypatch, f"commitlake.pipelines.rebuild.{where}")
@@ -157,9 +157,7 @@ def test_what_a_broker_writes_between_two_runs_is_in_what_the_second_makes(
     assert not (store / ".rebuilt-in-place").exists()
 
 
-def test_what_a_broker_makes_between_two_renames_is_kept_beside_too(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_that_a_broker_made_between_two_renames_are_kept(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def stop_at_the_new(path: Path, target: Path, *, below: Path) -> None:
         if path.parent.name == ".rebuilt-in-place":
@@ -178,7 +176,9 @@ def test_what_a_broker_makes_between_two_renames_is_kept_beside_too(
 
 
 @pytest.mark.parametrize("place", [".", "commitlog/new"])
-def test_out_does_not_go_past_the_stores_lock(store: Path, capsys: pytest.CaptureFixture[str], place: str) -> None:
+def test_an_output_folder_inside_the_store_is_refused(
+    store: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
     for name in ("consumequeue", "index"):
         shutil.rmtree(store / name)
     (store / "checkpoint").unlink()
@@ -188,7 +188,7 @@ def test_out_does_not_go_past_the_stores_lock(store: Path, capsys: pytest.Captur
     assert sorted(store.rglob("*")) == before
 
 
-def test_a_full_disk_is_told_and_the_next_run_goes_on(
+def test_a_full_disk_is_reported_and_the_next_run_succeeds(
     store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_: object) -> None:
@@ -205,7 +205,7 @@ def test_a_full_disk_is_told_and_the_next_run_goes_on(
     assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
 
 
-def test_the_mark_of_a_crash_goes_with_what_it_is_about(store: Path) -> None:
+def test_abort_is_moved_only_if_everything_was_rebuilt(store: Path) -> None:
     (store / "abort").write_bytes(b"4711")
     assert main([str(store), "--in-place", "--topic", "rare", *LOCAL]) == ExitCode.OK
     assert (store / "abort").exists()  # the index is still the crashed broker's
@@ -214,27 +214,27 @@ def test_the_mark_of_a_crash_goes_with_what_it_is_about(store: Path) -> None:
     assert [path.read_bytes() for path in store.glob("abort.old-*")] == [b"4711"]
 
 
-def test_compacted_topics_keep_the_mark_of_a_crash(store: Path) -> None:
+def test_abort_stays_if_there_are_compacted_topics(store: Path) -> None:
     (store / "abort").touch()
     (store / "compaction" / "compactionLog" / "orders").mkdir(parents=True)
     assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
     assert (store / "abort").exists()
 
 
-def test_a_damaged_queue_that_the_log_has_nothing_of_is_not_called_a_damaged_log(
+def test_a_damaged_queue_without_records_is_not_reported_as_a_damaged_log(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = store / "consumequeue" / "lonely" / "0" / segment_name(0)
     path.parent.mkdir(parents=True)
     path.write_bytes(bytes(100))
     assert main([str(store), "--in-place", *LOCAL]) == ExitCode.DAMAGE
-    told = capsys.readouterr().err
-    assert "nothing was replaced: queue_file_size at consumequeue/lonely/0" in told
-    assert "move damaged ones elsewhere" in told
-    assert "salvage" not in told
+    printed = capsys.readouterr().err
+    assert "nothing was replaced: queue_file_size at consumequeue/lonely/0" in printed
+    assert "move damaged ones elsewhere" in printed
+    assert "salvage" not in printed
 
 
-def test_a_run_with_other_options_finishes_the_one_before_and_is_made_itself(
+def test_a_run_with_other_options_first_finishes_the_interrupted_one(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupted(store, monkeypatch, "commitlake.pipelines.rebuild.replace.sync_folder", "--topic", "rare")
@@ -243,7 +243,7 @@ def test_a_run_with_other_options_finishes_the_one_before_and_is_made_itself(
     assert verify.main([str(store), "--local", "--processes", "1", "--quiet"]) == ExitCode.OK
 
 
-def test_a_record_whose_topic_no_folder_can_have_is_told_and_does_not_keep_the_others_from_being_replaced(
+def test_a_record_with_an_impossible_topic_is_left_out_and_reported(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = store / "commitlog" / segment_name(0)
@@ -269,7 +269,7 @@ def test_salvage_makes_a_store_without_damage(store: Path, tmp_path: Path, capsy
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["/nowhere", "--out", "{out}", "--local"], "does not exist"),
         (["{store}", "--in-place", "--salvage"], "--salvage changes no store"),
@@ -281,12 +281,12 @@ def test_salvage_makes_a_store_without_damage(store: Path, tmp_path: Path, capsy
         (["{store}", "--out", "{out}", "--local", "--queue-file-size", "30"], "expected a multiple of 20, found 30"),
     ],
 )
-def test_what_cannot_be_done_is_said(
-    intact: Path, tmp_path: Path, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+def test_wrong_usage_is_reported(
+    intact: Path, tmp_path: Path, arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = [each.format(store=intact, out=tmp_path / "out") for each in arguments]
     assert main(given) == ExitCode.USAGE
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -308,8 +308,8 @@ def jmq(tmp_path: Path) -> Path:
 def test_a_jmq_store_is_found_by_its_journal(jmq: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     assert main([str(jmq), "--out", str(out), *LOCAL]) == ExitCode.OK
-    told = capsys.readouterr().err
-    assert "200 entries of 15 queues; in" in told
+    printed = capsys.readouterr().err
+    assert "200 entries of 15 queues; in" in printed
     for path in (jmq / "queue").rglob("0*"):
         if path.is_file():
             assert (out / path.relative_to(jmq)).read_bytes() == path.read_bytes()
@@ -323,19 +323,21 @@ def test_a_jmq_store_is_rebuilt_in_place(jmq: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == ""
 
 
-def test_what_a_damaged_journal_lacks_is_told(jmq: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_missing_in_a_damaged_journal_are_reported(
+    jmq: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = jmq / "journal" / segment_name(FILE_BYTES)
     data = bytearray(path.read_bytes())
-    data[62] ^= 1  # of the first record's CRC
+    data[62] ^= 1  # a bit of the first record's CRC
     path.write_bytes(data)
     assert main([str(jmq), "--out", str(tmp_path / "out"), *LOCAL]) == ExitCode.DAMAGE
-    told = capsys.readouterr().err
-    assert "1 range of the log is damaged, 297 B: a broker skips them" in told
-    assert "1 message is missing in the journal: entries of size 0 keep their queue offsets" in told
+    printed = capsys.readouterr().err
+    assert "1 range of the log is damaged, 297 B: a broker skips them" in printed
+    assert "1 message is missing in the journal: entries of size 0 keep their queue offsets" in printed
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         (["--salvage"], "a JMQ broker skips damaged parts of its journal"),
         (["--index-slots", "7"], "--index-slots has no effect: a JMQ store has no IndexFiles"),
@@ -343,9 +345,9 @@ def test_what_a_damaged_journal_lacks_is_told(jmq: Path, tmp_path: Path, capsys:
         (["--queue-file-size", "40"], "expected a multiple of 22, found 40"),
     ],
 )
-def test_what_a_jmq_store_has_not_is_said(
-    jmq: Path, tmp_path: Path, options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+def test_options_that_do_not_apply_to_a_jmq_store_are_refused(
+    jmq: Path, tmp_path: Path, options: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(jmq), "--out", str(tmp_path / "out"), *LOCAL, *options]) == ExitCode.USAGE
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

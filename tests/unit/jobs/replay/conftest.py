@@ -1,4 +1,4 @@
-"""A broker of our own, in its own process, that all tests of `replay` send to."""
+"""Fixtures: broker_lite in its own process, to which all tests of `replay` send."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MESSAGES = 400
 
 @pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerLite]:
-    """The target."""
+    """The target broker."""
     with BrokerLite(tmp_path_factory.mktemp("target")) as running:
         yield running
 
 
 @pytest.fixture(scope="package")
 def client(broker: BrokerLite) -> Iterator[TargetClient]:
-    """Clients of it."""
+    """Clients of the target broker."""
     with target_client(broker.name_server_address) as made:
         yield made
 

@@ -1,4 +1,4 @@
-"""`commitlake replay` where the lake or the target is not as it should be, or changes while it sends."""
+"""Tests of `commitlake replay` with a damaged lake or target, or one that changes during the replay."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def in_parts(world: ReplayWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return ReplayWorld(growing.lake, world.name_servers, world.client, world.topic)
 
 
-def once_each(world: ReplayWorld) -> bool:
-    """Tell whether each message of the lake is in the target once."""
+def is_each_sent_once(world: ReplayWorld) -> bool:
+    """Return whether each message of the lake is in the target once."""
     found = Counter(offset for queue in world.origins().values() for offset in queue)
     return found == Counter(row["physical_offset"] for row in world.archived())
 
 
 @pytest.mark.parametrize("is_cleaned", [False, True])
-def test_a_lake_that_is_maintained_meanwhile(
+def test_a_lake_may_be_maintained_during_a_replay(
     in_parts: ReplayWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, is_cleaned: bool
 ) -> None:
     send_part = ReplayRun._send_part
@@ -78,15 +78,15 @@ def test_a_lake_that_is_maintained_meanwhile(
     else:
         assert code == 0
         assert len(sent) >= PARTS
-    assert once_each(in_parts)
+    assert is_each_sent_once(in_parts)
 
 
 def files_now(world: ReplayWorld) -> set[Path]:
-    """The data files of the newest version."""
+    """Return the data files of the newest version."""
     return {Path(uri) for uri in DeltaTable(world.lake.messages).file_uris()}
 
 
-def test_bodies_that_have_expired_are_told_and_the_rest_is_sent(
+def test_expired_bodies_are_reported_and_the_rest_is_sent(
     in_parts: ReplayWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
     packs = sorted(path for path in Path(in_parts.lake.bodies).rglob("*") if path.is_file())
@@ -95,11 +95,11 @@ def test_bodies_that_have_expired_are_told_and_the_rest_is_sent(
     outcomes = Counter(row["outcome"] for row in in_parts.ledger())
     assert outcomes == {"no_body": OF_PART, "sent": (PARTS - 1) * OF_PART}
     assert f"{OF_PART} messages could not be sent" in capsys.readouterr().err
-    # Nothing is left to send: the bodies are gone for good.
+    # No message is left to send: the bodies cannot be recovered.
     assert read_states(in_parts.lake)[in_parts.replay_id()].event is ReplayEvent.FINISHED
 
 
-def test_a_replay_of_what_another_one_has_begun_is_refused(
+def test_messages_of_an_unfinished_replay_are_refused(
     world: ReplayWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def lose_the_ledger(*_: object) -> None:
@@ -119,7 +119,7 @@ def test_a_replay_of_what_another_one_has_begun_is_refused(
     assert f"80 of these messages belong to the replay {first} to the same queues, which is finished" in (
         capsys.readouterr().err
     )
-    assert world.replay("--topic", TOPIC) == 0  # whoever has seen that may send them once more
+    assert world.replay("--topic", TOPIC) == 0  # a finished replay does not prevent another one
 
 
 def test_another_replay_that_cannot_be_read_is_warned_of(
@@ -136,7 +136,7 @@ def test_another_replay_that_cannot_be_read_is_warned_of(
     )
 
 
-def test_the_time_for_which_a_target_was_away_is_not_made_up_for(
+def test_the_pace_does_not_catch_up_after_an_outage_of_the_target(
     world: ReplayWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     post = sending.QueueSender._post
@@ -157,9 +157,7 @@ def test_the_time_for_which_a_target_was_away_is_not_made_up_for(
     assert all(seconds > 0.4 for seconds in apart[1:])
 
 
-def test_a_replay_goes_on_at_the_pace_at_which_it_was_begun(
-    world: ReplayWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_replay_keeps_its_pace(world: ReplayWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     paces: list[tuple[float, float, tuple[str, int] | None]] = []
 
     def stopped(
@@ -180,7 +178,7 @@ def test_a_replay_goes_on_at_the_pace_at_which_it_was_begun(
     assert paces == [(50, 2, ("billing", 9)), (50, 2, ("billing", 9)), (7, 2, ("mail", 1)), (7, 2, ("billing", 9))]
 
 
-def test_of_two_replays_at_once_one_sends(world: ReplayWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_of_two_simultaneous_replays_sends(world: ReplayWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     together = threading.Barrier(2, timeout=60)
     codes: list[int] = []
 
@@ -189,7 +187,7 @@ def test_of_two_replays_at_once_one_sends(world: ReplayWorld, monkeypatch: pytes
         announce(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(send, "announce", at_once)
-    # Signals are the main thread's: a replay in another one cannot be stopped by them.
+    # Only the main thread handles signals: a replay in another thread cannot be stopped by them.
     monkeypatch.setattr(send, "stop_softly", lambda _: nullcontext())
     threads = [threading.Thread(target=lambda: codes.append(world.replay("--topic", TOPIC))) for _ in range(2)]
     for thread in threads:
@@ -201,7 +199,7 @@ def test_of_two_replays_at_once_one_sends(world: ReplayWorld, monkeypatch: pytes
     assert sum(map(len, world.received().values())) == 80 * codes.count(0)
 
 
-def test_a_full_target_is_waited_for_and_the_replay_resumed(
+def test_a_replay_to_a_full_target_fails_and_can_be_resumed(
     world: ReplayWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sending, "_FIRST_WAIT_SECONDS", 0.01)
@@ -223,7 +221,7 @@ def test_a_full_target_is_waited_for_and_the_replay_resumed(
         assert sum(map(len, target.received().values())) == 80
 
 
-def test_a_target_whose_brokers_are_all_away_is_not_called_one_without_the_topic(
+def test_a_target_without_brokers_is_not_reported_as_lacking_the_topic(
     world: ReplayWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Admin, "clusters", lambda _: ClusterInfo())  # a name server forgets a broker that is killed

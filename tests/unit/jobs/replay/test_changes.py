@@ -1,4 +1,4 @@
-"""`--mask` and `--transform` of a replay."""
+"""Tests of the options `--mask` and `--transform` of a replay."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def mend(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_masked_messages_keep_their_order_and_all_else(world: ReplayWorld) -> None:
+def test_masked_messages_keep_their_order_and_other_properties(world: ReplayWorld) -> None:
     assert world.replay(*CHOICE, "--mask", "body=text:gone", "--mask", "keys=last:2", "--verify") == 0
     rows = [row for row in world.archived() if row["topic"] == TOPIC]
     found = sent(world)
@@ -90,7 +90,7 @@ def test_masked_messages_keep_their_order_and_all_else(world: ReplayWorld) -> No
         assert message.properties["ORIGIN_MSG_ID"] == row["msg_id"]
 
 
-def test_what_cannot_be_masked_is_not_sent(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_that_cannot_be_masked_are_not_sent(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     assert world.replay(*CHOICE, "--limit", "5", "--mask", "body.email=null") == 3
     assert sent(world) == {}
     assert [row["outcome"] for row in world.ledger()] == ["not_changed"] * 5
@@ -99,7 +99,7 @@ def test_what_cannot_be_masked_is_not_sent(world: ReplayWorld, capsys: pytest.Ca
     assert "5 messages could not be sent" in capsys.readouterr().err
 
 
-def test_a_dry_run_shows_both_sides(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_shows_values_before_and_after(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--lake", world.lake.root, *CHOICE, "--mask", "body=text:gone", "--dry-run", "--output", "jsonl"]
     assert main(arguments) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -121,7 +121,7 @@ def test_a_hash_needs_a_key(
     assert all(len(message.properties["KEYS"]) == 64 for message in sent(world).values())
 
 
-def test_a_function_mends_messages_and_leaves_some_out(
+def test_a_function_can_change_messages_and_leave_some_out(
     world: ReplayWorld, mend: str, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert world.replay(*CHOICE, "--transform", f"{mend}:mend", "--mask", "keys=null", "--verify") == 0
@@ -157,7 +157,7 @@ def test_a_function_mends_messages_and_leaves_some_out(
         ("missing", "has no function missing"),
     ],
 )
-def test_a_function_that_gives_something_else_sends_nothing(
+def test_nothing_is_sent_if_a_function_returns_an_invalid_result(
     world: ReplayWorld, mend: str, spark: SparkSession, function: str, expected: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -169,14 +169,12 @@ def test_a_function_that_gives_something_else_sends_nothing(
 
 
 @pytest.mark.parametrize("name", ["mend", "no.such.module:mend", "/no/such/file.py:mend", ":mend", "mend.py:"])
-def test_a_function_that_is_not_there_is_told(
-    world: ReplayWorld, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_function_is_refused(world: ReplayWorld, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert world.replay(*CHOICE, "--transform", name) == 2
     assert "--transform" in capsys.readouterr().err
 
 
-def test_a_module_that_ends_the_process_is_told(
+def test_a_module_that_ends_the_process_is_reported(
     world: ReplayWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "leaving.py"
@@ -200,7 +198,9 @@ def test_compressed_messages_are_masked_as_text_and_sent_compressed(world: Repla
     assert json.loads(zlib.decompress(message.body)) == {"name": "A.", "text": "x" * 8000}
 
 
-def test_a_replay_whose_copies_are_dropped_says_so(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replay_whose_copies_have_expired_cannot_be_verified(
+    world: ReplayWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
     choice = [*CHOICE, "--mask", "body=text:gone"]
     assert world.replay(*choice, "--verify") == 0
     replay_id = world.replay_id()
@@ -210,9 +210,9 @@ def test_a_replay_whose_copies_are_dropped_says_so(world: ReplayWorld, capsys: p
     assert world.act("verify", replay_id) == 2
     assert f"has dropped the copies of the messages of the replay {replay_id}" in capsys.readouterr().err
     assert world.act("list", "--json") == 0
-    (told,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert told["state"] == "finished"
-    assert "no differences" in told["detail"]
+    (replay,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert replay["state"] == "finished"
+    assert "no differences" in replay["detail"]
     place = ["--lake", world.lake.root, "--namesrv", world.name_servers, "--to-topic", world.topic]
     assert main([*place, *CHOICE, "--dry-run"]) == 0
     assert f"80 of these messages belong to the replay {replay_id}" in capsys.readouterr().err

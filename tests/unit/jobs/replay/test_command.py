@@ -1,4 +1,4 @@
-"""`commitlake replay`, from a lake to a broker of our own."""
+"""Tests of `commitlake replay` from a lake to broker_lite."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_every_message_is_sent_once_in_the_order_of_its_queue(world: ReplayWorld
     assert {row["outcome"] for row in ledger} == {"sent"}
 
 
-def test_the_choice_is_by_time_key_tag_and_sql(world: ReplayWorld) -> None:
+def test_messages_are_selected_by_time_key_tag_and_sql(world: ReplayWorld) -> None:
     rows = world.archived()
     start, end = rows[100]["store_timestamp"], rows[200]["store_timestamp"]
     times = ["--from", start.isoformat(), "--to", end.isoformat()]
@@ -79,7 +79,7 @@ def test_the_choice_is_by_time_key_tag_and_sql(world: ReplayWorld) -> None:
     assert len(world.ledger()) == 100 + sum(row["tags"] == "Tag1" and row["queue_offset"] < 2 for row in rows)
 
 
-def test_keys_come_from_a_file(world: ReplayWorld, tmp_path: Path) -> None:
+def test_keys_are_read_from_a_file(world: ReplayWorld, tmp_path: Path) -> None:
     keys = tmp_path / "keys.txt"
     keys.write_text("order-3\n\norder-5 \norder-3\n")
     assert world.replay("--keys-file", str(keys)) == 0
@@ -88,11 +88,11 @@ def test_keys_come_from_a_file(world: ReplayWorld, tmp_path: Path) -> None:
     )
 
 
-def test_a_file_of_keys_is_read_as_a_whole_or_not_at_all(
+def test_a_file_of_keys_is_split_only_at_newlines_and_has_a_size_limit(
     world: ReplayWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = tmp_path / "keys.txt"
-    keys.write_text("order-3\r\norder-5\u2028order-7\n")  # a key may have what other programs take for a line's end
+    keys.write_text("order-3\r\norder-5\u2028order-7\n")  # a key may contain other line ends than newlines
     assert world.replay("--keys-file", str(keys)) == 0
     assert {key for row in world.archived() if row["queue_offset"] == world.ledger()[0]["queue_offset"]
             for key in row["keys"]} >= {"order-3"}  # fmt: skip
@@ -114,12 +114,12 @@ def test_a_message_without_a_time_is_sent_like_the_others(
     assert len(second.ledger()) == 3
     only = ("--where", "physical_offset = 0", "--dry-run", "--include-replayed", "--output", "jsonl")
     assert second.replay("--topic", "orders", *only) == 0
-    told = capsys.readouterr()
-    assert json.loads(told.out)["first_at"] is None
-    assert "stored at unknown times" in told.err
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["first_at"] is None
+    assert "stored at unknown times" in printed.err
 
 
-def test_dead_letters_without_a_topic_are_told_before_anything_is_sent(
+def test_dead_letters_without_an_original_topic_are_refused(
     world: ReplayWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     growing = GrowingLake(tmp_path / "second")
@@ -160,7 +160,7 @@ def test_the_messages_of_a_key_share_a_queue_and_keep_their_order(
     assert all(len(found) == 10 and found == sorted(found) for found in offsets.values())
 
 
-def test_only_what_a_group_has_not_consumed_is_sent(
+def test_only_messages_that_a_group_has_not_consumed_are_sent(
     world: ReplayWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "broker-a" / "config" / "consumerOffset.json"
@@ -176,21 +176,21 @@ def test_only_what_a_group_has_not_consumed_is_sent(
     assert "no offsets of the group 'billing' at that time" in capsys.readouterr().err
 
 
-def test_a_dry_run_tells_all_and_sends_nothing(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_prints_the_plan_and_sends_nothing(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     place = ["--lake", world.lake.root, "--namesrv", world.name_servers, "--to-topic", world.topic]
     assert main([*place, "--topic", TOPIC, "--dry-run", "--output", "jsonl", "--rate", "10"]) == 0
-    said = capsys.readouterr()
-    rows = [json.loads(line) for line in said.out.splitlines()]
+    printed = capsys.readouterr()
+    rows = [json.loads(line) for line in printed.out.splitlines()]
     assert sum(row["messages"] for row in rows) == 80
     assert Counter(row["queue_id"] for row in rows) == dict.fromkeys(range(4), 1)
-    assert "80 messages of 4 queues" in said.err
-    assert f"into {world.topic}: 4 queues" in said.err
-    assert "at 10 messages/s, sending takes 8 s" in said.err
+    assert "80 messages of 4 queues" in printed.err
+    assert f"into {world.topic}: 4 queues" in printed.err
+    assert "at 10 messages/s, sending takes 8 s" in printed.err
     assert sum(map(len, world.received().values())) == 0
     assert not Path(world.lake.replays).exists()
 
 
-def test_nothing_is_sent_without_a_yes(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_sent_without_a_confirmation(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     place = ["--lake", world.lake.root, "--namesrv", world.name_servers, "--to-topic", world.topic]
     assert main([*place, "--topic", TOPIC]) == 2
     assert "80 messages would be sent, but there is no terminal to ask for confirmation" in capsys.readouterr().err
@@ -199,7 +199,7 @@ def test_nothing_is_sent_without_a_yes(world: ReplayWorld, capsys: pytest.Captur
     assert sum(map(len, world.received().values())) == 80
 
 
-def test_what_a_replay_has_sent_is_not_replayed(world: ReplayWorld, tmp_path: Path) -> None:
+def test_messages_that_a_replay_sent_are_replayed_only_on_request(world: ReplayWorld, tmp_path: Path) -> None:
     growing = GrowingLake(tmp_path / "second")
     growing.write([new_message(1), new_message(2, properties=(("REPLAY_ID", "R0"),))])
     growing.archive()
@@ -210,13 +210,13 @@ def test_what_a_replay_has_sent_is_not_replayed(world: ReplayWorld, tmp_path: Pa
     assert len(second.ledger()) == 3
 
 
-def test_a_replay_that_was_killed_goes_on_and_sends_nothing_twice(
+def test_a_killed_replay_resumes_and_sends_no_message_twice(
     world: ReplayWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lose_the_ledger(*_: object) -> None:
         raise RuntimeError("killed")
 
-    with monkeypatch.context() as patched:  # all is in the target, and nothing of it in the ledger
+    with monkeypatch.context() as patched:  # all messages are in the target, and none in the ledger
         patched.setattr(Ledger, "add", lose_the_ledger)
         assert world.replay("--topic", TOPIC) == 1
     assert sum(map(len, world.origins().values())) == 80
@@ -227,7 +227,7 @@ def test_a_replay_that_was_killed_goes_on_and_sends_nothing_twice(
     assert world.act("resume", world.replay_id()) == 2
 
 
-def test_a_time_that_no_calendar_has_is_refused_by_name(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_impossible_time_is_refused_by_name(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     assert world.replay("--topic", TOPIC, "--limit", "1") == 0
     name = world.replay_id()
     beyond = "arrow_cast(9223372036854775807, 'Timestamp(Microsecond, Some(\"UTC\"))')"
@@ -237,7 +237,7 @@ def test_a_time_that_no_calendar_has_is_refused_by_name(world: ReplayWorld, caps
     assert "at: expected a time, found none" in capsys.readouterr().err
 
 
-def test_messages_that_left_the_lake_after_the_plan_was_made_are_missed(
+def test_messages_deleted_from_the_lake_after_the_plan_are_reported(
     world: ReplayWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def end(*_: object) -> None:
@@ -257,7 +257,7 @@ def test_messages_that_left_the_lake_after_the_plan_was_made_are_missed(
     assert len(world.ledger()) == left
 
 
-def test_a_second_process_takes_a_replay_over(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_process_can_take_over_a_replay(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     assert world.replay("--topic", TOPIC, "--limit", "1") == 0
     first, second = (Ledger(world.lake, world.replay_id()) for _ in range(2))
     first.claim()
@@ -302,7 +302,7 @@ def test_replays_are_listed_stopped_and_slowed_down(world: ReplayWorld, capsys: 
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         ({"event": "exploded"}, "event: expected one of planned, "),
         ({"rate": float("nan")}, "rate: expected a number of at least 0, found nan"),
@@ -312,8 +312,8 @@ def test_replays_are_listed_stopped_and_slowed_down(world: ReplayWorld, capsys: 
         ({"event": "started", "owner": '{"host": "a", "pid": ' + "9" * 5000 + ', "started": ""}'}, "owner: expected"),
     ],
 )
-def test_a_ledger_that_somebody_has_changed_is_refused_by_name(
-    world: ReplayWorld, capsys: pytest.CaptureFixture[str], change: dict[str, object], said: str
+def test_a_changed_ledger_is_refused_by_name(
+    world: ReplayWorld, capsys: pytest.CaptureFixture[str], change: dict[str, object], expected: str
 ) -> None:
     assert world.replay("--topic", TOPIC, "--limit", "1") == 0
     name = world.replay_id()
@@ -322,12 +322,12 @@ def test_a_ledger_that_somebody_has_changed_is_refused_by_name(
     append_rows(world.lake.replays, REPLAYS, pa.Table.from_pylist([row], to_arrow_schema(REPLAYS, timezone="UTC")))
     capsys.readouterr()
     assert world.act("resume", name) == 2
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
     assert world.act("list", "--output", "jsonl") == (0 if change.get("event") == "started" else 3)
     assert world.replay_id() in capsys.readouterr().out  # the others are shown
 
 
-def test_a_ledger_that_cannot_be_read_for_a_while_does_not_end_the_watch(
+def test_a_temporarily_unreadable_ledger_does_not_end_the_watch(
     world: ReplayWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert world.replay("--topic", TOPIC, "--limit", "1") == 0
@@ -343,11 +343,11 @@ def test_a_ledger_that_cannot_be_read_for_a_while_does_not_end_the_watch(
 
     monkeypatch.setattr(watch, "read_state", read)
     monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.001)
-    told: list[str] = []
+    reported: list[str] = []
     pace = Pace()
-    with watch.watched(world.lake, name, pace, world.client.admin, None, told.append):
+    with watch.watched(world.lake, name, pace, world.client.admin, None, reported.append):
         wait_until(lambda: not pace.wait(1, 0), 30, look_seconds=0.01)
-    assert [text.split(":")[0] for text in told[:2]] == [
+    assert [text.split(":")[0] for text in reported[:2]] == [
         "the ledger cannot be read, so requests to stop are not seen"
     ] * 2
 
@@ -358,24 +358,24 @@ def test_a_group_that_is_behind_pauses_a_replay_before_its_first_message(world: 
     offsets = world.client.admin.offsets
     for queue in world.client.puller.queues(world.topic):
         offsets.commit(queue, "behind", 0)
-    told: list[str] = []
+    reported: list[str] = []
     pace = Pace()
-    with watch.watched(world.lake, world.replay_id(), pace, world.client.admin, ("behind", 1), told.append):
-        assert told == ["paused: behind has more than 1 message to consume"]
+    with watch.watched(world.lake, world.replay_id(), pace, world.client.admin, ("behind", 1), reported.append):
+        assert reported == ["paused: behind has more than 1 message to consume"]
     threading.Timer(0.5, pace.stop).start()
     assert not pace.wait(1, 0)
 
 
-def test_a_group_without_offsets_is_told_as_nothing_waits_for_it(world: ReplayWorld) -> None:
+def test_a_group_without_offsets_is_reported_and_does_not_pause_a_replay(world: ReplayWorld) -> None:
     assert world.replay("--topic", TOPIC, "--limit", "3") == 0
-    told: list[str] = []
+    reported: list[str] = []
     pace = Pace()
-    with watch.watched(world.lake, world.replay_id(), pace, world.client.admin, ("misspelt", 1), told.append):
+    with watch.watched(world.lake, world.replay_id(), pace, world.client.admin, ("misspelt", 1), reported.append):
         assert pace.wait(1, 0)
-    assert told == ["the target has no offsets of the group misspelt: sending does not pause until it has some"]
+    assert reported == ["the target has no offsets of the group misspelt: sending does not pause until it has some"]
 
 
-def test_a_body_that_is_gone_is_told_and_the_others_are_sent(
+def test_a_damaged_body_is_reported_and_the_others_are_sent(
     world: ReplayWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = chosen(world)
@@ -397,7 +397,7 @@ def test_a_body_that_is_gone_is_told_and_the_others_are_sent(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ([], "expected an option that selects messages"),
         (["--topic", "RMQ_SYS_TRANS_HALF_TOPIC"], "is a system topic of the broker: its records cannot be sent again"),
@@ -416,8 +416,8 @@ def test_a_body_that_is_gone_is_told_and_the_others_are_sent(
         (["--topic", TOPIC, "--pause-if-lag", "billing"], "is not a limit"),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_a_reason(
-    world: ReplayWorld, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+def test_wrong_usage_is_refused_with_a_reason(
+    world: ReplayWorld, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
 ) -> None:
     base = ["--lake", world.lake.root, "--namesrv", world.name_servers]
     try:
@@ -425,7 +425,7 @@ def test_what_cannot_be_done_is_refused_with_a_reason(
     except SystemExit as error:
         code = int(str(error.code))
     assert code == 2
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 def test_a_target_without_the_topic_is_refused(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
@@ -445,22 +445,20 @@ def test_a_target_with_fewer_queues_is_refused_unless_keys_choose_them(
     assert sum(map(len, small.received().values())) == 80
 
 
-def test_a_topic_that_may_not_be_written_is_refused(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_read_only_topic_is_refused(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     closed = ReplayWorld(world.lake, world.name_servers, world.client)
     closed.make_topic(perm=4)
     assert closed.replay("--topic", TOPIC) == 4
     assert "has no queue that can be written to" in capsys.readouterr().err
 
 
-def test_a_target_that_is_gone_ends_the_replay_which_can_be_resumed(
-    world: ReplayWorld, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unreachable_target_fails_with_exit_code_1(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     place = ["--lake", world.lake.root, "--namesrv", "127.0.0.1:1", "--to-topic", world.topic, "--yes"]
     assert main([*place, "--topic", TOPIC]) == 1
     assert "127.0.0.1:1" in capsys.readouterr().err
 
 
-def test_an_empty_choice_is_said(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_selection_is_reported(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     assert world.replay("--topic", "no-such-topic") == 0
     assert "no message matches" in capsys.readouterr().err
 
@@ -480,7 +478,7 @@ def test_a_lake_of_an_earlier_version_can_be_replayed(world: ReplayWorld, tmp_pa
     assert len(other.ledger()) == 80
 
 
-def test_as_many_keys_as_a_file_may_have_are_looked_for(world: ReplayWorld, tmp_path: Path) -> None:
+def test_ten_thousand_keys_can_be_looked_up(world: ReplayWorld, tmp_path: Path) -> None:
     keys = tmp_path / "keys.txt"
     keys.write_text("\n".join(f"order-{number}" for number in range(390, 10_390)))
     assert world.replay("--keys-file", str(keys)) == 0

@@ -1,4 +1,4 @@
-"""`commitlake replay` from a store's log and from live topics, to a broker of our own."""
+"""Tests of `commitlake replay` from a store's log and from live topics to broker_lite."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ TOPIC = "topic-01"
 
 
 def store_of(world: ReplayWorld) -> Path:
-    """The store that the world's lake was archived from."""
+    """Return the store that the world's lake was archived from."""
     return Path(world.lake.root).parent / "broker-a"
 
 
 def expected(world: ReplayWorld) -> dict[object, list[object]]:
-    """Of each queue, the physical offsets of the topic's messages."""
+    """Return the physical offsets of the topic's messages by queue."""
     found: dict[object, list[object]] = {queue: [] for queue in range(4)}
     for row in world.archived():
         if row["topic"] == TOPIC:
@@ -38,11 +38,11 @@ def expected(world: ReplayWorld) -> dict[object, list[object]]:
 
 @pytest.fixture
 def fresh(world: ReplayWorld, tmp_path: Path) -> ReplayWorld:
-    """The same target, and a lake that is not there yet."""
+    """The same target, and a lake that does not exist yet."""
     return ReplayWorld(LakePaths(str(tmp_path / "fresh")), world.name_servers, world.client, world.topic)
 
 
-def test_a_store_is_sent_again_without_an_archive(world: ReplayWorld, fresh: ReplayWorld) -> None:
+def test_a_store_is_replayed_without_an_archive(world: ReplayWorld, fresh: ReplayWorld) -> None:
     assert fresh.replay("--store", str(store_of(world)), "--topic", TOPIC, "--verify") == 0
     assert fresh.origins() == expected(world)
     archived = {row["physical_offset"]: row for row in world.archived()}
@@ -54,7 +54,7 @@ def test_a_store_is_sent_again_without_an_archive(world: ReplayWorld, fresh: Rep
     assert fresh.act("list") == 0
 
 
-def test_a_replay_of_a_store_goes_on_when_the_store_is_gone(
+def test_a_replay_of_a_store_resumes_after_the_store_was_deleted(
     world: ReplayWorld, fresh: ReplayWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lose_the_ledger(*_: object) -> None:
@@ -71,13 +71,13 @@ def test_a_replay_of_a_store_goes_on_when_the_store_is_gone(
     assert fresh.act("undo", fresh.replay_id()) == 0
 
 
-def test_a_store_is_sent_twice_where_that_is_asked_for(world: ReplayWorld, fresh: ReplayWorld) -> None:
+def test_a_store_is_replayed_twice_on_request(world: ReplayWorld, fresh: ReplayWorld) -> None:
     for _ in range(2):
         assert fresh.replay("--store", str(store_of(world)), "--topic", TOPIC, "--limit", "5", "--again") == 0
     assert sum(len(queue) for queue in fresh.received().values()) == 10
 
 
-def test_a_store_is_sent_again_after_another_replay_of_it(
+def test_a_store_is_replayed_again_after_a_finished_replay(
     world: ReplayWorld, fresh: ReplayWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--store", str(store_of(world)), "--topic", TOPIC]
@@ -90,20 +90,20 @@ def test_a_store_is_sent_again_after_another_replay_of_it(
     assert f"3 of these messages belong to the replay {first}, which has not finished" in capsys.readouterr().err
 
 
-def test_a_dry_run_of_a_store_makes_nothing(
+def test_a_dry_run_of_a_store_creates_no_lake(
     world: ReplayWorld, fresh: ReplayWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--lake", fresh.lake.root, "--store", str(store_of(world)), "--topic", TOPIC, "--dry-run", "--json"]
     assert main([*arguments, "--namesrv", world.name_servers, "--to-topic", world.topic]) == 0
-    said = capsys.readouterr()
-    assert sum(json.loads(line)["messages"] for line in said.out.splitlines()) == 80
-    assert "without a limit, sending takes about 1 s" in said.err
+    printed = capsys.readouterr()
+    assert sum(json.loads(line)["messages"] for line in printed.out.splitlines()) == 80
+    assert "without a limit, sending takes about 1 s" in printed.err
     assert main([*arguments, "--mask", "keys=null"]) == 0
     assert "order-" in capsys.readouterr().out
     assert not Path(fresh.lake.root).exists()
 
 
-def test_what_a_group_has_not_consumed_is_told_by_the_stores_own_file(
+def test_the_offsets_of_a_group_are_read_from_the_store(
     world: ReplayWorld, fresh: ReplayWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = store_of(world) / "config" / "consumerOffset.json"
@@ -116,7 +116,7 @@ def test_what_a_group_has_not_consumed_is_told_by_the_stores_own_file(
     assert "the store has no offsets of the group 'nobody'" in capsys.readouterr().err
 
 
-def test_damage_in_a_log_is_told_and_the_rest_is_sent(
+def test_damage_in_a_log_is_reported_and_the_rest_is_sent(
     world: ReplayWorld, fresh: ReplayWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = min(row["physical_offset"] for row in world.archived() if row["topic"] == TOPIC)
@@ -129,7 +129,7 @@ def test_damage_in_a_log_is_told_and_the_rest_is_sent(
     assert len(fresh.ledger()) == 79
 
 
-def test_a_live_topic_is_sent_to_another_one(
+def test_a_live_topic_is_replayed_to_another_topic(
     world: ReplayWorld, fresh: ReplayWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert world.replay("--topic", TOPIC) == 0
@@ -150,7 +150,7 @@ def test_a_live_topic_is_sent_to_another_one(
     assert place == world.topic
 
 
-def test_all_copies_of_a_message_are_sent_only_where_that_is_asked_for(world: ReplayWorld, tmp_path: Path) -> None:
+def test_all_copies_of_a_message_are_sent_only_on_request(world: ReplayWorld, tmp_path: Path) -> None:
     growing = GrowingLake(tmp_path / "second")
     origin = (("RETRY_TOPIC", "orders"), ("REAL_TOPIC", "%RETRY%billing"))
     growing.write(
@@ -177,7 +177,7 @@ def test_all_copies_of_a_message_are_sent_only_where_that_is_asked_for(world: Re
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--store", "a", "--from-broker", "127.0.0.1:1", "--topic", TOPIC], "leave one of them out"),
         (["--from-broker", "127.0.0.1:1", "--key", "order-1"], "--from-broker: expected topics"),
@@ -187,9 +187,9 @@ def test_all_copies_of_a_message_are_sent_only_where_that_is_asked_for(world: Re
         (["--store", "a", "--dlq-of", "g", "--all-copies"], "--dlq-of and --all-copies cannot be used together"),
     ],
 )
-def test_what_does_not_go_together_is_refused(
-    fresh: ReplayWorld, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_options_that_do_not_go_together_are_refused(
+    fresh: ReplayWorld, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert fresh.replay(*arguments) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not Path(fresh.lake.root).exists()

@@ -1,4 +1,4 @@
-"""`commitlake replay undo`, after replays to a broker of our own."""
+"""Tests of `commitlake replay undo` after replays to broker_lite."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOPIC, QUEUES, SENT = "topic-01", 4, 20
 
 @pytest.fixture
 def group(world: ReplayWorld) -> str:
-    """A group that no other test has, and that has consumed nothing."""
+    """A group that no other test uses, and that has consumed no message."""
     name = f"G-{world.topic}"
     world.client.admin.create_group(SubscriptionGroupConfig(name))
     commit(world, name, *[0] * QUEUES)
@@ -75,7 +75,7 @@ def interleaved(world: ReplayWorld, group: str, monkeypatch: pytest.MonkeyPatch)
     return world
 
 
-def test_a_group_steps_over_all_that_it_has_not_consumed(
+def test_a_group_skips_all_messages_that_it_has_not_consumed(
     world: ReplayWorld, group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert world.replay("--topic", TOPIC) == 0
@@ -88,14 +88,14 @@ def test_a_group_steps_over_all_that_it_has_not_consumed(
     assert rows[2]["note"] == "the group has consumed all of them"
     assert offsets(world, group) == [0, 5, SENT, 0]
     assert undo(world, "--apply") == 2
-    assert "3 offsets of" in (said := capsys.readouterr().err)
-    assert "there is no terminal to ask for confirmation: no offset was set" in said
+    assert "3 offsets of" in (printed := capsys.readouterr().err)
+    assert "there is no terminal to ask for confirmation: no offset was set" in printed
     assert undo(world, "--apply", "--yes") == 0
     assert offsets(world, group) == [SENT] * QUEUES
     state = read_state(world.lake, world.replay_id())
     assert state.event is ReplayEvent.UNDONE
     assert f"queue 1 of broker-a: 5 to {SENT}" in str(state.detail)
-    assert undo(world, "--apply") == 0  # there is nothing left to set
+    assert undo(world, "--apply") == 0  # no offset is left to set
     assert world.act("resume", world.replay_id()) == 2
     assert "was undone for some groups" in capsys.readouterr().err
 
@@ -111,7 +111,7 @@ def test_a_route_without_a_broker_that_the_replay_has_sent_to_is_an_error(
     assert "expected broker-a in its route, to which the replay has sent, found broker-b" in capsys.readouterr().err
 
 
-def test_messages_of_others_are_not_stepped_over(
+def test_messages_of_others_are_not_skipped(
     interleaved: ReplayWorld, group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = steps(interleaved, capsys, code=3)
@@ -127,7 +127,7 @@ def test_messages_of_others_are_not_stepped_over(
     assert offsets(interleaved, group) == [21] * QUEUES
 
 
-def test_messages_of_others_are_lost_only_where_that_is_asked_for(
+def test_messages_of_others_are_skipped_on_request(
     interleaved: ReplayWorld, group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = steps(interleaved, capsys, "--skip-others")
@@ -135,7 +135,7 @@ def test_messages_of_others_are_lost_only_where_that_is_asked_for(
     assert rows[0]["note"] == "1 message of others is skipped (offset 10, keys foreign)"
 
 
-def test_messages_of_others_that_a_group_does_not_want_do_not_stop_it(
+def test_messages_of_others_outside_the_subscription_do_not_block_a_group(
     interleaved: ReplayWorld, broker: BrokerLite, group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     network = Network(ClientOptions(interleaved.name_servers))
@@ -155,7 +155,7 @@ def test_messages_of_others_that_a_group_does_not_want_do_not_stop_it(
         network.close()
 
 
-def test_what_a_killed_replay_did_not_write_down_is_stepped_over(
+def test_messages_that_a_killed_replay_did_not_record_are_skipped(
     world: ReplayWorld, group: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def lose_the_ledger(*_: object) -> None:
@@ -167,7 +167,7 @@ def test_what_a_killed_replay_did_not_write_down_is_stepped_over(
     assert [row["steps_over"] for row in steps(world, capsys)] == [SENT] * QUEUES
 
 
-def test_very_many_groups_are_not_asked_for(
+def test_too_many_groups_are_refused(
     world: ReplayWorld, group: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert world.replay("--topic", TOPIC) == 0
@@ -192,7 +192,7 @@ def test_a_replay_that_sent_nothing_has_nothing_to_undo(
     assert "has sent nothing" in capsys.readouterr().err
 
 
-def test_a_topic_that_was_made_again_is_left_alone(
+def test_a_recreated_topic_is_left_unchanged(
     world: ReplayWorld, group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert world.replay("--topic", TOPIC) == 0
@@ -208,7 +208,7 @@ def test_a_topic_that_was_made_again_is_left_alone(
     assert "the message at offset 0 is no longer the replay's" in rows[0]["note"]
 
 
-def test_groups_are_chosen_by_name(world: ReplayWorld, group: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_groups_are_selected_by_name(world: ReplayWorld, group: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert world.replay("--topic", TOPIC) == 0
     assert undo(world, "--group", f"{group}x") == 2
     assert f"Did you mean '{group}'?" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`replay verify`: what a replay has sent is read back from the target, and compared with the lake."""
+"""Tests of `replay verify`: messages are read back from the target and compared with the lake."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHOICE = ("--topic", TOPIC)
 
 
 def verified(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]], str]:
-    """The exit code, the rows that are shown, and the result in words."""
+    """Return the exit code, the printed rows, and the result as text."""
     capsys.readouterr()
     code = world.act("verify", world.replay_id(), "--output", "jsonl", "--quiet")
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
@@ -31,15 +31,13 @@ def verified(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> tuple[in
 
 
 def change_ledger(world: ReplayWorld, change: Mapping[int, Mapping[str, object]]) -> None:
-    """Write the ledger anew, with other values in the rows of some physical offsets."""
+    """Rewrite the ledger with other values in the rows of some physical offsets."""
     table = DeltaTable(world.lake.replay_messages).to_pyarrow_table()
     rows = [row | change.get(row["physical_offset"], {}) for row in table.to_pylist()]
     write_deltalake(world.lake.replay_messages, pa.Table.from_pylist(rows, table.schema), mode="overwrite")
 
 
-def test_a_replay_that_arrived_as_it_was_sent_is_told_so(
-    world: ReplayWorld, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_intact_replay_has_no_differences(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     assert world.replay(*CHOICE, "--verify") == 0
     state = read_state(world.lake, world.replay_id())
     assert state.event is ReplayEvent.FINISHED
@@ -80,9 +78,7 @@ def test_a_message_that_was_sent_twice_is_found(world: ReplayWorld, capsys: pyte
     ]
 
 
-def test_what_is_not_there_or_is_another_message_is_found(
-    world: ReplayWorld, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_and_swapped_messages_are_found(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     assert world.replay(*CHOICE) == 0
     ledger = [row for row in world.ledger() if row["target_queue_id"] == 2]
     first, second, last = ledger[0], ledger[1], ledger[-1]
@@ -99,7 +95,7 @@ def test_what_is_not_there_or_is_another_message_is_found(
     found = {(row["problem"], row["origin_offset"]) for row in rows}
     exchanged = {first["physical_offset"], second["physical_offset"]}
     assert found >= {("body", offset) for offset in exchanged} | {("properties", offset) for offset in exchanged}
-    # What is behind the queue's end is not there; what is there is not in the ledger.
+    # A message after the queue's end is missing; the message that is there is not in the ledger.
     assert found >= {("expired", last["physical_offset"]), ("twice", last["physical_offset"])}
     assert "body 2" in words
 
@@ -114,7 +110,7 @@ def test_without_packs_bodies_are_compared_by_their_checksums(
     assert words.startswith("80 messages read back from the target and compared with the lake, 80 of them by size")
 
 
-def test_what_the_lake_no_longer_has_is_told(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_message_deleted_from_the_lake_is_reported(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     assert world.replay(*CHOICE) == 0
     offset = world.ledger()[0]["physical_offset"]
     DeltaTable(world.lake.messages).delete(f"physical_offset = {offset}")

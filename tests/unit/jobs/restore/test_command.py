@@ -1,4 +1,4 @@
-"""The command `restore`: what it makes, what it says, and how it ends."""
+"""Tests of the command `restore`: written files, messages, and exit codes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ COUNT = 200
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that nobody changes."""
+    """A store for reading only."""
     return write_indexed_store(tmp_path_factory.mktemp("restored") / "broker-a" / "store", COUNT)
 
 
 @pytest.fixture
 def lake(store: Path, tmp_path: Path) -> Path:
-    """A lake of it."""
+    """A lake with the store."""
     lake = LakePaths(str(tmp_path / "lake"))
     work = find_work(str(store), None, lake)
     open_for_append(lake.messages)
@@ -46,7 +46,7 @@ def restore(lake: Path, *arguments: str) -> int:
 
 
 def segments(root: Path) -> list[tuple[str, bytes]]:
-    """A log's files."""
+    """Return the contents of a log's files."""
     return [(path.name, path.read_bytes()) for path in sorted((root / "commitlog").iterdir())]
 
 
@@ -61,7 +61,7 @@ def test_a_store_is_restored(lake: Path, store: Path, capsys: pytest.CaptureFixt
     assert segments(lake.parent / "out") == segments(store)
 
 
-def test_quiet_says_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert restore(lake, "--quiet") == ExitCode.OK
     assert capsys.readouterr() == ("", "")
 
@@ -71,12 +71,12 @@ def test_a_store_is_restored_as_it_was_at_a_time(lake: Path, capsys: pytest.Capt
     assert "broker-a: 41 records from physical offset 0 to 10699, in 1 segment of 16,384" in capsys.readouterr().err
 
 
-def test_a_range_of_offsets_can_be_named(lake: Path) -> None:
+def test_a_range_of_offsets_can_be_selected(lake: Path) -> None:
     assert restore(lake, "--from-offset", "20000", "--to-offset", "40000") == ExitCode.OK
     assert [int(name) for name, _ in segments(lake.parent / "out")] == [16384, 32768]
 
 
-def test_groups_get_the_offsets_of_a_file(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_offsets_of_groups_are_read_from_a_file(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = lake.parent / "offsets.json"
     path.write_text(json.dumps({"offsetTable": {"rare@group": {"0": 1, "1": 50}}}))
     assert restore(lake, "--offsets", str(path)) == ExitCode.OK
@@ -84,7 +84,7 @@ def test_groups_get_the_offsets_of_a_file(lake: Path, capsys: pytest.CaptureFixt
     assert '"rare@group"' in (lake.parent / "out" / "config" / "consumerOffset.json").read_text()
 
 
-def test_a_body_that_is_gone_fails_or_is_left_out(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_body_is_an_error_or_left_out(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     min(lake.rglob("*.zst")).unlink()
     assert restore(lake) == ExitCode.USAGE
     assert "Has it expired by a lifecycle rule?" in capsys.readouterr().err
@@ -106,20 +106,20 @@ def test_a_body_that_is_gone_fails_or_is_left_out(lake: Path, capsys: pytest.Cap
         (["--queue-file-size", "30"], "expected a multiple of 20, found 30"),
     ],
 )
-def test_wrong_arguments_are_told(
+def test_options_that_do_not_go_together_are_refused(
     lake: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert restore(lake, *arguments) == ExitCode.USAGE
     assert message in capsys.readouterr().err
 
 
-def test_a_folder_that_is_no_lake_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_not_a_lake_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert restore(tmp_path) == ExitCode.USAGE
     assert "is not a lake" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["--from-offset", "-1"], ["--threads", "0"], ["--delay-levels", "1x"]])
-def test_values_that_are_none_are_told(lake: Path, arguments: list[str]) -> None:
+def test_invalid_values_are_refused(lake: Path, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as end:
         restore(lake, *arguments)
     assert end.value.code == 2

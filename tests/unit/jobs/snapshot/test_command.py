@@ -1,4 +1,4 @@
-"""`commitlake snapshot` from the files of a store."""
+"""Tests of `commitlake snapshot` from the files of a store."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def take(growing: GrowingLake, *more: str) -> int:
 
 def test_a_snapshot_can_be_queried(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     assert take(growing) == 0
-    said = capsys.readouterr().err
-    assert "broker-a: 3 offsets of 2 groups as of " in said
-    assert said.endswith(", 3 offsets moved\n")
+    printed = capsys.readouterr().err
+    assert "broker-a: 3 offsets of 2 groups as of " in printed
+    assert printed.endswith(", 3 offsets moved\n")
     arguments = ["--lake", growing.lake.root, "--table", "consumer_offsets", "--where", "\"group\" = 'billing'"]
     assert query([*arguments, "--columns", "topic,queue_id,offset", "--output", "csv"]) == 0
     assert capsys.readouterr().out == "topic,queue_id,offset\ntopic-00,0,3\ntopic-00,1,4\n"
@@ -57,14 +57,12 @@ def test_offsets_that_cannot_be_read_are_damage(growing: GrowingLake, capsys: py
     assert "consumerOffset.json: expected JSON with offsetTable" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_no_lake_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_not_a_lake_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--lake", str(tmp_path / "none"), "--store", str(tmp_path)]) == 2
     assert "expected the folder of a lake" in capsys.readouterr().err
 
 
-def test_without_store_and_name_servers_there_is_nothing_to_ask(
-    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_store_or_a_name_server_is_required(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--lake", growing.lake.root])
     assert "one of the arguments --store --namesrv is required" in capsys.readouterr().err

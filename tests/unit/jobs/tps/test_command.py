@@ -1,4 +1,4 @@
-"""`tps`: rates from a lake, counted again by a plain loop; what is not archived; wrong options."""
+"""Tests of `tps`: rates from a lake, compared with a plain loop; times not archived; wrong options."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Ask = Callable[..., tuple[int, list[dict[str, Any]], str]]
 
 
 def messages() -> list[NewMessage]:
-    """An hour: `orders` twice a minute, `payments` in each tenth; none in minutes 20 to 29."""
+    """Return messages of an hour: `orders` twice a minute, `payments` in each tenth; none in minutes 20 to 29."""
     found: list[NewMessage] = []
     for minute in range(MINUTES):
         if 20 <= minute < 30:
@@ -79,19 +79,19 @@ def at(minute: int) -> str:
     return f"{MIDNIGHT + datetime.timedelta(minutes=minute):%Y-%m-%dT%H:%M:%S}Z"
 
 
-def test_each_topic_over_all_time(ask: Ask, growing: GrowingLake) -> None:
-    code, rows, said = ask()
+def test_each_topic_is_counted_over_all_time(ask: Ask, growing: GrowingLake) -> None:
+    code, rows, printed = ask()
     counts = Counter(message.topic for message in messages())
     assert code == ExitCode.OK
     assert [(row["topic"], row["messages"]) for row in rows] == counts.most_common()
     orders = rows[0]
     assert orders["messages_per_s"] == round(counts["orders"] / 3600, 3)
     assert (orders["peak_per_s"], orders["peak_at"]) == (round(2 / 60, 3), at(0))
-    assert "from topic_minutes" in said
+    assert "from topic_minutes" in printed
 
 
 @pytest.mark.parametrize("by", ["topic,queue", "none", "tag,kind", "broker"])
-def test_a_time_that_is_counted_in_parts_gives_the_same(ask: Ask, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+def test_counting_in_parts_gives_the_same_rows(ask: Ask, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     _, whole, _ = ask("--by", by)
     monkeypatch.setattr(minute_counts, "MAX_PEAK_CELLS", 90)
     monkeypatch.setattr(minute_rows, "_MAX_CODES", 1)  # groups are numbered by sorting
@@ -102,7 +102,7 @@ def test_a_time_that_is_counted_in_parts_gives_the_same(ask: Ask, monkeypatch: p
 
 @pytest.mark.parametrize("by", ["topic,queue", "none", "tag,kind", "broker"])
 @pytest.mark.parametrize("window", [(), ("--window", "10m")])
-def test_messages_are_counted_as_their_minutes_are(
+def test_messages_and_minutes_give_the_same_counts(
     ask: Ask, monkeypatch: pytest.MonkeyPatch, by: str, window: tuple[str, ...]
 ) -> None:
     _, of_minutes, _ = ask("--by", by, *window)
@@ -137,15 +137,13 @@ def test_half_messages_that_the_broker_stored_again_are_not_prepared_twice(
 @pytest.mark.parametrize(
     "by", ["none", "broker", "topic,queue", "tag", "kind", "producer-host", "producer-group", "origin-topic"]
 )
-def test_the_groups_have_all_messages(ask: Ask, by: str) -> None:
+def test_the_groups_include_all_messages(ask: Ask, by: str) -> None:
     _, rows, _ = ask("--by", by)
     assert sum(row["messages"] for row in rows) == len(messages())
 
 
 @pytest.mark.parametrize("earlier", ["queue_id = 0", "true"])
-def test_messages_of_earlier_versions_tell_their_producer_group_by_a_property(
-    ask: Ask, tmp_path: Path, earlier: str
-) -> None:
+def test_producer_groups_of_earlier_versions_are_read_from_a_property(ask: Ask, tmp_path: Path, earlier: str) -> None:
     growing = GrowingLake(tmp_path)
     sent = [
         new_message(number, queue_id=number % 2, properties=(("A", "b"), *((("PGROUP", group),) if group else ())))
@@ -161,19 +159,19 @@ def test_messages_of_earlier_versions_tell_their_producer_group_by_a_property(
 
 
 @pytest.mark.parametrize("window", ["60s", "10m", "1h", "5s"])
-def test_windows_are_those_of_a_plain_loop(ask: Ask, window: str) -> None:
+def test_windows_match_a_plain_loop(ask: Ask, window: str) -> None:
     seconds = int(parse_duration(window).total_seconds())
     expected = Counter(
         (message.topic, (message.born_timestamp - MIDNIGHT_MS) // 1000 // seconds * seconds) for message in messages()
     )
-    _, rows, said = ask("--window", window)
+    _, rows, printed = ask("--window", window)
     found: Counter[tuple[str, int]] = Counter()
     for row in rows:
         start = datetime.datetime.fromisoformat(row["window_start"]) - MIDNIGHT
         found[(row["topic"], int(start.total_seconds()))] += row["messages"]
     assert +found == expected
     assert len(rows) == 2 * 3600 // seconds
-    assert ("from messages" in said) == (window == "5s")
+    assert ("from messages" in printed) == (window == "5s")
 
 
 def test_minutes_and_messages_give_the_same_windows(ask: Ask) -> None:
@@ -190,8 +188,8 @@ def test_overlapping_windows_count_each_step(ask: Ask) -> None:
     assert [row["messages"] for row in rows] == [20, 20, 20, 10, 0, 10, 20, 20, 20, 20, 20]
 
 
-def test_a_time_without_messages_is_zero_and_one_not_archived_has_no_figure(ask: Ask) -> None:
-    code, rows, said = ask(
+def test_a_time_without_messages_is_zero_and_a_time_not_archived_is_null(ask: Ask) -> None:
+    code, rows, printed = ask(
         "--window", "10m", "--topic", "orders", "--from", "2023-11-14T23:40", "--to", "2023-11-15T01:20"
     )
     assert code == ExitCode.OK
@@ -199,10 +197,10 @@ def test_a_time_without_messages_is_zero_and_one_not_archived_has_no_figure(ask:
     assert [row["archived"] for row in rows] == ["none"] * 2 + ["part", "all", "all", "all", "all", "part"] + [
         "none"
     ] * 2
-    assert f"archived from {at(0)} to {at(60)} only" in said
+    assert f"archived from {at(0)} to {at(60)} only" in printed
 
 
-def test_a_gap_is_no_zero(growing: GrowingLake, ask: Ask, tmp_path: Path) -> None:
+def test_a_gap_is_not_zero(growing: GrowingLake, ask: Ask, tmp_path: Path) -> None:
     other = GrowingLake(tmp_path)
     other.write(messages())
     other.archive()
@@ -211,12 +209,12 @@ def test_a_gap_is_no_zero(growing: GrowingLake, ask: Ask, tmp_path: Path) -> Non
     offset = min(row["physical_offset"] for row in rows if row["store_timestamp"] >= half_past)
     gap = {"broker": "broker-a", "segment": "s", "start_offset": offset - 10, "end_offset": offset}
     append_rows(other.lake.gaps, GAPS, pa.Table.from_pylist([gap], schema=to_arrow_schema(GAPS, timezone="UTC")))
-    _, rows, said = ask("--window", "5m", "--topic", "orders", lake=other.lake.root)
+    _, rows, printed = ask("--window", "5m", "--topic", "orders", lake=other.lake.root)
     states = {row["window_start"]: (row["messages"], row["archived"]) for row in rows}
     assert states[at(25)] == (None, "none")
     assert states[at(15)] == (10, "part")
     assert states[at(10)] == (10, "all")
-    assert "is not archived" in said
+    assert "is not archived" in printed
 
 
 def test_percentiles_are_of_the_sizes_and_latencies(ask: Ask, growing: GrowingLake) -> None:
@@ -241,7 +239,7 @@ def test_the_same_time_a_day_before_is_compared(tmp_path: Path, ask: Ask) -> Non
     assert (rows[0]["messages_before"], rows[0]["change_percent"]) == (None, None)
 
 
-def test_filters_select(ask: Ask) -> None:
+def test_filters_select_messages(ask: Ask) -> None:
     _, rows, _ = ask("--topic", "orders", "--queue", "1", "--tag", "Tag0", "--kind", "normal", "--broker", "broker-a")
     expected = sum(
         message.topic == "orders" and message.queue_id == 1 and ("TAGS", "Tag0") in message.properties
@@ -251,22 +249,22 @@ def test_filters_select(ask: Ask) -> None:
 
 
 def test_only_the_largest_groups_are_shown(ask: Ask) -> None:
-    _, rows, said = ask("--top", "1")
+    _, rows, printed = ask("--top", "1")
     assert [row["topic"] for row in rows] == ["orders"]
-    assert "1 of 2 groups are shown" in said
+    assert "1 of 2 groups are shown" in printed
 
 
-def test_an_unknown_topic_is_told_with_the_nearest(ask: Ask) -> None:
-    code, rows, said = ask("--topic", "ordes")
+def test_an_unknown_topic_is_reported_with_the_nearest(ask: Ask) -> None:
+    code, rows, printed = ask("--topic", "ordes")
     assert (code, rows) == (ExitCode.OK, [])
-    assert "Did you mean 'orders'?" in said
+    assert "Did you mean 'orders'?" in printed
 
 
 def test_too_many_rows_are_refused(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rates, "MAX_CELLS", 50)
-    code, _, said = ask("--window", "1m")
+    code, _, printed = ask("--window", "1m")
     assert code == ExitCode.USAGE
-    assert "use longer windows" in said
+    assert "use longer windows" in printed
 
 
 @pytest.mark.parametrize(
@@ -288,28 +286,28 @@ def test_too_many_rows_are_refused(ask: Ask, monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_wrong_options_are_refused(ask: Ask, arguments: tuple[str, ...], sentence: str) -> None:
-    code, rows, said = ask(*arguments)
+    code, rows, printed = ask(*arguments)
     assert (code, rows) == (ExitCode.USAGE, [])
-    assert sentence in said
+    assert sentence in printed
 
 
-def test_a_lake_that_is_not_counted_is_refused(tmp_path: Path, ask: Ask) -> None:
+def test_a_lake_without_complete_counts_is_refused(tmp_path: Path, ask: Ask) -> None:
     other = GrowingLake(tmp_path)
     with without_topic_minutes():
         other.write(messages()[:20])
         other.archive()
-    code, _, said = ask(lake=other.lake.root)
-    assert (code, "--backfill topic_minutes" in said) == (ExitCode.USAGE, True)
+    code, _, printed = ask(lake=other.lake.root)
+    assert (code, "--backfill topic_minutes" in printed) == (ExitCode.USAGE, True)
     other.write(messages()[20:])
     other.archive()
-    code, _, said = ask(lake=other.lake.root)
+    code, _, printed = ask(lake=other.lake.root)
     assert code == ExitCode.USAGE
-    assert "topic_minutes lacks 1 archive runs" in said
+    assert "topic_minutes lacks 1 archive runs" in printed
 
 
-def test_a_folder_that_is_no_lake_is_refused(tmp_path: Path, ask: Ask) -> None:
-    code, _, said = ask(lake=str(tmp_path / "nowhere"))
-    assert (code, "does not exist" in said) == (ExitCode.USAGE, True)
+def test_a_missing_lake_is_refused(tmp_path: Path, ask: Ask) -> None:
+    code, _, printed = ask(lake=str(tmp_path / "nowhere"))
+    assert (code, "does not exist" in printed) == (ExitCode.USAGE, True)
 
 
 def test_a_table_and_csv_have_the_same_columns(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -319,7 +317,7 @@ def test_a_table_and_csv_have_the_same_columns(growing: GrowingLake, capsys: pyt
     assert capsys.readouterr().out.splitlines()[0].split(",") == table
 
 
-def test_it_starts_cold_without_a_jvm_and_without_pandas(growing: GrowingLake) -> None:
+def test_tps_imports_no_large_package_and_needs_no_jvm(growing: GrowingLake) -> None:
     program = (
         "import sys\nfrom commitlake.jobs.cli import main as cli\ncode = cli.main(sys.argv[1:])\n"
         "heavy = {'pyspark', 'py4j', 'pandas', 'numba'} & set(sys.modules)\n"
@@ -339,6 +337,6 @@ def test_a_damaged_data_file_is_named(
     path = next((lake / table).rglob("*.parquet"))
     path.unlink()
     assert tps.main(["--lake", str(lake), "--window", window]) == ExitCode.DAMAGE
-    said = capsys.readouterr().err
-    assert f"{lake / table}: data file " in said
-    assert "maintain --lake LAKE --repair" in said
+    printed = capsys.readouterr().err
+    assert f"{lake / table}: data file " in printed
+    assert "maintain --lake LAKE --repair" in printed

@@ -1,4 +1,4 @@
-"""`tps` of a store's own log, of queues, keys and delayed messages."""
+"""Tests of `tps` on a store's log, and on queues, keys and delayed messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def message(number: int, seconds: int, topic: str = "orders", queue_id: int = 0,
 
 
 def messages() -> list[NewMessage]:
-    """Ten minutes: queue 1 has three times as much as the others, each third message is of the key `hot`."""
+    """Return messages of ten minutes: queue 1 has most of them, and each third one has the key `hot`."""
     found = []
     for number in range(60):
         queue_id = 1 if number % 2 else number % 3
@@ -40,12 +40,12 @@ def messages() -> list[NewMessage]:
 
 
 def delayed() -> list[NewMessage]:
-    """Level 1 waits for 1 s, level 5 for a minute; the log ends 200 s after its beginning."""
+    """Return delayed messages: level 1 waits for 1 s, level 5 for a minute; the log ends 200 s after its start."""
     life = str(MIDNIGHT_MS + 100 * 3_600_000)
     soon = str(MIDNIGHT_MS + 50_000)
     return [
         message(0, 0, SCHEDULE, 0, UNIQ_KEY="A", REAL_TOPIC="orders", DELAY="1"),
-        message(1, 0, SCHEDULE, 4, UNIQ_KEY="B", REAL_TOPIC="orders", DELAY="5"),  # never comes
+        message(1, 0, SCHEDULE, 4, UNIQ_KEY="B", REAL_TOPIC="orders", DELAY="5"),  # never delivered
         message(2, 0, TIMER, 0, UNIQ_KEY="T1", REAL_TOPIC="orders", TIMER_OUT_MS=soon),
         message(3, 0, TIMER, 0, UNIQ_KEY="T2", REAL_TOPIC="orders", TIMER_OUT_MS=life),  # longer than segments live
         message(4, 3, "orders", UNIQ_KEY="A", REAL_TOPIC="orders", DELAY="1"),  # 2 s late
@@ -101,7 +101,7 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
         ("--show", "hot-keys"),
     ],
 )
-def test_a_stores_own_log_gives_the_same_as_its_lake(
+def test_the_log_of_a_store_and_its_lake_give_the_same_rows(
     growing: GrowingLake, ask: Ask, arguments: tuple[str, ...]
 ) -> None:
     of_lake = ask("--lake", growing.lake.root, *arguments)
@@ -115,7 +115,7 @@ def test_a_stores_own_log_gives_the_same_as_its_lake(
     "arguments",
     [(), ("--topic", "orders"), ("--queue", "0"), ("--from", "2023-11-14"), ("--window", "5s", "--topic", "orders")],
 )
-def test_damaged_ranges_of_a_log_are_said_and_end_with_exit_code_3(
+def test_damaged_ranges_of_a_log_are_reported_with_exit_code_3(
     ask: Ask, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     growing = GrowingLake(tmp_path)
@@ -124,11 +124,11 @@ def test_damaged_ranges_of_a_log_are_said_and_end_with_exit_code_3(
     data = bytearray(segment.read_bytes())
     data[4] ^= 1
     segment.write_bytes(data)
-    code, rows, said = ask("--store", str(growing.store), *arguments)
+    code, rows, printed = ask("--store", str(growing.store), *arguments)
     assert code == ExitCode.DAMAGE
     if not {"--topic", "--queue"} & set(arguments):
         assert sum(row["messages"] for row in rows) == 59
-    assert "1 range of the log is damaged" in said
+    assert "1 range of the log is damaged" in printed
 
 
 def test_a_page_of_a_store_names_the_store(growing: GrowingLake, ask: Ask, tmp_path: Path) -> None:
@@ -138,36 +138,36 @@ def test_a_page_of_a_store_names_the_store(growing: GrowingLake, ask: Ask, tmp_p
         assert str(growing.store) in page.read_text(encoding="utf-8")
 
 
-def test_a_store_without_a_message_says_so(ask: Ask, tmp_path: Path) -> None:
+def test_a_store_without_messages_gives_no_rows(ask: Ask, tmp_path: Path) -> None:
     growing = GrowingLake(tmp_path)
     growing.write([])
     assert ask("--store", str(growing.store))[:2] == (ExitCode.OK, [])
 
 
 def test_an_unknown_broker_of_a_store_is_refused(growing: GrowingLake, ask: Ask) -> None:
-    code, _, said = ask("--store", str(growing.store), "--broker", "other")
+    code, _, printed = ask("--store", str(growing.store), "--broker", "other")
     assert code == ExitCode.USAGE
-    assert "no store of that name" in said
+    assert "no store of that name" in printed
 
 
-def test_a_hot_queue_is_told_by_its_share_and_skew(growing: GrowingLake, ask: Ask) -> None:
+def test_a_hot_queue_has_its_share_and_skew(growing: GrowingLake, ask: Ask) -> None:
     _, rows, _ = ask("--lake", growing.lake.root, "--show", "hot-queues", "--topic", "orders")
     assert [(row["queue"], row["messages"]) for row in rows] == [(1, 38), (0, 8), (2, 8)]
     assert rows[0]["skew"] == round(38 * 3 / 54, 3)
     assert rows[0]["topic_share_percent"] == round(100 * 38 / 54, 3)
 
 
-def test_a_hot_key_is_told_with_its_bounds(growing: GrowingLake, ask: Ask) -> None:
-    _, rows, said = ask("--lake", growing.lake.root, "--show", "hot-keys", "--top", "1")
+def test_a_hot_key_has_its_bounds(growing: GrowingLake, ask: Ask) -> None:
+    _, rows, printed = ask("--lake", growing.lake.root, "--show", "hot-keys", "--top", "1")
     assert rows == [{"key": "hot", "messages": 20, "at_least": 20, "at_most": 20, "share_percent": 25.0}]
-    assert "80 message keys were counted; a figure may be too large by up to 0" in said
-    assert "1 of 61 keys are shown" in said
+    assert "80 message keys were counted; a figure may be too large by up to 0" in printed
+    assert "1 of 61 keys are shown" in printed
 
 
 @pytest.mark.parametrize("source", ["--lake", "--store"])
-def test_delayed_messages_wait_came_or_are_overdue(waiting: GrowingLake, ask: Ask, source: str) -> None:
+def test_delayed_messages_are_waiting_delivered_or_overdue(waiting: GrowingLake, ask: Ask, source: str) -> None:
     place = waiting.lake.root if source == "--lake" else str(waiting.store)
-    code, rows, said = ask(source, place, "--show", "delayed")
+    code, rows, printed = ask(source, place, "--show", "delayed")
     assert code == ExitCode.OK
     found = {(row["kind"], row["level"]): row for row in rows}
     assert {row["topic"] for row in rows} == {"orders"}
@@ -179,8 +179,8 @@ def test_delayed_messages_wait_came_or_are_overdue(waiting: GrowingLake, ask: As
     }
     assert found["delay", 1]["max_late_s"] == 2.0
     assert found["delay", 5]["oldest_overdue"] == "2023-11-15T00:01:00Z"
-    assert "1 of 6 messages are overdue" in said
-    assert "1 message waits longer than a segment is kept" in said
+    assert "1 of 6 messages are overdue" in printed
+    assert "1 message waits longer than a segment is kept" in printed
 
 
 @pytest.mark.parametrize(

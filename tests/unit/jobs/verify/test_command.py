@@ -1,4 +1,4 @@
-"""The command `verify`: what it prints, what it writes, and how it ends."""
+"""Tests of the command `verify`: output, written files, and exit codes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.support.jmq_stores import write_jmq_store
 
 @pytest.fixture(scope="session")
 def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that nobody changes."""
+    """A store for reading only."""
     return write_indexed_store(tmp_path_factory.mktemp("verified") / "broker-a" / "store", 100)
 
 
 @pytest.fixture
 def damaged(intact: Path, tmp_path: Path) -> Path:
-    """One without an index, without a queue, and with a flipped bit in the log."""
+    """A store without an index and a queue, and with a flipped bit in the log."""
     root = shutil.copytree(intact, tmp_path / "broker-b" / "store")
     shutil.rmtree(root / "index")
     shutil.rmtree(root / "consumequeue" / "rare" / "0")
@@ -37,7 +37,7 @@ def damaged(intact: Path, tmp_path: Path) -> Path:
 LOCAL = ("--local", "--processes", "1")
 
 
-def test_an_intact_store_ends_with_0(intact: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_intact_store_ends_with_exit_code_0(intact: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(intact), *LOCAL]) == ExitCode.OK
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -45,7 +45,7 @@ def test_an_intact_store_ends_with_0(intact: Path, capsys: pytest.CaptureFixture
     assert "1 store: sound, nothing found" in printed.err
 
 
-def test_a_damaged_store_ends_with_3_and_says_what_to_do(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_store_ends_with_exit_code_3_and_advice(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(damaged), *LOCAL]) == ExitCode.DAMAGE
     printed = capsys.readouterr()
     assert printed.out.splitlines()[0].split() == [
@@ -57,7 +57,7 @@ def test_a_damaged_store_ends_with_3_and_says_what_to_do(damaged: Path, capsys: 
     assert "1 damage, 1 repairable, 1 info" in printed.err
 
 
-def test_what_is_only_worth_knowing_ends_with_0(intact: Path, tmp_path: Path) -> None:
+def test_informational_findings_end_with_exit_code_0(intact: Path, tmp_path: Path) -> None:
     root = shutil.copytree(intact, tmp_path / "store")
     (root / "abort").touch()
     assert main([str(root), *LOCAL, "--quiet"]) == ExitCode.OK
@@ -74,7 +74,7 @@ def test_the_json_has_every_finding_with_its_place(damaged: Path, capsys: pytest
     assert finding["physical_offset"] == 0
 
 
-def test_the_page_needs_nothing_else_and_obeys_nobody(damaged: Path, tmp_path: Path) -> None:
+def test_the_page_is_self_contained_and_escapes_names(damaged: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     (damaged / "commitlog" / "<script>").touch()
     main([str(damaged), *LOCAL, "--html", str(page), "--quiet"])
@@ -85,7 +85,7 @@ def test_the_page_needs_nothing_else_and_obeys_nobody(damaged: Path, tmp_path: P
     assert len(parse_page(text).all("script")) == 1
 
 
-def test_several_stores_are_told_apart(intact: Path, damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_stores_have_separate_rows(intact: Path, damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([f"{intact},{damaged}", *LOCAL, "--output", "json"]) == ExitCode.DAMAGE
     first, second = json.loads(capsys.readouterr().out)["rows"]
     assert (first["broker"], first["findings"]) == ("broker-a", [])
@@ -103,17 +103,17 @@ def test_findings_are_bounded_and_counted(intact: Path, tmp_path: Path, capsys: 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["/nowhere", "--local"], "does not exist"),
         (["{store}", "--local", "--lake", "/lake"], "/lake is not a lake"),
     ],
 )
-def test_what_cannot_be_done_is_said(
-    intact: Path, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+def test_wrong_usage_is_reported(
+    intact: Path, arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([each.replace("{store}", str(intact)) for each in arguments]) == ExitCode.USAGE
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--delay-levels=soon", "--findings=0", "--processes=x"])
@@ -133,7 +133,7 @@ def test_a_jmq_store_is_found_by_its_journal(tmp_path: Path, capsys: pytest.Capt
     assert (store["broker"], set(store["counts"])) == ("broker-j", {"queue_missing"})
 
 
-def test_of_two_layouts_in_one_folder_one_must_be_named(
+def test_a_folder_with_two_layouts_needs_the_layout_option(
     intact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = shutil.copytree(intact, tmp_path / "both" / "store")

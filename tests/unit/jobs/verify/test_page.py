@@ -1,4 +1,4 @@
-"""The page of verify: the numbers of the reports, findings grouped and decoded, bounded, and safe with any name."""
+"""Tests of the page of verify: numbers of the reports, grouped and decoded findings, bounded size, escaped names."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ HOSTILE = "<script>alert('x')</script>\u202e"
 
 
 def report(broker: str = "broker-a", **changes: object) -> StoreReport:
-    """A sound store."""
+    """Return the report of an intact store."""
     given = {"segments": 2, "records": 1200, "bytes": 3 << 20, "queues": 12, "index_files": 1, "groups": 4,
              "first_time": 1_795_183_200_000, "last_time": 1_795_183_260_500}  # fmt: skip
     return StoreReport(broker, f"/data/{broker}", Findings(), **(given | changes))  # type: ignore[arg-type]
 
 
 def with_findings(store: StoreReport, code: str, count: int, *kept: Finding) -> StoreReport:
-    """The same store with findings."""
+    """Return the same report with findings."""
     store.findings.add_many(code, count, kept)
     return store
 
 
 def finding(code: str, **given: object) -> Finding:
-    """A finding of the store broker-a."""
+    """Return a finding of the store broker-a."""
     return Finding(code, "commitlog/00000000000000000000", 4096, 4096, broker="broker-a", **given)  # type: ignore[arg-type]
 
 
@@ -40,7 +40,7 @@ def page_of(*reports: StoreReport) -> Element:
     return parse_page(render_page(stores_page(reports)))
 
 
-def test_a_sound_store_says_so_with_its_numbers() -> None:
+def test_the_page_of_an_intact_store_has_its_numbers() -> None:
     root = page_of(report())
     assert root.all("h1")[0].text == "1 store: sound, nothing found"
     assert root.of_class("verdict")[0].attributes["class"] == "verdict good"
@@ -74,7 +74,7 @@ def test_findings_of_all_stores_are_grouped_by_class_and_decoded() -> None:
     assert root.all("h1")[0].text == "2 stores: not sound, 143 damage, 2 info"
 
 
-def test_a_store_that_can_be_mended_has_the_command() -> None:
+def test_a_repairable_store_has_the_command_to_repair_it() -> None:
     damaged = with_findings(report(), "log_bad_crc", 1, finding("log_bad_crc", found="1", expected="2"))
     with_findings(damaged, "queue_missing", 1, finding("queue_missing", found="no file", expected="entries"))
     lines = [each.text for block in page_of(damaged).of_class("command") for each in block.all("code")]
@@ -94,7 +94,7 @@ def test_the_worst_store_is_first_and_many_are_bounded() -> None:
     assert "50 more stores are left out of this page." in root.text
 
 
-def test_hostile_names_are_text_and_a_million_findings_are_bounded() -> None:
+def test_hostile_names_are_escaped_and_a_million_findings_are_bounded() -> None:
     def text_of(name: str) -> str:
         store = StoreReport(name, name, Findings(limit=1000))
         kept = [Finding(code, name, 1, 2, name, 3, name, name, name) for code in CLASSES for _ in range(30)]
@@ -111,8 +111,8 @@ def test_hostile_names_are_text_and_a_million_findings_are_bounded() -> None:
     assert len(text_of(HOSTILE * 100).encode()) < 2_000_000
 
 
-def test_a_store_that_is_not_there_has_a_page_that_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_of_a_missing_store_has_the_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
     assert main(["/nowhere", "--local", "--html", str(page)]) == 2
-    said = capsys.readouterr().err.partition("error: ")[2].splitlines()[0]
-    assert parse_page(page.read_text()).all("h1")[0].text == f"Failed: {said}"
+    printed = capsys.readouterr().err.partition("error: ")[2].splitlines()[0]
+    assert parse_page(page.read_text()).all("h1")[0].text == f"Failed: {printed}"

@@ -1,4 +1,4 @@
-"""Whole numbers in text that somebody else wrote."""
+"""Tests of whole numbers in text from outside."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def test_numbers_are_read_as_java_reads_them(text: str, number: int) -> None:
         str(INT64_MIN - 1),
     ],
 )
-def test_other_text_is_no_number(text: str | None) -> None:
+def test_other_text_is_not_a_number(text: str | None) -> None:
     assert parse_int64(text) is None
     assert parse_int32(text) is None
 
 
-def test_both_ends_of_a_range_are_in_it() -> None:
+def test_a_range_includes_both_ends() -> None:
     assert [parse_int(text, -1, 2) for text in ("-2", "-1", "2", "3")] == [None, -1, 2, None]
 
 
@@ -86,5 +86,5 @@ def test_error_names_the_field_and_shows_a_short_piece_of_the_text() -> None:
 
 
 @pytest.mark.parametrize(("value", "number"), [(0, 0), (255, 255), (256, None), (-1, None), (True, None), ("1", None)])
-def test_a_value_of_json_is_a_whole_number_within_its_range(value: object, number: int | None) -> None:
+def test_a_json_value_must_be_a_whole_number_within_its_range(value: object, number: int | None) -> None:
     assert int_within(value, 0, 255) == number

@@ -9,13 +9,13 @@ from commitlake.schemas.layouts.page import PAGE_SIZE, parse_page, serialize_pag
 from commitlake.schemas.layouts.rocketmq.checkpoint import LAYOUT as CHECKPOINT
 
 
-def test_fields_come_back_from_a_page() -> None:
+def test_fields_are_read_back_from_a_page() -> None:
     fields = bytes(range(CHECKPOINT.size))
     page = serialize_page(fields)
     assert len(page) == PAGE_SIZE
     assert parse_page(CHECKPOINT, "checkpoint", page) == parse_page(CHECKPOINT, "checkpoint", fields)
 
 
-def test_a_file_that_is_too_short_is_named() -> None:
+def test_a_file_that_is_too_short_is_an_error() -> None:
     with pytest.raises(LayoutError, match=f"at least {CHECKPOINT.size} bytes"):
         parse_page(CHECKPOINT, "checkpoint", bytes(CHECKPOINT.size - 1))

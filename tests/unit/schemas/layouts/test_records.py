@@ -1,4 +1,4 @@
-"""Records of a log, both ways, against vectors that were written by hand or by a real broker's encoder."""
+"""Tests of the records of a log, both ways, against vectors written by hand or by a real broker's encoder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_message_is_serialized_to_the_vector(name: str, vector: str) -> None:
 
 
 @each_vector
-def test_record_cut_at_any_length_is_not_all_here_yet(name: str, vector: str) -> None:
+def test_record_cut_at_any_length_is_incomplete(name: str, vector: str) -> None:
     record, _ = LOG_FORMATS[name].vectors[vector]
     assert all(LOG_FORMATS[name].parse(record[:length]) is None for length in range(len(record)))
 
@@ -73,7 +73,7 @@ def test_wrong_byte_is_an_error_that_names_its_field(name: str, position: int, d
 
 
 @pytest.mark.parametrize(("name", "size"), [("rocketmq", b"\x7f\xff\xff\xff"), ("jmq", b"\xff\xff\xff\xff")])
-def test_size_that_claims_more_than_there_is_waits_for_it(name: str, size: bytes) -> None:
+def test_record_with_a_size_beyond_the_data_is_incomplete(name: str, size: bytes) -> None:
     assert LOG_FORMATS[name].parse(size + FULL[name][4:]) is None
 
 

@@ -1,4 +1,4 @@
-"""Spans of a segment in each format: what is a record, what is not, and where the next one begins."""
+"""Tests of the spans of a segment in each format: records, faults, and the start of the next record."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_open_segment_ends_in_zeros(known: LogFormat, ten: Sequence[Any]) -> Non
 
 
 @pytest.mark.parametrize("start", [0, (1 << 32) - 500, 1 << 40])
-def test_places_are_those_of_the_log(known: LogFormat, ten: Sequence[Any], start: int) -> None:
+def test_spans_have_positions_in_the_log(known: LogFormat, ten: Sequence[Any], start: int) -> None:
     data = bytearray(known.closed(ten, SIZE, start))
     begin, end = known.place(ten, 4)
     data[begin] = 0xFF
@@ -118,7 +118,7 @@ def test_zeros_before_other_bytes_are_a_hole_up_to_the_end(known: LogFormat, ten
     assert kinds(known.scan(data)) == ["record"] * 3 + ["hole"]
 
 
-def test_stale_bytes_from_another_position_are_no_records(known: LogFormat, ten: Sequence[Any]) -> None:
+def test_stale_bytes_from_another_position_are_not_records(known: LogFormat, ten: Sequence[Any]) -> None:
     stale = b"".join(known.records(ten[5:], 100_000))
     data = (b"".join(known.records(ten[:3])) + stale).ljust(SIZE, b"\0")
     assert kinds(known.scan(data)) == ["record"] * 3 + ["physical_offset"]
@@ -136,25 +136,25 @@ def test_segment_cut_anywhere_keeps_every_whole_record(known: LogFormat, ten: Se
             assert kinds(spans)[-1] in {"cut", "unwritten"}  # the first bytes of a size are zeros
 
 
-def test_record_in_a_body_changes_nothing(known: LogFormat) -> None:
-    inner = known.records([known.new_message(7, body=b"fake")], known.body_start)[0]  # it even knows its place
+def test_record_inside_a_body_is_not_a_record_of_the_log(known: LogFormat) -> None:
+    inner = known.records([known.new_message(7, body=b"fake")], known.body_start)[0]  # with the right offset
     outer = known.new_message(1, body=inner)
     assert kinds(known.scan(known.closed([outer, known.new_message(2)], SIZE))) == ["record", "record", "blank"]
 
 
-def test_size_beyond_the_limit_is_a_fault_even_where_all_else_fits(known: LogFormat) -> None:
+def test_size_beyond_the_limit_is_a_fault_in_an_otherwise_valid_record(known: LogFormat) -> None:
     sent = [known.new_message(1), known.new_message(2, body=bytes(500)), known.new_message(3)]
     spans = known.scan(known.closed(sent, SIZE), max_record_bytes=400)
     assert kinds(spans) == ["record", "total_size", "record", "blank"]
 
 
-def test_smallest_size_is_that_of_a_record_with_no_part(known: LogFormat) -> None:
+def test_smallest_accepted_size_is_that_of_a_record_without_parts(known: LogFormat) -> None:
     data = bytearray(known.closed([known.new_message(1), known.new_message(2)], SIZE))
     data[:4] = known.min_record_size.to_bytes(4, "big")
     assert kinds(known.scan(bytes(data))) == ["part_lengths", "record", "blank"]
 
 
-def test_spans_follow_one_another_without_a_gap(known: LogFormat, ten: Sequence[Any]) -> None:
+def test_spans_are_consecutive_without_a_gap(known: LogFormat, ten: Sequence[Any]) -> None:
     data = bytearray(known.closed(ten, SIZE))
     data[500:600] = b"\xff" * 100
     spans = known.scan(bytes(data))

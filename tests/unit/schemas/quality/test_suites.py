@@ -1,4 +1,4 @@
-"""The suites as data: each expectation is named once, and says what it looks at, why, and what to do."""
+"""Tests of the suites as data: each expectation has a unique name, a description, a reason and a remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_names_are_unique() -> None:
     assert len({(suite.name, one.name) for suite, one in EVERY}) == len(EVERY) >= 30
 
 
-def test_former_names_lead_to_present_ones() -> None:
+def test_former_names_are_translated_to_present_names() -> None:
     names = {one.name for _, one in EVERY}
     assert set(FORMER_NAMES.values()) <= names
     assert not names & set(FORMER_NAMES)
@@ -35,5 +35,5 @@ def test_an_expectation_has_a_description_a_reason_and_a_remedy(suite: Suite, on
         assert not text.endswith(".")  # it is put into sentences
 
 
-def test_some_stop_the_commit_and_some_do_not() -> None:
+def test_every_severity_is_used() -> None:
     assert {one.severity for _, one in EVERY} == set(Severity)

@@ -18,14 +18,14 @@ ITEMS = [
 ]
 
 
-def test_a_batch_is_what_rocketmq_writes() -> None:
+def test_a_batch_has_the_bytes_of_rocketmq() -> None:
     assert len(BODY) == 97
     assert serialize_batch(ITEMS) == BODY
     assert parse_batch(BODY) == parse_batch(memoryview(BODY)) == ITEMS
     assert parse_batch(b"") == []
 
 
-def test_a_batch_that_is_cut_is_none() -> None:
+def test_a_truncated_batch_is_an_error() -> None:
     for length in range(1, len(BODY)):
         if length != 0x42:  # the first message alone
             with pytest.raises(LayoutError):
@@ -52,6 +52,6 @@ def test_a_wrong_length_is_named(position: int, value: str, field: str) -> None:
     assert (caught.value.field, caught.value.offset) == (field, position)
 
 
-def test_properties_have_their_limit() -> None:
+def test_properties_over_the_limit_are_refused() -> None:
     with pytest.raises(UnserializableError, match="at most 32767 bytes, found 32768"):
         serialize_batch([BatchItem(0, b"", bytes(32768))])

@@ -116,7 +116,7 @@ def test_queues_follow_from_a_route_as_javas_client_reads_it() -> None:
     assert BrokerData("e", {}).any_address is None
 
 
-def test_keys_that_are_objects_are_values() -> None:
+def test_objects_as_keys_are_parsed() -> None:
     queue = MessageQueue("TopicN", "lab-a", 1)
     stats = parse_body(TopicStats, TOPIC_STATS)
     assert stats == TopicStats({queue: TopicOffset(0, 1, 1795247801799)}, 0.2)
@@ -180,7 +180,7 @@ def test_an_error_in_a_body_names_its_position(body: bytes, message: str) -> Non
         parse_body(TopicRoute, body)
 
 
-def test_numbers_and_limits_of_bodies() -> None:
+def test_bodies_over_the_limit_and_invalid_numbers_are_errors() -> None:
     with pytest.raises(BodyError, match="expected at most 10 bytes, found 11"):
         parse_body(TopicRoute, b"{         }", limit=10)
     with pytest.raises(BodyError, match="consumeTps: expected a number"):
@@ -221,7 +221,7 @@ def test_a_registration_of_4_9_has_no_attributes() -> None:
             parse_registration(zlib.compress(data), compressed=True)
 
 
-def test_a_registration_does_not_grow_without_end() -> None:
+def test_a_compressed_registration_has_a_size_limit() -> None:
     bomb = zlib.compress(bytes(MAX_REGISTRATION_BYTES + 1))
     with pytest.raises(BodyError, match="expected at most 16777216 bytes, found more"):
         parse_registration(bomb, compressed=True)

@@ -26,12 +26,12 @@ QUEUE = (("brokerName", "lab-a"), ("queueId", 1), ("topic", "T"))
         (b'{{"a":"}\\":{"}:1}', {(("a", '}":{'),): 1}),
     ],
 )  # fmt: skip
-def test_what_is_read_is_written_again(text: bytes, value: object) -> None:
+def test_parsed_values_are_serialized_to_the_same_text(text: bytes, value: object) -> None:
     assert parse_fastjson(text) == parse_fastjson(memoryview(text)) == value
     assert serialize_compact(value) == text
 
 
-def test_blanks_may_stand_anywhere() -> None:
+def test_blanks_are_allowed_between_all_tokens() -> None:
     text = '{ "t" : { { "a" : 1 } : 2 , 3 : { } } }'
     assert parse_fastjson(text) == {"t": {(("a", 1),): 2, 3: {}}}
 
@@ -43,16 +43,16 @@ def test_blanks_may_stand_anywhere() -> None:
         '{"a\\', "{{}:" * 1000, "[" * 100_000, "{" + "9" * 5000 + ":1}",
     ],
 )  # fmt: skip
-def test_what_is_no_document_is_a_value_error(text: str) -> None:
+def test_an_invalid_document_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_fastjson(text)
 
 
-def test_config_files_have_such_keys_too() -> None:
+def test_config_files_may_have_objects_as_keys() -> None:
     text = '{\n\t"t":{\n\t\t{"a":1}:2\n\t}\n}'
     assert parse_fastjson(text) == {"t": {(("a", 1),): 2}}
     assert serialize_fastjson(parse_fastjson(text)) == text
 
 
-def test_half_a_surrogate_pair_is_a_question_mark() -> None:
+def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
     assert serialize_compact({"a": "\ud800"}) == b'{"a":"?"}'

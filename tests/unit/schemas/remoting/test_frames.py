@@ -1,4 +1,4 @@
-"""Frames: bytes that RocketMQ's own code made, both directions, and every way to be wrong."""
+"""Tests of frames: bytes from RocketMQ's own code, both directions, and every kind of error."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def frame(header: bytes, body: bytes = b"", serialize_type: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize(("data", "command"), FRAMES)
-def test_both_serialisations_are_rocketmqs(data: bytes, command: Command) -> None:
+def test_both_serializations_have_the_bytes_of_rocketmq(data: bytes, command: Command) -> None:
     assert (len(ROUTE_JSON), len(ROUTE_BINARY)) == (139, 49)
     assert serialize_command(command) == data
     assert parse_command(data) == (command, len(data))
 
 
 @pytest.mark.parametrize(("data", "command"), FRAMES)
-def test_a_frame_that_is_cut_is_not_here_yet(data: bytes, command: Command) -> None:
+def test_a_frame_cut_at_any_length_is_incomplete(data: bytes, command: Command) -> None:
     for length in range(len(data)):
         assert parse_command(data[:length]) is None
     assert parse_command(b"??" + data + b"more", 2) == (command, len(data))
@@ -61,7 +61,7 @@ def test_body_is_a_copy(kind: type[bytes]) -> None:
     assert parsed[0].body == b"body"
 
 
-def test_a_reply_has_the_requests_number_and_serialisation() -> None:
+def test_a_reply_has_the_number_and_serialization_of_its_request() -> None:
     for serialize_type in SerializeType:
         request = Command(10, opaque=9, serialize_type=serialize_type)
         reply = request.reply(0, {"offset": "1"}, memoryview(b"body"), "remark")
@@ -88,7 +88,7 @@ def test_a_reply_has_the_requests_number_and_serialisation() -> None:
         ({"code": 0, "language": "COBOL"}, Command(0, language=Language.OTHER, version=0)),
     ],
 )
-def test_a_header_may_leave_things_out(header: object, command: Command) -> None:
+def test_a_header_may_lack_fields(header: object, command: Command) -> None:
     data = frame(b" " + json.dumps(header).encode() + b"\n")
     assert parse_command(data) == (command, len(data))
 
@@ -129,14 +129,14 @@ def test_a_header_may_leave_things_out(header: object, command: Command) -> None
         (frame(bytes(17) + b"\0\0\0\3\0\1k", serialize_type=1), "ext_fields value length", 32),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named(data: bytes, field: str, offset: int) -> None:
+def test_a_wrong_field_is_named(data: bytes, field: str, offset: int) -> None:
     with pytest.raises(LayoutError) as caught:
         parse_command(data)
     assert (caught.value.field, caught.value.offset) == (field, offset)
     assert len(str(caught.value)) < 400
 
 
-def test_a_limit_may_be_lower() -> None:
+def test_a_lower_limit_can_be_set() -> None:
     data = serialize_command(Command(10, {}, bytes(1000)))
     assert parse_command(data, 0, len(data)) is not None
     with pytest.raises(LayoutError, match="length at byte 0"):
@@ -144,7 +144,7 @@ def test_a_limit_may_be_lower() -> None:
 
 
 @pytest.mark.parametrize("serialize_type", SerializeType)
-def test_text_of_any_script_survives(serialize_type: SerializeType) -> None:
+def test_text_of_any_script_is_read_back(serialize_type: SerializeType) -> None:
     fields = {"城市": "北京市", "p": 'KEYS\x01"k\\1"\x02', "empty": "", "emoji": "🚀"}
     command = Command(10, fields, b"\0", "é", serialize_type=serialize_type)
     parsed = parse_command(serialize_command(command))
@@ -162,13 +162,13 @@ def test_text_of_any_script_survives(serialize_type: SerializeType) -> None:
         (Command(1, {}, bytes(MAX_FRAME_BYTES)), "length"),
     ],
 )  # fmt: skip
-def test_what_has_no_room_is_not_written(command: Command, field: str) -> None:
+def test_values_that_are_too_large_are_refused(command: Command, field: str) -> None:
     with pytest.raises(UnserializableError) as caught:
         serialize_command(command)
     assert caught.value.field == field
 
 
-def test_half_a_surrogate_pair_is_a_question_mark_in_binary() -> None:
+def test_half_a_surrogate_pair_becomes_a_question_mark_in_binary() -> None:
     parsed = parse_command(frame(b'{"code":1,"extFields":{"a":"\\ud800"}}'))
     assert parsed is not None
     assert parse_command(serialize_command(parsed[0])) is not None

@@ -1,4 +1,4 @@
-"""Headers out of ext fields and back."""
+"""Tests of headers, from ext fields and back."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def test_fields_have_rocketmqs_names() -> None:
     assert from_ext_fields(Example, fields | {"unknown": "x"}) == header
 
 
-def test_what_is_none_is_left_out() -> None:
+def test_fields_that_are_none_are_left_out() -> None:
     header = Example(1, 2, "T")
     assert to_ext_fields(header) == {"queueId": "1", "queueOffset": "2", "topic": "T", "isOn": "false"}
     assert from_ext_fields(Example, {"queueId": "1", "queueOffset": "2", "topic": "T"}) == header
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("TRUE", True), ("false", False), ("yes", False)])
-def test_booleans_are_javas(text: str, value: bool) -> None:
+def test_booleans_are_parsed_as_in_java(text: str, value: bool) -> None:
     fields = {"queueId": "1", "queueOffset": "2", "topic": "T", "isOn": text}
     assert from_ext_fields(Example, fields).is_on is value
 
@@ -76,13 +76,13 @@ def test_booleans_are_javas(text: str, value: bool) -> None:
         ({"queueId": "9" * 5000}, "of 32 bits"),
     ],
 )
-def test_what_is_missing_or_wrong_is_named(fields: dict[str, str], message: str) -> None:
+def test_a_missing_or_wrong_field_is_named(fields: dict[str, str], message: str) -> None:
     with pytest.raises(HeaderError, match=message) as caught:
         from_ext_fields(Example, fields)
     assert len(str(caught.value)) < 300
 
 
-def test_numbers_reach_their_bounds() -> None:
+def test_numbers_at_their_bounds_are_read() -> None:
     fields = {"queueId": "-2147483648", "queueOffset": "9223372036854775807", "topic": ""}
     assert from_ext_fields(Example, fields) == Example(-(1 << 31), (1 << 63) - 1, "")
 
@@ -109,7 +109,7 @@ def test_every_header_is_read_as_it_was_written(kind: Any) -> None:
     assert from_ext_fields(kind, to_ext_fields(header)) == header
 
 
-def test_the_names_of_what_clients_send_are_upstreams() -> None:
+def test_fields_that_java_clients_send_are_kept_under_their_names() -> None:
     # As seen on the wire from Java's clients.
     pull = {
         "consumerGroup": "CG", "topic": "T", "queueId": "0", "queueOffset": "1", "maxMsgNums": "32", "sysFlag": "2",

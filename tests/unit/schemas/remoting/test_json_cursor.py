@@ -1,4 +1,4 @@
-"""Large JSON documents that are read piece by piece."""
+"""Tests of large JSON documents that are read in pieces."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ def test_a_large_value_is_skipped_in_small_steps() -> None:
         '{"skip":' + "[" * (3 * STEP_CHARACTERS),
     ],
 )
-def test_nothing_is_larger_than_a_step(text: str) -> None:
+def test_a_token_larger_than_a_step_is_an_error(text: str) -> None:
     with pytest.raises(BodyError):
         dict(read(text))
 
 
-def test_a_text_at_the_edge_of_a_step_is_not_taken_apart() -> None:
+def test_a_string_at_the_end_of_a_step_is_not_split() -> None:
     for size in range(STEP_CHARACTERS - 8, STEP_CHARACTERS + 1):
         for text in ('"a{\\"["', '"\\\\"'):
             cursor = JsonCursor('{"a":[' + "1" * size + "," + text + "]}")

@@ -1,4 +1,4 @@
-"""Signatures: what RocketMQ's own signer makes, and what a server accepts."""
+"""Tests of signatures: those of RocketMQ's own signer, and those that a server accepts."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SECRETS = {"RocketMQ": SECRET}
         ),
     ],
 )
-def test_signature_is_the_one_that_rocketmq_makes(fields: dict[str, str], body: bytes, expected: str) -> None:
+def test_signature_is_the_same_as_rocketmqs(fields: dict[str, str], body: bytes, expected: str) -> None:
     assert signature(fields, body, SECRET) == expected
     assert signature(fields | {"Signature": "another"}, body, SECRET) == expected
 
 
-def test_what_is_signed_is_accepted() -> None:
+def test_a_signed_request_is_accepted() -> None:
     fields = signed({"topic": "T"}, b"body", Credentials("RocketMQ", SECRET, "token"))
     assert fields["SecurityToken"] == "token"
     assert check_signature(fields, b"body", SECRETS) == "RocketMQ"
@@ -51,7 +51,7 @@ def test_the_flag_of_a_unique_key_query_may_be_signed_or_not(is_signed: bool) ->
         ({"AccessKey": "Nobody"}, "found 'Nobody'"),
     ],
 )
-def test_what_was_changed_is_refused(changes: dict[str, str], message: str) -> None:
+def test_a_changed_request_is_refused(changes: dict[str, str], message: str) -> None:
     fields = signed({"topic": "T"}, b"body", Credentials("RocketMQ", SECRET))
     with pytest.raises(SignatureError, match=message):
         check_signature(fields | changes, b"body", SECRETS)

@@ -46,11 +46,11 @@ PROPERTIES = {"a": "5", "b": "abc", "c": "-2.5", "d": "true", "it's": "x", "e": 
         "a > -9223372036854775808",
         "a < 9223372036854775807",
         "a\n=\t5",
-        # What is read from left to right: AND binds more tightly.
+        # AND binds more tightly than OR.
         "a = 5 OR a = 6 AND a = 7",
     ],
 )
-def test_true(expression: str) -> None:
+def test_expression_is_true(expression: str) -> None:
     assert compile_sql92(expression)(PROPERTIES) is True
 
 
@@ -63,7 +63,7 @@ def test_true(expression: str) -> None:
         "b BETWEEN 1 AND 2",
         "d = FALSE",
         "FALSE",
-        # Unknown is not true, and neither is what is not unknown.
+        # Unknown is not true, and NOT unknown is unknown.
         "z = 5",
         "NOT z = 5",
         "z <> 5",
@@ -74,7 +74,7 @@ def test_true(expression: str) -> None:
         "NOT z CONTAINS 'x'",
     ],
 )
-def test_not_true(expression: str) -> None:
+def test_expression_is_not_true(expression: str) -> None:
     assert compile_sql92(expression)(PROPERTIES) is False
 
 
@@ -117,17 +117,17 @@ def test_not_true(expression: str) -> None:
         "a" * (MAX_LENGTH + 1),
     ],
 )
-def test_refused(expression: str) -> None:
+def test_invalid_expression_is_refused(expression: str) -> None:
     with pytest.raises(SqlError, match="expected"):
         compile_sql92(expression)
 
 
 @pytest.mark.parametrize("text", ["9" * 5000, "1_0", " 5", "\u0665", "nan", "inf", "0x5", "--5", ""])
-def test_a_property_that_is_no_number_makes_a_comparison_false(text: str) -> None:
+def test_a_comparison_with_a_property_that_is_not_a_number_is_false(text: str) -> None:
     for sign in ("<", "=", ">"):
         assert compile_sql92(f"a {sign} 5")({"a": text}) is False
 
 
 @pytest.mark.parametrize("text", ["9" * 20, "1e300", "+6", "0006", "5.5"])
-def test_a_property_may_be_any_number_that_a_double_holds(text: str) -> None:
+def test_a_property_may_be_any_number_that_fits_a_double(text: str) -> None:
     assert compile_sql92("a > 5")({"a": text}) is True

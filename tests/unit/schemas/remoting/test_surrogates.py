@@ -1,4 +1,4 @@
-"""Escapes of half surrogate pairs: question marks wherever JSON of others is read."""
+"""Tests of escapes of half surrogate pairs, which become question marks in JSON from outside."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Named(NamedTuple):
         ('"\\ud80', '"\\ud80'),  # cut
     ],
 )
-def test_halves_are_question_marks_and_all_else_stays(document: str, expected: str) -> None:
+def test_half_pairs_become_question_marks_and_other_text_is_unchanged(document: str, expected: str) -> None:
     assert without_half_pairs(document) == expected
 
 
-def test_every_reader_of_json_gives_text_that_utf_8_can_hold() -> None:
+def test_every_json_reader_returns_text_that_utf_8_can_encode() -> None:
     header = rb'{"code":1,"remark":"\ud800","extFields":{"\udfff":"\ud8ff"}}'
     parsed = parse_command(HEAD.struct.pack(len(header) + 4, len(header)) + header)
     assert parsed is not None

@@ -1,4 +1,4 @@
-"""Settings of TLS: RocketMQ's keys, and nothing accepted unasked."""
+"""Tests of TLS settings: RocketMQ's keys, and secure defaults."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_every_key_of_rocketmqs_is_read() -> None:
     )
 
 
-def test_passwords_are_in_the_environment_first_and_never_shown() -> None:
+def test_passwords_in_the_environment_take_precedence_and_are_never_shown() -> None:
     environment = {SERVER_PASSWORD_VARIABLE: "secret-one", CLIENT_PASSWORD_VARIABLE: "secret-two"}
     found = parse_tls_properties(WHOLE, environment)
     assert found.server is not None
@@ -61,17 +61,17 @@ def test_passwords_are_in_the_environment_first_and_never_shown() -> None:
     assert "of the server" not in repr(parse_tls_properties(WHOLE, {}))
 
 
-def test_nothing_is_accepted_unasked() -> None:
+def test_defaults_verify_certificates_and_host_names() -> None:
     found = parse_tls_properties("", {})
     assert not found.test_mode
     assert found.server_mode is TlsMode.PERMISSIVE
     assert found.verifies_servers
-    # The system's signers sign for everybody: only the name says who it is.
+    # The system's signers sign for everybody: only the name identifies the server.
     assert found.checks_host_names
 
 
 @pytest.mark.parametrize("line", ["tls.client.authServer=false", "tls.test.mode.enable=true"])
-def test_verification_is_turned_off_in_words(line: str) -> None:
+def test_verification_is_turned_off_only_by_a_setting(line: str) -> None:
     assert not parse_tls_properties(f"tls.client.trustCertPath=/ca.pem\n{line}", {}).verifies_servers
 
 
@@ -102,6 +102,6 @@ def test_certificates_of_clients_are_requested_if_they_are_verified(lines: str, 
         ("tls.client.certPath=/cert", "expected both tls.client.keyPath and tls.client.certPath, found only one"),
     ],
 )
-def test_a_setting_that_cannot_be_meant_is_refused(line: str, expected: str) -> None:
+def test_contradictory_or_invalid_settings_are_refused(line: str, expected: str) -> None:
     with pytest.raises(TlsConfigError, match=re.escape(expected)):
         parse_tls_properties(line, {})

@@ -1,4 +1,4 @@
-"""TLS without a connection, and what its contexts accept."""
+"""Tests of TLS without a connection, and of the certificates that its contexts accept."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def settings(certificates: Certificates, *lines: str) -> TlsProperties:
 
 
 def connect(server: TlsProperties, client: TlsProperties, name: str = "127.0.0.1") -> tuple[TlsStream, TlsStream]:
-    """Two ends that have shaken hands."""
+    """Return two ends after their handshake."""
     one = TlsStream(server_context(server), is_server=True)
     other = TlsStream(client_context(client), is_server=False, server_name=name)
     while not (one.is_established and other.is_established):
@@ -41,7 +41,7 @@ def connect(server: TlsProperties, client: TlsProperties, name: str = "127.0.0.1
     return one, other
 
 
-def test_both_ways_whatever_the_pieces(certificates: Certificates) -> None:
+def test_messages_are_read_from_pieces_of_any_size_in_both_directions(certificates: Certificates) -> None:
     server, client = connect(settings(certificates), settings(certificates))
     for sender, receiver in ((server, client), (client, server)):
         for size in (1, 7, 1000, 1 << 20):
@@ -55,7 +55,7 @@ def test_both_ways_whatever_the_pieces(certificates: Certificates) -> None:
     assert server.is_ended
 
 
-def test_a_client_begins_with_the_byte_that_tells_tls_from_plain_text(certificates: Certificates) -> None:
+def test_a_client_begins_with_the_handshake_byte(certificates: Certificates) -> None:
     stream = TlsStream(client_context(settings(certificates)), is_server=False, server_name="127.0.0.1")
     assert stream.take_output()[0] == HANDSHAKE_BYTE
 
@@ -69,7 +69,7 @@ def test_changed_bytes_are_an_error(certificates: Certificates) -> None:
         server.receive(bytes(data))
 
 
-def test_a_server_of_another_signer_is_refused_unless_the_client_verifies_no_certificates(
+def test_a_server_of_an_untrusted_signer_is_refused_unless_verification_is_off(
     certificates: Certificates,
 ) -> None:
     trust = f"tls.client.trustCertPath={certificates.path('stranger')}"
@@ -78,7 +78,7 @@ def test_a_server_of_another_signer_is_refused_unless_the_client_verifies_no_cer
     connect(settings(certificates), settings(certificates, trust, "tls.client.authServer=false"))
 
 
-def test_the_address_in_a_certificate_counts_if_that_is_wanted(certificates: Certificates) -> None:
+def test_the_address_in_a_certificate_is_checked_if_the_option_is_set(certificates: Certificates) -> None:
     connect(settings(certificates), settings(certificates), "127.0.0.2")
     strict = settings(certificates, "tls.client.checkHostName=true")
     connect(settings(certificates), strict)
@@ -94,7 +94,7 @@ def test_a_required_certificate_of_a_client_must_be_of_a_trusted_signer(certific
             connect(server, client)
 
 
-def test_an_optional_certificate_of_a_client_is_verified_if_there_is_one(certificates: Certificates) -> None:
+def test_an_optional_client_certificate_is_verified_if_it_is_present(certificates: Certificates) -> None:
     server = settings(certificates, "tls.server.need.client.auth=optional", "tls.server.authClient=true")
     connect(server, settings(certificates))
     connect(server, settings(certificates, *certificates.client_lines()))
@@ -132,7 +132,7 @@ def test_a_server_needs_a_certificate(certificates: Certificates) -> None:
 
 
 @pytest.mark.parametrize(("mode", "is_read"), [(0o600, True), (0o640, True), (0o644, False)])
-def test_a_file_with_a_password_is_not_for_everybody(tmp_path: Path, mode: int, is_read: bool) -> None:
+def test_a_file_with_a_password_that_others_may_read_is_refused(tmp_path: Path, mode: int, is_read: bool) -> None:
     path = tmp_path / "tls.properties"
     path.write_text("tls.client.keyPath=/k\ntls.client.certPath=/c\ntls.client.keyPassword=secret-of-the-key\n")
     path.chmod(mode)

@@ -1,4 +1,4 @@
-"""The comments of the columns of `edges` name all values that the columns can have."""
+"""Tests that the comments of the columns of `edges` name all values of the columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of a lake's tables agrees with what knows more of each of them."""
+"""Tests that the list of a lake's tables agrees with the modules that write them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from commitlake.pipelines.maintenance.first_entry import SCHEMAS
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES, Origin, tables_of
 
 
-def test_tables_of_an_origin_are_those_that_the_writer_of_that_kind_knows() -> None:
+def test_tables_of_an_origin_match_the_list_of_its_writer() -> None:
     assert set(tables_of(Origin.COMMITS)) == set(FOLLOWING)
     assert set(tables_of(Origin.SNAPSHOTS)) == set(SNAPSHOT_TABLES)
     assert tables_of(Origin.ARCHIVE) == ("messages",)
@@ -26,7 +26,7 @@ def test_every_table_of_the_lake_is_listed() -> None:
 
 
 @pytest.mark.parametrize("name", LAKE_TABLES)
-def test_a_table_has_a_place_in_the_lake_and_the_columns_it_is_sorted_by(name: str) -> None:
+def test_a_table_has_a_path_in_the_lake_and_existing_sort_columns(name: str) -> None:
     assert getattr(LakePaths("/lake"), name) == f"/lake/{name}"
     if LAKE_TABLES[name].sort_columns:
         assert set(LAKE_TABLES[name].sort_columns) <= set(SCHEMAS[name].names)

@@ -1,4 +1,4 @@
-"""A file that another process cuts while the store is open is an error, and not the end of the process (SIGBUS)."""
+"""Tests of files truncated by another process while the store is open: an error, and not a SIGBUS."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_truncated_segment_fails_reads(root: Path) -> None:
         store.close()
 
 
-def test_cut_file_that_is_not_mapped_yet_is_an_error_too(root: Path) -> None:
+def test_a_truncated_file_that_is_not_mapped_yet_is_an_error(root: Path) -> None:
     with MessageStore.open(root, SMALL) as store:
         fill(store, 4)
         store._files.mappings.unmap_all()

@@ -1,4 +1,4 @@
-"""Runs of bytes in files of one size."""
+"""Tests of byte sequences stored in files of one size."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_bytes_are_appended_and_files_added(tmp_path: Path) -> None:
     assert (files.read(3, 5), files.read(10, 2), list(files.file_starts)) == (b"34567", b"ab", [0, 10])
 
 
-def test_files_found_count_as_full_until_truncated(tmp_path: Path) -> None:
+def test_existing_files_count_as_full_until_truncated(tmp_path: Path) -> None:
     files = opened(tmp_path)
     files.append(b"0123456789")
     files.append(b"abc")
@@ -102,7 +102,7 @@ def test_queue_may_begin_anywhere(tmp_path: Path) -> None:
     assert opened(tmp_path).start == 50
 
 
-def test_prepare_makes_room_once(tmp_path: Path) -> None:
+def test_prepare_adds_files_only_if_room_is_lacking(tmp_path: Path) -> None:
     files = opened(tmp_path)
     files.prepare(25)
     files.prepare(30)
@@ -111,7 +111,7 @@ def test_prepare_makes_room_once(tmp_path: Path) -> None:
     assert (files.room, names(tmp_path)) == (20, [0, 10, 20])
 
 
-def test_files_with_other_names_and_folders_are_left_alone(tmp_path: Path) -> None:
+def test_folders_and_files_with_other_names_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "README").write_text("mine")
     (tmp_path / f"{0:020d}").mkdir()
     assert opened(tmp_path).is_empty
@@ -147,7 +147,7 @@ def test_no_more_files_are_mapped_than_allowed(tmp_path: Path) -> None:
     assert files.read(20, 1) == b"\x02"
 
 
-def test_sync_counts_what_is_on_the_disk(tmp_path: Path) -> None:
+def test_sync_counts_the_bytes_on_the_disk(tmp_path: Path) -> None:
     files = opened(tmp_path)
     files.append(b"0123456789")
     files.append(b"abc")
@@ -158,7 +158,7 @@ def test_sync_counts_what_is_on_the_disk(tmp_path: Path) -> None:
     assert files.synced == 5
 
 
-def test_new_file_does_not_replace_one(tmp_path: Path) -> None:
+def test_new_file_does_not_replace_an_existing_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"mine")
     with pytest.raises(StoreFilesError, match="expected no file of this name"):

@@ -1,4 +1,4 @@
-"""A new file of a store has its size from the moment at which it has a name, whatever ends its process."""
+"""Tests of new files of a store: a file with a name has its full size, even after a kill."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def test_a_process_that_dies_before_the_size_is_set_leaves_no_file(
     assert list((tmp_path / "queue").iterdir()) == []
 
 
-def test_a_file_that_is_there_is_never_replaced(tmp_path: Path) -> None:
+def test_an_existing_file_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "0").write_bytes(b"there")
     with pytest.raises(StoreFilesError, match="expected no file of this name"):
         MappedFile.create(tmp_path / "0", SIZE, Mappings())
     assert (tmp_path / "0").read_bytes() == b"there"
 
 
-def test_a_filesystem_without_nameless_files_gets_them_the_plain_way(
+def test_files_are_created_without_o_tmpfile_if_it_is_not_supported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = os.open

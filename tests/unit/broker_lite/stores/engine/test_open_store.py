@@ -1,4 +1,4 @@
-"""Common behaviour of open stores of both layouts: ownership, the offsets of their queues, and failures."""
+"""Tests of the common behaviour of open stores of both layouts: ownership, queue offsets, and failures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_second_store_in_this_process_is_refused(layout: StoreFormat, root: Path
     layout.open(root).close()
 
 
-def test_lock_is_given_back_when_opening_fails(layout: StoreFormat, root: Path) -> None:
+def test_lock_is_released_when_opening_fails(layout: StoreFormat, root: Path) -> None:
     layout.open(root).close()
     wrong = root / layout.log / segment_name(0)
     wrong.write_bytes(b"short")
@@ -51,7 +51,7 @@ def test_abort_holds_the_process_id_while_the_store_is_open(layout: StoreFormat,
     assert not (root / "abort").exists()
 
 
-def test_abort_stays_after_a_crash_and_is_seen(layout: StoreFormat, root: Path) -> None:
+def test_abort_stays_after_a_crash_and_is_detected(layout: StoreFormat, root: Path) -> None:
     crash(layout.open(root))
     assert (root / "abort").exists()
     with layout.open(root) as store:
@@ -60,7 +60,7 @@ def test_abort_stays_after_a_crash_and_is_seen(layout: StoreFormat, root: Path) 
         assert not store.recovery.crashed
 
 
-def test_closed_store_answers_nothing_and_closes_twice(layout: StoreFormat, root: Path) -> None:
+def test_closed_store_refuses_every_use_but_can_be_closed_again(layout: StoreFormat, root: Path) -> None:
     store, message = layout.open(root), layout.build.message()
     store.put(message)
     store.close()
@@ -78,7 +78,7 @@ def test_closed_store_answers_nothing_and_closes_twice(layout: StoreFormat, root
             use()
 
 
-def test_files_of_another_size_are_refused_with_the_option_that_helps(layout: StoreFormat, root: Path) -> None:
+def test_files_of_another_size_are_refused_with_the_option_to_open_them(layout: StoreFormat, root: Path) -> None:
     with layout.open(root) as store:
         layout.fill(store, 60)
     before = sorted(root.rglob("*"))
@@ -103,14 +103,14 @@ def test_missing_file_between_two_is_an_error(layout: StoreFormat, root: Path) -
 
 
 @pytest.mark.parametrize("end", ["closed", "crashed"])
-def test_file_of_no_bytes_at_the_end_is_removed(layout: StoreFormat, root: Path, end: str) -> None:
+def test_empty_last_file_is_removed(layout: StoreFormat, root: Path, end: str) -> None:
     layout.write(root, 20, end)
     following = int(max((root / layout.log).iterdir()).name) + FILE_SIZE
     (root / layout.log / segment_name(following)).touch()
     assert layout.bodies(root) == bodies_of(range(20))
 
 
-def test_queues_tell_where_messages_are_by_number_and_by_time(layout: StoreFormat, root: Path) -> None:
+def test_queues_find_messages_by_number_and_by_time(layout: StoreFormat, root: Path) -> None:
     clock = Clock(BORN_MS)
     with layout.open(root, clock) as store:
         for number in range(0, 40, 2):
@@ -144,7 +144,7 @@ def test_failed_sync_makes_the_store_unusable_and_keeps_abort(
         broken.setattr(os, "fdatasync", fail)
         with pytest.raises(StoreUnusableError, match=r"cannot flush .*: .*Input/output error"):
             layout.fill(store, 1, 2)
-    # A later sync that succeeds would say nothing about the pages that were lost.
+    # A later successful sync would not prove that the lost pages were written.
     with pytest.raises(
         StoreUnusableError, match=r"the store must be opened again after an error: .*Input/output error"
     ):

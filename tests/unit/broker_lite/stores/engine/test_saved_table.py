@@ -1,4 +1,4 @@
-"""Tables in one small file: JMQ's positions and RocketMQ's config files are read and saved alike."""
+"""Tests of tables in one small file: JMQ's positions and RocketMQ's config files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLACE = ConsumedQueue("orders", "mail", 0)
 
 @dataclass(frozen=True)
 class Kind:
-    """A table, how an offset is put into it, and what it gives."""
+    """A kind of table, with functions to set and read an offset."""
 
     table: Callable[[Path, Clock], SavedTable]
     put: Callable[[Any, int], None]
@@ -72,7 +72,7 @@ def test_a_save_keeps_the_previous_version(kind: Kind, root: Path) -> None:
     assert kind.get(kind.table(root, Clock())) == 2
 
 
-def test_what_has_not_changed_is_not_written(kind: Kind, root: Path) -> None:
+def test_an_unchanged_table_is_not_written(kind: Kind, root: Path) -> None:
     table = saved(kind, root, 2, 3)
     table.path.unlink()
     table.save_changed()
@@ -98,7 +98,7 @@ def test_a_broken_file_with_a_broken_backup_is_an_error(kind: Kind, root: Path) 
         kind.table(root, Clock())
 
 
-def test_a_save_that_fails_is_tried_again(kind: Kind, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_save_is_retried(kind: Kind, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = saved(kind, root, 2)
     kind.put(table, 3)
 
@@ -114,7 +114,7 @@ def test_a_save_that_fails_is_tried_again(kind: Kind, root: Path, monkeypatch: p
     assert kind.get(kind.table(root, Clock())) == 3
 
 
-def test_threads_that_save_at_once_take_turns(kind: Kind, tmp_path: Path) -> None:
+def test_threads_that_save_simultaneously_take_turns(kind: Kind, tmp_path: Path) -> None:
     table = saved(kind, tmp_path, 1)
 
     def save_often(_: int) -> None:

@@ -1,4 +1,4 @@
-"""Batches, retries, dead letters, and what the archive's agent sees of all that."""
+"""Tests of batches, retries and dead letters, and of the archive's view of them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def numbers(batch: Batch) -> list[int]:
     return [one.queue_offset for one in batch.messages]
 
 
-def test_batches_follow_one_another(consuming: Consuming) -> None:
+def test_batches_are_consecutive(consuming: Consuming) -> None:
     seen = []
     while (batch := consuming.take("orders", "mail", 0, CLIENT, 4)) is not None:
         seen.append(numbers(batch))
@@ -59,7 +59,7 @@ def test_batches_follow_one_another(consuming: Consuming) -> None:
     assert consuming.take("nobody", "mail", 0, CLIENT, 4) is None
 
 
-def test_queue_is_one_consumers_of_an_application(consuming: Consuming) -> None:
+def test_queue_is_consumed_by_one_consumer_of_an_application_at_a_time(consuming: Consuming) -> None:
     batch = take(consuming)
     assert consuming.take("orders", "mail", 0, OTHER, 4) is None
     assert consuming.take("orders", "mail", 1, OTHER, 4) is not None
@@ -68,7 +68,7 @@ def test_queue_is_one_consumers_of_an_application(consuming: Consuming) -> None:
     assert numbers(take(consuming, client=OTHER)) == [4, 5, 6, 7]
 
 
-def test_batch_whose_time_is_over_goes_to_another(consuming: Consuming, clock: Clock) -> None:
+def test_expired_batch_is_given_to_another_consumer(consuming: Consuming, clock: Clock) -> None:
     batch = take(consuming)
     clock.now_ms += SMALL.lock_timeout_ms
     second = take(consuming, client=OTHER)
@@ -85,7 +85,7 @@ def test_a_returned_batch_is_available_immediately(consuming: Consuming) -> None
     assert numbers(take(consuming, client=OTHER)) == [0, 1, 2, 3]
 
 
-def test_unfinished_batch_is_there_again_after_a_crash(root: Path) -> None:
+def test_unfinished_batch_is_available_again_after_a_crash(root: Path) -> None:
     with JournalStore.open(root, SMALL, clock=Clock()) as store:
         fill(store, 20)
         consuming = Consuming(store)
@@ -100,7 +100,7 @@ def test_unfinished_batch_is_there_again_after_a_crash(root: Path) -> None:
         consuming.close()
 
 
-def test_consumption_can_be_set_back(consuming: Consuming) -> None:
+def test_consumption_can_be_reset_to_an_earlier_offset(consuming: Consuming) -> None:
     consuming.finish(take(consuming))
     batch = take(consuming)
     consuming.set_back("orders", "mail", 0, 1)
@@ -114,7 +114,7 @@ def test_retries_wait_for_powers_of_three_seconds() -> None:
     assert retry_delay_ms(1000) == retry_delay_ms(31)
 
 
-def test_failed_message_comes_again_and_the_others_go_on(consuming: Consuming, clock: Clock) -> None:
+def test_failed_message_is_retried_and_the_others_continue(consuming: Consuming, clock: Clock) -> None:
     consuming.finish(take(consuming), {1: "no such address"})
     assert numbers(take(consuming)) == [4, 5, 6, 7]
     assert consuming.take_retries("orders", "mail", 10) == []
@@ -128,7 +128,7 @@ def test_failed_message_comes_again_and_the_others_go_on(consuming: Consuming, c
     assert consuming.retries.next_due_ms("orders", "mail") is None
 
 
-def test_each_failure_waits_longer_and_the_last_makes_a_dead_letter(root: Path, clock: Clock) -> None:
+def test_each_retry_waits_longer_and_the_last_failure_makes_a_dead_letter(root: Path, clock: Clock) -> None:
     with JournalStore.open(root, replace(SMALL, retry_max_attempts=4), clock=clock) as store:
         fill(store, 2)
         consuming = Consuming(store)
@@ -162,7 +162,7 @@ def test_each_failure_waits_longer_and_the_last_makes_a_dead_letter(root: Path, 
         consuming.close()
 
 
-def test_message_expires_before_a_retry_that_would_come_too_late(root: Path, clock: Clock) -> None:
+def test_message_becomes_dead_if_its_next_retry_would_be_too_late(root: Path, clock: Clock) -> None:
     with JournalStore.open(root, replace(SMALL, retry_expiry_ms=5 * SECOND), clock=clock) as store:
         fill(store, 2)
         consuming = Consuming(store)
@@ -174,7 +174,7 @@ def test_message_expires_before_a_retry_that_would_come_too_late(root: Path, clo
         consuming.close()
 
 
-def test_retry_is_one_consumers_until_its_time_is_over(consuming: Consuming, clock: Clock) -> None:
+def test_retry_is_held_by_one_consumer_until_it_expires(consuming: Consuming, clock: Clock) -> None:
     consuming.finish(take(consuming), {0: "x", 2: "y"})
     clock.now_ms += SECOND
     (first,) = consuming.take_retries("orders", "mail", 1)
@@ -203,7 +203,7 @@ def test_message_that_fails_twice_before_its_retry_waits_once(consuming: Consumi
     assert (retry.exception, retry.attempt) == ("third", 2)
 
 
-def test_retries_outlive_crashes_and_their_journal_files(root: Path, clock: Clock) -> None:
+def test_retries_survive_crashes_and_deleted_journal_files(root: Path, clock: Clock) -> None:
     with JournalStore.open(root, replace(SMALL, flush_mode=FlushMode.SYNC), clock=clock) as store:
         fill(store, 100)
         consuming = Consuming(store)
@@ -221,7 +221,7 @@ def test_retries_outlive_crashes_and_their_journal_files(root: Path, clock: Cloc
 
 
 @pytest.mark.parametrize("data", [b"no database" * 100, b"SQLite format 3\0" + b"\xff" * 5000])
-def test_file_that_is_no_retry_store_is_an_error(root: Path, store: JournalStore, data: bytes) -> None:
+def test_file_that_is_not_a_retry_store_is_an_error(root: Path, store: JournalStore, data: bytes) -> None:
     path = root / "retry" / "retry.db"
     path.parent.mkdir()
     path.write_bytes(data)
@@ -229,7 +229,7 @@ def test_file_that_is_no_retry_store_is_an_error(root: Path, store: JournalStore
         Consuming(store)
 
 
-def test_database_of_others_is_an_error(root: Path, store: JournalStore) -> None:
+def test_foreign_database_is_an_error(root: Path, store: JournalStore) -> None:
     path = root / "retry" / "retry.db"
     path.parent.mkdir()
     database = sqlite3.connect(path)
@@ -240,7 +240,7 @@ def test_database_of_others_is_an_error(root: Path, store: JournalStore) -> None
 
 
 @pytest.mark.parametrize(("app", "client"), [("a" * 256, CLIENT), ("\ud800", CLIENT), ("mail", Host.of("::1", 1))])
-def test_a_consumer_that_could_not_be_logged_is_refused_immediately(
+def test_a_consumer_that_cannot_be_recorded_is_refused_immediately(
     consuming: Consuming, app: str, client: Host
 ) -> None:
     with pytest.raises(UnserializableError):
@@ -283,7 +283,7 @@ def test_archive_sees_every_message_and_every_consumption(
     assert all(by_place[one.queue_id, one.queue_offset].journal_offset == one.journal_offset for one in consumed)
 
 
-def test_consume_records_go_on_in_the_next_file_and_after_a_crash(root: Path, clock: Clock) -> None:
+def test_consume_records_continue_in_the_next_file_and_after_a_crash(root: Path, clock: Clock) -> None:
     options = replace(SMALL, journal_file_size_bytes=1 << 16)
     counts = 0
     for end in (crash, JournalStore.close, crash):
@@ -333,7 +333,7 @@ def test_archive_continues_after_damage(root: Path, clock: Clock) -> None:
         assert offset == store.max_journal_offset
 
 
-def test_lost_messages_are_passed_over(root: Path, clock: Clock) -> None:
+def test_lost_messages_are_skipped(root: Path, clock: Clock) -> None:
     with JournalStore.open(root, SMALL, clock=clock) as store:
         results = [store.put(message(number), 0) for number in range(60)]
     file = root / "journal" / f"{0:020d}"

@@ -57,7 +57,7 @@ def test_store_without_a_checkpoint_is_read_from_its_start(root: Path, checkpoin
     assert JMQ.bodies(root) == bodies_of(range(COUNT))
 
 
-def test_checkpoint_of_another_journal_is_not_believed(root: Path, tmp_path: Path) -> None:
+def test_checkpoint_of_another_journal_is_ignored(root: Path, tmp_path: Path) -> None:
     JMQ.write(root, 20)
     other = tmp_path / "other"
     with JMQ.open(other) as store:
@@ -69,7 +69,7 @@ def test_checkpoint_of_another_journal_is_not_believed(root: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("change", [{"last_record": 0}, {"entries": COUNT - 1}, {"journal_end": 1 << 40}])
-def test_checkpoint_that_does_not_fit_the_journal_is_not_believed(root: Path, change: dict[str, int]) -> None:
+def test_checkpoint_that_does_not_match_the_journal_is_ignored(root: Path, change: dict[str, int]) -> None:
     JMQ.write(root, COUNT)
     file = JournalCheckpointFile(root)
     assert file.value is not None
@@ -79,7 +79,7 @@ def test_checkpoint_that_does_not_fit_the_journal_is_not_believed(root: Path, ch
     assert JMQ.bodies(root) == bodies_of(range(COUNT))
 
 
-def test_damaged_last_record_costs_itself_alone(root: Path) -> None:
+def test_damaged_last_record_loses_only_itself(root: Path) -> None:
     JMQ.write(root, COUNT)
     records = list(journal_records(root))
     file = root / "journal" / f"{4096:020d}"
@@ -144,7 +144,7 @@ def test_records_after_zeros_that_a_crash_left_are_found(root: Path, count: int)
 
 
 @pytest.mark.parametrize("end", ["closed", "crashed"])
-def test_messages_with_a_nul_are_all_there_again_and_in_a_reader(root: Path, end: str) -> None:
+def test_messages_with_nul_in_properties_are_recovered_and_read(root: Path, end: str) -> None:
     values = ("b", "x\0y", "\0", "z\0\0")
     with JMQ.open(root) as store:
         for number, value in enumerate(values):
@@ -158,7 +158,7 @@ def test_messages_with_a_nul_are_all_there_again_and_in_a_reader(root: Path, end
     assert [dict(row["properties"])["a"] for row in rows] == list(values)  # type: ignore[call-overload]
 
 
-def test_damage_before_the_checkpoint_costs_only_what_it_hit(root: Path) -> None:
+def test_damage_before_the_checkpoint_loses_only_the_damaged_record(root: Path) -> None:
     JMQ.write(root, COUNT)
     records = list(journal_records(root))
     victim = records[11]
@@ -233,7 +233,7 @@ def forged(queue_offset: int, topic: str = "orders") -> bytes:
 
 
 @pytest.mark.parametrize(("number", "topic"), [(1 << 40, "orders"), ((1 << 64) - 1, "orders"), (0, "../../evil")])
-def test_forged_record_makes_no_entries_and_no_folders(root: Path, number: int, topic: str) -> None:
+def test_forged_record_creates_no_entries_and_no_folders(root: Path, number: int, topic: str) -> None:
     JMQ.write(root, 20)
     (root / "journal" / f"{4096:020d}").write_bytes(forged(number, topic))
     (root / "checkpoint").unlink()
@@ -243,7 +243,7 @@ def test_forged_record_makes_no_entries_and_no_folders(root: Path, number: int, 
     assert sum(path.stat().st_size for path in (root / "queue").rglob("0000*")) == 4 * SMALL.queue_file_size_bytes
 
 
-def test_positions_come_back_and_what_was_not_acknowledged_is_handed_out_again(root: Path) -> None:
+def test_positions_are_restored_without_unacknowledged_messages(root: Path) -> None:
     place = ConsumedQueue("orders", "mail", 0)
     with JMQ.open(root) as store:
         fill(store, 20)
@@ -254,7 +254,7 @@ def test_positions_come_back_and_what_was_not_acknowledged_is_handed_out_again(r
         assert store.offsets.get(place) == (3, 3, STORED_MS)
 
 
-def test_positions_after_the_end_of_a_truncated_queue_are_set_back(root: Path) -> None:
+def test_positions_after_the_end_of_a_truncated_queue_are_reset(root: Path) -> None:
     place = ConsumedQueue("orders", "mail", 0)
     with JMQ.open(root) as store:
         fill(store, 10)

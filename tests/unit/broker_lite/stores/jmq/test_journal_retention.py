@@ -37,17 +37,17 @@ def used(root: Path, clock: Clock) -> Iterator[JournalStore]:
 
 
 def files_of(root: Path, folder: str) -> list[Path]:
-    """Files in order of their offsets."""
+    """Return files in the order of their offsets."""
     return sorted((root / folder).iterdir())
 
 
 def let_time_pass(root: Path, hours: float, folder: str, count: int) -> None:
-    """Let the first files have been written so long ago, each a minute after the one before."""
+    """Set the ages of the first files, each written a minute after the previous one."""
     for number, path in enumerate(files_of(root, folder)[:count]):
         os.utime(path, (NOW - hours * 3600 + 60 * number,) * 2)
 
 
-def test_consume_records_go_with_the_messages_that_they_tell_of(used: JournalStore, root: Path, clock: Clock) -> None:
+def test_consume_records_are_deleted_with_their_messages(used: JournalStore, root: Path, clock: Clock) -> None:
     before = ArchiveView(used).consumed(0, 10 * COUNT)[0]
     let_time_pass(root, 3, "journal", 2)  # the second one 2 h 59 min ago
     let_time_pass(root, 3, "consume", 2)
@@ -69,14 +69,14 @@ def test_consume_records_go_with_the_messages_that_they_tell_of(used: JournalSto
         assert ArchiveView(again).consumed(end, 10)[0] == after[:1]
 
 
-def test_the_consume_records_that_are_written_stay(used: JournalStore, root: Path) -> None:
+def test_the_file_of_consume_records_in_use_is_kept(used: JournalStore, root: Path) -> None:
     let_time_pass(root, 9, "journal", 100)
     let_time_pass(root, 10, "consume", 100)
     assert used.clean(NOW) > 2
     assert len(files_of(root, "journal")) == len(files_of(root, "consume")) == 1
 
 
-def test_where_no_message_goes_no_consume_record_goes(used: JournalStore, root: Path) -> None:
+def test_consume_records_are_kept_if_no_message_is_deleted(used: JournalStore, root: Path) -> None:
     let_time_pass(root, 9, "consume", 100)
     before = files_of(root, "consume")
     assert len(before) > 3

@@ -30,7 +30,7 @@ from tests.support.small_stores import STORED_MS, Clock, all_messages
 from tests.support.waiting import wait_until
 
 
-def test_message_comes_back_as_it_was_put(store: JournalStore) -> None:
+def test_message_is_read_as_it_was_put(store: JournalStore) -> None:
     sent = message(7, business_tag=3, priority=2, is_ordered=True)
     result = store.put(sent)
     got = store.get("orders", result.queue_id, 0).messages[0]
@@ -44,7 +44,7 @@ def test_message_comes_back_as_it_was_put(store: JournalStore) -> None:
     )  # fmt: skip
 
 
-def test_files_are_those_of_the_format(root: Path, store: JournalStore) -> None:
+def test_files_have_names_and_entries_of_the_format(root: Path, store: JournalStore) -> None:
     results = fill(store, 100)
     names = [path.name for path in sorted((root / "journal").iterdir())]
     assert names == [f"{number * 4096:020d}" for number in range(len(names))]
@@ -82,13 +82,13 @@ def test_record_that_leaves_just_enough_room_is_kept_in_its_file(root: Path) -> 
     assert len(list(journal_records(root))) == 4
 
 
-def test_queue_offsets_count_each_queue(store: JournalStore) -> None:
+def test_each_queue_has_its_own_offsets(store: JournalStore) -> None:
     results = [*fill(store, 6), *fill(store, 4, topic="payments")]
     assert [result.queue_offset for result in results] == [0, 0, 1, 1, 2, 2, 0, 0, 1, 1]
     assert store.queues == [("orders", 0), ("orders", 1), ("payments", 0), ("payments", 1)]
 
 
-def test_get_tells_why_there_is_nothing(store: JournalStore) -> None:
+def test_get_returns_the_reason_for_an_empty_result(store: JournalStore) -> None:
     fill(store, 6)
     assert store.get("nobody", 0, 0).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
     assert store.get("orders", 0, 3).status is GetStatus.OFFSET_OVERFLOW_ONE
@@ -131,7 +131,7 @@ def test_message_is_found_by_its_position_its_id_and_its_time(store: JournalStor
         store.get_by_id("orders")
 
 
-def test_batch_stands_together_in_one_file(store: JournalStore) -> None:
+def test_batch_is_stored_in_one_file(store: JournalStore) -> None:
     fill(store, 30)
     room = 4096 - store.max_journal_offset % 4096
     batch = [message(number, body=random.Random(number).randbytes(400)) for number in range(6)]
@@ -161,7 +161,7 @@ def test_batch_of_no_or_several_queues_is_refused(store: JournalStore, bodies: l
         (b'{"order":4711}' * 1000, True),
     ],
 )
-def test_body_over_100_bytes_is_compressed_where_that_helps(
+def test_body_over_100_bytes_is_compressed_if_it_gets_smaller(
     store: JournalStore, body: bytes, is_compressed: bool
 ) -> None:
     result = store.put(message(body=body), 0)
@@ -173,7 +173,7 @@ def test_body_over_100_bytes_is_compressed_where_that_helps(
     assert result.size == got.size
 
 
-def test_body_that_comes_compressed_is_left_as_it_is(store: JournalStore) -> None:
+def test_body_that_is_already_compressed_is_stored_unchanged(store: JournalStore) -> None:
     stored = zlib.compress(b"a" * 10_000)
     store.put(message(body=stored, is_compressed=True), 0)
     got = store.get("orders", 0, 0).messages[0]
@@ -214,7 +214,7 @@ def test_body_is_measured_after_its_compression(root: Path) -> None:
         ({"send_timestamp": 1 << 63}, "send_timestamp"),
     ],
 )
-def test_message_that_is_refused_leaves_nothing(
+def test_refused_message_leaves_the_store_unchanged(
     root: Path, store: JournalStore, changes: dict[str, object], words: str
 ) -> None:
     with pytest.raises(MessageRefusedError, match=words):
@@ -263,7 +263,7 @@ def test_ordered_message_is_refused_in_another_queue(store: JournalStore) -> Non
 
 
 @pytest.mark.parametrize("queue_id", [-1, 2, 255])
-def test_queue_that_the_topic_has_not_is_refused(store: JournalStore, queue_id: int) -> None:
+def test_unknown_queue_of_a_topic_is_refused(store: JournalStore, queue_id: int) -> None:
     with pytest.raises(MessageRefusedError, match="queue_id: expected 0 to 1"):
         store.put(message(), queue_id)
 
@@ -298,7 +298,7 @@ def test_options_that_no_store_can_have_are_refused(changes: dict[str, object], 
         replace(SMALL, **changes)  # type: ignore[arg-type]
 
 
-def test_damaged_record_is_not_given_out(root: Path, store: JournalStore) -> None:
+def test_damaged_record_is_an_error(root: Path, store: JournalStore) -> None:
     result = store.put(message(), 0)
     memory, _ = store._files.journal.files.locate(0)
     memory[result.journal_offset + HEAD.size + 4] ^= 0xFF
@@ -308,7 +308,7 @@ def test_damaged_record_is_not_given_out(root: Path, store: JournalStore) -> Non
         store.pull("orders", 0, 0, PullLimits(1, 100), lambda found: found.body)
 
 
-def test_damaged_queue_entry_is_not_followed(store: JournalStore) -> None:
+def test_damaged_queue_entry_is_an_error(store: JournalStore) -> None:
     fill(store, 4)
     queue = store._files.queues.find("orders", 0)
     assert queue is not None
@@ -318,7 +318,7 @@ def test_damaged_queue_entry_is_not_followed(store: JournalStore) -> None:
         store.get("orders", 0, 0)
 
 
-def test_times_are_those_of_receipt_and_append(store: JournalStore, clock: Clock) -> None:
+def test_messages_have_times_of_receipt_and_append(store: JournalStore, clock: Clock) -> None:
     clock.now_ms = SENT_MS + 5
     prepared = store.preparing.prepare(message(), 0)
     clock.now_ms = SENT_MS + 9

@@ -24,12 +24,12 @@ def dispatcher(root: Path, clock: Clock) -> Iterator[Dispatcher]:
 
 @pytest.fixture
 def store(dispatcher: Dispatcher) -> JmqStore:
-    """Its store."""
+    """The broker's store."""
     assert isinstance(dispatcher.broker.store, JmqStore)
     return dispatcher.broker.store
 
 
 @pytest.fixture
 def peer(dispatcher: Dispatcher) -> Peer:
-    """A client of it."""
+    """A client of the broker."""
     return Peer(dispatcher)

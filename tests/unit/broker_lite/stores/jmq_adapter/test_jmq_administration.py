@@ -30,7 +30,7 @@ def ask(peer: Peer, code: int, **fields: object) -> str:
     return bytes(answer.body).decode()
 
 
-def test_there_are_no_topics_of_rocketmqs_own_ways(peer: Peer) -> None:
+def test_there_are_no_internal_topics_of_rocketmq(peer: Peer) -> None:
     topics = ask(peer, RequestCode.GET_ALL_TOPIC_CONFIG)
     assert "TBW102" in topics
     assert not any(name in topics for name in ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK"))
@@ -71,7 +71,7 @@ def test_messages_are_found_by_position_and_time(peer: Peer, clock: Clock) -> No
     assert peer.ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, asked).ext_fields["offset"] == "1"
 
 
-def test_groups_and_topics_outlive_the_broker(root: Path, clock: Clock) -> None:
+def test_groups_and_topics_survive_a_restart(root: Path, clock: Clock) -> None:
     dispatcher = open_jmq_broker(root, clock)
     with dispatcher.broker.store:
         peer = Peer(dispatcher)
@@ -90,7 +90,7 @@ def test_groups_and_topics_outlive_the_broker(root: Path, clock: Clock) -> None:
         assert rest.broker.topics.find("%DLQ%consumers") is not None
 
 
-def test_a_clone_of_offsets_consumes_nothing(peer: Peer, store: JmqStore) -> None:
+def test_offsets_can_be_cloned_to_another_group(peer: Peer, store: JmqStore) -> None:
     send(peer)
     pull(peer, "orders")
     commit(peer, "orders", 1)
@@ -100,13 +100,13 @@ def test_a_clone_of_offsets_consumes_nothing(peer: Peer, store: JmqStore) -> Non
 
 
 @pytest.mark.parametrize("role", [Role.SLAVE, Role.ASYNC_MASTER])
-def test_a_journal_has_no_slaves(store: JmqStore, role: Role) -> None:
+def test_replication_is_refused_for_a_journal(store: JmqStore, role: Role) -> None:
     options = ReplicationOptions(role=role, listen=None if role is Role.SLAVE else ("127.0.0.1", 0))
     with pytest.raises(UnsupportedError, match="replication requires a store in RocketMQ's layout"):
         ReplicationRole(store, BrokerOptions(), options, None)
 
 
-def test_the_layout_of_a_folder_is_seen(tmp_path: Path, clock: Clock) -> None:
+def test_the_layout_of_a_folder_is_detected(tmp_path: Path, clock: Clock) -> None:
     assert layouts_of(tmp_path) == tuple(FileLayout)
     with JmqStore.open(tmp_path / "jmq", OPTIONS, clock=clock):
         assert layouts_of(tmp_path / "jmq") == (FileLayout.JMQ,)

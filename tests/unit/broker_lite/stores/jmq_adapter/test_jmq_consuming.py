@@ -36,7 +36,7 @@ MAY_WAIT = 2 | 4
 
 @pytest.fixture
 def consumer(peer: Peer) -> Peer:
-    """A client whose group has a topic of retries."""
+    """A client whose group has a retry topic."""
     peer.heartbeat("client", "consumers", "orders")
     return peer
 
@@ -47,7 +47,7 @@ def retried(consumer: Peer, offset: int = 0) -> Message:
     return found
 
 
-def test_what_is_acknowledged_is_recorded_once(consumer: Peer, store: JmqStore, clock: Clock) -> None:
+def test_acknowledged_messages_are_recorded_once(consumer: Peer, store: JmqStore, clock: Clock) -> None:
     for number in range(5):
         send(consumer, number)
     pull(consumer, "orders")
@@ -62,7 +62,7 @@ def test_what_is_acknowledged_is_recorded_once(consumer: Peer, store: JmqStore, 
     assert store.journal.offsets.get(ConsumedQueue("orders", "consumers", 0)).ack == 5
 
 
-def test_who_begins_at_the_end_has_not_consumed_what_was_before(consumer: Peer, store: JmqStore) -> None:
+def test_messages_before_the_first_pull_are_not_recorded_as_consumed(consumer: Peer, store: JmqStore) -> None:
     for number in range(5):
         send(consumer, number)
     pull(consumer, "orders", 3)
@@ -70,7 +70,7 @@ def test_who_begins_at_the_end_has_not_consumed_what_was_before(consumer: Peer, 
     assert outcomes(store) == [(3, DONE, 1)]
 
 
-def test_who_pulls_without_progress_has_no_position(consumer: Peer, store: JmqStore) -> None:
+def test_a_pull_without_a_commit_sets_no_offset(consumer: Peer, store: JmqStore) -> None:
     send(consumer)
     pull(consumer, "orders", group="watchers")
     assert store.config.consumer_offsets.get("orders", "watchers", 0) is None
@@ -79,13 +79,13 @@ def test_who_pulls_without_progress_has_no_position(consumer: Peer, store: JmqSt
     assert outcomes(store) == []
 
 
-def test_progress_goes_no_further_than_the_queue(consumer: Peer, store: JmqStore) -> None:
+def test_a_commit_beyond_the_queue_is_limited_to_its_end(consumer: Peer, store: JmqStore) -> None:
     send(consumer)
     commit(consumer, "orders", 1 << 40)
     assert store.config.consumer_offsets.get("orders", "consumers", 0) == 1
 
 
-def test_set_back_is_consumed_again(consumer: Peer, store: JmqStore) -> None:
+def test_messages_after_a_reset_are_consumed_again(consumer: Peer, store: JmqStore) -> None:
     for number in range(3):
         send(consumer, number)
     pull(consumer, "orders")
@@ -98,7 +98,7 @@ def test_set_back_is_consumed_again(consumer: Peer, store: JmqStore) -> None:
     assert outcomes(store) == [(0, DONE, 1), (1, DONE, 1), (2, DONE, 1), (0, DONE, 1), (1, DONE, 1)]
 
 
-def test_a_long_way_is_recorded_from_turn_to_turn(
+def test_many_consume_records_are_written_in_several_turns(
     consumer: Peer, dispatcher: Dispatcher, store: JmqStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("commitlake.broker_lite.stores.jmq_adapter.consumed_offsets.RECORDS_PER_ANSWER", 4)
@@ -115,7 +115,9 @@ def test_a_long_way_is_recorded_from_turn_to_turn(
     assert RECORDS_PER_ANSWER == 1000
 
 
-def test_closing_records_what_is_left(root: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_writes_the_remaining_consume_records(
+    root: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("commitlake.broker_lite.stores.jmq_adapter.consumed_offsets.RECORDS_PER_ANSWER", 1)
     dispatcher = open_jmq_broker(root, clock)
     with dispatcher.broker.store:
@@ -130,7 +132,7 @@ def test_closing_records_what_is_left(root: Path, clock: Clock, monkeypatch: pyt
         assert len(outcomes(store)) == 3
 
 
-def test_failed_messages_come_again_after_three_to_the_n_seconds(
+def test_failed_messages_are_retried_after_powers_of_three_seconds(
     consumer: Peer, dispatcher: Dispatcher, store: JmqStore, clock: Clock
 ) -> None:
     send(consumer, 1)
@@ -150,7 +152,9 @@ def test_failed_messages_come_again_after_three_to_the_n_seconds(
     assert pull(consumer, RETRIES, 4) == []
 
 
-def test_a_retry_is_its_message_under_the_groups_topic(consumer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+def test_a_retry_is_the_message_in_the_retry_topic_of_the_group(
+    consumer: Peer, dispatcher: Dispatcher, clock: Clock
+) -> None:
     send(consumer, 1, h=9)
     (message,) = pull(consumer, "orders")
     send_back(consumer, message)
@@ -163,7 +167,7 @@ def test_a_retry_is_its_message_under_the_groups_topic(consumer: Peer, dispatche
 
 @pytest.mark.parametrize(("fields", "retries"), [({"maxReconsumeTimes": 2}, 2), ({"maxReconsumeTimes": 0}, 0),
                                                  ({"delayLevel": -1}, 0)])  # fmt: skip
-def test_who_fails_too_often_is_dead(
+def test_a_message_that_fails_too_often_becomes_a_dead_letter(
     consumer: Peer, dispatcher: Dispatcher, store: JmqStore, clock: Clock, fields: dict[str, object], retries: int
 ) -> None:
     send(consumer, 1)
@@ -178,7 +182,7 @@ def test_who_fails_too_often_is_dead(
     assert (dead.topic, dead.queue_offset, dead.reconsume_times) == (DEAD, 0, retries + 1)
     assert (dead.body, dead.properties["RETRY_TOPIC"]) == (b"body 1", "orders")
     assert outcomes(store)[-1] == (0, GIVEN_UP, retries + 1)
-    # Said twice, it stays dead, and is there once.
+    # Sent back twice, it is still one dead letter.
     send_back(consumer, message, **fields)
     advance(dispatcher, clock, 100 * SECOND)
     assert store.max_offset(DEAD, 0) == 1
@@ -187,7 +191,7 @@ def test_who_fails_too_often_is_dead(
     assert consumptions(store)[-1].app == "undertaker"
 
 
-def test_what_is_sent_back_twice_comes_once(
+def test_a_message_sent_back_twice_is_retried_once(
     consumer: Peer, dispatcher: Dispatcher, store: JmqStore, clock: Clock
 ) -> None:
     send(consumer, 1)
@@ -199,7 +203,7 @@ def test_what_is_sent_back_twice_comes_once(
     assert outcomes(store) == [(0, FAILED, 1)]
 
 
-def test_the_others_of_a_batch_are_consumed(consumer: Peer, store: JmqStore) -> None:
+def test_other_messages_of_a_pull_with_a_failure_are_consumed(consumer: Peer, store: JmqStore) -> None:
     for number in range(3):
         send(consumer, number)
     send_back(consumer, pull(consumer, "orders")[1])
@@ -207,7 +211,7 @@ def test_the_others_of_a_batch_are_consumed(consumer: Peer, store: JmqStore) -> 
     assert sorted(outcomes(store)) == [(0, DONE, 1), (1, FAILED, 1), (2, DONE, 1)]
 
 
-def test_a_message_that_is_not_there_cannot_be_sent_back(consumer: Peer) -> None:
+def test_a_missing_message_cannot_be_sent_back(consumer: Peer) -> None:
     send(consumer, 1)
     (message,) = pull(consumer, "orders")
     answer = send_back(consumer, message, offset=message.physical_offset + 1)
@@ -225,7 +229,7 @@ def test_pulls_wait_for_retries(consumer: Peer, dispatcher: Dispatcher, clock: C
     assert [found.body for found in records(answer.body)] == [b"body 1"]
 
 
-def test_retries_and_their_numbers_outlive_the_broker(root: Path, clock: Clock) -> None:
+def test_retries_and_their_numbers_survive_a_restart(root: Path, clock: Clock) -> None:
     dispatcher = open_jmq_broker(root, clock)
     with dispatcher.broker.store:
         peer = Peer(dispatcher)
@@ -249,7 +253,7 @@ def test_retries_and_their_numbers_outlive_the_broker(root: Path, clock: Clock) 
         assert store.max_offset(RETRIES, 0) == 3
 
 
-def test_retries_have_limits_as_any_pull(consumer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+def test_pulls_of_retries_have_limits(consumer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
     for number in range(4):
         send(consumer, number)
     for message in pull(consumer, "orders"):
@@ -268,7 +272,7 @@ def test_an_administrator_cannot_move_retries(consumer: Peer) -> None:
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
-def test_a_deleted_group_leaves_no_retries(
+def test_retries_of_a_deleted_group_are_deleted(
     consumer: Peer, dispatcher: Dispatcher, store: JmqStore, clock: Clock
 ) -> None:
     send(consumer, 1)
@@ -279,7 +283,7 @@ def test_a_deleted_group_leaves_no_retries(
     assert store.max_offset(RETRIES, 0) == 0
 
 
-def test_a_topic_that_is_created_again_continues(consumer: Peer, store: JmqStore) -> None:
+def test_a_topic_that_is_created_again_continues_its_offsets(consumer: Peer, store: JmqStore) -> None:
     send(consumer, 1)
     assert consumer.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"}).code == ResponseCode.SUCCESS
     assert send(consumer, 2).ext_fields["queueOffset"] == "1"
@@ -302,7 +306,7 @@ def test_consumers_continue_after_damage(consumer: Peer, store: JmqStore) -> Non
     ("expression", "kind", "numbers"), [("tag1", "TAG", [1, 4]), ("tag0 || tag2", "TAG", [0, 2, 3, 5]),
                                         ("KEYS = 'order-4'", "SQL92", [4]), ("other", "TAG", [])],
 )  # fmt: skip
-def test_only_what_is_wanted_comes(peer: Peer, expression: str, kind: str, numbers: list[int]) -> None:
+def test_a_filter_selects_messages(peer: Peer, expression: str, kind: str, numbers: list[int]) -> None:
     for number in range(6):
         send(peer, number)
     answer = peer.ask(PULL, pull_fields("orders", subscription=expression, expressionType=kind))
@@ -310,7 +314,7 @@ def test_only_what_is_wanted_comes(peer: Peer, expression: str, kind: str, numbe
     assert answer.ext_fields["nextBeginOffset"] == "6"
 
 
-def test_a_pull_waits_for_a_message_that_it_wants(peer: Peer) -> None:
+def test_a_waiting_pull_is_answered_by_a_message_that_matches_its_filter(peer: Peer) -> None:
     send(peer, 0)
     assert peer.ask_later(PULL, pull_fields("orders", 0, 1, sysFlag=MAY_WAIT, subscription="tag2")) == []
     send(peer, 1)

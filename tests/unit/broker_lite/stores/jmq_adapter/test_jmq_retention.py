@@ -1,4 +1,4 @@
-"""Retries that came to an end go with their messages; those that wait, and dead letters, outlive them."""
+"""Tests of the deletion of finished retries with their messages; waiting retries and dead letters are kept."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ NOW = time.time()
 
 
 def statuses(store: JmqStore) -> list[tuple[int, RetryStatus]]:
-    """Queue offset and status of every row of the retry store."""
+    """Return queue offset and status of every row of the retry store."""
     rows = store._failures._retries.select("1 ORDER BY queue_offset", ())
     return [(row.message.queue_offset, row.status) for row in rows]
 
 
-def test_ended_retries_go_with_their_messages_and_the_others_stay(root: Path, clock: Clock) -> None:
+def test_only_finished_retries_are_deleted_with_their_messages(root: Path, clock: Clock) -> None:
     with JmqStore.open(root, SMALL, clock=clock) as store:
         peer = Peer(Dispatcher(Broker(store, BrokerOptions(address=BROKER))))
         for number in range(80):

@@ -1,4 +1,4 @@
-"""Sends to a broker with a JMQ store: messages are stored in a journal, and returned as RocketMQ's records."""
+"""Tests of sends to a broker with a JMQ store: messages are stored in a journal, and returned as RocketMQ's records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEND = RequestCode.SEND_MESSAGE_V2
 PREPARED, LZ4, ZLIB = 0x4, 0x101, 0x301
 
 
-def test_a_message_is_kept_as_jmq_keeps_it(peer: Peer, store: JmqStore, clock: Clock) -> None:
+def test_a_message_is_stored_in_jmqs_fields(peer: Peer, store: JmqStore, clock: Clock) -> None:
     answer = send(peer, 7, e=2, h=4711)
     kept = store.journal.get("orders", 2, 0).messages[0]
     assert (kept.app, kept.business_id, kept.business_tag, kept.is_ordered) == ("producers", "order-7", 4711, False)
@@ -36,7 +36,7 @@ def test_a_message_is_kept_as_jmq_keeps_it(peer: Peer, store: JmqStore, clock: C
     assert (answer.ext_fields["queueId"], answer.ext_fields["queueOffset"]) == ("2", "0")
 
 
-def test_a_message_comes_back_as_it_was_sent(peer: Peer, clock: Clock) -> None:
+def test_a_message_is_returned_as_it_was_sent(peer: Peer, clock: Clock) -> None:
     sent = send(peer, 7, h=4711)
     (got,) = pull(peer, "orders")
     assert (got.body, got.flag, got.reconsume_times, got.sys_flag) == (b"body 7", 4711, 0, 0)
@@ -69,7 +69,7 @@ def test_a_large_body_is_a_zlib_stream_in_the_journal_and_for_consumers(
     assert got.body_codec is BodyCodec.ZLIB
 
 
-def test_ordered_messages_go_where_their_business_id_belongs(peer: Peer, store: JmqStore) -> None:
+def test_ordered_messages_are_stored_in_the_queue_of_their_business_id(peer: Peer, store: JmqStore) -> None:
     for number in range(4):
         properties = {"UNIQ_KEY": f"U{number}", "KEYS": f"item-{number}", "__SHARDINGKEY": "order-4711"}
         answer = peer.ask(SEND, send_fields("orders", properties, e=number), b"")
@@ -81,7 +81,7 @@ def test_ordered_messages_go_where_their_business_id_belongs(peer: Peer, store: 
     ]
 
 
-def test_the_number_of_a_topics_queues_decides_with_the_business_id(peer: Peer) -> None:
+def test_the_queue_of_a_business_id_depends_on_the_number_of_queues(peer: Peer) -> None:
     made = {"topic": "ledger", "defaultTopic": "TBW102", "readQueueNums": 11, "writeQueueNums": 11, "perm": 6,
             "topicFilterType": "SINGLE_TAG"}  # fmt: skip
     assert peer.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, made).code == ResponseCode.SUCCESS
@@ -90,7 +90,7 @@ def test_the_number_of_a_topics_queues_decides_with_the_business_id(peer: Peer) 
         assert answer.ext_fields["queueId"] == str(ordered_queue(key, 11))
 
 
-def test_a_topic_has_no_more_queues_than_a_record_can_name(peer: Peer) -> None:
+def test_a_topic_with_more_than_255_queues_is_refused(peer: Peer) -> None:
     made = {"topic": "ledger", "defaultTopic": "TBW102", "readQueueNums": 256, "writeQueueNums": 256, "perm": 6,
             "topicFilterType": "SINGLE_TAG"}  # fmt: skip
     answer = peer.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, made)
@@ -114,7 +114,7 @@ def test_a_topic_has_no_more_queues_than_a_record_can_name(peer: Peer) -> None:
         ({}, {"a": "g" * 256}, ResponseCode.MESSAGE_ILLEGAL, "app at byte 0: expected at most 255 bytes"),
     ],
 )
-def test_what_a_journal_cannot_keep_is_refused_with_a_sentence(
+def test_messages_that_a_journal_cannot_store_are_refused_with_a_reason(
     peer: Peer, store: JmqStore, properties: dict[str, str], fields: dict[str, object], code: int, remark: str
 ) -> None:
     answer = peer.ask(SEND, send_fields("orders", {"UNIQ_KEY": "U1"} | properties) | fields, b"body")
@@ -124,7 +124,7 @@ def test_what_a_journal_cannot_keep_is_refused_with_a_sentence(
     assert store.log_end == 0
 
 
-def test_a_body_is_too_large_only_as_it_is_stored(peer: Peer, store: JmqStore) -> None:
+def test_the_limit_of_a_body_applies_to_its_stored_form(peer: Peer, store: JmqStore) -> None:
     fields = send_fields("orders", {"UNIQ_KEY": "U1"})
     assert peer.ask(SEND, fields, b"x" * 100_000).code == ResponseCode.SUCCESS
     noise = b"".join(zlib.crc32(bytes([number & 0xFF, number >> 8])).to_bytes(4, "big") for number in range(600))
@@ -142,7 +142,7 @@ def test_a_body_is_too_large_only_as_it_is_stored(peer: Peer, store: JmqStore) -
                                      "endTimestamp": 1 << 60}),
     ],
 )  # fmt: skip
-def test_what_jmq_does_not_have_is_not_supported(peer: Peer, code: int, fields: dict[str, object]) -> None:
+def test_requests_for_features_that_jmq_lacks_are_refused(peer: Peer, code: int, fields: dict[str, object]) -> None:
     send(peer)
     answer = peer.ask(code, fields)
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED

@@ -1,4 +1,4 @@
-"""Topics with `queue.type=BatchCQ`, whose records hold several messages: sent, pulled, recovered, never misqueued."""
+"""Tests of topics with `queue.type=BatchCQ`, whose records have several messages: sends, pulls, recovery, deletion."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def entries(root: Path) -> list[BatchQueueEntry]:
 
 
 def numbers(root: Path) -> list[tuple[int, int, int]]:
-    """Store time since the start, first number and count of the entries."""
+    """Return store time since the start, first queue offset and message count of the entries."""
     return [(one.store_timestamp - STORED_MS, one.message_base_offset, one.batch_size) for one in entries(root)]
 
 
 NUMBERS = [(0, 0, 3), (1000, 3, 1), (2000, 4, 4), (3000, 8, 1), (4000, 9, 5)]
 
 
-def test_a_record_takes_as_many_numbers_as_it_has_messages(root: Path) -> None:
+def test_a_record_takes_one_queue_offset_per_message(root: Path) -> None:
     assert numbers(filled(root)) == NUMBERS
     with MessageStore.open(root, OPTIONS) as store:
         assert (store.min_offset(TOPIC, 0), store.max_offset(TOPIC, 0)) == (0, 14)
@@ -88,14 +88,14 @@ def test_a_record_takes_as_many_numbers_as_it_has_messages(root: Path) -> None:
     ("offset", "limits", "first", "following"),
     [
         (0, ALL, [0, 3, 4, 8, 9], 14),
-        (6, ALL, [4, 8, 9], 14),  # within a record: clients drop what they have
+        (6, ALL, [4, 8, 9], 14),  # within a record: clients drop messages that they have
         (0, PullLimits(4, 1 << 20), [0, 3], 4),
-        (0, PullLimits(1, 1 << 20), [0], 3),  # at least one record comes, as of RocketMQ
+        (0, PullLimits(1, 1 << 20), [0], 3),  # at least one record is returned, as by RocketMQ
         (0, PullLimits(100, 1), [0], 3),
         (13, ALL, [9], 14),
     ],
 )
-def test_a_pull_gives_whole_records(
+def test_a_pull_returns_whole_records(
     root: Path, offset: int, limits: PullLimits, first: list[int], following: int
 ) -> None:
     with MessageStore.open(filled(root), OPTIONS) as store:
@@ -105,12 +105,12 @@ def test_a_pull_gives_whole_records(
         assert (found.status, found.next_offset, found.max_offset) == (GetStatus.FOUND, following, 14)
 
 
-def test_a_filter_goes_by_the_tag_of_the_record(root: Path) -> None:
+def test_a_filter_uses_the_tag_of_the_record(root: Path) -> None:
     with MessageStore.open(filled(root), OPTIONS) as store:
         codes = {store.options.dialect.tags_code("tag0")}
         found = store.pull(TOPIC, 0, 0, ALL, codes)
         assert found.next_offset == 14
-        assert len(found.records) == 3  # of 0, 3 (3 % 3 is 0 there) and 4
+        assert len(found.records) == 3  # those at 0, 3 (tag0, as 3 % 3 is 0) and 4
 
 
 def _without(name: str) -> Callable[[Path], None]:
@@ -141,7 +141,7 @@ STATES: dict[str, tuple[Callable[[Path], None], ...]] = {
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_recovery_makes_the_same_queues_and_no_others(root: Path, state: str) -> None:
+def test_recovery_rebuilds_the_same_batch_queues(root: Path, state: str) -> None:
     filled(root)
     for change in STATES[state]:
         change(root)
@@ -156,7 +156,7 @@ def test_recovery_makes_the_same_queues_and_no_others(root: Path, state: str) ->
     assert topics[TOPIC]["attributes"] == {"queue.type": "BatchCQ"}
 
 
-def test_single_messages_before_the_first_batch_do_not_fix_the_kind_of_queues(root: Path) -> None:
+def test_single_messages_before_the_first_batch_keep_a_topic_a_batch_topic(root: Path) -> None:
     with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
         store.config.topics.create_batch(TOPIC, 1)
         store.put(message(0, TOPIC))
@@ -181,9 +181,7 @@ def _flag_as_batch(root: Path) -> None:
 
 @pytest.mark.parametrize("place", [0, 1, 3])
 @pytest.mark.parametrize("state", ["no topics.json", "log alone"])
-def test_one_record_with_the_flag_of_a_batch_does_not_decide_the_kind_of_queues(
-    root: Path, place: int, state: str
-) -> None:
+def test_a_single_forged_batch_record_does_not_make_a_batch_topic(root: Path, place: int, state: str) -> None:
     with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
         for number in range(4):
             one = message(number, TOPIC)
@@ -196,10 +194,10 @@ def test_one_record_with_the_flag_of_a_batch_does_not_decide_the_kind_of_queues(
         assert store.max_offset(TOPIC, 0) == 4
         assert [one.queue_offset for one in store.get(TOPIC, 0, 0, 10).messages] == [0, 1, 2, 3]
     assert not (root / "batchconsumequeue").exists()
-    MessageStore.open(root, OPTIONS).close()  # and again, with what the first opening wrote
+    MessageStore.open(root, OPTIONS).close()  # and again, with the files of the first opening
 
 
-def test_a_folder_of_simple_queues_goes_before_the_records(root: Path) -> None:
+def test_a_folder_of_simple_queues_overrides_flags_in_records(root: Path) -> None:
     with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
         store.put(message(0, TOPIC, properties=(("INNER_BASE", "0"), ("INNER_NUX", "3"))))
     _flag_as_batch(root)  # all records of the topic have the flag now
@@ -223,7 +221,7 @@ def test_a_lost_tail_is_dropped_from_the_queue(root: Path) -> None:
     assert numbers(root) == NUMBERS[:-1]
 
 
-def test_queues_of_the_other_kind_are_refused_by_name(root: Path) -> None:
+def test_a_topic_with_queues_of_the_wrong_kind_is_refused_by_name(root: Path) -> None:
     filled(root)
     shutil.copytree(root / "consumequeue" / "orders", root / "consumequeue" / TOPIC)
     with pytest.raises(StoreFilesError, match=r"consumequeue/batched: expected no queues here.*BatchCQ"):
@@ -231,7 +229,7 @@ def test_queues_of_the_other_kind_are_refused_by_name(root: Path) -> None:
     shutil.rmtree(root / "consumequeue" / TOPIC)
     (root / "consumequeue" / TOPIC / "0").mkdir(
         parents=True
-    )  # nothing is in it: RocketMQ stops at it, and we remove it
+    )  # empty: RocketMQ refuses to start with it, and broker_lite removes it
     MessageStore.open(root, OPTIONS).close()
     assert not (root / "consumequeue" / TOPIC).exists()
     topics = json.loads((root / "config" / "topics.json").read_text())
@@ -241,7 +239,7 @@ def test_queues_of_the_other_kind_are_refused_by_name(root: Path) -> None:
         MessageStore.open(root, OPTIONS)
 
 
-def test_a_deleted_topic_can_come_again_with_queues_of_the_other_kind(root: Path) -> None:
+def test_a_deleted_topic_can_be_recreated_with_queues_of_the_other_kind(root: Path) -> None:
     with MessageStore.open(filled(root), OPTIONS) as store:
         store.config.topics.remove_entry(TOPIC)
         store.delete_queues(TOPIC)
@@ -250,7 +248,7 @@ def test_a_deleted_topic_can_come_again_with_queues_of_the_other_kind(root: Path
     MessageStore.open(root, OPTIONS).close()
 
 
-def test_expired_segments_take_the_queues_files_along(root: Path) -> None:
+def test_queue_files_of_expired_segments_are_deleted(root: Path) -> None:
     with MessageStore.open(filled(root), OPTIONS) as store:
         third = store.get(TOPIC, 0, 4, 1).messages[0]
         queues = store._files.queues
@@ -275,7 +273,7 @@ def test_expired_segments_take_the_queues_files_along(root: Path) -> None:
         message(0, TOPIC, properties=(("INNER_NUM", "2"),)),
     ],
 )
-def test_a_record_that_is_no_inner_batch_is_refused(root: Path, wrong: NewMessage) -> None:
+def test_an_invalid_inner_batch_is_refused(root: Path, wrong: NewMessage) -> None:
     with MessageStore.open(filled(root), OPTIONS) as store:
         end = store.max_physical_offset
         with pytest.raises(MessageRefusedError, match="INNER_NUM"):
@@ -283,7 +281,7 @@ def test_a_record_that_is_no_inner_batch_is_refused(root: Path, wrong: NewMessag
         assert store.max_physical_offset == end
 
 
-def test_a_consumer_sends_no_batch_back(root: Path) -> None:
+def test_a_batch_cannot_be_sent_back(root: Path) -> None:
     with MessageStore.open(filled(root), OPTIONS) as store:
         batch, single = (store.get(TOPIC, 0, number, 1).messages[0].physical_offset for number in (0, 3))
         delivery = Delivery(store)

@@ -1,4 +1,4 @@
-"""A batch is written in one go: what it leaves in the files is what its messages leave one by one."""
+"""Tests of batches written at once: the files are the same as for single messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def files_of(root: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("keyless", [set(), {3}, {0, 7}, set(range(8))], ids=str)
 @pytest.mark.parametrize("together", [2, 7, 8, 30])
-def test_a_batch_leaves_what_its_messages_leave(tmp_path: Path, together: int, keyless: set[int]) -> None:
+def test_a_batch_writes_the_same_files_as_single_messages(tmp_path: Path, together: int, keyless: set[int]) -> None:
     messages = [message(number) for number in range(60)]
     messages = [replace(each, properties=()) if at % 8 in keyless else each for at, each in enumerate(messages)]
     with MessageStore.open(tmp_path / "single", OPTIONS, clock=Clock()) as store:

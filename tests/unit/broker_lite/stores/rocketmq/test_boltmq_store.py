@@ -1,4 +1,4 @@
-"""A store in BoltMQ's dialect: its bytes, its config files, its recovery, and what a broker does with its messages."""
+"""Tests of a store in BoltMQ's dialect: its bytes, its config files, its recovery, and deliveries."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_segment_is_closed_by_boltmqs_blank_and_zeros(root: Path, clock: Clock
         assert not any(data[end + BLANK.size :])
 
 
-def test_queue_entries_have_fnv_codes_and_there_is_no_index(root: Path, clock: Clock) -> None:
+def test_queue_entries_have_fnv_codes_and_no_index_is_written(root: Path, clock: Clock) -> None:
     with open_store(root, clock) as store:
         for tag in ("TagA", "TagB"):
             store.put(message(properties=(("TAGS", tag), ("KEYS", "order-1"))))
@@ -146,7 +146,7 @@ def test_a_store_of_another_dialect_is_refused(root: Path, clock: Clock, dialect
     assert layouts_of(root) == (FileLayout.BOLTMQ if dialect is BOLTMQ else FileLayout.ROCKETMQ,)
 
 
-def test_what_boltmq_has_no_room_for_is_refused(root: Path, clock: Clock) -> None:
+def test_values_too_large_for_boltmq_are_refused(root: Path, clock: Clock) -> None:
     with pytest.raises(StoreOptionError, match="IPv4"):
         replace(OPTIONS, store_host=Host.of("::1", 10911))
     with open_store(root, clock) as store, pytest.raises(MessageRefusedError, match="at most 127 characters"):
@@ -168,7 +168,7 @@ def test_a_delayed_message_waits_in_boltmqs_topic(root: Path, clock: Clock) -> N
     ]  # fmt: skip
 
 
-def test_a_failed_message_is_retried_and_dies_as_in_rocketmq(root: Path, clock: Clock) -> None:
+def test_a_failed_message_is_retried_and_becomes_a_dead_letter(root: Path, clock: Clock) -> None:
     with open_store(root, clock) as store:
         delivery = Delivery(store)
         offset = store.put(message()).physical_offset
@@ -185,7 +185,7 @@ def test_a_failed_message_is_retried_and_dies_as_in_rocketmq(root: Path, clock: 
         ((("TIMER_DELAY_MS", "1000"),), "BoltMQ does not support delivery times"),
     ],
 )
-def test_what_came_to_rocketmq_later_is_refused(
+def test_features_that_boltmq_lacks_are_refused(
     root: Path, clock: Clock, properties: tuple[tuple[str, str], ...], reason: str
 ) -> None:
     with open_store(root, clock) as store:
@@ -194,7 +194,7 @@ def test_what_came_to_rocketmq_later_is_refused(
         assert store.max_physical_offset == 0
 
 
-def test_clients_of_rocketmqs_get_records_that_they_can_read(root: Path, clock: Clock) -> None:
+def test_rocketmq_clients_receive_records_in_rocketmqs_dialect(root: Path, clock: Clock) -> None:
     with open_store(root, clock) as store:
         peer = Peer(Dispatcher(Broker(store, BrokerOptions())))
         for tag in ("TagA", "TagB"):

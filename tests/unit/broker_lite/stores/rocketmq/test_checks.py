@@ -1,4 +1,4 @@
-"""Messages that a store refuses, without a change of the store."""
+"""Tests of messages that a store refuses without any change."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_topics_that_no_broker_accepts_are_refused(store: MessageStore, topic: s
 
 
 @pytest.mark.parametrize("topic", ["x" * 127, "%RETRY%" + "g" * 248, "%DLQ%" + "g" * 122, "A|b_9-%"])
-def test_topics_up_to_the_limit_are_taken(store: MessageStore, topic: str) -> None:
+def test_topics_up_to_the_limit_are_accepted(store: MessageStore, topic: str) -> None:
     store.put(message(topic=topic))
     assert store.get(topic, 0, 0).messages[0].topic == topic
 
@@ -68,7 +68,7 @@ def test_born_host_must_be_an_address_and_a_port(store: MessageStore) -> None:
             store.put(NewMessage("orders", b"", 0, host))
 
 
-def test_store_takes_the_next_message_after_a_refused_one(root: Path, store: MessageStore) -> None:
+def test_store_accepts_the_next_message_after_a_refused_one(root: Path, store: MessageStore) -> None:
     store.put(message(0))
     with pytest.raises(MessageRefusedError):
         store.put(message(1, properties=(("k", ""),)))

@@ -1,4 +1,4 @@
-"""Appending to the log: where segments end, and what stands there."""
+"""Tests of appending to the log: ends of segments, and the bytes there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPTIONS = StoreOptions(segment_size_bytes=SEGMENT, keep_index=False)
 
 
 def size_of(body: bytes) -> int:
-    """Size of the record of `sized`, for an IPv4 host and the topic `orders`."""
+    """Return the size of the record of `sized`, for an IPv4 host and the topic `orders`."""
     return 91 + len(body) + len("orders")
 
 
@@ -27,7 +27,7 @@ def sized(size: int) -> bytes:
 
 
 def put_sizes(root: Path, *sizes: int) -> list[int]:
-    """Put records of these sizes, and tell where they went."""
+    """Put records of these sizes, and return their physical offsets."""
     with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
         return [store.put(message(body=sized(size), properties=())).physical_offset for size in sizes]
 
@@ -43,7 +43,7 @@ def test_record_may_end_8_bytes_before_the_segment_does(root: Path) -> None:
     assert tail(root, SEGMENT - 8) == (8, Magic.BLANK)
 
 
-def test_record_that_would_end_7_bytes_before_goes_to_the_next_segment(root: Path) -> None:
+def test_record_that_would_leave_7_bytes_is_written_to_the_next_segment(root: Path) -> None:
     assert put_sizes(root, 500, SEGMENT - 7 - 500) == [0, SEGMENT]
     assert tail(root, 500) == (SEGMENT - 500, Magic.BLANK)
 
@@ -61,7 +61,7 @@ def test_segments_have_their_full_size_and_their_offset_as_name(root: Path) -> N
     }
 
 
-def test_record_as_large_as_a_segment_allows_is_taken(root: Path) -> None:
+def test_record_as_large_as_a_segment_allows_is_accepted(root: Path) -> None:
     assert put_sizes(root, SEGMENT - 8, SEGMENT - 8) == [0, SEGMENT]
 
 
@@ -74,7 +74,7 @@ def test_record_that_fits_into_no_segment_is_refused_and_changes_nothing(root: P
         assert store.max_offset("orders", 0) == 1
 
 
-def test_batch_that_does_not_fit_goes_to_the_next_segment_as_a_whole(root: Path) -> None:
+def test_batch_that_does_not_fit_is_written_whole_to_the_next_segment(root: Path) -> None:
     with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
         store.put(message(body=sized(700), properties=()))
         results = store.put_batch([message(body=sized(200), properties=()) for _ in range(3)])
@@ -83,7 +83,7 @@ def test_batch_that_does_not_fit_goes_to_the_next_segment_as_a_whole(root: Path)
     assert tail(root, 700) == (SEGMENT - 700, Magic.BLANK)
 
 
-def test_batch_stays_where_it_fits_to_the_byte(root: Path) -> None:
+def test_batch_that_fits_exactly_is_written_to_the_same_segment(root: Path) -> None:
     with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
         store.put(message(body=sized(400), properties=()))
         results = store.put_batch([message(body=sized(308), properties=()) for _ in range(2)])

@@ -1,4 +1,4 @@
-"""The files under config/: RocketMQ's form, what is kept, what a broken one does."""
+"""Tests of the files under config/: RocketMQ's format, kept settings, and broken files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write(root: Path, name: str, text: str) -> Path:
     return path
 
 
-def test_integer_keys_stand_without_quotes() -> None:
+def test_integer_keys_are_written_without_quotes() -> None:
     assert serialize_fastjson({"offsetTable": {1: 2}}) == '{\n\t"offsetTable":{\n\t\t1:2\n\t}\n}'
 
 
@@ -69,7 +69,7 @@ def test_both_dialects_are_read(text: str, value: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "{0}", "{0:}", "{a:1}", '{"a":1,}', "[" * 100_000])
-def test_what_is_neither_is_a_value_error(text: str) -> None:
+def test_invalid_json_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_fastjson(text)
 
@@ -103,7 +103,7 @@ def test_topic_gets_as_many_queues_as_its_messages_use(store: MessageStore) -> N
     assert queues == {"orders": 10, "%RETRY%g": 1, "%DLQ%g": 1, "SCHEDULE_TOPIC_XXXX": 18}
 
 
-def test_lost_topics_are_found_again_by_their_queues(root: Path, store: MessageStore) -> None:
+def test_lost_topics_are_recovered_from_their_queues(root: Path, store: MessageStore) -> None:
     store.put(message(queue_id=6))
     store.close()
     for path in (root / "config").iterdir():
@@ -112,7 +112,7 @@ def test_lost_topics_are_found_again_by_their_queues(root: Path, store: MessageS
         assert again.config.topics.entries["orders"]["writeQueueNums"] == 7
 
 
-def test_what_this_store_does_not_know_stays(root: Path, clock: Clock) -> None:
+def test_unknown_settings_are_kept(root: Path, clock: Clock) -> None:
     path = write(root, "consumerOffset.json", CONSUMER_OFFSETS_5_5_0)
     offsets = ConsumerOffsets(root, clock)
     offsets.commit("TopicR", "CG", 3, 13)
@@ -125,9 +125,7 @@ def test_what_this_store_does_not_know_stays(root: Path, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("is_newer", [True, False])
-def test_offsets_of_a_broker_with_light_queues_are_in_a_file_of_their_own(
-    root: Path, clock: Clock, is_newer: bool
-) -> None:
+def test_offsets_are_read_from_the_newer_of_the_plain_and_light_files(root: Path, clock: Clock, is_newer: bool) -> None:
     plain = write(root, "consumerOffset.json", '{"offsetTable":{"orders@CG":{0:1}}}')
     light = write(
         root, "lmqConsumerOffset.json", '{"lmqOffsetTable":{"%LMQ%a@%LMQ%c":3},"offsetTable":{"orders@CG":{0:7}}}'
@@ -158,14 +156,14 @@ def test_delay_offsets_of_4_9_are_read(root: Path, clock: Clock) -> None:
     assert [offsets.get(level) for level in (1, 2, 3)] == [0, 1, 1]
 
 
-def test_quoted_numbers_are_read_too(root: Path, clock: Clock) -> None:
+def test_quoted_numbers_are_read(root: Path, clock: Clock) -> None:
     write(root, "consumerOffset.json", '{"offsetTable":{"orders@CG":{"0":7}}}')
     write(root, "delayOffset.json", '{"offsetTable":{"2":5}}')
     assert ConsumerOffsets(root, clock).get("orders", "CG", 0) == 7
     assert DelayOffsets(root, clock).get(2) == 5
 
 
-def test_group_that_is_not_known_gets_rocketmqs_limits(root: Path, clock: Clock) -> None:
+def test_unknown_group_gets_rocketmqs_limits(root: Path, clock: Clock) -> None:
     groups = Groups(root, clock)
     assert tuple(groups.ensure("shipping")) == (1, 16)
     groups.create("shipping", retry_queues=3, retry_max_times=2)
@@ -191,7 +189,7 @@ def test_group_that_is_not_known_gets_rocketmqs_limits(root: Path, clock: Clock)
         '{"offsetTable":{"a@b":{"0":true}}}',
     ],
 )
-def test_backup_is_read_where_the_file_is_broken(root: Path, clock: Clock, text: str) -> None:
+def test_backup_is_read_if_the_file_is_broken(root: Path, clock: Clock, text: str) -> None:
     path = write(root, "consumerOffset.json", text)
     with pytest.raises(
         ConfigFileError, match=r"consumerOffset.json: expected a config file in RocketMQ's format, found"
@@ -203,7 +201,7 @@ def test_backup_is_read_where_the_file_is_broken(root: Path, clock: Clock, text:
     assert ConsumerOffsets(root, clock).get("TopicR", "CG", 3) == 12
 
 
-def test_broken_file_without_a_backup_keeps_the_store_closed(root: Path) -> None:
+def test_broken_file_without_a_backup_is_an_error_on_opening(root: Path) -> None:
     write(root, "topics.json", "{")
     with pytest.raises(ConfigFileError, match=r"topics\.json"):
         MessageStore.open(root, SMALL)

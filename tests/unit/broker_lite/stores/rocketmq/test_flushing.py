@@ -1,4 +1,4 @@
-"""Writing to the disk: content and time of the flushes, and errors of the disk."""
+"""Tests of flushes to the disk: content, time, and errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LAZY = StoreOptions(
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a file; an empty one while a new file is replacing it, so that its name is missing."""
+    """Return the text of a file, or an empty text if the file is missing because it is being replaced."""
     try:
         return path.read_text()
     except FileNotFoundError:
@@ -40,7 +40,7 @@ def text_of(path: Path) -> str:
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the files that were put on the disk, in order."""
+    """Names of the synced files, in order."""
     names: list[str] = []
     real = os.fdatasync
 
@@ -93,7 +93,7 @@ def test_checkpoint_is_written_within_a_second_or_two(root: Path, clock: Clock) 
     crash(store)
 
 
-def test_checkpoint_follows_log_and_queues(root: Path, synced: list[str]) -> None:
+def test_checkpoint_is_synced_after_log_and_queues(root: Path, synced: list[str]) -> None:
     with MessageStore.open(root, LAZY) as store:
         fill(store, 3)
         synced.clear()
@@ -102,7 +102,7 @@ def test_checkpoint_follows_log_and_queues(root: Path, synced: list[str]) -> Non
     assert folders == ["commitlog", "consumequeue", "consumequeue", "checkpoint"]
 
 
-def test_checkpoint_tells_the_end_of_the_last_full_index_file(root: Path, clock: Clock) -> None:
+def test_checkpoint_has_the_end_of_the_last_full_index_file(root: Path, clock: Clock) -> None:
     store = MessageStore.open(root, SMALL, clock=clock)
     for number in range(24):
         store.put(message(number, properties=(("KEYS", f"k{number}"),)))
@@ -115,7 +115,7 @@ def test_checkpoint_tells_the_end_of_the_last_full_index_file(root: Path, clock:
     crash(store)
 
 
-def test_checkpoint_of_a_store_that_got_nothing_new_is_kept(root: Path, clock: Clock) -> None:
+def test_checkpoint_of_a_store_without_new_messages_is_kept(root: Path, clock: Clock) -> None:
     with MessageStore.open(root, SMALL, clock=clock) as store:
         fill(store, 30)
     before = (root / "checkpoint").read_bytes()
@@ -174,7 +174,7 @@ def test_writers_get_distinct_places_and_offsets(root: Path) -> None:
     [(SMALL, 4096), (SMALL, 160), (SMALL, 548), (SYNC, 4096)],
     ids=["log", "queue", "index", "sync"],
 )
-def test_disk_without_room_for_the_next_file_refuses_before_anything_is_written(
+def test_lack_of_disk_space_is_an_error_before_anything_is_written(
     root: Path, monkeypatch: pytest.MonkeyPatch, options: StoreOptions, size: int
 ) -> None:
     real = MappedFile.create
@@ -200,7 +200,7 @@ def test_disk_without_room_for_the_next_file_refuses_before_anything_is_written(
         assert sorted(int(got.body[5:]) for got in found) == list(range(count + 30))
 
 
-def test_free_disk_space_is_that_of_the_operating_system(tmp_path: Path) -> None:
+def test_free_disk_space_is_reported_by_the_operating_system(tmp_path: Path) -> None:
     disk = os.statvfs(tmp_path)
     check_disk(tmp_path, 0)
     with pytest.raises(DiskFullError, match=r"expected \d+ bytes free for a new file, found \d+"):
@@ -211,7 +211,7 @@ QUICK = StoreOptions(segment_size_bytes=4096, consume_queue_file_size_bytes=160,
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EIO])
-def test_tables_that_cannot_be_saved_are_saved_later(root: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_a_failed_save_of_tables_is_retried(root: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr("commitlake.broker_lite.stores.engine.flushing.CONFIG_SAVE_INTERVAL_SECONDS", 0.01)
     failed = threading.Event()
     with MessageStore.open(root, QUICK) as store:
@@ -230,9 +230,7 @@ def test_tables_that_cannot_be_saved_are_saved_later(root: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
-def test_a_checkpoint_that_cannot_be_written_is_written_later(
-    root: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_a_failed_write_of_the_checkpoint_is_retried(root: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr("commitlake.broker_lite.stores.engine.flushing.QUEUE_FLUSH_INTERVAL_SECONDS", 0.01)
     failed = threading.Event()
     with MessageStore.open(root, QUICK, clock=Clock()) as store:
@@ -250,7 +248,7 @@ def test_a_checkpoint_that_cannot_be_written_is_written_later(
         store.put(message(2))
 
 
-def test_a_log_that_cannot_be_opened_for_a_sync_is_synced_later(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_opening_of_the_log_for_a_sync_is_retried(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failed = threading.Event()
     with MessageStore.open(root, QUICK) as store:
         with monkeypatch.context() as broken:

@@ -1,4 +1,4 @@
-"""Light queues (`%LMQ%...`): records are entered into them when they are stored, and when a store is recovered."""
+"""Tests of light queues (`%LMQ%...`): entries are written on append and on recovery."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ NAMES = ("%LMQ%a", "%LMQ%b")
 
 
 @pytest.fixture
-def lit(root: Path, clock: Clock) -> Iterator[MessageStore]:
-    """A store whose broker has light queues."""
+def light_store(root: Path, clock: Clock) -> Iterator[MessageStore]:
+    """A store with light queues enabled."""
     with MessageStore.open(root, SMALL, clock=clock) as store:
         store.files.queues.find_or_create_light(NAMES[0])
         yield store
 
 
 def put(store: MessageStore, number: int, names: str, **more: str) -> dict[str, str]:
-    """Store a message for some light queues; gives the properties that are stored."""
+    """Store a message for some light queues, and return its stored properties."""
     pairs = (("UNIQ_KEY", f"U{number}"), ("TAGS", "t"), ("INNER_MULTI_DISPATCH", names), *more.items())
     result = store.put(message(number, properties=pairs))
     found = store.get_at(result.physical_offset)
@@ -44,33 +44,33 @@ def entries(root: Path) -> list[list[object]]:
     return [list(queue_entries(root, topic)) for topic in ("orders", *NAMES)]
 
 
-def test_a_record_says_its_number_in_each_and_is_there(root: Path, lit: MessageStore) -> None:
-    assert put(lit, 0, "%LMQ%a")["INNER_MULTI_QUEUE_OFFSET"] == "0"
-    assert put(lit, 1, "%LMQ%a,%LMQ%b")["INNER_MULTI_QUEUE_OFFSET"] == "1,0"
-    assert put(lit, 2, "%LMQ%b,%LMQ%a", INNER_MULTI_QUEUE_OFFSET="7,8")["INNER_MULTI_QUEUE_OFFSET"] == "1,2"
-    assert [one.body for one in lit.get("%LMQ%a", 0, 0).messages] == [b"body 0", b"body 1", b"body 2"]
-    assert [one.body for one in lit.get("%LMQ%b", 0, 0).messages] == [b"body 1", b"body 2"]
-    assert lit.take_arrived() >= {("%LMQ%a", 0), ("%LMQ%b", 0), ("orders", 0)}
+def test_a_record_has_its_queue_offset_in_each_light_queue(root: Path, light_store: MessageStore) -> None:
+    assert put(light_store, 0, "%LMQ%a")["INNER_MULTI_QUEUE_OFFSET"] == "0"
+    assert put(light_store, 1, "%LMQ%a,%LMQ%b")["INNER_MULTI_QUEUE_OFFSET"] == "1,0"
+    assert put(light_store, 2, "%LMQ%b,%LMQ%a", INNER_MULTI_QUEUE_OFFSET="7,8")["INNER_MULTI_QUEUE_OFFSET"] == "1,2"
+    assert [one.body for one in light_store.get("%LMQ%a", 0, 0).messages] == [b"body 0", b"body 1", b"body 2"]
+    assert [one.body for one in light_store.get("%LMQ%b", 0, 0).messages] == [b"body 1", b"body 2"]
+    assert light_store.take_arrived() >= {("%LMQ%a", 0), ("%LMQ%b", 0), ("orders", 0)}
     orders, first, second = entries(root)
     assert first == orders
     assert second == orders[1:]
 
 
 @pytest.mark.parametrize("names", ["%LMQ%a,other", "%LMQ%a/b", "%LMQ%" + "x" * 300, ","])
-def test_other_names_are_left_alone(lit: MessageStore, names: str) -> None:
-    assert "INNER_MULTI_QUEUE_OFFSET" not in put(lit, 0, names, INNER_MULTI_QUEUE_OFFSET="5,6")
-    assert lit.max_offset("%LMQ%a", 0) == 0
+def test_messages_with_other_names_are_in_no_light_queue(light_store: MessageStore, names: str) -> None:
+    assert "INNER_MULTI_QUEUE_OFFSET" not in put(light_store, 0, names, INNER_MULTI_QUEUE_OFFSET="5,6")
+    assert light_store.max_offset("%LMQ%a", 0) == 0
 
 
-def test_a_store_without_light_queues_gets_none(root: Path, store: MessageStore) -> None:
+def test_a_store_with_light_queues_disabled_creates_none(root: Path, store: MessageStore) -> None:
     assert "INNER_MULTI_QUEUE_OFFSET" not in put(store, 0, "%LMQ%a", INNER_MULTI_QUEUE_OFFSET="5")
     assert [path.name for path in (root / "consumequeue").iterdir()] == ["orders"]
 
 
 @pytest.mark.parametrize("lost", ["consumequeue", "index", "consumequeue/%LMQ%a", "consumequeue/orders"])
-def test_recovery_makes_them_again(root: Path, lit: MessageStore, lost: str) -> None:
-    fill(lit)
-    lit.close()
+def test_recovery_rebuilds_light_queues(root: Path, light_store: MessageStore, lost: str) -> None:
+    fill(light_store)
+    light_store.close()
     expected = entries(root)
     assert [len(one) for one in expected] == [30, 30, 10]
     shutil.rmtree(root / lost)
@@ -82,9 +82,9 @@ def test_recovery_makes_them_again(root: Path, lit: MessageStore, lost: str) -> 
     assert [found[: len(one)] for found, one in zip(entries(root), expected, strict=True)] == expected
 
 
-def test_their_first_number_may_be_any_where_older_segments_are_gone(root: Path, lit: MessageStore) -> None:
-    fill(lit)
-    lit.close()
+def test_light_queues_may_start_at_any_offset_after_segments_expired(root: Path, light_store: MessageStore) -> None:
+    fill(light_store)
+    light_store.close()
     segments = sorted((root / "commitlog").iterdir())
     assert len(segments) > 1
     segments[0].unlink()
@@ -111,6 +111,8 @@ def test_their_first_number_may_be_any_where_older_segments_are_gone(root: Path,
         ("rmq_sys_wheel_timer", "%LMQ%a", "7", ()),
     ],
 )
-def test_the_queues_of_a_record(topic: str, names: str, offsets: str, expected: tuple[tuple[str, int], ...]) -> None:
+def test_light_queue_entries_follow_from_the_properties_of_a_record(
+    topic: str, names: str, offsets: str, expected: tuple[tuple[str, int], ...]
+) -> None:
     properties = {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": offsets}
     assert light_queue_entries(topic, properties) == expected

@@ -1,4 +1,4 @@
-"""The index: which entries a message gets, when a file is full, what files are called."""
+"""Tests of the index: entries of a message, full files, and names of files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_unique_key_comes_before_keys_and_tags(root: Path, store: MessageStore) 
     assert [entry.key_hash for entry in entries] == [key_hash("orders", key) for key in ("u", "a", "b", "T#new")]
 
 
-def test_tags_are_left_out_where_a_broker_before_5_5_is_to_be_matched(root: Path, clock: Clock) -> None:
+def test_tags_are_left_out_if_the_option_is_off_as_before_5_5(root: Path, clock: Clock) -> None:
     options = StoreOptions(segment_size_bytes=4096, index_slots=7, index_entries=24, index_tags=False)
     with MessageStore.open(root, options, clock=clock) as store:
         store.put(message(properties=(("TAGS", "new"), ("KEYS", "a"))))
@@ -60,7 +60,7 @@ def test_only_rolled_back_records_are_left_out(
     assert len(header_and_entries(index_files(root)[0])[1]) == entries
 
 
-def test_of_a_repeated_property_the_last_value_is_entered(store: MessageStore) -> None:
+def test_last_value_of_a_repeated_property_is_entered(store: MessageStore) -> None:
     store.put(message(properties=(("UNIQ_KEY", "own"), ("UNIQ_KEY", "of the batch"))))
     assert len(store.get_by_key("orders", "of the batch")) == 1
     assert store.get_by_key("orders", "own") == []
@@ -73,7 +73,7 @@ def test_first_message_makes_the_first_file_even_without_keys(root: Path, store:
     assert not any(data)
 
 
-def test_full_file_takes_one_entry_less_than_it_has_room_for(root: Path, store: MessageStore, clock: Clock) -> None:
+def test_file_is_full_one_entry_before_its_capacity(root: Path, store: MessageStore, clock: Clock) -> None:
     for number in range(23):
         store.put(message(number, properties=(("KEYS", f"k{number}"),)))
     assert len(index_files(root)) == 1
@@ -100,7 +100,7 @@ def test_message_with_more_keys_than_a_file_holds_fills_several(root: Path, stor
     assert all(len(store.get_by_key("orders", key)) == 1 for key in keys)
 
 
-def test_new_file_begins_with_the_end_of_the_one_before(tmp_path: Path) -> None:
+def test_new_file_begins_with_the_end_of_the_previous_file(tmp_path: Path) -> None:
     previous = Header(1000, 2000, 0, 500, 3, 24)
     file = IndexFile.create(tmp_path / "20231114221320456", GEOMETRY, Mappings(), previous)
     assert parse_header((tmp_path / "20231114221320456").read_bytes()) == Header(2000, 2000, 500, 500, 0, 1)
@@ -121,7 +121,7 @@ def test_entries_of_one_slot_are_chained_from_the_newest(tmp_path: Path) -> None
     assert (header.used_slots, header.index_count) == (2, 5)
 
 
-def test_chain_that_leads_in_a_circle_ends(tmp_path: Path) -> None:
+def test_lookup_ends_in_a_circular_chain(tmp_path: Path) -> None:
     file = IndexFile.create(tmp_path / "20231114221320456", GEOMETRY, Mappings(), None)
     file.put([(3, 100), (3, 100)], STORED_MS)
     memory = file._file.memory
@@ -153,7 +153,7 @@ def test_files_are_named_by_local_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("step_ms", [0, -3_600_000])
-def test_names_rise_though_the_clock_stands_still_or_goes_back(
+def test_names_increase_even_if_the_clock_stops_or_goes_back(
     root: Path, store: MessageStore, clock: Clock, step_ms: int
 ) -> None:
     for number in range(3 * 23):
@@ -173,7 +173,7 @@ def test_file_of_another_size_is_an_error(root: Path) -> None:
         MessageStore.open(root, SMALL)
 
 
-def test_other_files_in_the_folder_are_left_alone(root: Path, clock: Clock) -> None:
+def test_other_files_in_the_folder_are_left_unchanged(root: Path, clock: Clock) -> None:
     MessageStore.open(root, SMALL).close()
     (root / "index" / "README").write_text("mine")
     with MessageStore.open(root, SMALL, clock=clock) as store:

@@ -1,4 +1,4 @@
-"""Settings of a store: what they mean, and what is refused."""
+"""Tests of the settings of a store: defaults, meaning, and refused values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_delay_levels_are_numbers_with_units() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "s", "1s  5s", "1x", "-1s", "1.5s", "\u0661s"])
-def test_delay_levels_that_are_none_are_refused(text: str) -> None:
+def test_invalid_delay_levels_are_refused(text: str) -> None:
     with pytest.raises(StoreOptionError, match="message_delay_level: expected delays such as"):
         StoreOptions(message_delay_level=text)
 

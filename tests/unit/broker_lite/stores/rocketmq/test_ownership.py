@@ -1,4 +1,4 @@
-"""Ownership of a store: `lock`, `abort`, and the errors of a closed store."""
+"""Tests of the ownership of a store: `lock`, `abort`, and errors of a closed store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_second_store_in_another_process_is_refused(root: Path) -> None:
     with MessageStore.open(root, options) as store:
         store.put(message())
         assert opened_elsewhere(root).startswith("locked: ")
-        # The attempt took nothing from the one who has it.
+        # The attempt did not affect the owner.
         assert opened_elsewhere(root).startswith("locked: ")
         assert (root / "abort").read_text() == str(os.getpid())
     assert opened_elsewhere(root) == "opened\n"
@@ -50,7 +50,7 @@ def test_lock_file_contains_lock_and_is_kept(root: Path) -> None:
     assert (root / "lock").read_bytes() == b"lock"
 
 
-def test_closed_store_finds_no_keys_and_tells_no_end(root: Path) -> None:
+def test_lookups_in_a_closed_store_are_an_error(root: Path) -> None:
     store = MessageStore.open(root, SMALL)
     store.put(message())
     store.close()

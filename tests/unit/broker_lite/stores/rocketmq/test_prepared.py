@@ -1,4 +1,4 @@
-"""The quick way of a producer's message into the log writes the same bytes as the general one."""
+"""Tests that fast preparation of a producer's message gives the same bytes as general preparation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sent(**changes: object) -> SentMessage:
     ],
     ids=["plain", "empty body", "host bits are the store's", "no properties", "IPv6", "long topic"],
 )
-def test_both_ways_write_the_same(store: MessageStore, message: SentMessage) -> None:
+def test_fast_and_general_preparation_give_the_same_bytes(store: MessageStore, message: SentMessage) -> None:
     quick = store.preparing.prepare_sent(message)
     general = store.preparing.prepare(message.with_pairs())
     assert quick == general
@@ -57,7 +57,7 @@ def test_both_ways_write_the_same(store: MessageStore, message: SentMessage) -> 
         {"stored_properties": b"x" * 32_768},
     ],
 )
-def test_what_is_refused_leaves_nothing(store: MessageStore, changes: dict[str, object]) -> None:
+def test_a_refused_message_leaves_the_log_unchanged(store: MessageStore, changes: dict[str, object]) -> None:
     with pytest.raises(MessageRefusedError):
         store.send(sent(**changes))
     assert store.log_end == 0

@@ -1,4 +1,4 @@
-"""Finding messages by queue and number, by time, by id, by key."""
+"""Tests of finding messages by queue and number, by time, by id, and by key."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_get_outside_the_queue_returns_the_reason(
     assert (found.status, found.messages, found.next_offset) == (status, [], next_offset)
 
 
-def test_get_of_no_message_at_all_finds_none(store: MessageStore) -> None:
+def test_get_of_zero_messages_finds_none(store: MessageStore) -> None:
     store.put(message())
     assert store.get("orders", 0, 0, max_messages=0).status is GetStatus.NO_MATCHED_MESSAGE
 
@@ -69,7 +69,7 @@ def test_get_of_an_unknown_queue_reports_it(store: MessageStore) -> None:
     assert (store.min_offset("nowhere", 0), store.max_offset("nowhere", 0)) == (0, 0)
 
 
-def test_damaged_record_is_an_error_and_not_a_shorter_answer(store: MessageStore) -> None:
+def test_damaged_record_is_an_error_and_not_a_shorter_result(store: MessageStore) -> None:
     fill(store, 4)
     memory, position = store._files.log.files.locate(store.get("orders", 0, 1).messages[0].physical_offset)
     memory[position + 88] ^= 0xFF
@@ -94,7 +94,7 @@ def test_get_by_id_of_another_broker_or_position_finds_nothing(store: MessageSto
         assert store.get_by_id(serialize_message_id(BROKER, offset)) is None
 
 
-def test_get_by_id_of_what_is_no_id_is_an_error(store: MessageStore) -> None:
+def test_get_by_invalid_id_is_an_error(store: MessageStore) -> None:
     with pytest.raises(LayoutError, match="32 or 56 hexadecimal digits"):
         store.get_by_id("order-1")
 
@@ -113,7 +113,7 @@ def test_get_by_key_finds_every_part_of_keys(store: MessageStore) -> None:
     assert [len(store.get_by_key("orders", key)) for key in ("a", "b", "a  b a", "")] == [1, 1, 0, 0]
 
 
-def test_get_by_key_compares_topic_and_key_and_not_only_hashes(store: MessageStore) -> None:
+def test_get_by_key_compares_topics_and_keys_besides_hashes(store: MessageStore) -> None:
     # "Aa" and "BB" have the same hash in Java.
     store.put(message(properties=(("KEYS", "Aa"),)))
     assert len(store.get_by_key("orders", "Aa")) == 1
@@ -121,14 +121,14 @@ def test_get_by_key_compares_topic_and_key_and_not_only_hashes(store: MessageSto
     assert store.get_by_key("payments", "Aa") == []
 
 
-def test_get_by_key_gives_the_newest_in_the_order_of_the_log(store: MessageStore) -> None:
+def test_get_by_key_returns_the_newest_in_the_order_of_the_log(store: MessageStore) -> None:
     for number in range(20):
         store.put(message(number, properties=(("KEYS", "same"),)))
     bodies = [got.body for got in store.get_by_key("orders", "same", limit=3)]
     assert bodies == [b"body 17", b"body 18", b"body 19"]
 
 
-def test_get_by_key_keeps_to_the_window_of_time_to_the_millisecond(store: MessageStore, clock: Clock) -> None:
+def test_get_by_key_respects_a_time_range_to_the_millisecond(store: MessageStore, clock: Clock) -> None:
     times = [STORED_MS + step for step in (0, 1, 999, 1000, 1001, 5_000, 3_600_000, 3_600_001)]
     for clock.now_ms in times:
         store.put(message(properties=(("KEYS", "same"),)))
@@ -172,7 +172,7 @@ def test_get_by_time_continues_from_the_offset_found(store: MessageStore, clock:
     assert store.get_by_time("orders", 0, 9000).status is GetStatus.OFFSET_OVERFLOW_ONE
 
 
-def test_entry_at_tells_where_a_message_is(store: MessageStore) -> None:
+def test_entry_at_returns_the_position_of_a_message(store: MessageStore) -> None:
     result = store.put(message(1))
     entry = store.entry_at("orders", 0, 0)
     assert entry is not None
@@ -180,7 +180,7 @@ def test_entry_at_tells_where_a_message_is(store: MessageStore) -> None:
     assert [store.entry_at(*place) for place in (("orders", 0, 1), ("orders", 0, -1), ("nowhere", 0, 0))] == [None] * 3
 
 
-def test_everything_is_found_while_only_one_file_may_be_mapped(
+def test_all_messages_are_found_with_only_one_mapped_file(
     root: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("commitlake.broker_lite.stores.rocketmq.files.Mappings", partial(Mappings, limit=1))

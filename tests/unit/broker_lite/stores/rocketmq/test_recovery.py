@@ -32,7 +32,7 @@ def test_clean_store_is_read_from_its_last_record_only(root: Path) -> None:
         assert store.recovery.stopped_by.endswith("found 00000000")
 
 
-def test_crashed_store_is_read_from_a_segment_that_the_checkpoint_vouches_for(root: Path) -> None:
+def test_crashed_store_is_read_from_a_segment_covered_by_the_checkpoint(root: Path) -> None:
     ROCKETMQ.write(root, COUNT)
     (root / "abort").touch()
     checkpoint = CheckpointFile(root)
@@ -54,10 +54,10 @@ def test_crashed_store_without_a_usable_checkpoint_is_read_from_the_beginning(ro
         assert (store.recovery.start, store.recovery.records) == (0, COUNT)
 
 
-def test_crash_deletes_index_files_that_the_checkpoint_does_not_vouch_for(root: Path) -> None:
+def test_index_files_not_covered_by_the_checkpoint_are_deleted_after_a_crash(root: Path) -> None:
     ROCKETMQ.write(root, COUNT, "crashed")
     old = {path.name for path in (root / "index").iterdir()}
-    # Later than the names of the old ones, which began at the store's time.
+    # A later time than that of the old files, so that new names differ.
     with MessageStore.open(root, SMALL, clock=Clock(STORED_MS + 1000)) as store:
         assert old.isdisjoint(path.name for path in (root / "index").iterdir())
         assert len(store.get_by_key("orders", "order-0")) == 1
@@ -71,7 +71,7 @@ def test_missing_index_is_rebuilt_with_the_same_bytes(root: Path) -> None:
     assert [path.read_bytes() for path in sorted((root / "index").iterdir())] == before
 
 
-def test_index_is_made_whole_after_the_store_was_used_without(root: Path) -> None:
+def test_index_is_completed_after_the_store_was_used_without_it(root: Path) -> None:
     ROCKETMQ.write(root, COUNT)
     with MessageStore.open(root, replace(SMALL, keep_index=False), clock=Clock()) as store:
         fill(store, 10, start=COUNT)
@@ -79,7 +79,7 @@ def test_index_is_made_whole_after_the_store_was_used_without(root: Path) -> Non
 
 
 @pytest.mark.parametrize("end", ["closed", "crashed"])
-def test_log_that_lost_its_tail_takes_queues_and_index_with_it(root: Path, end: str) -> None:
+def test_queues_and_index_are_truncated_with_a_log_that_lost_its_tail(root: Path, end: str) -> None:
     ROCKETMQ.write(root, COUNT, end)
     last = max((root / "commitlog").iterdir())
     last.write_bytes(bytes(SMALL.segment_size_bytes))
@@ -92,7 +92,7 @@ def test_log_that_lost_its_tail_takes_queues_and_index_with_it(root: Path, end: 
 
 
 def torn(root: Path, cut: Callable[[bytearray, int, int], None]) -> int:
-    """Damage the last record of a crashed store; returns how many are whole."""
+    """Damage the last record of a crashed store; return the number of intact records."""
     ROCKETMQ.write(root, COUNT, "crashed")
     *_, record = log_records(root)
     segment = max((root / "commitlog").iterdir())
@@ -129,7 +129,7 @@ def other_place(data: bytearray, position: int, size: int) -> None:
 
 
 @pytest.mark.parametrize("cut", [zero_tail, flip_body, claim_more, negative_size, foreign_magic, other_place])
-def test_log_ends_before_a_record_that_is_not_whole(root: Path, cut: Callable[[bytearray, int, int], None]) -> None:
+def test_log_ends_before_a_damaged_record(root: Path, cut: Callable[[bytearray, int, int], None]) -> None:
     whole = torn(root, cut)
     assert ROCKETMQ.bodies(root) == bodies_of(range(whole))
     with ROCKETMQ.open(root) as store:
@@ -160,14 +160,14 @@ def test_old_records_do_not_reappear_after_a_new_one_of_the_same_size(root: Path
         assert ROCKETMQ.bodies(root) == bodies_of(range(3))
 
 
-def test_old_queue_entries_do_not_come_back_when_the_log_has_gone_on(root: Path) -> None:
+def test_old_queue_entries_do_not_reappear_when_the_log_has_grown(root: Path) -> None:
     ROCKETMQ.write(root, COUNT, "crashed")
     segment = min((root / "commitlog").iterdir())
     data = bytearray(segment.read_bytes())
     data[list(log_records(root))[4].physical_offset + 90] ^= 1
     segment.write_bytes(data)
     with ROCKETMQ.open(root) as store:
-        # All for one queue, until the log is further than it was: the other keeps its file.
+        # All for one queue, until the log is longer than before: the other queue keeps its file.
         for number in range(4, 80):
             store.put(message(number, queue_id=0))
     for end in (crash, MessageStore.close):
@@ -189,7 +189,7 @@ def test_segments_after_the_end_of_the_log_are_deleted(root: Path) -> None:
         assert store.put(message()).physical_offset == 0
 
 
-def test_segment_that_was_made_and_never_written_is_no_error(root: Path) -> None:
+def test_preallocated_empty_segment_is_not_an_error(root: Path) -> None:
     # A broker makes the next segment before it needs it.
     ROCKETMQ.write(root, COUNT)
     following = int(max((root / "commitlog").iterdir()).name) + SMALL.segment_size_bytes
@@ -208,7 +208,7 @@ def test_log_that_ends_in_a_blank_continues_in_the_next_segment(root: Path) -> N
     assert ROCKETMQ.bodies(root) == bodies_of(range(kept + 1))
 
 
-def test_log_whose_first_segments_have_expired_is_read_from_where_it_begins(root: Path) -> None:
+def test_log_without_its_expired_first_segments_is_read_from_its_start(root: Path) -> None:
     ROCKETMQ.write(root, COUNT)
     gone = root / "commitlog" / segment_name(0)
     expired = sum(1 for record in log_records(root) if record.physical_offset < SMALL.segment_size_bytes)
@@ -220,7 +220,7 @@ def test_log_whose_first_segments_have_expired_is_read_from_where_it_begins(root
     assert ROCKETMQ.bodies(root) == bodies_of(range(expired, COUNT))
 
 
-def test_queues_of_a_log_that_begins_late_are_built_with_filler(root: Path) -> None:
+def test_queues_of_a_log_that_begins_late_are_rebuilt_with_filler(root: Path) -> None:
     ROCKETMQ.write(root, COUNT)
     (root / "commitlog" / segment_name(0)).unlink()
     shutil.rmtree(root / "consumequeue")
@@ -261,7 +261,7 @@ def test_topics_that_no_broker_accepts_get_no_folder(root: Path, tmp_path: Path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
 
 
-def test_forged_queue_offsets_make_no_endless_files(root: Path) -> None:
+def test_forged_queue_offsets_create_no_huge_files(root: Path) -> None:
     MessageStore.open(root, SMALL).close()
     data, offset = b"", 0
     for queue_offset in ((1 << 62), -5, 3, 1_000_000):
@@ -277,7 +277,7 @@ def test_forged_queue_offsets_make_no_endless_files(root: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 10, 24, 40])
-def test_checkpoint_that_is_too_short_vouches_for_nothing_that_it_lacks(root: Path, size: int) -> None:
+def test_checkpoint_that_is_too_short_is_ignored(root: Path, size: int) -> None:
     ROCKETMQ.write(root, COUNT)
     (root / "checkpoint").write_bytes((root / "checkpoint").read_bytes()[:size])
     (root / "abort").touch()
@@ -285,7 +285,7 @@ def test_checkpoint_that_is_too_short_vouches_for_nothing_that_it_lacks(root: Pa
     assert (root / "checkpoint").stat().st_size == 4096
 
 
-def test_crashed_store_is_read_from_the_newest_segment_that_is_older_than_the_checkpoint(root: Path) -> None:
+def test_crashed_store_is_read_from_the_newest_segment_before_the_checkpoint(root: Path) -> None:
     clock = Clock()
     store = MessageStore.open(root, SMALL, clock=clock)
     for number in range(COUNT):
@@ -309,7 +309,7 @@ def test_crashed_store_is_read_from_the_newest_segment_that_is_older_than_the_ch
             assert again.recovery.start == start
 
 
-def test_index_that_went_further_than_the_log_does_not_hide_new_messages(root: Path) -> None:
+def test_index_beyond_the_end_of_the_log_does_not_hide_new_messages(root: Path) -> None:
     ROCKETMQ.write(root, COUNT)
     last = max((root / "commitlog").iterdir())
     last.write_bytes(bytes(SMALL.segment_size_bytes))
@@ -323,7 +323,7 @@ def test_index_that_went_further_than_the_log_does_not_hide_new_messages(root: P
             assert len(again.get_by_key("orders", f"order-{number}")) == 1
 
 
-def test_opening_and_closing_changes_no_queue_and_no_index(root: Path) -> None:
+def test_opening_and_closing_changes_no_file_of_log_queues_and_index(root: Path) -> None:
     ROCKETMQ.write(root, COUNT)
     files = [path for folder in ("consumequeue", "index", "commitlog") for path in (root / folder).rglob("*")]
     before = {path: path.read_bytes() for path in files if path.is_file()}
@@ -333,7 +333,7 @@ def test_opening_and_closing_changes_no_queue_and_no_index(root: Path) -> None:
     assert {path: path.read_bytes() for path in after if path.is_file()} == before
 
 
-def test_keys_of_one_message_that_were_lost_with_the_next_index_file_are_entered_again(root: Path) -> None:
+def test_keys_lost_with_the_last_index_file_are_entered_again(root: Path) -> None:
     with ROCKETMQ.open(root) as store:
         for number in range(22):
             store.put(message(number, properties=(("KEYS", f"k{number}"),)))
@@ -343,7 +343,7 @@ def test_keys_of_one_message_that_were_lost_with_the_next_index_file_are_entered
         assert [len(store.get_by_key("orders", key)) for key in ("k21", "one", "two", "three")] == [1, 1, 1, 1]
 
 
-def test_queue_entry_that_leads_nowhere_is_written_again(root: Path) -> None:
+def test_invalid_queue_entry_is_rewritten(root: Path) -> None:
     ROCKETMQ.write(root, COUNT, "crashed")
     last = max((root / "consumequeue" / "orders" / "1").iterdir())
     for wrong in ((1 << 62, 100, 7), (11, 100, 7), (0, 100, 7)):
@@ -354,7 +354,7 @@ def test_queue_entry_that_leads_nowhere_is_written_again(root: Path) -> None:
         assert ROCKETMQ.bodies(root) == bodies_of(range(COUNT))
 
 
-def test_index_header_that_lies_is_no_way_out_of_the_file(root: Path) -> None:
+def test_invalid_index_header_is_not_followed_beyond_the_file(root: Path) -> None:
     ROCKETMQ.write(root, COUNT)
     for path in (root / "index").iterdir():
         data = bytearray(path.read_bytes())
@@ -367,7 +367,7 @@ def test_index_header_that_lies_is_no_way_out_of_the_file(root: Path) -> None:
         assert len(store.get_by_key("orders", f"order-{COUNT}")) == 1
 
 
-def test_folders_that_are_no_queues_are_left_alone(root: Path) -> None:
+def test_folders_that_are_not_queues_are_ignored(root: Path) -> None:
     ROCKETMQ.write(root, COUNT)
     for name in ("007", "x", "\u0661", "-1"):
         (root / "consumequeue" / "orders" / name).mkdir()

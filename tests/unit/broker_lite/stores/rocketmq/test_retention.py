@@ -22,7 +22,7 @@ OTHER_HOUR = (HOUR + 12) % 24
 
 
 def retention(store: MessageStore, used: int = 10, **changes: object) -> Retention:
-    """Return the retention rule on a disk of which so much is used."""
+    """Return the retention rule for a disk with this usage."""
     options = replace(RetentionOptions(delete_hours=(HOUR,)), **changes)  # type: ignore[arg-type]
     files = store._files
     return Retention(store.path, files.log.files, files.delete_expired, options, lambda _: used)
@@ -34,12 +34,12 @@ def segments(store: MessageStore) -> list[Path]:
 
 
 def age(store: MessageStore, count: int) -> None:
-    """Let the first segments be old."""
+    """Make the first segments old."""
     for segment in segments(store)[:count]:
         os.utime(segment, (OLD, OLD))
 
 
-def test_old_segments_go_with_what_leads_to_them(store: MessageStore, root: Path) -> None:
+def test_old_segments_are_deleted_with_their_queue_and_index_files(store: MessageStore, root: Path) -> None:
     fill(store, 120)
     before = all_messages(store)
     age(store, 3)
@@ -66,20 +66,22 @@ def test_old_segments_go_with_what_leads_to_them(store: MessageStore, root: Path
     [
         (10, {"delete_hours": (OTHER_HOUR,)}, 0),  # not the hour
         (75, {"delete_hours": (OTHER_HOUR,)}, 0),
-        (76, {"delete_hours": (OTHER_HOUR,)}, 3),  # a full disk waits for no hour
+        (76, {"delete_hours": (OTHER_HOUR,)}, 3),  # on a full disk, the hour does not matter
         (10, {"file_reserved_hours": 100}, 0),  # not old enough
         (85, {"file_reserved_hours": 100}, 0),
-        (86, {"file_reserved_hours": 100, "delete_batch": 2}, 2),  # a fuller one asks for no age
+        (86, {"file_reserved_hours": 100, "delete_batch": 2}, 2),  # on a fuller disk, the age does not matter
         (10, {"delete_batch": 1}, 1),
     ],
 )  # fmt: skip
-def test_when_segments_go(store: MessageStore, used: int, changes: dict[str, object], gone: int) -> None:
+def test_segments_are_deleted_by_hour_age_and_disk_usage(
+    store: MessageStore, used: int, changes: dict[str, object], gone: int
+) -> None:
     fill(store, 120)
     age(store, 3)
     assert retention(store, used, **changes).clean(NOW) == gone
 
 
-def test_the_last_segment_stays(store: MessageStore) -> None:
+def test_the_last_segment_is_kept(store: MessageStore) -> None:
     assert retention(store, 99).clean(NOW) == 0
     fill(store, 30)
     count = len(segments(store))
@@ -95,6 +97,6 @@ def test_a_disk_is_full_above_its_limit(store: MessageStore) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"file_reserved_hours": -1}, {"delete_hours": (24,)}, {"warning_percent": 101}])
-def test_options_that_make_no_sense_are_refused(changes: dict[str, object]) -> None:
+def test_invalid_options_are_refused(changes: dict[str, object]) -> None:
     with pytest.raises(StoreOptionError, match="expected"):
         RetentionOptions(**changes)  # type: ignore[arg-type]

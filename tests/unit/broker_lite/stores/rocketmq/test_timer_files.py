@@ -1,4 +1,4 @@
-"""The timer files of a store: written so that a broker of either kind goes on where this one stopped, crash or not."""
+"""Tests of the timer files of a store: RocketMQ and broker_lite continue from them, also after a crash."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ START_MS = STORED_MS // SECOND * SECOND
 
 
 class Broker:
-    """A store with its deliveries, which can be left in several ways."""
+    """A store with its deliveries, which can be closed or crashed."""
 
     def __init__(self, root: Path, clock: Clock) -> None:
         self.store = MessageStore.open(root, OPTIONS, clock=clock)
@@ -42,12 +42,12 @@ class Broker:
         self.clock = clock
 
     def send(self, number: int, due_ms: int, **more: str) -> None:
-        """Park a message until a time after the start."""
+        """Send a message to be delivered at a time after the start."""
         pairs = (("UNIQ_KEY", f"U{number}"), ("TIMER_DELIVER_MS", str(START_MS + due_ms)), *more.items())
         self.delivery.send(message(number, properties=pairs))
 
-    def go_on(self, to_ms: int, limit: int | None = None) -> list[bytes]:
-        """Let the time come to one after the start, second by second; gives what comes."""
+    def advance_to(self, to_ms: int, limit: int | None = None) -> list[bytes]:
+        """Advance the clock second by second to a time after the start; return the bodies delivered."""
         found = []
         for now_ms in range(self.clock.now_ms, START_MS + to_ms + 1, SECOND):
             self.clock.now_ms = now_ms
@@ -60,7 +60,7 @@ class Broker:
 
 
 def bodies(*numbers: int) -> list[bytes]:
-    """Bodies of messages."""
+    """Return the bodies of these messages."""
     return [b"body %d" % number for number in numbers]
 
 
@@ -125,16 +125,16 @@ def broker(root: Path, clock: Clock) -> Iterator[Broker]:
 
 def test_a_store_without_timers_has_no_timer_files(root: Path, broker: Broker) -> None:
     broker.delivery.send(message(0))
-    broker.go_on(3 * SECOND)
+    broker.advance_to(3 * SECOND)
     broker.store.close()
     assert not {"timerlog", "timerwheel"} & {path.name for path in root.iterdir()}
     assert not (root / "config" / "timercheck").exists()
 
 
-def test_what_waits_is_in_the_files_and_what_came_is_not(root: Path, broker: Broker) -> None:
+def test_files_have_waiting_timers_and_not_delivered_ones(root: Path, broker: Broker) -> None:
     for number, due_ms in enumerate((2_500, 2_700, 60_000, 60_100, 61_000, 3_000)):
         broker.send(number, due_ms)
-    assert broker.go_on(5 * SECOND) == bodies(0, 1, 5)  # 3.0 s counts as the second before
+    assert broker.advance_to(5 * SECOND) == bodies(0, 1, 5)  # 3.0 s counts as part of the second that ends then
     broker.store.close()
     found = checkpoint(root)
     assert (found.last_read_time_ms, found.last_timer_queue_offset) == (START_MS + 3 * SECOND, 6)
@@ -144,29 +144,29 @@ def test_what_waits_is_in_the_files_and_what_came_is_not(root: Path, broker: Bro
     assert sum(rocketmq_would_deliver(root).values()) == 3
 
 
-def test_nothing_comes_before_its_second_is_over(broker: Broker) -> None:
+def test_no_timer_is_delivered_before_its_second_is_over(broker: Broker) -> None:
     broker.send(0, 2_500)
     assert broker.delivery.next_due_ms() == START_MS + 3 * SECOND
-    assert broker.go_on(2 * SECOND) == []
-    assert broker.go_on(3 * SECOND) == bodies(0)
+    assert broker.advance_to(2 * SECOND) == []
+    assert broker.advance_to(3 * SECOND) == bodies(0)
 
 
 @pytest.mark.parametrize("end", [MessageStore.close, crash])
-def test_each_comes_once_over_a_restart(
+def test_each_timer_is_delivered_once_across_a_restart(
     root: Path, clock: Clock, broker: Broker, end: Callable[[MessageStore], None]
 ) -> None:
     for number in range(10):
         broker.send(number, 1_500 + number * 1000)
-    assert broker.go_on(5 * SECOND) == bodies(0, 1, 2, 3)
+    assert broker.advance_to(5 * SECOND) == bodies(0, 1, 2, 3)
     end(broker.store)
     again = Broker(root, clock)
     again.send(10, 6_500)
-    assert again.go_on(30 * SECOND) == bodies(4, 5, 10, 6, 7, 8, 9)
+    assert again.advance_to(30 * SECOND) == bodies(4, 5, 10, 6, 7, 8, 9)
     again.store.close()
     assert not rocketmq_would_deliver(root)
 
 
-def test_a_slot_that_was_delivered_in_part_is_finished_when_the_store_is_closed(root: Path, broker: Broker) -> None:
+def test_a_partly_delivered_slot_is_completed_when_the_store_is_closed(root: Path, broker: Broker) -> None:
     for number in range(6):
         broker.send(number, 2_500)
     broker.send(6, 3_500)
@@ -176,16 +176,16 @@ def test_a_slot_that_was_delivered_in_part_is_finished_when_the_store_is_closed(
     assert sum(rocketmq_would_deliver(root).values()) == 1
     again = Broker(root, broker.clock)
     assert again.bodies() == bodies(0, 1, 2, 3, 4, 5)
-    assert again.go_on(12 * SECOND) == bodies(6)
+    assert again.advance_to(12 * SECOND) == bodies(6)
     again.store.close()
 
 
-def test_a_far_time_is_reached_in_stops(root: Path, clock: Clock, broker: Broker) -> None:
+def test_a_timer_beyond_the_wheel_is_stored_again_on_the_way(root: Path, clock: Clock, broker: Broker) -> None:
     broker.send(0, 2 * DAY + 5 * MINUTE)
     ((_, unit),) = log_units(root)
     assert (unit.magic, unit.slot_ms - START_MS) == (1 | MAGIC_ROLL, DAY)
     clock.now_ms = START_MS + DAY + 2 * SECOND
-    assert broker.go_on(DAY + 3 * SECOND) == bodies(0)  # the stop
+    assert broker.advance_to(DAY + 3 * SECOND) == bodies(0)  # the stop
     assert broker.bodies() == []
     crash(broker.store)
     again = Broker(root, clock)
@@ -194,35 +194,35 @@ def test_a_far_time_is_reached_in_stops(root: Path, clock: Clock, broker: Broker
         "1",
     ]
     clock.now_ms = START_MS + 2 * DAY + 5 * MINUTE - SECOND
-    assert again.go_on(2 * DAY + 5 * MINUTE) == bodies(0)
+    assert again.advance_to(2 * DAY + 5 * MINUTE) == bodies(0)
     assert again.bodies() == bodies(0)
     again.store.close()
 
 
-def test_a_cancellation_is_kept_over_a_restart(root: Path, clock: Clock, broker: Broker) -> None:
+def test_a_cancellation_survives_a_restart(root: Path, clock: Clock, broker: Broker) -> None:
     broker.send(0, 5_500)
     broker.send(1, 5_500)
     broker.send(2, 5_500, TIMER_DEL_UNIQKEY="orders_U0")
     broker.store.close()
     assert [unit.magic & MAGIC_DELETE for _, unit in log_units(root)] == [0, 0, MAGIC_DELETE]
     again = Broker(root, clock)
-    assert again.go_on(10 * SECOND) == bodies(1)
+    assert again.advance_to(10 * SECOND) == bodies(1)
     again.store.close()
 
 
-def test_a_store_that_has_lost_the_files_asks_the_index(root: Path, clock: Clock, broker: Broker) -> None:
+def test_a_store_without_timer_files_delivers_waiting_timers_once(root: Path, clock: Clock, broker: Broker) -> None:
     for number in range(4):
         broker.send(number, 1_500 + 10_000 * number)
-    broker.go_on(15 * SECOND)
+    broker.advance_to(15 * SECOND)
     broker.store.close()
     for path in (root / "timerlog", root / "timerwheel", root / "config" / "timercheck"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     again = Broker(root, clock)
-    assert again.go_on(60 * SECOND) == bodies(2, 3)
+    assert again.advance_to(60 * SECOND) == bodies(2, 3)
     again.store.close()
 
 
-def test_units_of_records_that_a_crash_took_are_dropped(root: Path, clock: Clock, broker: Broker) -> None:
+def test_units_of_records_lost_in_a_crash_are_dropped(root: Path, clock: Clock, broker: Broker) -> None:
     broker.send(0, 30_000)
     broker.send(1, 30_000)
     last = broker.store.get(TIMER_TOPIC, 0, 1).messages[0].physical_offset
@@ -233,7 +233,7 @@ def test_units_of_records_that_a_crash_took_are_dropped(root: Path, clock: Clock
     again = Broker(root, clock)
     again.send(2, 31_000)
     assert [unit.slot_ms - START_MS for _, unit in log_units(root)] == [29_000, 30_000]
-    assert again.go_on(60 * SECOND) == bodies(0, 2)
+    assert again.advance_to(60 * SECOND) == bodies(0, 2)
     again.store.close()
 
 
@@ -248,7 +248,7 @@ def test_a_wheel_of_another_precision_is_kept(root: Path, clock: Clock, broker: 
     again.store.close()
 
 
-def test_expired_segments_take_files_of_the_timer_log_along(root: Path, broker: Broker) -> None:
+def test_files_of_the_timer_log_are_deleted_with_expired_segments(root: Path, broker: Broker) -> None:
     for number in range(10):
         broker.send(number, 60_000)
     sixth = broker.store.get(TIMER_TOPIC, 0, 5).messages[0].physical_offset
@@ -266,7 +266,7 @@ def test_a_wheel_of_another_size_is_refused(root: Path, broker: Broker) -> None:
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Error that stands for the end of the process."""
 
 
 @pytest.mark.parametrize("step", range(40))
@@ -291,9 +291,9 @@ def test_a_kill_at_any_step_loses_nothing(
         try:
             for number in range(4):
                 broker.send(number, 1_500 + number * 700)
-            broker.go_on(3 * SECOND)
+            broker.advance_to(3 * SECOND)
             broker.send(4, 60_000)
-            broker.go_on(5 * SECOND)
+            broker.advance_to(5 * SECOND)
         except Killed:
             pass
     parked = {one.body: one.physical_offset for one in broker.store.get(TIMER_TOPIC, 0, 0, 100).messages}
@@ -303,6 +303,6 @@ def test_a_kill_at_any_step_loses_nothing(
     would = rocketmq_would_deliver(copy)
     assert {offset for body, offset in parked.items() if body not in came} <= set(would)
     again = Broker(root, clock)
-    again.go_on(70 * SECOND)
+    again.advance_to(70 * SECOND)
     assert Counter(again.bodies()) == Counter(dict.fromkeys(parked, 1))
     again.store.close()

@@ -158,9 +158,7 @@ def test_h_queue_entry_in_the_schedule_topic_holds_the_time_of_delivery(tmp_path
         ("+1", STORED_MS + 1000),
     ],
 )
-def test_h_levels_above_the_highest_are_the_highest_and_those_below_1_none(
-    store: MessageStore, delay: str, code: int
-) -> None:
+def test_h_levels_are_limited_to_the_highest_and_ignored_below_1(store: MessageStore, delay: str, code: int) -> None:
     store.put(message(topic="SCHEDULE_TOPIC_XXXX", properties=(("DELAY", delay), ("TAGS", "TagA"))))
     entry = store.entry_at("SCHEDULE_TOPIC_XXXX", 0, 0)
     assert entry is not None

@@ -1,4 +1,4 @@
-"""Details: every column, edge, property and body of a step, bounded and as text."""
+"""Tests of details: every column, edge, property and body of a step, bounded and escaped."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_edges_are_links_in_both_directions() -> None:
     assert [link.attributes["href"] for link in step.all("a")] == ["#step-6", "#step-8", "#step-9"]
 
 
-def test_consumptions_missing_ends_and_outcomes_are_in_words() -> None:
+def test_consumptions_missing_ends_and_outcomes_are_described() -> None:
     root = shown(order_story())
     assert pairs(root.by_id("step-5")) == {
         "time (UTC)": "2026-11-20 14:00:00.480", "kind": "consumption", "group": "billing",
@@ -66,7 +66,7 @@ def test_text_is_shown_as_text_and_other_bytes_as_hex() -> None:
     assert note == "400 bytes that are not text; the first 256 are shown."
 
 
-def test_a_long_body_is_cut_and_says_so() -> None:
+def test_a_long_body_is_cut_with_a_note() -> None:
     text, note = body_text(b"x" * 1_000_000)
     assert len(text) == MAX_BODY
     assert note == "The first 4,000 characters of 976.6 KiB."
@@ -75,13 +75,13 @@ def test_a_long_body_is_cut_and_says_so() -> None:
 @pytest.mark.parametrize(
     "text", ['{"a":[1,{"b":"x,y{\\"}"}],"c":{},"d":[]}', "[" * 3_000, "}" * 3_000, "[1,2", '{"a":"', "[" + "9" * 3_000]
 )
-def test_indenting_changes_blanks_alone_whatever_the_text(text: str) -> None:
+def test_indenting_changes_only_white_space(text: str) -> None:
     found = indented(text)
     assert "".join(found.split()) == "".join(text.split())
     assert len(found) < 90 * len(text)
 
 
-def test_properties_and_bodies_end_where_the_page_has_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bodies_beyond_the_limit_of_the_page_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_BYTES", 4_000)
     steps = [record_step(number, number, "orders", "sent") for number in range(10)]
     root = shown(Story("key k", None, steps, [], []))

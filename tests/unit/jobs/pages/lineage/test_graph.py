@@ -1,4 +1,4 @@
-"""The graph: a line for each row and each long gap, nodes in their lanes, edges from node to node."""
+"""Tests of the graph: a line for each row and each long gap, nodes in their lanes, edges from node to node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def drawn(story: Story, most: int = 1000) -> tuple[Element, int]:
     return parse_page(found), left_out
 
 
-def test_each_step_is_a_link_to_its_details_in_the_order_of_the_story() -> None:
+def test_steps_are_links_to_their_details_in_the_order_of_the_story() -> None:
     story = order_story()
     links = drawn(story)[0].all("a")
     assert [link.attributes["href"] for link in links] == [f"#step-{number}" for number in range(1, 14)]
@@ -32,12 +32,12 @@ def test_each_step_is_a_link_to_its_details_in_the_order_of_the_story() -> None:
     assert "time unknown" in links[-1].text
 
 
-def test_long_gaps_and_other_days_are_lines_of_their_own() -> None:
+def test_long_gaps_and_new_days_have_separate_lines() -> None:
     lines = lines_of(rows_of(order_story()).rows)
     assert [line.gap for line in lines if line.row is None] == ["Fri 20 Nov 2026", "1.1 d later · Sat 21 Nov 2026"]
 
 
-def test_nodes_stand_in_their_lanes_beside_their_line() -> None:
+def test_nodes_are_in_their_lanes_at_the_height_of_their_line() -> None:
     root, _ = drawn(order_story())
     nodes = [rail.of_class("glyph") for rail in root.of_class("rail")]
     assert [node.attributes["href"] for node in nodes[0][:4]] == [
@@ -60,7 +60,7 @@ def test_edges_begin_and_end_at_their_nodes() -> None:
     assert {"edge bad", "edge dead", "edge wait", "edge again", "edge plain"} < set(looks)
 
 
-def test_an_edge_against_the_time_is_marked() -> None:
+def test_an_edge_to_an_earlier_step_is_marked() -> None:
     story = order_story()
     back = edge("delayed", story.steps[-1], story.steps[0])
     paths = drawn(replace(story, edges=[*story.edges, back]))[0].of_class("back")
@@ -75,7 +75,7 @@ def test_an_edge_is_drawn_in_each_chunk_that_it_goes_through() -> None:
     assert sum(len(chunk.all("li")) for chunk in chunks) == 4 * CHUNK + 1
 
 
-def test_edges_that_are_too_many_are_left_out_the_longest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_edges_are_left_out_if_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_PARTS", 3)
     steps = [record_step(number, number, "orders", "sent") for number in range(3 * CHUNK)]
     edges = [edge("delayed", steps[0], steps[-1]), *(edge("delayed", steps[at], steps[at + 1]) for at in range(3))]
@@ -83,7 +83,7 @@ def test_edges_that_are_too_many_are_left_out_the_longest_first(monkeypatch: pyt
     assert (len(root.of_class("edge")), left_out) == (3, 1)
 
 
-def test_folded_steps_are_a_line_that_says_how_many() -> None:
+def test_folded_steps_are_a_line_with_their_number() -> None:
     root, _ = drawn(many_messages(200), 20)
     folded = root.of_class("is-folded")
     numbers = [int(line.of_class("what")[0].text.split()[0]) for line in folded]

@@ -1,4 +1,4 @@
-"""The page of a story in Chromium, wide and on a phone, light and dark: read back, walked through by keys, printed."""
+"""Tests of the page of a story in Chromium, wide and on a phone, light and dark: content, keyboard, print."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(params=[(width, scheme) for width in (WIDE, PHONE) for scheme in SCHEMES], ids=str)
 def tab(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
-    """A tab of each width and each scheme of colours."""
+    """A tab for each width and each colour scheme."""
     width, scheme = request.param
     with opened_tab(browser, width, scheme) as page:
         yield page
@@ -50,8 +50,8 @@ def middle(locator: Locator) -> tuple[float, float]:
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
-def assert_told(page: Page, story: Story) -> None:
-    """Compare what is to be seen with the story."""
+def assert_shown(page: Page, story: Story) -> None:
+    """Compare the visible content with the story."""
     links = page.locator(".step > a")
     assert links.locator("b bdi").all_inner_texts() == [step.title for step in story.steps]
     assert links.locator(".where > bdi").all_inner_texts() == [step.lane for step in story.steps]
@@ -61,14 +61,14 @@ def assert_told(page: Page, story: Story) -> None:
     assert sorted(texts) == sorted(outcome.text for outcome in story.outcomes)
 
 
-def test_what_is_to_be_seen_is_the_story_and_nothing_sticks_out(tab: Page, pages: dict[str, Path]) -> None:
+def test_the_page_shows_the_story_and_fits_the_width(tab: Page, pages: dict[str, Path]) -> None:
     story = order_story()
     tab.goto(pages["order"].as_uri())
-    assert_told(tab, story)
+    assert_shown(tab, story)
     assert tab.evaluate("document.documentElement.scrollWidth") <= width_of(tab)
     nodes = tab.locator(".rail .glyph")
     assert nodes.count() == len(story.steps)
-    for number in range(len(story.steps)):  # each node is beside the words of its step
+    for number in range(len(story.steps)):  # each node is next to the text of its step
         link, node = tab.locator(".step > a").nth(number), nodes.nth(number)
         assert abs(middle(link)[1] - middle(node)[1]) < 4
         words, place = link.locator(".what").bounding_box(), node.bounding_box()
@@ -77,7 +77,7 @@ def test_what_is_to_be_seen_is_the_story_and_nothing_sticks_out(tab: Page, pages
         assert place["x"] + place["width"] <= words["x"] + 4
 
 
-def test_words_can_be_told_from_what_is_behind_them(tab: Page, pages: dict[str, Path]) -> None:
+def test_text_has_enough_contrast(tab: Page, pages: dict[str, Path]) -> None:
     tab.goto(pages["order"].as_uri())
     for selector, least in ((".what b", 4.5), (".where", 4.5), (".since >> nth=1", 4.5), (".lane-list li", 4.5)):
         assert contrast(tab, tab.locator(selector).first, "color") >= least, selector
@@ -86,7 +86,7 @@ def test_words_can_be_told_from_what_is_behind_them(tab: Page, pages: dict[str, 
 
 
 def contrast(page: Page, locator: Locator, name: str) -> float:
-    """The contrast of an element's colour with that of a section, as WCAG computes it."""
+    """Return the contrast of an element's colour with that of a section, as defined by WCAG."""
     colours = [
         locator.evaluate(f"element => getComputedStyle(element).{name}"),
         page.locator("section").first.evaluate("element => getComputedStyle(element).backgroundColor"),
@@ -127,7 +127,7 @@ def test_a_step_that_is_clicked_shows_its_properties_and_body(tab: Page, pages: 
     assert tab.evaluate("document.activeElement.dataset.row") == "9"
 
 
-def test_steps_are_walked_through_by_keys(tab: Page, pages: dict[str, Path]) -> None:
+def test_keys_move_between_steps(tab: Page, pages: dict[str, Path]) -> None:
     tab.goto(pages["order"].as_uri())
     tab.locator(".step > a").first.focus()
     for key in ("ArrowDown", "ArrowDown", "Enter"):
@@ -141,7 +141,7 @@ def test_steps_are_walked_through_by_keys(tab: Page, pages: dict[str, Path]) -> 
     assert tab.locator('.step > a[aria-current="true"]').get_attribute("data-row") == "13"
 
 
-def test_the_lines_of_a_chosen_message_stand_out(tab: Page, pages: dict[str, Path]) -> None:
+def test_the_lines_of_other_messages_are_faded(tab: Page, pages: dict[str, Path]) -> None:
     tab.goto(pages["order"].as_uri())
     tab.locator(".step > a").nth(11).click()
     edges = tab.locator(".rail .edge")
@@ -152,7 +152,7 @@ def test_the_lines_of_a_chosen_message_stand_out(tab: Page, pages: dict[str, Pat
     assert seen == {"0": {0.22}, "1": {1.0}}
 
 
-def test_a_node_of_the_overview_and_a_row_of_the_table_lead_to_the_step(tab: Page, pages: dict[str, Path]) -> None:
+def test_a_node_of_the_overview_and_a_row_of_the_table_open_the_step(tab: Page, pages: dict[str, Path]) -> None:
     tab.goto(pages["order"].as_uri())
     tab.locator('.overview .glyph[data-row="12"]').click()
     assert tab.locator(".panel-title").inner_text().startswith("12. ")
@@ -164,12 +164,12 @@ def test_a_node_of_the_overview_and_a_row_of_the_table_lead_to_the_step(tab: Pag
     assert 0 <= box["y"] <= 900 - box["height"] + 1
 
 
-def test_an_address_with_a_step_opens_it(tab: Page, pages: dict[str, Path]) -> None:
+def test_an_address_with_a_step_opens_the_step(tab: Page, pages: dict[str, Path]) -> None:
     tab.goto(f"{pages['order'].as_uri()}#step-5")
     assert tab.locator(".panel-title").inner_text() == "5. failed in billing"
 
 
-def test_hostile_texts_are_shown_and_do_nothing(tab: Page, pages: dict[str, Path]) -> None:
+def test_hostile_texts_are_shown_and_not_executed(tab: Page, pages: dict[str, Path]) -> None:
     tab.on("dialog", lambda dialog: pytest.fail(dialog.message))
     tab.goto(pages["hostile"].as_uri())
     for number in range(13):
@@ -196,27 +196,27 @@ def test_a_thousand_steps_are_usable(tab: Page, pages: dict[str, Path]) -> None:
     assert "3,000 of 4,000 steps are folded" in tab.locator("#picture figcaption").inner_text()
 
 
-def test_on_paper_the_picture_is_whole_and_what_is_not_open_is_left_out(tab: Page, pages: dict[str, Path]) -> None:
+def test_print_has_the_whole_picture_without_panels_and_closed_parts(tab: Page, pages: dict[str, Path]) -> None:
     tab.goto(pages["order"].as_uri())
     tab.locator(".step > a").nth(11).click()
     tab.get_by_role("button", name=re.compile("Switch to")).click()
     tab.emulate_media(media="print")
     assert not tab.locator(".panel").is_visible()
     assert not tab.locator("#steps").is_visible()
-    assert_told(tab, order_story())
+    assert_shown(tab, order_story())
     whole, drawn = tab.locator("#picture").bounding_box(), tab.locator(".graph").bounding_box()
     assert whole is not None
     assert drawn is not None
     assert drawn["width"] > whole["width"] - 50
     assert tab.locator(".rail .edge:not(.is-on)").first.evaluate("path => getComputedStyle(path).opacity") == "1"
-    assert luminance(tab.evaluate("getComputedStyle(document.body).color")) < 0.1  # dark text, whatever is chosen
+    assert luminance(tab.evaluate("getComputedStyle(document.body).color")) < 0.1  # dark text in every colour scheme
 
 
-def test_without_a_script_everything_is_there(browser: Browser, pages: dict[str, Path]) -> None:
+def test_details_can_be_opened_without_javascript(browser: Browser, pages: dict[str, Path]) -> None:
     context = browser.new_context(java_script_enabled=False, viewport={"width": WIDE, "height": 900})
     page = context.new_page()
     page.goto(pages["order"].as_uri())
     page.locator(".step > a").nth(6).click()
-    assert page.locator("#step-7").is_visible()  # a browser opens what a link leads into
+    assert page.locator("#step-7").is_visible()  # a browser opens the element that a link points into
     assert "555-0199" in page.locator("#step-7").inner_text()
     context.close()

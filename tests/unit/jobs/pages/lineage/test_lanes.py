@@ -1,4 +1,4 @@
-"""Lanes: a column for each topic and group, tracks for messages that overlap."""
+"""Tests of lanes: a column for each topic and group, tracks for messages that overlap."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from commitlake.pipelines.lineage.story import Story
 from tests.support.stories import consumed, edge, many_messages, order_story, record_step
 
 
-def test_topics_come_in_the_order_of_the_story_and_groups_after_them() -> None:
+def test_topics_are_in_the_order_of_the_story_before_groups() -> None:
     lanes = lanes_of(rows_of(order_story()).rows)
     assert [(lane.name, lane.kind) for lane in lanes.lanes] == [
         ("RMQ_SYS_TRANS_HALF_TOPIC", "topic"),
@@ -23,7 +23,7 @@ def test_topics_come_in_the_order_of_the_story_and_groups_after_them() -> None:
     ]
 
 
-def test_a_topic_and_a_group_of_one_name_are_two_lanes() -> None:
+def test_a_topic_and_a_group_with_the_same_name_have_two_lanes() -> None:
     steps = [record_step(1, 0, "billing", "sent"), consumed("c", 1, "billing", 1)]
     rows = rows_of(Story("key k", None, steps, [edge("consumed", steps[0], steps[1])], [])).rows
     lanes = lanes_of(rows)
@@ -38,7 +38,7 @@ def test_lanes_that_do_not_fit_share_the_last_one() -> None:
     assert lanes.lanes[-2].name == "billing"  # of the others, the largest have a lane
 
 
-def test_messages_that_overlap_have_tracks_of_their_own_while_there_are_any() -> None:
+def test_overlapping_messages_have_separate_tracks_up_to_a_limit() -> None:
     starts = [record_step(number, number, "orders", "sent") for number in range(6)]
     ends = [record_step(100 + number, 10 + number, "orders", "delivered") for number in range(6)]
     edges = [edge("delayed", start, end) for start, end in zip(starts, ends, strict=True)]
@@ -49,7 +49,7 @@ def test_messages_that_overlap_have_tracks_of_their_own_while_there_are_any() ->
     assert all(0 < lanes.across(row) < 1 for row in rows)
 
 
-def test_messages_one_after_the_other_share_a_track() -> None:
+def test_messages_that_do_not_overlap_share_a_track() -> None:
     steps = [record_step(number, number, "orders", "sent") for number in range(6)]
     assert lanes_of(rows_of(Story("key k", None, steps, [], [])).rows).tracks == 1
 

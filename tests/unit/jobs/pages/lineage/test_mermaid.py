@@ -1,4 +1,4 @@
-"""Mermaid for a ticket: every step and edge is there, no text leaves its label, and limits are kept and told."""
+"""Tests of Mermaid diagrams: every step and edge is drawn, texts are escaped, and limits are kept and stated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EDGE = re.compile(r'  s\d+ -- "[^"`<>\[\]{}|\\]*" --> s\d+')
 
 
 def parts(text: str) -> tuple[list[str], list[str]]:
-    """The lines with nodes and those with edges; every other line is one of ours."""
+    """Return the lines with nodes and those with edges, after checking that all other lines are known."""
     head, *lines = text.splitlines()
     assert head == "flowchart TD"
     nodes = [line for line in lines if NODE.fullmatch(line)]
@@ -38,7 +38,7 @@ def test_every_step_and_edge_is_drawn() -> None:
     assert '  s1 -- "310 ms: transaction committed" --> s2' in edges
 
 
-def test_hostile_texts_do_not_leave_their_labels() -> None:
+def test_hostile_texts_cannot_end_their_labels() -> None:
     text = mermaid(hostile_story())
     nodes, edges = parts(text)
     assert len(nodes) == 15  # asked, 13 steps, and that 12 records are not there
@@ -47,7 +47,7 @@ def test_hostile_texts_do_not_leave_their_labels() -> None:
     assert text.count("\n") == len(text.splitlines())
 
 
-def test_a_label_is_cut_and_its_signs_are_entities() -> None:
+def test_a_label_is_cut_and_its_special_characters_are_entities() -> None:
     step = record_step(1, 0, "orders", 'a"b#c`<d>' + "x" * 500)
     nodes, _ = parts(mermaid(Story("k", None, [step], [], [])))
     assert nodes[1].startswith('  s1["2026-11-20 14:00:00 a#34;b#35;c#96;#60;d#62;xxx')
@@ -55,7 +55,7 @@ def test_a_label_is_cut_and_its_signs_are_entities() -> None:
     assert nodes[1].endswith('#8230;"]')
 
 
-def test_a_large_story_stays_within_what_mermaid_draws_and_says_what_is_left_out() -> None:
+def test_a_large_story_is_folded_to_the_limits_of_mermaid() -> None:
     story = many_messages(4_000)
     text = mermaid(replace(story, not_shown=10))
     nodes, edges = parts(text)

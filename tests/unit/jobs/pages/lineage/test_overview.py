@@ -1,4 +1,4 @@
-"""The overview: places are to scale, large gaps are named."""
+"""Tests of the overview: positions are to scale, large gaps are named."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def drawn(story: Story) -> Element:
     return parse_page(overview(story, rows, lanes_of(rows.rows)))
 
 
-def test_distances_are_as_the_times_are() -> None:
+def test_distances_are_proportional_to_times() -> None:
     steps = [record_step(at, at, "orders", "sent") for at in (0, 25, 100)]
     edges = [edge("delayed", steps[0], steps[1])]
     root = drawn(Story("key k", None, steps, edges, []))
@@ -44,7 +44,7 @@ def test_nodes_refer_to_their_steps_and_lanes_are_named() -> None:
     ]  # fmt: skip
 
 
-def test_without_two_times_there_is_no_axis() -> None:
+def test_a_story_with_fewer_than_two_times_has_no_axis() -> None:
     one = record_step(1, 0, "orders", "sent")
     for steps in ([], [one], [one, record_step(2, None, "orders", "sent")]):
         assert drawn(Story("key k", None, steps, [], [])).inner == []
@@ -57,7 +57,7 @@ def test_times_at_both_ends_of_the_calendar_have_an_axis() -> None:
     assert 0 < len(drawn(Story("key k", None, ends, [], [])).of_class("axis")) < 20
 
 
-def test_of_very_many_steps_those_in_trouble_keep_their_shapes() -> None:
+def test_in_a_dense_overview_only_problem_steps_keep_their_shapes() -> None:
     root = drawn(many_messages(300))
     marks = root.of_class("glyph")
     assert len(marks) == 600

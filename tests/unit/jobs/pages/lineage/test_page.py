@@ -1,4 +1,4 @@
-"""The page of a story: the verdict is the worst outcome, every outcome and caution is there, no text is believed."""
+"""Tests of the page of a story: its verdict, outcomes, cautions and escaped texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def text_of(story: Story) -> str:
     return render_page(lineage_page(story, [("Lake", "/data/lake")]))
 
 
-def test_the_page_tells_the_story() -> None:
+def test_the_page_has_the_sentence_sections_and_facts_of_the_story() -> None:
     text = text_of(order_story())
     assert_self_contained(text)
     root = parse_page(text)
@@ -36,7 +36,7 @@ def test_the_page_tells_the_story() -> None:
     }  # fmt: skip
 
 
-def test_each_outcome_has_a_row_with_what_it_rests_on_the_worst_first() -> None:
+def test_outcomes_are_rows_with_their_proof_and_the_worst_is_first() -> None:
     rows = table_of(parse_page(text_of(order_story())).by_id("outcomes"))[1:]
     assert [row[0][1:] for row in rows] == ["waiting", "redriven", "consumed", "consumed"]
     assert rows[1][1:] == [
@@ -45,7 +45,7 @@ def test_each_outcome_has_a_row_with_what_it_rests_on_the_worst_first() -> None:
     ]  # fmt: skip
 
 
-def test_every_link_leads_to_something() -> None:
+def test_every_link_has_a_target() -> None:
     root = parse_page(text_of(many_messages(30)))
     anchors = {one.attributes.get("id") for one in root.inner}
     links = {one.attributes["href"] for one in root.inner if "href" in one.attributes}
@@ -54,7 +54,7 @@ def test_every_link_leads_to_something() -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_hostile_texts_stay_texts_and_the_page_stays_small() -> None:
+def test_hostile_texts_are_escaped_and_the_page_stays_small() -> None:
     text = text_of(hostile_story())
     assert len(text) < 1_000_000
     assert_self_contained(text)
@@ -67,7 +67,7 @@ def test_hostile_texts_stay_texts_and_the_page_stays_small() -> None:
     assert f"{200 - MAX_CAUTIONS} more remarks are left out" in root.by_id("cautions").text
 
 
-def test_a_large_story_is_folded_and_the_page_says_so() -> None:
+def test_a_large_story_is_folded_with_a_note() -> None:
     text = text_of(many_messages(3_000, topics=40))
     assert len(text) < 5_000_000
     root = parse_page(text)
@@ -77,7 +77,7 @@ def test_a_large_story_is_folded_and_the_page_says_so() -> None:
     assert root.all("h1")[0].text == "key customer-1: 30 dead letters, 2,970 consumed. Dead letter of billing."
 
 
-def test_records_that_match_and_are_not_there_are_counted() -> None:
+def test_matching_records_that_are_not_in_the_story_are_counted() -> None:
     story = replace(order_story(), cautions=[], not_shown=1_200)
     assert (
         "Not in this story: 1,200 more records that match the question."
@@ -85,7 +85,7 @@ def test_records_that_match_and_are_not_there_are_counted() -> None:
     )
 
 
-def test_a_story_without_steps_says_that_nothing_was_found() -> None:
+def test_the_page_of_a_story_without_steps_states_that_no_message_was_found() -> None:
     story = Story("key nobody", None, [], [], [], ["only the newest 30 days were looked at"])
     page = lineage_page(story, [])
     assert page.verdict.sentence == "No message in the lake has key nobody."
@@ -93,7 +93,7 @@ def test_a_story_without_steps_says_that_nothing_was_found() -> None:
 
 
 @pytest.mark.parametrize("state", OutcomeState)
-def test_one_outcome_is_the_verdict(state: OutcomeState) -> None:
+def test_a_single_outcome_is_the_verdict(state: OutcomeState) -> None:
     story = order_story()
     outcome = Outcome(story.steps[2].id, state, "it is so", Proof.NONE, at=datetime.datetime.now(datetime.UTC))
     found = verdict_of(replace(story, outcomes=[outcome]))
@@ -101,7 +101,7 @@ def test_one_outcome_is_the_verdict(state: OutcomeState) -> None:
     assert (found.kind is Kind.CRITICAL) == (state in {OutcomeState.DEAD, OutcomeState.OVERDUE})
 
 
-def test_without_outcomes_the_verdict_says_that_nothing_tells() -> None:
+def test_the_verdict_without_outcomes_states_that_none_is_known() -> None:
     assert verdict_of(replace(order_story(), outcomes=[])).sentence == (
         "key order-4711: 13 steps; the outcome is not known."
     )

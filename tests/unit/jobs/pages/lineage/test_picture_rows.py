@@ -1,4 +1,4 @@
-"""Rows: all steps of a story that is small enough; of a larger one whole messages, those in trouble first."""
+"""Tests of rows: all steps of a small story; whole messages of a larger one, those with problems first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_small_story_has_a_row_for_each_step() -> None:
     assert {row.message for row in found.rows[11:]} == {1}
 
 
-def test_messages_in_trouble_are_drawn_before_newer_ones_and_the_rest_is_counted() -> None:
+def test_messages_with_problems_are_drawn_first_and_the_rest_is_counted() -> None:
     story = many_messages(400)
     found = rows_of(story, 20)
     drawn = [row for row in found.rows if not row.is_folded]
@@ -35,7 +35,7 @@ def test_messages_in_trouble_are_drawn_before_newer_ones_and_the_rest_is_counted
     assert all(sum(row.message == message for row in drawn) == 2 for message in whole)
 
 
-def test_of_a_message_that_alone_is_too_long_the_beginning_and_the_end_are_drawn() -> None:
+def test_beginning_and_end_of_a_message_with_too_many_steps_are_drawn() -> None:
     steps = [record_step(number, number, "orders", f"try {number}") for number in range(5_000)]
     edges = [edge("retried", before, after) for before, after in itertools.pairwise(steps)]
     found = rows_of(Story("key k", None, steps, edges, []), 10)
@@ -43,7 +43,7 @@ def test_of_a_message_that_alone_is_too_long_the_beginning_and_the_end_are_drawn
     assert found.messages == 1
 
 
-def test_circles_and_edges_to_nowhere_are_borne() -> None:
+def test_cycles_and_edges_to_missing_steps_are_accepted() -> None:
     story = order_story()
     first, last = story.steps[0], story.steps[-1]
     edges = [*story.edges, edge("delayed", last, first), edge("dead", first, first)]

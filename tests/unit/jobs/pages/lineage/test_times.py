@@ -1,4 +1,4 @@
-"""Times of pictures are in UTC, from the first one that a calendar has."""
+"""Tests of times in pictures: they are in UTC, from the year 1 on."""
 
 from __future__ import annotations
 

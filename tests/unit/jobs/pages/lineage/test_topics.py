@@ -1,4 +1,4 @@
-"""The page of a graph of topics: its sentence, its arcs, its table, and texts that stay texts."""
+"""Tests of the page of a graph of topics: its verdict, its arcs, its table, and escaped texts."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def test_the_picture_and_the_table_have_each_link() -> None:
     assert "2 more links are not shown." in root.text
 
 
-def test_topics_that_feed_others_stand_above_them() -> None:
+def test_topics_are_above_the_topics_that_they_feed() -> None:
     links = [link("b", "c", 5), link("a", "b", 3), link("c", "a", 1)]
     assert topic_order(links) == ["a", "b", "c"]
     assert topic_order([link("x", "y", 1), link("y", "z", 1)]) == ["x", "y", "z"]
 
 
-def test_of_many_topics_those_with_the_most_passes_are_drawn() -> None:
+def test_only_the_topics_with_the_most_passes_are_drawn() -> None:
     links = [link(f"topic-{n}", f"topic-{n + 1}", 1000 - n) for n in range(200)]
     root = parse_page(render_page(topics_page(graph(*links), [])))
     assert len([one for one in root.all("text") if one.attributes.get("class") == "feed-name"]) == MAX_TOPICS
     assert "161 links with fewer passes are not drawn" in root.text
 
 
-def test_hostile_names_are_shown_as_text() -> None:
+def test_hostile_names_are_escaped() -> None:
     page = render_page(topics_page(graph(link(HOSTILE, "x" * 100_000, 1)), []))
     assert "<svg onload" not in page
     assert "\x1b" not in page
 
 
-def test_a_time_without_links_is_a_sentence() -> None:
+def test_a_time_without_links_is_stated() -> None:
     page = render_page(topics_page(TopicGraph(START, START + SECOND, [], []), []))
     assert "No key passes from one topic to another in this time." in page

@@ -1,4 +1,4 @@
-"""BoltMQ's broker.toml, as it decides which segments go."""
+"""Tests of BoltMQ's broker.toml: its settings for the deletion of segments."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ config_file_path="etc/seelog-broker.xml"
 """The parts of BoltMQ's own sample that matter here; its zero before the 4 is no TOML."""
 
 
-def test_the_sample_is_read_with_its_leading_zero() -> None:
+def test_the_sample_with_a_leading_zero_is_read() -> None:
     assert parse_boltmq_conf(SAMPLE) == BoltmqConf(BrokerConf(file_reserved_hours=48, delete_hours=(4,)))
 
 
-def test_without_a_file_the_lesser_of_the_brokers_and_the_stores_defaults_holds() -> None:
+def test_an_empty_file_gives_the_lower_of_broker_and_store_defaults() -> None:
     assert parse_boltmq_conf().deletion == BrokerConf(file_reserved_hours=48, delete_hours=(4,))
 
 
 @pytest.mark.parametrize(("line_end", "comment"), [("\n", ""), ("\r\n", "  # at night")])
-def test_the_stores_own_settings_may_hold_instead_so_the_earlier_one_counts(line_end: str, comment: str) -> None:
+def test_the_earlier_deletion_of_broker_and_store_settings_is_used(line_end: str, comment: str) -> None:
     lines = ["[broker]", f"delete_when = 007{comment}", "[store]", "file_reserved_time = 0100", ""]
     found = parse_boltmq_conf(line_end.join(lines)).deletion
     assert (found.delete_hours, found.file_reserved_hours) == ((4, 7), 72)
 
 
-def test_a_zero_is_the_default() -> None:
+def test_a_zero_means_the_default() -> None:
     assert parse_boltmq_conf("[broker]\ndelete_when=00\n[store]\nfile_reserved_time=0") == parse_boltmq_conf()
 
 
-def test_a_slave_is_known() -> None:
+def test_a_slave_is_detected() -> None:
     assert parse_boltmq_conf('[cluster]\nbroker_role="SLAVE"').is_slave
     assert not parse_boltmq_conf(SAMPLE).is_slave
 
@@ -69,7 +69,7 @@ def test_a_slave_is_known() -> None:
         ("deleteWhen=04;16", "expected BoltMQ's settings in TOML"),
     ],
 )
-def test_what_the_broker_does_not_take_is_refused(text: str, message: str) -> None:
+def test_invalid_settings_are_refused(text: str, message: str) -> None:
     with pytest.raises(BrokerConfError, match=message):
         parse_boltmq_conf(text)
 
@@ -78,5 +78,5 @@ def test_what_the_broker_does_not_take_is_refused(text: str, message: str) -> No
     ("text", "expected"),
     [(SAMPLE, True), ("  [ store ]", True), ("#[store]", False), ("fileReservedTime=72", False), ("", False)],
 )
-def test_its_tables_tell_it_from_rocketmqs(text: str, expected: bool) -> None:
+def test_toml_tables_distinguish_the_file_from_rocketmqs(text: str, expected: bool) -> None:
     assert is_boltmq_conf(text) is expected

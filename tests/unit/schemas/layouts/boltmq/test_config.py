@@ -1,4 +1,4 @@
-"""BoltMQ's JSON files in both their forms: that of its documentation, and that of its source."""
+"""Tests of BoltMQ's JSON files in both forms: that of its documentation, and that of its source."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_topics_are_written_as_the_source_does() -> None:
         {},
     ],
 )
-def test_topics_of_rocketmq_stay_as_they_are(document: dict[str, Any]) -> None:
+def test_topics_of_rocketmq_are_unchanged(document: dict[str, Any]) -> None:
     assert topics_from_boltmq(document) == document
 
 
@@ -77,7 +77,7 @@ def test_groups_of_both_forms_are_read(text: str) -> None:
     assert groups_to_boltmq(document)["tables"] == {"g": json.loads(GROUP)}
 
 
-def test_a_group_named_tables_is_one_in_the_documents_form() -> None:
+def test_a_group_named_tables_is_a_group_in_the_documented_form() -> None:
     group = json.loads(GROUP.replace('"g"', '"tables"'))
     assert groups_from_boltmq({"tables": group})["subscriptionGroupTable"] == {"tables": group}
 
@@ -91,7 +91,7 @@ def test_a_group_named_tables_is_one_in_the_documents_form() -> None:
         {},
     ],
 )
-def test_groups_of_rocketmq_stay_as_they_are(document: dict[str, Any]) -> None:
+def test_groups_of_rocketmq_are_unchanged(document: dict[str, Any]) -> None:
     assert groups_from_boltmq(document) == document
 
 
@@ -99,11 +99,11 @@ def test_groups_of_rocketmq_stay_as_they_are(document: dict[str, Any]) -> None:
     ("keys", "groups", "expected"),
     [
         (["orders@g", "%RETRY%g@g"], (), ["orders@g", "%RETRY%g@g"]),  # the source's
-        (["g@orders", "g@%RETRY%g"], (), ["orders@g", "%RETRY%g@g"]),  # the document's, told by a prefix
-        (["g@orders"], ("g",), ["orders@g"]),  # told by a known group
+        (["g@orders", "g@%RETRY%g"], (), ["orders@g", "%RETRY%g@g"]),  # in the documented form, recognized by a prefix
+        (["g@orders"], ("g",), ["orders@g"]),  # recognized by a known group
         (["orders@g"], ("g",), ["orders@g"]),
-        (["a@b"], (), ["a@b"]),  # nothing tells
-        (["g@orders", "orders@g"], ("g",), ["g@orders", "orders@g"]),  # one speaks against the other
+        (["a@b"], (), ["a@b"]),  # the form cannot be recognized
+        (["g@orders", "orders@g"], ("g",), ["g@orders", "orders@g"]),  # contradictory
         (["a@b", "g@%RETRY%g"], (), ["b@a", "%RETRY%g@g"]),  # a file is of one form
     ],
 )
@@ -113,7 +113,7 @@ def test_offsets_of_both_forms_are_read(keys: list[str], groups: tuple[str, ...]
 
 
 @pytest.mark.parametrize("document", [{"offsetTable": {"a@b": {0: 1}}, "offsets": {}}, {"offsets": []}, {}])
-def test_offsets_of_rocketmq_stay_as_they_are(document: dict[str, Any]) -> None:
+def test_offsets_of_rocketmq_are_unchanged(document: dict[str, Any]) -> None:
     assert offsets_from_boltmq(document) == document
 
 

@@ -1,4 +1,4 @@
-"""BoltMQ's dialect of the CommitLog: its magics, checksums and hashes, computed in Go by BoltMQ's own expressions."""
+"""Tests of BoltMQ's dialect of the CommitLog: magics, checksums and hashes, computed in Go by BoltMQ's code."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_record_shows_its_dialect_and_is_otherwise_equal() -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_crc_of_the_other_dialect_is_none(dialect: Dialect) -> None:
+def test_a_crc_of_the_other_dialect_is_an_error(dialect: Dialect) -> None:
     other = ROCKETMQ if dialect is BOLTMQ else BOLTMQ
     wrong = bytearray(record(dialect=dialect))
     wrong[8:12] = record(dialect=other)[8:12]
@@ -138,7 +138,7 @@ def test_records_of_both_dialects_are_found_after_damage() -> None:
         ({"born_host": Host.of("::1", 1)}, "hosts"),
     ],
 )
-def test_what_boltmq_has_no_room_for_is_refused(changes: dict[str, object], field: str) -> None:
+def test_values_too_large_for_boltmq_are_refused(changes: dict[str, object], field: str) -> None:
     with pytest.raises(UnserializableError, match=field):
         records([new_message(**changes)], dialect=BOLTMQ)  # type: ignore[arg-type]
     with pytest.raises(UnserializableError, match="hosts"):
@@ -146,12 +146,12 @@ def test_what_boltmq_has_no_room_for_is_refused(changes: dict[str, object], fiel
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_record_in_another_dialect_is_what_its_brokers_would_store(dialect: Dialect) -> None:
+def test_a_record_can_be_converted_to_another_dialect(dialect: Dialect) -> None:
     for other in DIALECTS:
         assert in_dialect(record(dialect=other), dialect) == record(dialect=dialect)
 
 
-def test_a_damaged_record_does_not_become_a_sound_one_of_another_dialect() -> None:
+def test_a_damaged_record_is_not_converted_to_another_dialect() -> None:
     damaged = record().replace(NEGATIVE_CRC_BODY, b"123456780")
     with pytest.raises(LayoutError, match="body_crc"):
         in_dialect(damaged, ROCKETMQ)
@@ -162,7 +162,7 @@ def test_delayed_messages_wait_in_a_topic_of_each_dialect() -> None:
     assert {kind_of(dialect.schedule_topic) for dialect in DIALECTS} == {Kind.DELAY}
 
 
-def test_a_segment_tells_its_dialect_by_its_first_two_records() -> None:
+def test_the_dialect_of_a_segment_follows_from_its_first_two_records() -> None:
     def dialect_of(data: bytes) -> Dialect | None:
         return dialect_of_segment(lambda position: data[position : position + 8])
 
@@ -177,5 +177,5 @@ def test_a_segment_tells_its_dialect_by_its_first_two_records() -> None:
         assert dialect_of(bytes(flipped)) is None
     assert dialect_of(b"") is None
     assert dialect_of(bytes(SIZE)) is None
-    assert dialect_of(b"\x7f\xff\xff\xff\xda\xa3\x20\xb7") is BOLTMQ  # nothing where it says that it ends
+    assert dialect_of(b"\x7f\xff\xff\xff\xda\xa3\x20\xb7") is BOLTMQ  # no data at the end that its size states
     assert dialect_of(b"\xff\xff\xff\xff\xda\xa3\x20\xb7") is BOLTMQ

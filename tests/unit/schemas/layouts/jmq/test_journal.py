@@ -1,4 +1,4 @@
-"""Records of the journal: their fields, what they have room for, and bodies that are compressed."""
+"""Tests of the journal's records: fields, limits, and compressed bodies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def parse(record: bytes) -> JournalMessage:
 
 
 @pytest.mark.parametrize("name", VECTORS)
-def test_vector_is_parsed_to_what_was_sent(name: str) -> None:
+def test_vector_is_parsed_to_the_sent_message(name: str) -> None:
     record, sent, place, times = VECTORS[name]
     message = parse(record)
     for field in ("topic", "body", "app", "business_id", "business_tag", "priority", "is_ordered", "is_compressed"):
@@ -58,7 +58,7 @@ def test_reserved_bits_are_ignored_and_never_written() -> None:
         ("properties", ()), ("properties", (("k", ""), ("k", "a=b\\\n"), ("ü", "v"))),
     ],
 )  # fmt: skip
-def test_value_at_a_boundary_comes_back(field: str, value: object) -> None:
+def test_value_at_a_boundary_is_read_back(field: str, value: object) -> None:
     message = parse(serialize(replace(MESSAGE, **{field: value})))  # type: ignore[arg-type]
     found = tuple(message.property_pairs) if field == "properties" else getattr(message, field)
     assert found == value
@@ -82,14 +82,14 @@ def test_value_at_a_boundary_comes_back(field: str, value: object) -> None:
         ("properties", (("k", "\ud800"),), "properties"),
     ],
 )
-def test_value_without_room_is_refused(field: str, value: object, named: str) -> None:
+def test_value_that_is_too_large_is_refused(field: str, value: object, named: str) -> None:
     with pytest.raises(UnserializableError) as caught:
         serialize(replace(MESSAGE, **{field: value}))  # type: ignore[arg-type]
     assert caught.value.field == named
 
 
 @pytest.mark.parametrize("field", ["queue_id", "queue_offset", "journal_offset"])
-def test_a_position_without_room_is_refused(field: str) -> None:
+def test_a_position_that_is_too_large_is_refused(field: str) -> None:
     with pytest.raises(UnserializableError, match=field):
         serialize(MESSAGE, **{field: -1})
 
@@ -105,7 +105,7 @@ def test_a_position_without_room_is_refused(field: str) -> None:
         (-(1 << 40), -(1 << 31)),
     ],
 )
-def test_times_far_from_the_producers_are_kept_as_near_as_they_can_be(delay: int, kept: int) -> None:
+def test_receive_times_too_far_from_the_send_time_are_clamped(delay: int, kept: int) -> None:
     message = parse(serialize(MESSAGE, received=SENT + delay, stored=SENT + 1))
     assert (message.receive_timestamp, message.store_timestamp) == (SENT + kept, SENT + 1)
 
@@ -147,7 +147,7 @@ STREAM = compress_body(b"a" * 1000)[0]
         (STREAM + b"x", "1 bytes after it"),
     ],
 )
-def test_body_that_is_no_zlib_stream_is_an_error(stored: bytes, found: str) -> None:
+def test_body_that_is_not_a_zlib_stream_is_an_error(stored: bytes, found: str) -> None:
     message = parse(serialize(replace(MESSAGE, body=stored, is_compressed=True)))
     with pytest.raises(LayoutError, match=found):
         original_body(message)

@@ -1,4 +1,4 @@
-"""Small parts of JMQ's layout, written and parsed: queue entries, offsets, consume records, properties, ids."""
+"""Tests of small parts of JMQ's layout, both ways: queue entries, offsets, consume records, properties, ids."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_entries_are_counted_up_to_the_first_that_is_not_valid() -> None:
     assert count_valid(b"") == 0
 
 
-def test_declarations_serve_a_vectorised_reader_too() -> None:
+def test_declarations_give_numpy_fields() -> None:
     data = b"".join(serialize_entry(JmqQueueEntry(100 * number, 99)) for number in range(10))
     entries = np.frombuffer(data, np.dtype(jmq_queue.ENTRY.numpy_fields))
     assert entries["journal_offset"].tolist() == list(range(0, 1000, 100))
@@ -83,11 +83,11 @@ def test_consumption_both_ways() -> None:
     assert parse_consumption(b"xx" + CONSUMED + b"yy", 2) == (CONSUMPTION, len(CONSUMED))
 
 
-def test_consumption_cut_at_any_length_is_not_all_here_yet() -> None:
+def test_consumption_cut_at_any_length_is_incomplete() -> None:
     assert all(parse_consumption(CONSUMED[:length]) is None for length in range(len(CONSUMED)))
 
 
-def test_consumption_with_any_flipped_bit_is_an_error_or_not_all_here() -> None:
+def test_consumption_with_any_flipped_bit_is_an_error_or_incomplete() -> None:
     for data in flipped(CONSUMED):
         try:
             assert parse_consumption(data) is None
@@ -102,7 +102,7 @@ def test_consumption_with_any_flipped_bit_is_an_error_or_not_all_here() -> None:
         {"attempt": 65536}, {"client_address": Host.of("::1", 1)}, {"client_address": Host.of("10.0.0.1", 70000)},
     ],
 )  # fmt: skip
-def test_consumption_without_room_is_refused(change: dict[str, object]) -> None:
+def test_consumption_with_values_that_are_too_large_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(UnserializableError):
         serialize_consumption(replace(CONSUMPTION, **change))  # type: ignore[arg-type]
 
@@ -143,7 +143,7 @@ def offsets(**changes: object) -> bytes:
         offsets(document={"version": 1, "updated": 1, "consumers": {"t": {"a": {"0": 7}}}}),
     ],
 )  # fmt: skip
-def test_text_that_is_no_offset_file_is_an_error(data: bytes) -> None:
+def test_invalid_offset_file_is_an_error(data: bytes) -> None:
     with pytest.raises(LayoutError, match="expected"):
         parse_offsets(data)
 
@@ -179,7 +179,7 @@ def test_properties_both_ways(pairs: list[tuple[str, str]], data: bytes) -> None
         (b"k=\xff", [("k", "\ufffd")]),
     ],
 )
-def test_properties_of_others_are_read_as_far_as_they_go(data: bytes, pairs: list[tuple[str, str]]) -> None:
+def test_malformed_properties_are_read_as_far_as_possible(data: bytes, pairs: list[tuple[str, str]]) -> None:
     assert parse_properties(data) == pairs
 
 
@@ -199,11 +199,11 @@ def test_message_id_both_ways(text: str, place: MessagePlace) -> None:
     "text",
     ["", "@", "t/1/0", "t/1/0@", "/1/0@b", "1/0@b", "t/256/0@b", "t/01/0@b", "t/1/-1@b", "t/1/ 1@b", "t/²/1@b"],
 )
-def test_text_that_is_no_message_id_is_an_error(text: str) -> None:
+def test_invalid_message_id_is_an_error(text: str) -> None:
     with pytest.raises(LayoutError, match="message_id"):
         parse_message_id(text)
 
 
-def test_broker_name_that_would_move_the_border_is_refused() -> None:
+def test_broker_name_with_the_separator_of_a_message_id_is_refused() -> None:
     with pytest.raises(UnserializableError, match="broker"):
         serialize_message_id(MessagePlace("t", 0, 0, "a@b"))

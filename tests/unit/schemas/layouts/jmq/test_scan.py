@@ -1,4 +1,4 @@
-"""Spans of a journal file where JMQ's rules differ from the CommitLog's."""
+"""Tests of the spans of a journal file where JMQ's rules differ from the CommitLog's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_file_without_room_for_a_filler_ends_in_zeros(left: int) -> None:
     assert kinds(JMQ.scan(data + bytes(left))) == ["record"] * 10 + ["blank"] * bool(left)
     if left:
         assert kinds(JMQ.scan(data + bytes(left - 1) + b"x"))[-1] == "cut"
-        # The same in a file that is cut: what is there is not its end.
+        # The same in a truncated file: the last bytes are not its end.
         assert kinds(JMQ.scan(data + bytes(left), segment_end=SIZE))[-1] == "unwritten"
 
 
@@ -33,7 +33,7 @@ def test_a_record_with_a_wrong_body_after_damage_is_a_separate_bad_range() -> No
     assert kinds(JMQ.scan(bytes(data))) == ["record"] * 3 + ["total_size", "body_crc"] + ["record"] * 5 + ["blank"]
 
 
-def test_body_of_magics_is_searched_in_a_moment() -> None:
+def test_search_through_a_body_of_magics_finds_the_next_record() -> None:
     sent = [JMQ.new_message(1), JMQ.new_message(2, body=b"\x12\x34\xbb\xbb" * (1 << 18)), JMQ.new_message(3)]
     data = bytearray(JMQ.closed(sent, 2 << 20))
     data[JMQ.place(sent, 1)[0]] = 0xFF

@@ -1,4 +1,4 @@
-"""BatchConsumeQueue entries, both ways."""
+"""Tests of BatchConsumeQueue entries, both ways."""
 
 from __future__ import annotations
 

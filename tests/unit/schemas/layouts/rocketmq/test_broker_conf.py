@@ -1,4 +1,4 @@
-"""broker.conf is read as a broker reads it, except that a wrong value is told."""
+"""Tests of broker.conf, which is read as by a broker, except that a wrong value is an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_an_empty_file_gives_the_brokers_defaults() -> None:
     assert parse_broker_conf("") == BrokerConf(72, (4,), 75, 85, 90, True, 10, None)
 
 
-def test_settings_are_found_among_others() -> None:
+def test_known_settings_are_read_among_others() -> None:
     text = """
 # a comment
 brokerClusterName = DefaultCluster
@@ -34,7 +34,7 @@ someKeyOfNobody=42
 
 
 @pytest.mark.parametrize(("text", "percent"), [("5", 10), ("99", 95), ("-1", 10), ("+80", 80)])
-def test_the_disk_ratio_stays_in_the_brokers_bounds(text: str, percent: int) -> None:
+def test_the_disk_ratio_is_limited_to_the_brokers_bounds(text: str, percent: int) -> None:
     assert parse_broker_conf(f"diskMaxUsedSpaceRatio={text}").disk_max_used_percent == percent
 
 
@@ -42,7 +42,7 @@ def test_the_disk_ratio_stays_in_the_brokers_bounds(text: str, percent: int) -> 
     ("text", "found"),
     [
         ("key=value", {"key": "value"}),
-        ("  key  =  value  ", {"key": "value  "}),  # white space behind a value is part of it
+        ("  key  =  value  ", {"key": "value  "}),  # white space after a value is part of it
         ("key value", {"key": "value"}),
         ("key:value", {"key": "value"}),
         ("key\tvalue", {"key": "value"}),
@@ -86,12 +86,12 @@ def test_properties_are_read_as_java_reads_them(text: str, found: dict[str, str]
         ("replicasPerDiskPartition=2", "expected 1"),
     ],
 )
-def test_a_wrong_value_is_an_error_with_what_was_expected(text: str, message: str) -> None:
+def test_a_wrong_value_is_an_error_with_found_and_expected(text: str, message: str) -> None:
     with pytest.raises(BrokerConfError) as caught:
         parse_broker_conf(text)
     assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(("text", "hours"), [("4", (4,)), ("16;04", (4, 16)), ("04;", (4,)), ("00;23;00", (0, 23))])
-def test_hours_are_a_set(text: str, hours: tuple[int, ...]) -> None:
+def test_hours_are_sorted_and_unique(text: str, hours: tuple[int, ...]) -> None:
     assert parse_broker_conf(f"deleteWhen={text}").delete_hours == hours

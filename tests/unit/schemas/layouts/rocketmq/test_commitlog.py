@@ -1,4 +1,4 @@
-"""Records of the CommitLog: their fields, and what they have room for."""
+"""Tests of the CommitLog's records: fields and limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.record_vectors import BORN, STORED, VECTORS
 
 
 @pytest.mark.parametrize("name", VECTORS)
-def test_record_is_parsed_to_what_was_sent(name: str) -> None:
+def test_record_is_parsed_to_the_sent_message(name: str) -> None:
     record, sent, place, msg_id = VECTORS[name]
     parsed = parse_message(record)
     assert parsed is not None
@@ -56,7 +56,7 @@ def test_longer_topics_are_v2(length: int) -> None:
 
 
 @pytest.mark.parametrize("topic", ["", "t" * 65536, "ü" * 127 + "ü" * 32641])
-def test_topic_without_room_is_refused(topic: str) -> None:
+def test_topic_that_is_too_long_is_refused(topic: str) -> None:
     with pytest.raises(UnserializableError, match="topic"):
         records([new_message(topic=topic)])
 

@@ -1,4 +1,4 @@
-"""The topic that a message was sent to, from its stored topic and properties."""
+"""Tests of the topic that a message was sent to, derived from its stored topic and properties."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.origins import ORIGINS
 
 
 @pytest.mark.parametrize(("topic", "properties", "expected"), ORIGINS)
-def test_a_record_tells_the_topic_that_its_message_was_sent_to(
+def test_the_original_topic_follows_from_stored_topic_and_properties(
     topic: str, properties: dict[str, str], expected: str
 ) -> None:
     assert origin_topic(topic, properties) == expected

@@ -1,4 +1,4 @@
-"""BLANKs of a segment in places where no broker writes one."""
+"""Tests of BLANKs in places of a segment where no broker writes one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def with_blank_in_body(number: int, count: int = 10) -> bytearray:
 
 
 @pytest.mark.parametrize("window", [64, 300, 4096])
-def test_blank_in_a_damaged_record_ends_nothing(window: int) -> None:
+def test_blank_in_a_damaged_record_does_not_end_the_segment(window: int) -> None:
     data = with_blank_in_body(4)
     start = len(b"".join(ROCKETMQ.records([ROCKETMQ.new_message(n, body=bytes(100)) for n in range(4)])))
     data[start + 4] ^= 1
@@ -33,7 +33,7 @@ def test_blank_in_a_damaged_record_ends_nothing(window: int) -> None:
 
 
 @pytest.mark.parametrize("window", [64, 300, 4096])
-def test_a_blank_after_a_fault_counts_where_no_record_follows(window: int) -> None:
+def test_a_blank_after_a_fault_ends_the_segment_if_no_record_follows(window: int) -> None:
     data = with_blank_in_body(9)
     start = len(b"".join(ROCKETMQ.records([ROCKETMQ.new_message(n, body=bytes(100)) for n in range(9)])))
     data[start + 4] ^= 1

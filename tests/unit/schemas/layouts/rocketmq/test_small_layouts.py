@@ -60,7 +60,7 @@ def test_properties_that_would_not_be_read_back_are_refused(pairs: list[tuple[st
         serialize_properties(pairs)
 
 
-def test_properties_fill_an_int16() -> None:
+def test_properties_may_have_32767_bytes() -> None:
     assert len(serialize_properties([("k", "v" * 32764)])) == 32767
 
 
@@ -70,7 +70,7 @@ def test_keys_are_split_at_spaces() -> None:
 
 
 @pytest.mark.parametrize(("text", "priority"), [(None, None), ("3", 3), ("x", None), (str(2**31), None)])
-def test_priority_is_a_number_or_nothing(text: str | None, priority: int | None) -> None:
+def test_priority_is_a_number_or_none(text: str | None, priority: int | None) -> None:
     assert parse_priority(text) == priority
 
 
@@ -81,7 +81,7 @@ def test_priority_is_a_number_or_nothing(text: str | None, priority: int | None)
         ("AAAAAAA", -518878239), ("订单", 1129459), ("😀", 1772899), ("polygenelubricants", -(2**31)),
     ],
 )  # fmt: skip
-def test_hash_is_javas(text: str, code: int) -> None:
+def test_hash_is_that_of_java(text: str, code: int) -> None:
     assert java_hash(text) == code
     assert consumequeue.tags_code(text) == code
 
@@ -94,7 +94,7 @@ def test_a_hash_continues_from_an_earlier_one(head: str, tail: str) -> None:
     assert java_hash_continued(java_hash(head), tail) == java_hash(head + tail)
 
 
-def test_queue_entry_is_the_brokers() -> None:
+def test_queue_entry_has_the_bytes_of_the_broker() -> None:
     data = bytes.fromhex("00000000 00000000 000000b6 00000000 0027a807")
     entry = consumequeue.ConsumeQueueEntry(0, 182, 2598919)
     assert consumequeue.serialize_entry(entry) == data
@@ -104,7 +104,7 @@ def test_queue_entry_is_the_brokers() -> None:
     assert consumequeue.serialize_entry(consumequeue.PRE_BLANK).hex() == "00000000000000007fffffff0000000000000000"
 
 
-def test_index_geometry_gives_the_default_size_and_back() -> None:
+def test_index_geometry_and_file_size_follow_from_each_other() -> None:
     assert indexfile.Geometry().file_size == 420_000_040
     assert indexfile.geometry_of(420_000_040) == indexfile.Geometry()
     assert indexfile.Geometry(5, 10).file_size == 260
@@ -112,7 +112,7 @@ def test_index_geometry_gives_the_default_size_and_back() -> None:
         indexfile.geometry_of(260)
 
 
-def test_index_header_and_entries_are_the_brokers() -> None:
+def test_index_header_and_entries_have_the_bytes_of_the_broker() -> None:
     header = indexfile.Header(1_700_000_000_456, 1_700_000_007_999, 0, 4096, 2, 4)
     data = bytes.fromhex("0000018bcfe569c8 0000018bcfe5873f 0000000000000000 0000000000001000 00000002 00000004")
     assert indexfile.serialize_header(header) == data
@@ -134,7 +134,7 @@ def test_index_hash_has_no_negative_value() -> None:
 @pytest.mark.parametrize(
     ("stored", "begin", "seconds"), [(7999, 456, 7), (456, 456, 0), (100, 456, 0), (2**60, 1, 2**31 - 1)]
 )
-def test_index_time_is_whole_seconds(stored: int, begin: int, seconds: int) -> None:
+def test_index_time_is_in_whole_seconds(stored: int, begin: int, seconds: int) -> None:
     assert indexfile.time_diff_seconds(stored, begin) == seconds
 
 
@@ -167,7 +167,7 @@ def test_message_id_names_host_and_offset(ip: str, msg_id: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "0A", "0A00000100002A9F000000000000100", "G" * 32, "0A 0000100002A9F000000000000100 "]
 )
-def test_text_that_is_no_message_id_is_refused(text: str) -> None:
+def test_invalid_message_id_is_refused(text: str) -> None:
     with pytest.raises(LayoutError, match="msg_id"):
         parse_message_id(text)
 
@@ -191,7 +191,7 @@ def test_codec_follows_from_the_flag(flag: int, codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", [BodyCodec.NONE, BodyCodec.ZLIB, BodyCodec.LZ4, BodyCodec.ZSTD])
-def test_flag_bits_of_a_codec_read_back(codec: BodyCodec) -> None:
+def test_flag_bits_of_a_codec_are_read_back(codec: BodyCodec) -> None:
     assert body_codec(compression_bits(codec)) is codec
 
 
@@ -227,7 +227,7 @@ def test_segment_names_are_offsets() -> None:
 
 
 @pytest.mark.parametrize("name", ["9" * 20, "09223372036854775808", "09223372036854775807", "04611686018427387905"])
-def test_a_segment_begins_where_64_bits_have_room_for_it(name: str) -> None:
+def test_a_segment_name_beyond_the_largest_offset_is_invalid(name: str) -> None:
     assert parse_segment_name(name) is None
     assert parse_segment_name("04611686018427387904") == 1 << 62
 

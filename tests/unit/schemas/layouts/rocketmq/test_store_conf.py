@@ -32,7 +32,7 @@ def test_keys_that_are_not_set_are_none() -> None:
     assert parse_store_conf("") == StoreConf()
 
 
-def test_of_boltmqs_settings_the_name_is_read() -> None:
+def test_the_broker_name_is_read_from_boltmqs_settings() -> None:
     assert parse_store_conf('[cluster]\nbroker_name="bolt-a"\n') == StoreConf(broker_name="bolt-a")
 
 
@@ -47,7 +47,7 @@ def test_of_boltmqs_settings_the_name_is_read() -> None:
         ("[cluster]\nbroker_name=7", "cluster.broker_name: expected a string, found 7"),
     ],
 )
-def test_values_that_a_broker_would_not_take_are_refused(line: str, expected: str) -> None:
+def test_values_that_a_broker_would_refuse_are_refused(line: str, expected: str) -> None:
     with pytest.raises(BrokerConfError, match=expected):
         parse_store_conf(line)
 
