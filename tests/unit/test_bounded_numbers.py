@@ -1,4 +1,4 @@
-"""Text that somebody else wrote becomes a number by `schemas.layouts.numbers` alone, never by `int` or `float`.
+"""Text from outside is converted to numbers only by `schemas.layouts.numbers`, never by `int` or `float`.
 
 The check reads the syntax only: it sees what a value is called, not its type. It finds `int(text)`, `int(match[1])`,
 `int(path.name)`, `int(data.decode())` and `int` as an argument, as in `map(int, parts)`.
@@ -41,7 +41,7 @@ ALLOWED = {
 
 
 def conversions(source: str) -> Iterator[int]:
-    """Yield the lines with a conversion of what looks like text."""
+    """Yield the lines with a conversion of something that is probably text."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):
             continue
@@ -56,7 +56,7 @@ def conversions(source: str) -> Iterator[int]:
 
 
 def looks_like_text(node: ast.expr) -> bool:
-    """Return whether an expression is called what text is called here."""
+    """Return whether an expression has a name that is used for text here."""
     match node:
         case ast.Name(id=name):
             return name in TEXTS
@@ -74,18 +74,18 @@ def looks_like_text(node: ast.expr) -> bool:
     ["int(text)", "float(text)", "int(match[1])", "int(found[2])", "int(path.name)", "int(data.decode())",
      "map(int, parts)", "sorted(names, key=int)"],
 )  # fmt: skip
-def test_the_check_sees_conversions_of_text(source: str) -> None:
+def test_the_check_finds_conversions_of_text(source: str) -> None:
     assert list(conversions(source)) == [1]
 
 
 @pytest.mark.parametrize(
     "source", ["int(array[0])", "int(values.sum())", "isinstance(value, int)", "parse_int32(text)"]
 )
-def test_the_check_sees_nothing_else(source: str) -> None:
+def test_the_check_accepts_other_code(source: str) -> None:
     assert list(conversions(source)) == []
 
 
-def test_text_becomes_a_number_by_the_bounded_parser() -> None:
+def test_text_is_converted_only_by_the_bounded_parser() -> None:
     found = {
         str(path.relative_to(ROOT)): lines
         for package in PACKAGES

@@ -1,4 +1,4 @@
-"""`tests/unit` mirrors the tree: who changes a module finds its tests at the same path.
+"""`tests/unit` mirrors the tree: the tests of a module are at the same path.
 
 A module `a/b/c.py` has its tests in `tests/unit/a/b/test_c.py`. It needs no such file where it has no code (constants,
 errors, protocols), or where a test of its folder, `tests/unit/a/b`, imports it, or reaches it through other modules of
@@ -221,13 +221,13 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
 
 @pytest.fixture(scope="module")
 def imports() -> dict[str, frozenset[str]]:
-    """What each module imports."""
+    """The modules that each module imports."""
     return {name: imported(path) for name, path in modules().items()}
 
 
 @pytest.fixture(scope="module")
 def tests_of() -> dict[Path, set[str]]:
-    """What the tests of each folder import."""
+    """The modules that the tests of each folder import."""
     found: dict[Path, set[str]] = {}
     for path in python_files(str(UNIT)):
         if path.name.startswith("test_"):
@@ -257,27 +257,27 @@ def test_every_module_has_its_tests(without_tests: list[str]) -> None:
     assert lacking == []
 
 
-def test_what_is_listed_needs_to_be(without_tests: list[str]) -> None:
+def test_every_listed_module_lacks_its_own_tests(without_tests: list[str]) -> None:
     assert {name for names in TESTED_BY.values() for name in names} - set(without_tests) == set()
 
 
 @pytest.mark.parametrize("test", TESTED_BY)
-def test_a_listed_test_reaches_its_modules(test: str, imports: dict[str, frozenset[str]]) -> None:
+def test_every_listed_test_imports_its_modules(test: str, imports: dict[str, frozenset[str]]) -> None:
     helpers = {".".join(path.with_suffix("").parts): imported(path) for path in python_files("tests/support")}
     assert (ROOT / test).exists(), "the test is gone: name the one that has taken its place"
     found = reached(imported(Path(test)), {**imports, **helpers})
     assert [name for name in TESTED_BY[test] if f"commitlake.{name}" not in found] == []
 
 
-def test_every_folder_of_tests_is_that_of_a_package(tests_of: dict[Path, set[str]]) -> None:
+def test_every_folder_of_tests_belongs_to_a_package(tests_of: dict[Path, set[str]]) -> None:
     packages = {Path(*path.parent.parts) for path in modules().values()}
     folders = {folder.relative_to(UNIT) for folder in tests_of} - {Path()}
     assert {folder for folder in folders if folder not in packages and folder.parts[0] not in OTHER_FOLDERS} == set()
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_a_test_imports_something_of_what_it_is_named_after(folder: str, imports: dict[str, frozenset[str]]) -> None:
-    """Of a file that has a module's name; helpers may lead there."""
+def test_a_test_file_imports_the_module_that_it_is_named_after(folder: str, imports: dict[str, frozenset[str]]) -> None:
+    """The import may be indirect, through helpers."""
     helpers = {".".join(path.with_suffix("").parts): imported(path) for path in python_files("tests/support")}
     known, strangers = {path: name for name, path in modules().items()}, []
     for path in python_files(f"{UNIT}/{folder}"):

@@ -1,4 +1,4 @@
-"""Only `connectors.runtime` uses what a session of Spark Connect lacks: the context, the JVM and RDDs.
+"""Only `connectors.runtime` uses the context, the JVM and RDDs, which a session of Spark Connect lacks.
 
 The check reads the syntax only: names of attributes, and imports.
 """
@@ -23,7 +23,7 @@ def sources() -> list[Path]:
 
 
 def used(source: str) -> Iterator[str]:
-    """What of it a session of Spark Connect lacks."""
+    """Return the uses of APIs that a session of Spark Connect lacks."""
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Attribute(attr=name) if name in ATTRIBUTES:
@@ -45,11 +45,11 @@ def used(source: str) -> Iterator[str]:
         ("from pyspark.sql import SparkSession\nspark.range(3).collect()", []),
     ],
 )
-def test_the_check_finds_it(source: str, expected: list[str]) -> None:
+def test_the_check_finds_uses_of_missing_apis(source: str, expected: list[str]) -> None:
     assert list(used(source)) == expected
 
 
-def test_only_the_runtime_uses_it() -> None:
+def test_only_the_runtime_uses_missing_apis() -> None:
     found = {str(path.relative_to(ROOT)): list(used(path.read_text())) for path in sources()}
     assert found
     assert {path: lines for path, lines in found.items() if lines} == {}

@@ -1,4 +1,4 @@
-"""`spark-submit.sh` around the set-up: what it says, chooses and starts; in a folder of its own, without network."""
+"""`spark-submit.sh` around the set-up: messages, choices and starts; in a separate folder, without network."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ echo "Property settings:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The script with what it reads, and nothing set up."""
+    """The script with the files that it reads, before a set-up."""
     root = tmp_path / "a project"
     root.mkdir()
     for name in ("spark-submit.sh", "pyproject.toml", "requirements.lock", "requirements-dev.lock"):
@@ -42,7 +42,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def set_up(root: Path) -> None:
-    """As after a set-up: a stamp, and a Python that only tells what it was started with."""
+    """Make the files of a set-up: a stamp, and a Python that only prints its arguments."""
     made_from = [
         f"{root}\n".encode(),
         *((root / name).read_bytes() for name in ("pyproject.toml", "requirements.lock")),
@@ -99,7 +99,7 @@ def start(root: Path, *arguments: str, **environment: str) -> subprocess.Complet
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
-def test_help_lists_the_jobs_and_sets_nothing_up(project: Path, arguments: list[str]) -> None:
+def test_help_lists_the_jobs_without_a_set_up(project: Path, arguments: list[str]) -> None:
     done = start(project, *arguments, COMMITLAKE_PYTHON=sys.executable)
     assert (done.returncode, done.stderr) == (0, "")
     assert "./spark-submit.sh [SPARK-SUBMIT OPTIONS] JOB [ARGUMENTS]" in done.stdout
@@ -108,14 +108,14 @@ def test_help_lists_the_jobs_and_sets_nothing_up(project: Path, arguments: list[
     assert not (project / ".venv").exists()
 
 
-def test_without_a_usable_python_the_error_names_what_was_tried(project: Path) -> None:
+def test_the_error_without_a_usable_python_names_those_tried(project: Path) -> None:
     old = script("exit 1", project / "python-old")
     done = start(project, "demo", COMMITLAKE_PYTHON=str(old))
     assert done.returncode == 1
     assert f"no usable Python was found: tried {old}\n  Install Python 3.11 or newer" in done.stderr
 
 
-def test_what_is_set_up_starts_at_once_with_all_arguments_as_given(project: Path) -> None:
+def test_after_a_set_up_a_job_starts_at_once_with_all_arguments(project: Path) -> None:
     set_up(project)
     home = java(project / "java", "17")
     done = start(project, "--master", "local[2]", "query", "--where", "a = 'b  c'", JAVA_HOME=str(home))
@@ -135,7 +135,7 @@ def test_signals_are_blocked_until_the_job_handles_them(project: Path) -> None:
     assert all(blocked >> (number - 1) & 1 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
 
-def test_it_can_be_called_through_a_link_and_from_anywhere(project: Path, tmp_path: Path) -> None:
+def test_the_script_can_be_called_through_a_link_and_from_any_folder(project: Path, tmp_path: Path) -> None:
     set_up(project)
     home = java(project / "java", "17")
     link = tmp_path / "commitlake-submit"
@@ -157,7 +157,7 @@ def test_it_can_be_called_through_a_link_and_from_anywhere(project: Path, tmp_pa
         ("21", None, "given"),
     ],
 )
-def test_the_java_that_will_do_is_chosen(project: Path, given: str | None, on_path: str | None, chosen: str) -> None:
+def test_a_suitable_java_is_chosen(project: Path, given: str | None, on_path: str | None, chosen: str) -> None:
     set_up(project)
     start(project)  # makes the tools
     environment = {}
@@ -172,7 +172,7 @@ def test_the_java_that_will_do_is_chosen(project: Path, given: str | None, on_pa
         assert done.stdout.splitlines()[:1] == [str(project / chosen)], done.stderr
 
 
-def test_another_java_home_is_looked_at_again(project: Path) -> None:
+def test_another_java_home_is_checked_again(project: Path) -> None:
     set_up(project)
     for name in ("first", "second"):
         home = java(project / name, "17")
@@ -180,7 +180,7 @@ def test_another_java_home_is_looked_at_again(project: Path) -> None:
 
 
 @pytest.mark.parametrize("changed", ["pyproject.toml", "requirements.lock"])
-def test_a_changed_lock_is_set_up_again(project: Path, changed: str) -> None:
+def test_a_changed_lock_causes_a_new_set_up(project: Path, changed: str) -> None:
     set_up(project)
     with (project / changed).open("a") as lock:
         lock.write("# changed\n")
@@ -188,7 +188,7 @@ def test_a_changed_lock_is_set_up_again(project: Path, changed: str) -> None:
     assert "no usable Python was found" in done.stderr
 
 
-def test_a_set_up_that_was_cut_off_is_not_taken_for_whole(project: Path) -> None:
+def test_an_interrupted_set_up_is_repeated(project: Path) -> None:
     set_up(project)
     (project / ".venv" / ".set-up" / "unfinished").touch()
     done = start(project, "demo", COMMITLAKE_PYTHON=str(project / "none"))

@@ -11,7 +11,7 @@ import pytest
 from tests.support.source_tree import imported, parsed, python_files
 
 SHARED = ("tests.support", "tests.servers")
-"""What any test may import."""
+"""Modules that any test may import."""
 PROGRAMS = {
     "tests.benchmarks": ("tests/benchmarks", "tests/unit/benchmarks", "tests/property/test_salvage.py"),
     "tests.fuzz": ("tests/fuzz", "tests/property/test_fuzz.py"),
@@ -19,7 +19,7 @@ PROGRAMS = {
 }
 """Programs of their own, with those that may import them: their parts and their tests."""
 MAY_SLEEP = ("tests/support/waiting.py", "tests/servers/", "tests/benchmarks/")
-"""Where time may pass: the helper for waiting, servers' starts and downloads, and what measures."""
+"""Files that may let time pass: the helper for waiting, servers' starts and downloads, and measurements."""
 
 
 def files() -> list[Path]:
@@ -27,7 +27,7 @@ def files() -> list[Path]:
 
 
 def is_allowed(path: Path, module: str) -> bool:
-    """Tell whether a file may import a module of the tests."""
+    """Return whether a file may import a module of the tests."""
     if module == "tests" or any(module == shared or module.startswith(f"{shared}.") for shared in SHARED):
         return True
     return any(
@@ -36,7 +36,7 @@ def is_allowed(path: Path, module: str) -> bool:
     )
 
 
-def test_tests_share_what_is_in_tests_support_and_nothing_else() -> None:
+def test_tests_share_only_code_of_tests_support() -> None:
     strange = [
         f"{path} imports {module}"
         for path in files()
