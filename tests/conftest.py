@@ -24,7 +24,7 @@ class _FoldersAreNoPackages(MetaPathFinder):
     _FOLDERS = frozenset({"broker_lite", "connectors", "jobs", "pipelines", "schemas"})
 
     def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
-        """Say nothing of other modules: the next finder looks for them."""
+        """Return None for other modules: the next finder searches for them."""
         if fullname in self._FOLDERS:
             raise ModuleNotFoundError(f"import commitlake.{fullname}, not {fullname}", name=fullname)
         return None
@@ -38,7 +38,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a mark `long` that does not say why the test need not run each time."""
+    """Refuse a mark `long` without the reason why the test need not run each time."""
     for item in items:
         for mark in item.iter_markers("long"):
             if len(mark.args) != 1 or not isinstance(mark.args[0], str):
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def without_collection() -> Iterator[None]:
-    """Let Python's garbage collector not look through what other tests keep, while time is measured."""
+    """Keep Python's garbage collector from scanning objects of other tests while time is measured."""
     gc.disable()
     yield
     gc.enable()
