@@ -1,4 +1,4 @@
-"""Measurements; `poe bench` runs them, `python -m tests.benchmarks --help` tells what there is to choose.
+"""Measurements; `poe bench` runs them, `python -m tests.benchmarks --help` prints the choices.
 
 suite       what is measured, and beside what
 targets     which figures are compared, and what they should come to

@@ -1,4 +1,4 @@
-"""`poe bench`: measure reading and archiving on this machine, beside what else could do the same.
+"""`poe bench`: measure reading and archiving on this machine, compared with other programs for the same task.
 
 Stores are made by broker_lite. Everything is warmed up first, and what is compared takes turns. It ends with a table
 of figures and one of ratios, each with its target.
@@ -69,14 +69,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     ran_on = machine()
     started = time.monotonic()
 
-    def tell(what: str) -> None:
+    def print_step(what: str) -> None:
         progress.print(f"{time.monotonic() - started:6.1f} s  {what}", highlight=False)
 
     if arguments.dir:
         arguments.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=arguments.dir) as work:
         stores = arguments.dir / "stores" if arguments.dir else Path(work) / "stores"
-        figures = measure(plan, stores, Path(work), tell)
+        figures = measure(plan, stores, Path(work), print_step)
     comparisons = ratios(figures)
     print_report(console, ran_on, figures, comparisons)
     if arguments.output:

@@ -20,7 +20,7 @@ class AskedProcessError(Exception):
 
 
 class AskedProcess:
-    """Such a process, for a `with`."""
+    """A process that answers requests, for a `with`."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Start it.

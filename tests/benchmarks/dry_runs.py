@@ -1,4 +1,4 @@
-"""How long a dry run of a replay takes over a lake of many messages, from the command to its end.
+"""Time of a dry run of a replay over a lake of many messages, from the command to its end.
 
     python -m tests.benchmarks.dry_runs                     10,000,000 messages
     python -m tests.benchmarks.dry_runs --messages 1000000
@@ -117,7 +117,7 @@ def _files(lake: LakePaths, rows: pa.Table, day: str, copies: int) -> Iterator[D
 
 
 class DryRun(NamedTuple):
-    """How long one took, and how many messages it tells of."""
+    """Duration of a dry run, and the number of messages that it reports."""
 
     seconds: float
     processor_seconds: float

@@ -14,7 +14,7 @@ from tests.servers.rocketmq import JAVA_OPENINGS
 
 ROCKETMQ = "5.5.0"
 PASSES = {"decode": "MessageDecoder.decode", "check": "recovery's check"}
-"""What can be asked for, and what it is called."""
+"""The passes that can be requested, with their names."""
 
 # The optimizing compiler, unlike other programs of the tests. Records become garbage at once: a large young generation
 # and one collecting thread make that cheapest, and keep the second core out of it.
@@ -39,7 +39,7 @@ def decode_log(store: Path, work: Path) -> AskedProcess:
 
 
 def java_version() -> str:
-    """What `java -version` calls itself."""
+    """Return the first line of `java -version`."""
     try:
         said = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=True).stderr
     except JarsError:

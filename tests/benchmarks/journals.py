@@ -1,4 +1,4 @@
-"""The journal beside the CommitLog: the same number of messages with the same bodies, in either layout."""
+"""The journal compared with the CommitLog: the same number of messages with the same bodies, in either layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long `lag` takes over a week of snapshots of many groups, from the command to its end.
+"""Time of `lag` over a week of snapshots of many groups, from the command to its end.
 
     python -m tests.benchmarks.lags                                      2,000 groups of 64 queues
     python -m tests.benchmarks.lags --groups 200 --messages 1000000
@@ -32,7 +32,7 @@ QUEUES = 64
 DAYS = 7
 SNAPSHOTS_A_DAY = 144
 _KEPT_DAYS = 3
-"""Of which the broker still has its log."""
+"""Days whose messages are still in the broker's log."""
 MOVING_PART = 50
 """One group of so many moves between two snapshots."""
 _DAY = datetime.timedelta(days=1)

@@ -1,4 +1,4 @@
-"""What the figures were measured on."""
+"""The machine on which the figures were measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow", "numpy", "numba")
 
 
 def machine() -> dict[str, str | float]:
-    """The machine and what runs on it, by name; `load` is what others did in the last minute."""
+    """The machine and what runs on it, by name; `load` is that of other processes in the last minute."""
     return {
         "cpu": _field("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
         "cores": os.cpu_count() or 1,

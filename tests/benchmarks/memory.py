@@ -1,4 +1,4 @@
-"""What Spark's Python workers take, watched from beside.
+"""Memory of Spark's Python workers, observed by another process.
 
 `RssAnon` is what a worker has made for itself, sampled. `VmHWM`, its peak, is the kernel's own count and misses
 nothing, but has shared libraries and mapped segments in it, which the kernel takes back as it likes.

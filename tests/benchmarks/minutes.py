@@ -1,4 +1,4 @@
-"""How long `tps` takes over a year of minutes, and over many messages by the second, from the command to its end.
+"""Time of `tps` over a year of minutes, and over many messages by the second, from the command to its end.
 
     python -m tests.benchmarks.minutes                                          a year of minutes, 10 million messages
     python -m tests.benchmarks.minutes --messages 100000000 --dir /data/bench   keeps the lake for the next time
@@ -97,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(lake: LakePaths, question: Sequence[str]) -> tuple[CommandRun, int]:
-    """Return what a command took, and the number of rows of its answer."""
+    """Return a command's time, and the number of rows of its answer."""
     with tempfile.TemporaryFile() as answer:
         run = run_commitlake(["tps", "--lake", lake.root, "--quiet", *question, "--format", "csv"], answer)
         answer.seek(0)

@@ -1,4 +1,4 @@
-"""What one would write first in PySpark: whole files, and a Python function that parses them record by record.
+"""The obvious program in PySpark: whole files, and a Python function that parses them record by record.
 
 It is written as such code is: `struct` with the format's offsets in one place, a row per record, the main columns of
 `messages`, CRC checked. It knows nothing of damage, filler, IPv6 or records that end in another partition.

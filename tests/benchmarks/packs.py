@@ -24,7 +24,7 @@ LEVEL = 1
 
 @dataclass(frozen=True, slots=True)
 class Compressed:
-    """What one process did: seconds of compressing, bytes of bodies before and after."""
+    """Result of one process: seconds of compression, bytes of bodies before and after."""
 
     seconds: float
     before: int

@@ -100,7 +100,7 @@ PASSES: Mapping[str, Callable[[Reading], int]] = {
     "all columns": Reading.all_columns,
     "all columns, spelled out": Reading.all_columns_for_spark,
 }
-"""What can be measured; each goes through the whole store and tells how many records it saw."""
+"""Passes that can be measured; each reads the whole store and returns the number of records."""
 
 
 def find_splits(store: Path) -> list[Split]:
@@ -115,7 +115,7 @@ def read_batches(split: Split, columns: StructType, *, encoded: bool = False) ->
 
 
 def read_bodies(split: Split) -> Iterator[memoryview]:
-    """The bodies of a split as they are stored, one behind the other, a window's at a time."""
+    """The bodies of a split as they are stored, one after the other, a window at a time."""
     for batch in read_batches(split, StructType([BODY])):
         bodies = batch.column(0)
         sizes = np.frombuffer(bodies.buffers()[1], np.int32)

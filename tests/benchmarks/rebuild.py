@@ -1,4 +1,4 @@
-"""A rebuild beside a real broker's own, of the same log, on this machine.
+"""A rebuild compared with a real broker's own, of the same log, on this machine.
 
     python -m tests.benchmarks.rebuild --gib 1 --factors 1,4
 
@@ -53,7 +53,7 @@ class Sign:
     expected: bytes
 
     def is_there(self, root: Path) -> bool:
-        """Whether the file has them."""
+        """Return whether the file has these bytes."""
         folder = root / self.folder
         if not folder.is_dir():
             return False
@@ -130,7 +130,7 @@ def differences(theirs: Path, ours: Path) -> int:
 
 
 def measure(corpus: Corpus, runs: int, work: Path, *, with_broker: bool) -> None:
-    """Tell what a store takes."""
+    """Print the time that a store takes."""
     out = work / "out"
     size = sum(path.stat().st_size for path in (corpus.store / "commitlog").iterdir())
     times = []
@@ -156,7 +156,7 @@ def measure(corpus: Corpus, runs: int, work: Path, *, with_broker: bool) -> None
 
 
 def main() -> None:
-    """Make the stores, measure, tell."""
+    """Make the stores, measure, and print the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--gib", type=float, default=1, help="size of the smallest log (default: 1)")
     parser.add_argument("--factors", default="1", help="its multiples, with commas between (default: 1)")

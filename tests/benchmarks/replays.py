@@ -1,4 +1,4 @@
-"""How fast a replay sends to a real broker, beside RocketMQ's Java producer, by turns on this machine.
+"""Rate of a replay to a real broker, compared with RocketMQ's Java producer, in turns on this machine.
 
     python -m tests.benchmarks.replays                     400,000 messages of 1 KiB, three turns
     python -m tests.benchmarks.replays --messages 100000 --runs 1
@@ -111,7 +111,7 @@ def produce(arguments: argparse.Namespace, folder: Path) -> dict[str, float]:
 
 
 def print_report(found: dict[str, list[float]]) -> None:
-    """Medians, and each beside Java's async producer."""
+    """Print medians, and the ratio of each to Java's async producer."""
     table = Table("what", "messages/s", "beside Java, async", "each run")
     first = statistics.median(found["Java, async"])
     for name, values in found.items():

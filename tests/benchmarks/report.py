@@ -1,4 +1,4 @@
-"""The figures as tables for people, and as JSON for what comes after."""
+"""The figures as tables for people, and as JSON for programs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One measurement, and the order in which measurements are made.
 
-What is compared takes turns, round by round: a machine that is slower for a minute is so for both sides of a ratio.
+Compared passes take turns, round by round: a machine that is slower for a minute slows both sides of a ratio.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one pass took.
+    """Measurements of one pass.
 
     Attributes:
         seconds: its time.
@@ -27,7 +27,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Name:
-    """What is measured.
+    """Name of a measurement.
 
     Attributes:
         section: letter of the part of the suite.

@@ -1,4 +1,4 @@
-"""How much of a log survives damage: faults at random places, and every record that none of them hit must be read.
+"""Records of a log that survive damage: faults at random places, and every record that none of them hit must be read.
 
     python -m tests.benchmarks.salvage --gib 1 --faults 1000
     python -m tests.benchmarks.salvage --gib 1 --faults 1000 --brokers
@@ -39,7 +39,7 @@ _PARTITION = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class Salvage:
-    """What came of it.
+    """Result of a salvage.
 
     Attributes:
         faults: how many there were.
@@ -61,13 +61,13 @@ class Salvage:
 
     @property
     def share(self) -> float:
-        """Of the intact records, those that were read."""
+        """Return the share of the intact records that were read."""
         return self.read / (self.records - self.hit)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was read of a store.
+    """Records read from a store.
 
     Attributes:
         starts: int64, physical offsets of the records, rising.
@@ -113,7 +113,7 @@ def _fault(chance: random.Random, there: bytes) -> bytes:
 
 
 def records_of(store: Path) -> Found:
-    """What a store's log holds."""
+    """Return the records of a store's log."""
     (found,) = find_stores(str(store), "a")
     request = Request(to_arrow_schema(_SCHEMA, timezone="UTC"), Mode.PERMISSIVE)
     rows = [
@@ -128,7 +128,7 @@ def records_of(store: Path) -> Found:
 
 
 def measure(whole: Path, work: Path, faults: int, seed: int, *, with_brokers: bool = False) -> Salvage:
-    """Damage a copy of a store, and see what is read of it.
+    """Damage a copy of a store, and read it.
 
     Args:
         whole: the store.
@@ -152,7 +152,7 @@ def measure(whole: Path, work: Path, faults: int, seed: int, *, with_brokers: bo
 
 
 def main() -> None:
-    """Make a store, damage it, tell."""
+    """Make a store, damage it, and print the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--gib", type=float, default=1, help="size of the log (default: 1)")
     parser.add_argument("--faults", type=int, default=1000, help="of the whole log (default: 1000)")

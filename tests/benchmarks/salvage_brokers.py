@@ -1,4 +1,4 @@
-"""What a real broker serves of a damaged log: as it is, and once it is salvaged and rebuilt."""
+"""Records of a damaged log that a real broker serves: before, and after a salvage and a rebuild."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VERSION = "5.5.0"
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Of the intact records.
+    """Counts of the intact records.
 
     Attributes:
         intact: how many there are.

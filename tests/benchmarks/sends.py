@@ -1,4 +1,4 @@
-"""How fast RocketMQ's Java producer sends to a real broker, and to broker_lite, by turns on this machine.
+"""Rate of RocketMQ's Java producer to a real broker, and to broker_lite, in turns on this machine.
 
     python -m tests.benchmarks.sends                     sync by 1 and by 8 threads, async, batches; 1 KB bodies
     python -m tests.benchmarks.sends --ways async --messages 400000
@@ -28,7 +28,7 @@ from tests.servers.rocketmq import FAST_JVM, VERSIONS, RocketMQ
 
 Server = RocketMQ | BrokerLite
 WAYS = {"sync": ("sync", 1), "sync-8": ("sync", 8), "async": ("async", 1), "batch": ("batch", 1)}
-"""By name: what the program does, and its threads."""
+"""By name: the program's mode, and its number of threads."""
 _SYNC_SHARE = 10  # a round trip takes longer than what goes on meanwhile: fewer of them are enough
 _JVM = ("-Xms512m", "-Xmx512m", "-XX:+UseSerialGC")
 
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def servers(version: str) -> dict[str, Callable[[Path], AbstractContextManager[Server]]]:
-    """How each server is started, with the settings that it has by itself."""
+    """Return functions that start each server with its default settings."""
     return {
         f"RocketMQ {version}": lambda folder: RocketMQ(version, folder, jvm=FAST_JVM),
         "broker_lite": lambda folder: BrokerLite(folder, options=()),
@@ -73,7 +73,7 @@ def servers(version: str) -> dict[str, Callable[[Path], AbstractContextManager[S
 
 
 def send(server: Server, version: str, way: str, messages: int, size: int) -> Row:
-    """What the producer tells of one turn."""
+    """Return the producer's output of one turn."""
     how, threads = WAYS[way]
     count = messages // _SYNC_SHARE if how == "sync" else messages
     arguments = [server.name_server_address, f"Load-{way}", how, str(count), str(size), str(threads)]

@@ -1,4 +1,4 @@
-"""This project's work under Spark, and what Spark alone needs for the same writing."""
+"""This project's work under Spark, and the time of Spark alone for the same writing."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class SparkRuns:
         return self._run(started)
 
     def count_naively(self) -> int:
-        """How many records the UDF finds."""
+        """Return the number of records that the UDF finds."""
         return read_naively(self._spark, self._store).count()
 
     def after_collecting(self, step: Step) -> Run:

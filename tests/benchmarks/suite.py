@@ -1,4 +1,4 @@
-"""What is measured, and beside what.
+"""The suite of measurements and comparisons.
 
 Kernel and Java first, in processes of their own; then one Spark session for all the rest, so that none of its threads
 disturbs the first.
@@ -41,7 +41,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run is to measure.
+    """Measurements of a run.
 
     Attributes:
         gib: size of the stores.
@@ -179,7 +179,7 @@ def _measure_store(spark: SparkSession, pool: ProcessPoolExecutor, plan: Plan, c
 
 
 def archive_notes(runs: SparkRuns) -> dict[str, float]:
-    """What is to be said of an archive besides its time."""
+    """Return notes on an archive besides its time."""
     disk = {f"{name} MiB": size / (1 << 20) for name, size in runs.lake_bytes.items() if size}
     return {WORKER_MIB: runs.worker_mib, "peak MiB": runs.worker_peak_mib, **disk}
 
@@ -205,7 +205,7 @@ def _measure_growth(spark: SparkSession, plan: Plan, corpora: Sequence[Corpus], 
         if corpus.factor in plan.factors
     }
     body = corpora[0].body_bytes
-    # What warms up one size warms up all.
+    # A warm-up with one size is enough for all sizes.
     first = by_factor[min(by_factor)]
     first.read()
     first.archive()

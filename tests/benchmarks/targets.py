@@ -1,4 +1,4 @@
-"""Which figures are compared, with what, and what they should come to.
+"""Comparisons of figures, and their targets.
 
 A comparison whose figures were not measured in a run is not in its table.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from tests.benchmarks.runs import Figure, Figures, Name
 
 WORKER_BOUND_MIB = 640
-"""What one of Spark's Python workers may have of its own, whatever the log is like."""
+"""Private memory that one of Spark's Python workers may have, for any log."""
 
 WORKER_MIB = "worker MiB"
 """The note of a figure that is compared with the bound."""
@@ -21,9 +21,9 @@ MAIN_BODY = 1024
 
 GROWTH = "g"
 JOURNAL_SHARE = 0.8
-"""How many messages a second of the CommitLog's the journal should come to."""
+"""Target of the journal's messages per second, as a share of the CommitLog's."""
 GROWTH_ALLOWANCE = 4.3 / 4
-"""How much more than in proportion to the log a run's time may grow."""
+"""Factor by which a run's time may grow more than the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Ratio:
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the value is on the right side of the target, where there is one."""
+        """Return whether the value meets the target, if there is one."""
         if self.target is None:
             return None
         return self.value <= self.target if self.at_most else self.value >= self.target
@@ -149,7 +149,7 @@ def _memory(figures: Figures) -> Iterator[Ratio]:
 
 
 def _faster(what: str, ours: Figure | None, theirs: Figure | None, target: float) -> Iterator[Ratio]:
-    """How many times the other's rate ours is; per byte, and so for records."""
+    """Return the ratio of our rate to the other's, per byte, which equals that of records."""
     if ours and theirs:
         value = theirs.median_seconds / ours.median_seconds
         yield _compared(what, theirs.seconds, ours.seconds, value, target, at_most=False)

@@ -1,4 +1,4 @@
-"""`poe fuzz`: random damage to what peers send and what files hold, until a case does what none may do.
+"""`poe fuzz`: random damage to bytes from peers and in files, until a case fails.
 
     python -m tests.fuzz --cases 10000000
 
@@ -35,7 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run all cases, and tell what came of them."""
+    """Run all cases, and print the results."""
     arguments = build_parser().parse_args(argv)
     shares = {arguments.only: 1.0} if arguments.only else SHARES
     started, failed = time.monotonic(), 0

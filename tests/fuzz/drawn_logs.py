@@ -1,4 +1,4 @@
-"""What logs of hostile records share: numbers drawn for all records at once, and segments made of them."""
+"""Code shared by logs of hostile records: numbers drawn for all records at once, and segments made of them."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class DrawnLog(ABC):
 
     @abstractmethod
     def _draw(self) -> tuple[npt.NDArray[Any], str, Columns]:
-        """Return heads with `total_size`, the name of their field for a record's place, and the parts behind them."""
+        """Return heads with `total_size`, the name of their field for a record's place, and the parts after them."""
 
     @abstractmethod
     def _end_of_segment(self, bytes_left: int) -> bytes:
-        """Return what stands where the next record does not fit; as short as it can be."""
+        """Return the bytes at the end of a segment where the next record does not fit; as few as possible."""
 
     def segments(self) -> list[bytes]:
         """Return the segments' bytes, each of `segment_bytes`."""
@@ -75,7 +75,7 @@ class DrawnLog(ABC):
     def _pick(self, values: Sequence[int]) -> Ints:
         return np.array(values, np.int64)[self._random.integers(0, len(values), self._count)]
 
-    def _odd(self, values: Sequence[int], usual: Ints | int, share: float = 0.2) -> Ints:
+    def _vary(self, values: Sequence[int], usual: Ints | int, share: float = 0.2) -> Ints:
         """Return the usual values, and one of `values` for a share of the strange records."""
         return np.where(self._is_strange & self._is(share), self._pick(values), usual)
 

@@ -1,4 +1,4 @@
-"""Messages whose headers and properties hold what no client sends: records of a log, and what a producer says."""
+"""Messages with headers and properties that no client sends: records of a log, and requests of a producer."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ _INNER_NUM = INNER_NUM.encode()
 
 
 class Sent(NamedTuple):
-    """What a producer says of a message: ext fields of a send in its short form, and the body."""
+    """A producer's request: ext fields of a send in its short form, and the body."""
 
     fields: dict[str, str]
     body: bytes
 
 
 class HostileTexts:
-    """Makes properties, and what a producer sends; a third of them have nothing strange."""
+    """Makes properties, and requests of a producer; a third of them have only usual values."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -135,7 +135,7 @@ class HostileTexts:
         return self._fields("UNIQ_KEY\x01U\x02") | {"b": topic, "m": "true"}
 
     def sent(self) -> Sent:
-        """A send of a client that says what it likes."""
+        """Return a send with arbitrary fields."""
         chance = self._chance
         fields = self._fields(str(self._text(), "utf-8", "replace"))
         if self._is(0.3):

@@ -65,15 +65,15 @@ class PlantedJournal(DrawnLog):
 
     def _draw(self) -> tuple[npt.NDArray[Any], str, Columns]:
         chance = self._chance
-        flags = self._odd(range(256), self._pick((0, 0, COMPRESSED, 2)))
+        flags = self._vary(range(256), self._pick((0, 0, COMPRESSED, 2)))
         bodies, crcs = self._draw_bodies(flags)
-        topic = self._odd(range(len(TOPICS), len(_TOPICS)), self._pick(range(len(TOPICS))))
+        topic = self._vary(range(len(TOPICS), len(_TOPICS)), self._pick(range(len(TOPICS))))
         topic[-1] = 0  # A last record with zeros in its text could be one that is not whole yet.
         texts = HostileTexts(chance)
         pool = [self._properties(texts) for _ in range(self._pool_size())]
         properties = chosen(pool, self._random.integers(0, len(pool), self._count))
         properties[-1] = b"city=Berlin"
-        apps = chosen(_SHORT_TEXTS, self._odd(range(len(_SHORT_TEXTS)), 1))
+        apps = chosen(_SHORT_TEXTS, self._vary(range(len(_SHORT_TEXTS)), 1))
         ids = [b"order-%d" % number for number in range(self._count)]
         for number in np.flatnonzero(self._is(0.1)).tolist():
             ids[number] = chance.choice(_SHORT_TEXTS)
@@ -87,17 +87,17 @@ class PlantedJournal(DrawnLog):
             parts += [self._length_column(layout, column), column]
         head = np.zeros(self._count, HEAD.numpy_fields)
         numbers = START_MS + np.arange(self._count)
-        queue_id = self._odd((0, 5, 127, 128, 254, 255), self._pick(range(4)))
+        queue_id = self._vary((0, 5, 127, 128, 254, 255), self._pick(range(4)))
         is_odd = self._is_strange & self._is(0.1)
         queue_offset = self._numbers_of_queues(queue_id * len(_TOPICS) + topic, ~is_odd)
         values: dict[str, Ints | int] = {
             "total_size": HEAD.size + sum(map(lengths, parts)), "magic": Magic.MESSAGE, "sys_flag": flags,
-            "business_tag": self._odd((1, 0x7FFF, 0x8000, 0xFFFF), 0), "priority": self._odd((1, 127, 128, 255), 0),
+            "business_tag": self._vary((1, 0x7FFF, 0x8000, 0xFFFF), 0), "priority": self._vary((1, 127, 128, 255), 0),
             "queue_id": queue_id, "queue_offset": np.where(is_odd, self._pick(_QUEUE_OFFSETS), queue_offset),
             "client_ip": self._pick(_ADDRESSES), "client_port": self._pick((0, 50123, 65535)),
             "server_ip": self._pick(_ADDRESSES), "server_port": self._pick((0, 50088, 65535)),
-            "send_timestamp": self._odd(INT64, numbers), "receive_delay": self._odd(INT32, 5),
-            "store_delay": self._odd(INT32, 9), "body_crc": crcs,
+            "send_timestamp": self._vary(INT64, numbers), "receive_delay": self._vary(INT32, 5),
+            "store_delay": self._vary(INT32, 9), "body_crc": crcs,
         }  # fmt: skip
         for name, column_values in values.items():
             head[name] = column_values
@@ -105,7 +105,7 @@ class PlantedJournal(DrawnLog):
         return head, "journal_offset", parts
 
     def _draw_bodies(self, flags: Ints) -> tuple[list[bytes], Ints]:
-        """Return bodies and their checksums; of those that say that they are compressed, most are."""
+        """Return bodies and their checksums; most of those that are flagged as compressed are."""
         chance = self._chance
         plain = [chance.randbytes(chance.randrange(60)) for _ in range(_BODIES)]
         packed = [zlib.compress(body) for body in plain[:-4]]

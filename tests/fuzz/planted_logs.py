@@ -53,7 +53,7 @@ class PlantedLog(DrawnLog):
         return self._head_and_parts()
 
     def _draw_topics(self) -> None:
-        self._topic = self._odd(range(len(TOPICS), len(_TOPICS)), self._pick(range(len(TOPICS))))
+        self._topic = self._vary(range(len(TOPICS), len(_TOPICS)), self._pick(range(len(TOPICS))))
         self._topic[-1] = 0  # A last record with zeros in its text could be one that is not whole yet.
         is_long = np.array([len(topic) > _MAX_SHORT_TOPIC for topic in _TOPICS])[self._topic]
         self._is_v2 = is_long | self._is(0.05)
@@ -69,7 +69,7 @@ class PlantedLog(DrawnLog):
         return found
 
     def _draw_flags_and_hosts(self) -> None:
-        sys_flag = self._odd([value & ~(BORN_HOST_V6 | STORE_HOST_V6) for value in INT32], self._pick(_SYS_FLAGS))
+        sys_flag = self._vary([value & ~(BORN_HOST_V6 | STORE_HOST_V6) for value in INT32], self._pick(_SYS_FLAGS))
         self._hosts = []
         for bit in (BORN_HOST_V6, STORE_HOST_V6):
             is_v6 = self._is(0.1)
@@ -81,7 +81,7 @@ class PlantedLog(DrawnLog):
 
     def _draw_queues(self) -> None:
         """Number the messages of each queue; now and then one has a number that no queue can have."""
-        self._queue_id = self._odd(INT32, self._pick(range(4)))
+        self._queue_id = self._vary(INT32, self._pick(range(4)))
         transaction = self._sys_flag & TRANSACTION_MASK
         is_queued = (transaction == TransactionType.NOT) | (transaction == TransactionType.COMMIT)
         is_odd = self._is_strange & self._is(0.1)
@@ -90,7 +90,7 @@ class PlantedLog(DrawnLog):
         self._queue_offset[is_odd] = self._pick(_QUEUE_OFFSETS)[is_odd]
 
     def _head_and_parts(self) -> tuple[npt.NDArray[Any], str, Columns]:
-        """Return the heads, which lack only their place in the log, and the parts of all records behind them."""
+        """Return the heads, which lack only their place in the log, and the parts of all records after them."""
         chance = self._chance
         pool = [chance.randbytes(chance.randrange(_MAX_BODY_BYTES)) for _ in range(_BODIES)]
         body = self._random.integers(0, _BODIES, self._count)
@@ -102,10 +102,10 @@ class PlantedLog(DrawnLog):
         )
         numbers = START_MS + np.arange(self._count)
         stored = np.zeros(self._count, STORED.numpy_fields)
-        stored["store_timestamp"] = self._odd(INT64, numbers + 1000)
+        stored["store_timestamp"] = self._vary(INT64, numbers + 1000)
         tail = np.zeros(self._count, TAIL.numpy_fields)
-        tail["reconsume_times"] = self._odd(INT32, 0)
-        tail["prepared_transaction_offset"] = self._odd(INT64, 0)
+        tail["reconsume_times"] = self._vary(INT32, 0)
+        tail["prepared_transaction_offset"] = self._vary(INT64, 0)
         tail["body_length"] = lengths(bodies)
         property_lengths = np.zeros(self._count, PROPERTIES_LENGTH.numpy_fields)
         property_lengths["properties_length"] = lengths(properties)
@@ -116,7 +116,7 @@ class PlantedLog(DrawnLog):
         head["total_size"] = HEAD.size + sum(map(lengths, columns))
         head["magic"] = np.where(self._is_v2, Magic.V2, Magic.V1)
         head["body_crc"] = np.array([ROCKETMQ.body_crc(each) for each in pool])[body]
-        head["queue_id"], head["flag"] = self._queue_id, self._odd(INT32, 0)
+        head["queue_id"], head["flag"] = self._queue_id, self._vary(INT32, 0)
         head["queue_offset"], head["sys_flag"] = self._queue_offset, self._sys_flag
-        head["born_timestamp"] = self._odd(INT64, numbers)
+        head["born_timestamp"] = self._vary(INT64, numbers)
         return head, "physical_offset", columns

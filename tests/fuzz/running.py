@@ -19,7 +19,7 @@ TARGETS: Mapping[str, Callable[[random.Random], Target]] = {
     "planted-jmq": PlantedJmq,
 }  # fmt: skip
 MEMORY_MIB = 96
-"""What the cases of one target may take more than the first of them did."""
+"""Memory that the cases of one target may take beyond that of the first case."""
 _MEMORY_MIB_OF = {"planted-messages": 2048, "sent-messages": 2048, "planted-jmq": 2048}
 """Larger stores take more, up to the largest that the target makes."""
 _QUIETER = {
@@ -28,13 +28,13 @@ _QUIETER = {
     "commitlake.broker_lite.stores.rocketmq": logging.CRITICAL,
     "commitlake.connectors": logging.CRITICAL,
 }
-"""What is logged of what is done here on purpose; errors of handlers that nobody has thought of are still told."""
+"""Loggers of faults that are caused here on purpose; unexpected errors of handlers are still reported."""
 _FIRST = 2000
 _STEP = 500
 
 
 class CaseError(Exception):
-    """A case that did what none may do."""
+    """A case with forbidden behaviour."""
 
 
 def run_cases(name: str, seed: int, cases: int, advance: Callable[[int], object] = lambda _: None) -> int:

@@ -1,4 +1,4 @@
-"""A store with damaged files: it opens, and has whole messages only, or says what is wrong."""
+"""A store with damaged files: it opens with whole messages only, or fails with a documented error."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DamagedStores(Target, Generic[S]):
 
     @abstractmethod
     def _use(self, store: S) -> None:
-        """Use what only stores of this format have."""
+        """Use features that only stores of this format have."""
 
     def try_one(self) -> None:
         """Open it and use it."""

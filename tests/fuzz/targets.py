@@ -1,4 +1,4 @@
-"""What is tried with random bytes: each case gives a value or a documented error, and nothing else may happen."""
+"""Targets of random bytes: each case must give a value or a documented error."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ class Target(ABC):
 
     @abstractmethod
     def try_one(self) -> None:
-        """Try one case; raises what may not happen."""
+        """Try one case; raise an error for forbidden behaviour."""
 
     def finish(self) -> None:  # noqa: B027 (most targets have nothing left to try)
-        """Try what the cases so far have collected; raises what may not happen."""
+        """Try the data collected by the cases so far; raise an error for forbidden behaviour."""
 
     def close(self) -> None:  # noqa: B027 (most targets hold nothing)
         """Leave nothing behind."""
@@ -97,7 +97,7 @@ class Frames(Target):
         )
 
     def try_one(self) -> None:
-        """Commands, or no frames; what comes out can be written again."""
+        """Parse commands, or no frames; parsed commands can be serialized again."""
         data = self._mutator.next()
         reader = FrameReader(FRAME_LIMIT)
         middle = len(data) // 2
@@ -127,7 +127,7 @@ class Requests(Target):
         self._cases = 0
 
     def _open(self) -> None:
-        """A new store: what strangers may fill it with is not what is tried here."""
+        """Open a new store: filling a store with many messages is not tested here."""
         self._close_store()
         self._folder, self._clock = Path(tempfile.mkdtemp(prefix="fuzz-")), Clock()
         self._store = MessageStore.open(self._folder, SMALL, clock=self._clock)
@@ -136,7 +136,7 @@ class Requests(Target):
         self._channel = Channel(PEER, self._sent.append, lambda: None)
 
     def try_one(self) -> None:
-        """An answer, or none to what asks for none."""
+        """Check for an answer, or for none to a one-way request."""
         if self._cases % _CASES_OF_A_STORE == 0:
             self._open()
         self._cases += 1
@@ -171,7 +171,7 @@ class Requests(Target):
         return Command(chance.choice(self._codes), fields, body, opaque=self._cases & 0x7FFFFFFF, flag=flag)
 
     def _check_broker(self) -> None:
-        """See that no request has touched what is the broker's own, or left something counted that is not there."""
+        """Check that no request has changed the broker's own topics, and that counters agree with the store."""
         broker = self._dispatcher.broker
         config = self._store.config
         assert all(config.topics.queue_count(topic) <= MAX_QUEUES for topic in config.topics.entries)
@@ -215,7 +215,7 @@ class UnexpectedErrors(logging.Handler):
             self._found = record
 
     def check(self) -> None:
-        """Raise what was found."""
+        """Raise the errors that were found."""
         found, self._found = self._found, None
         if found is not None:
             raise AssertionError(found.getMessage()) from (found.exc_info[1] if found.exc_info else None)

@@ -43,7 +43,7 @@ def batches(small: int) -> Iterator[int]:
 
 
 class WorkFolder:
-    """A folder for a store, what is made of it, and a canary around them."""
+    """A folder for a store and the results of jobs, with a canary around them."""
 
     def __init__(self) -> None:
         self._outside = Path(tempfile.mkdtemp(prefix="fuzz-"))
@@ -56,7 +56,7 @@ class WorkFolder:
         return self.folder / "store"
 
     def check_nothing_outside(self) -> None:
-        """See that all that was written is below the folder."""
+        """Check that nothing was written outside the folder."""
         inside = self.folder.relative_to(self._outside).parts
         at = self._outside
         for name in inside:
@@ -70,7 +70,7 @@ class WorkFolder:
 
 @contextmanager
 def step(name: str) -> Iterator[None]:
-    """Let an error say which job it was in; a warning of an overflow is an error, too."""
+    """Add the name of the job to an error; a warning of an overflow is an error, too."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)

@@ -113,7 +113,7 @@ class SentMessages(Target):
         self._sent = 0
 
     def try_one(self) -> None:
-        """One message more, sent alone or with its batch; at the end of a store it goes through all jobs."""
+        """Send one more message, alone or in a batch; at the end of a store, take it through all jobs."""
         self._sent += 1
         if not self._batch_size and self._chance.random() < 0.02:
             self._batch_size = 1 + int(self._chance.random() ** 3 * _MAX_BATCH_MESSAGES)
@@ -150,7 +150,7 @@ class SentMessages(Target):
         self._unexpected.check()
 
     def finish(self) -> None:
-        """Let all that waits come, open the store again, and take it through all jobs."""
+        """Deliver all waiting messages, open the store again, and take it through all jobs."""
         if not self._sent:
             return
         if self._items:

@@ -47,7 +47,7 @@ def write_slice(store: RecordedStore, rows: list[Row]) -> str:
 
 
 def main() -> None:
-    """Record both versions, and write the slices anew."""
+    """Record both versions, and write the slices again."""
     for old in FOLDER.glob("rocketmq-*"):
         old.unlink()
     digests = []

@@ -1,4 +1,4 @@
-"""What real brokers wrote, read by both readers, against RocketMQ's own decoding; no server needed."""
+"""Slices that real brokers wrote, read by both readers, compared with RocketMQ's own decoding; no server needed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ each_slice = pytest.mark.parametrize("golden", SLICES, ids=[golden.name for gold
 
 
 def comparable(row: Row) -> Row:
-    """A decoding without what is written in two ways: IPv6 addresses, and the key of a batch (see `unique_key`)."""
+    """Return a decoding without values written in two ways: IPv6 addresses, and a batch's key (see `unique_key`)."""
     row = dict(row)
     for name in ("born_host", "store_host"):
         address, _, port = row[name].rpartition(":")
@@ -73,7 +73,7 @@ def comparable(row: Row) -> Row:
     return row
 
 
-def test_slices_are_those_that_were_recorded() -> None:
+def test_slices_match_their_recorded_digests() -> None:
     lines = (FOLDER / "SHA256SUMS").read_text().splitlines()
     known = {name: digest for digest, name in (line.split("  ") for line in lines)}
     assert {f"{golden.name}.bin": hashlib.sha256(golden.data).hexdigest() for golden in SLICES} == known
@@ -81,7 +81,7 @@ def test_slices_are_those_that_were_recorded() -> None:
 
 
 @each_slice
-def test_plain_reader_says_what_rocketmqs_decoder_says(golden: Slice) -> None:
+def test_plain_reader_agrees_with_rocketmqs_decoder(golden: Slice) -> None:
     position = 0
     for expected in golden.decoded:
         parsed = parse_message(golden.data, position)
@@ -98,7 +98,7 @@ def test_plain_reader_says_what_rocketmqs_decoder_says(golden: Slice) -> None:
 
 
 @each_slice
-def test_compiled_reader_says_what_rocketmqs_decoder_says(golden: Slice, tmp_path: Path) -> None:
+def test_compiled_reader_agrees_with_rocketmqs_decoder(golden: Slice, tmp_path: Path) -> None:
     schema = to_arrow_schema(SOURCE, timezone="UTC")
     rows = [
         row
@@ -116,7 +116,7 @@ def test_compiled_reader_says_what_rocketmqs_decoder_says(golden: Slice, tmp_pat
 
 
 @each_slice
-def test_what_a_broker_wrote_is_written_again_to_the_byte(golden: Slice) -> None:
+def test_serialized_messages_equal_the_brokers_bytes(golden: Slice) -> None:
     position, with_last_separator = 0, 0
     while position < len(golden.data):
         parsed = parse_message(golden.data, position)
@@ -149,7 +149,7 @@ def test_what_a_broker_wrote_is_written_again_to_the_byte(golden: Slice) -> None
 
 
 @each_slice
-def test_one_damaged_record_costs_that_record_only(golden: Slice, tmp_path: Path) -> None:
+def test_a_damaged_record_loses_only_itself(golden: Slice, tmp_path: Path) -> None:
     chance = random.Random(golden.name)
     split = golden.split(tmp_path / "segment")
     schema = to_arrow_schema(SOURCE, timezone="UTC")

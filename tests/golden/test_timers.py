@@ -53,14 +53,14 @@ def slots() -> list[TimerSlot]:
     return [TimerSlot(*values) for values in SLOT.struct.iter_unpack(SLOTS.read_bytes())]
 
 
-def test_files_are_those_that_were_recorded() -> None:
+def test_files_match_their_recorded_digests() -> None:
     lines = (FOLDER / "SHA256SUMS").read_text().splitlines()
     assert lines == [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in sorted(FOLDER.glob("*.bin"))
     ]
 
 
-def test_units_say_what_was_sent() -> None:
+def test_units_match_the_timers_that_were_sent() -> None:
     found = units()
     assert [unit.magic for unit in found] == [MAGIC_DEFAULT] * 10 + [MAGIC_DEFAULT | MAGIC_ROLL] * 2 + [
         MAGIC_DEFAULT | MAGIC_DELETE
@@ -77,7 +77,7 @@ def test_units_say_what_was_sent() -> None:
     assert first[8 * UNIT.size :].rstrip(b"\0") == serialize_timer_blank(36)
 
 
-def test_slots_and_checkpoint_are_written_as_they_are_read() -> None:
+def test_slots_and_checkpoint_round_trip() -> None:
     assert b"".join(map(serialize_timer_slot, slots())) == SLOTS.read_bytes()
     assert [slot_position(slot.time) // SLOT.size for slot in slots()] == [
         360061, 360062, 363658, 363659, 363660, 446460,
@@ -87,7 +87,7 @@ def test_slots_and_checkpoint_are_written_as_they_are_read() -> None:
     assert serialize_timer_checkpoint(checkpoint) == CHECKPOINT.read_bytes()
 
 
-def test_we_write_the_same_log_and_wheel(tmp_path: Path) -> None:
+def test_timer_store_writes_the_same_log_and_wheel(tmp_path: Path) -> None:
     mappings = Mappings(root=tmp_path)
     files = TimerFiles(tmp_path, FILE_SIZE, mappings)
     for unit in units():

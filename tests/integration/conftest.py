@@ -1,4 +1,4 @@
-"""Real servers for the integration tests: what runs long is made once a session.
+"""Real servers for the integration tests: slow ones are made once a session.
 
 Three processes run the tests on two cores, as often one of them waits for a server. One process runs all tests of a
 file, or of a folder whose tests share a server. A test that measures seconds is marked `timed`, and runs by itself
@@ -34,7 +34,7 @@ LONGEST = (
     "spark/test_audit.py",
     "rebuild/test_real_brokers.py",
 )
-"""What takes minutes begins first: at the end one process would have the last of it, and the others nothing."""
+"""Tests that take minutes start first: otherwise one process would run the last of them while the others are idle."""
 WITH_ONE_SERVER = ("hbase", "remoting")
 """Folders whose tests share a server that takes long to start."""
 
@@ -66,7 +66,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", params=VERSIONS)
 def rocketmq_version(request: pytest.FixtureRequest) -> str:
-    """Each RocketMQ version; a test that uses it, or what is made from it, runs once with each."""
+    """Each RocketMQ version; a test that uses it directly or indirectly runs once with each."""
     return str(request.param)
 
 
@@ -140,7 +140,7 @@ def start_broker(tmp_path: Path, shared_folder: Path) -> Iterator[StartBroker]:
                 ports.add(broker_port)
             folder = tmp_path / f"rocketmq-{version}-{store.name}"
             servers = RocketMQ(version, folder, store=store, options=options, broker_port=broker_port)
-            # Killed, not stopped: whoever needs a clean stop calls it in the test.
+            # Killed, not stopped: a test that needs a clean stop calls it.
             running.callback(servers.kill)
             return servers.start()
 

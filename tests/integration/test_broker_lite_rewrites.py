@@ -1,4 +1,4 @@
-"""What broker_lite makes of a message is what the real broker made of it: each rewrite against two recorded records."""
+"""broker_lite rewrites messages as the real broker does: each rewrite is compared with two recorded records."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def families(messages: dict[int, Message]) -> Iterator[list[Message]]:
 
 
 def commits(messages: dict[int, Message]) -> list[Message]:
-    """Committed messages; their type tells them, for a half may stand at offset 0."""
+    """Return committed messages, recognised by their type, because a half may be at offset 0."""
     return [message for message in messages.values() if transaction_type(message.sys_flag) is TransactionType.COMMIT]
 
 
@@ -54,7 +54,7 @@ def assert_made(made: NewMessage, stored: Message) -> None:
     assert dict(made.properties) == stored.properties
 
 
-def test_delayed_messages_are_delivered_as_rocketmq_does(messages: dict[int, Message]) -> None:
+def test_delayed_messages_are_rewritten_as_by_rocketmq(messages: dict[int, Message]) -> None:
     pairs = [
         (parked, delivered)
         for family in families(messages)
@@ -67,7 +67,7 @@ def test_delayed_messages_are_delivered_as_rocketmq_does(messages: dict[int, Mes
         assert_made(rewrites.unpark(parked, place[props.REAL_TOPIC], int(place[props.REAL_QID])), delivered)
 
 
-def test_failed_messages_are_sent_back_as_rocketmq_does(messages: dict[int, Message]) -> None:
+def test_failed_messages_are_rewritten_as_by_rocketmq(messages: dict[int, Message]) -> None:
     retries = 0
     for family in families(messages):
         for failed, parked in pairwise(family):
@@ -79,7 +79,7 @@ def test_failed_messages_are_sent_back_as_rocketmq_does(messages: dict[int, Mess
     assert retries == 6
 
 
-def test_dead_letters_are_rocketmqs(messages: dict[int, Message]) -> None:
+def test_dead_letters_are_rewritten_as_by_rocketmq(messages: dict[int, Message]) -> None:
     pairs = [
         (failed, dead) for family in families(messages) for failed, dead in pairwise(family) if dead.topic == DLQ_TOPIC
     ]
@@ -88,7 +88,9 @@ def test_dead_letters_are_rocketmqs(messages: dict[int, Message]) -> None:
         assert_made(rewrites.give_up(failed, FAILING_GROUP), dead)
 
 
-def test_committed_messages_are_rocketmqs(recorded_store: RecordedStore, messages: dict[int, Message]) -> None:
+def test_committed_messages_are_rewritten_as_by_rocketmq(
+    recorded_store: RecordedStore, messages: dict[int, Message]
+) -> None:
     committed = commits(messages)
     assert committed
     for stored in committed:
@@ -103,7 +105,7 @@ def test_committed_messages_are_rocketmqs(recorded_store: RecordedStore, message
         assert_made(made, stored)
 
 
-def test_marks_of_finished_halves_are_read_and_written_as_rocketmqs(
+def test_op_marks_of_finished_halves_equal_those_of_rocketmq(
     recorded_store: RecordedStore, messages: dict[int, Message]
 ) -> None:
     halves = {message.queue_offset: message for message in messages.values() if message.topic == HALF_TOPIC}

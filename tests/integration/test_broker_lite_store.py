@@ -1,4 +1,4 @@
-"""The store of broker_lite and real brokers: each opens what the other wrote, and finds every message in every way."""
+"""The store of broker_lite and real brokers: each opens the other's store, and finds every message in every way."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BROKER_OPTIONS = BrokerOptions(
     max_hash_slot_num=SHOP_OPTIONS.index_slots,
     max_index_num=SHOP_OPTIONS.index_entries,
     max_message_size_bytes=32 << 10,
-    # After a crash a broker makes its index whole only if it is told to.
+    # After a crash a broker completes its index only with this setting.
     extra={"messageIndexSafe": True},
 )
 
@@ -65,7 +65,7 @@ def stored(shop: ShopTraffic) -> list[Message]:
 
 
 def as_consumed(message: Message) -> Row:
-    """What a consumer is to see of a message."""
+    """Return a message as a consumer receives it."""
     body = zlib.decompress(message.body) if message.body_codec is BodyCodec.ZLIB else message.body
     return {
         "topic": message.topic,
@@ -137,7 +137,7 @@ def check_config(shop: ShopTraffic, version: str) -> None:
 
 
 def check_queues(servers: RocketMQ, shop: ShopTraffic, messages: list[Message]) -> None:
-    """A consumer gets every message, as it was put. The broker's own additions come behind them."""
+    """Check that a consumer gets every message, as it was put. The broker's own additions come after them."""
     end = max(message.physical_offset for message in messages)
     consumed = [row for row in consume_all(servers, *shop.by_topic) if row["physical_offset"] <= end]
     expected = {message.physical_offset: as_consumed(message) for message in messages}
@@ -150,7 +150,7 @@ def check_queues(servers: RocketMQ, shop: ShopTraffic, messages: list[Message]) 
 
 
 def check_look_ups(servers: RocketMQ, messages: list[Message]) -> None:
-    """Every id, key and UNIQ_KEY leads to its messages. Halves that the broker has put back since come behind them."""
+    """Check that every id, key and UNIQ_KEY finds its messages. Halves that the broker has put back come after."""
     end = max(message.physical_offset for message in messages)
     by_key: dict[tuple[str, str, str], set[int]] = defaultdict(set)
     for message in messages:
@@ -227,7 +227,7 @@ def check_message(store: MessageStore, row: Row) -> None:
 
 
 @pytest.mark.parametrize("keep", [(), ("consumequeue",), ("index",), ("consumequeue", "index")])
-def test_queues_and_index_built_from_rocketmqs_log_are_rocketmqs_own(
+def test_queues_and_index_rebuilt_from_rocketmqs_log_equal_its_own(
     recorded_store: RecordedStore, tmp_path: Path, keep: tuple[str, ...]
 ) -> None:
     root = tmp_path / "rebuilt"
@@ -239,7 +239,7 @@ def test_queues_and_index_built_from_rocketmqs_log_are_rocketmqs_own(
     assert contents(root / "index") == contents(recorded_store.store / "index")
 
 
-def test_rocketmq_goes_on_where_ours_stopped_and_ours_where_it_stopped(
+def test_rocketmq_and_broker_lite_continue_each_others_store(
     recorded_store: RecordedStore, start_broker: StartBroker, tmp_path: Path
 ) -> None:
     root = recorded_store.copy_to(tmp_path / "copy")

@@ -1,4 +1,4 @@
-"""What guard foresees is what a real broker does: the same segments go, and no other."""
+"""Guard predicts exactly the segments that a real broker deletes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.waiting import let_pass, wait_until
 
 SEGMENT = 1 << 20
 AGES_HOURS = (9, 7, 5, 1, 6, 6, 1, 0)
-"""Since the last write, oldest first. With two hours reserved, the fourth keeps those behind it alive."""
+"""Hours since the last write, oldest first. With two hours reserved, the fourth keeps those after it."""
 FORESEEN = datetime.timedelta(minutes=5)
 FIRST_CLEANING_SECONDS = 60
 WAIT_SECONDS = 150
@@ -33,7 +33,7 @@ HOUR = datetime.timedelta(hours=1)
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A broker's settings, and what guard is told of them.
+    """A broker's settings, and the options that guard gets.
 
     Attributes:
         name: of the store.
@@ -73,7 +73,7 @@ def segments_of(store: Path) -> set[str]:
 
 
 def foreseen(case: Case, servers: RocketMQ, capsys: pytest.CaptureFixture[str]) -> set[str]:
-    """The segments that guard says will be gone soon; it must call each of them at risk."""
+    """Return the segments that guard predicts to be deleted soon; it must report each of them as at risk."""
     code = guard.main(
         [
             *("--store", str(servers.store), "--lake", str(servers.folder / "lake"), "--output", "json"),
@@ -91,7 +91,7 @@ def foreseen(case: Case, servers: RocketMQ, capsys: pytest.CaptureFixture[str]) 
 
 
 def wait_for_segments(store: Path, names: set[str], seconds: float) -> None:
-    """Wait until a broker has left these segments, or for so long: what is left is compared afterwards."""
+    """Wait until a broker has only these segments, or for so long: the remaining ones are compared afterwards."""
     with suppress(TimeoutError):
         wait_until(lambda: segments_of(store) == names, seconds, look_seconds=0.5)
 
@@ -103,7 +103,7 @@ def wait_for_segments(store: Path, names: set[str], seconds: float) -> None:
         pytest.param(("hour", "disk", "forced", "none"), id="all", marks=pytest.mark.long("two more brokers")),
     ],
 )
-def test_the_segments_that_go_are_those_that_guard_foresaw(
+def test_the_broker_deletes_the_segments_that_guard_predicted(
     cases: tuple[str, ...],
     rocketmq_version: str,
     start_broker: Callable[..., RocketMQ],

@@ -1,4 +1,4 @@
-"""ConsumeQueues and IndexFiles of real brokers: what they lead to is what a scan finds, for every topic and key."""
+"""ConsumeQueues and IndexFiles of real brokers: look-ups give the result of a scan, for every topic and key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores of real brokers: what we read is what RocketMQ's own decoder reads, field by field."""
+"""Stores of real brokers: our readers agree with RocketMQ's own decoder, field by field."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MILLISECOND = 1000
 
 @pytest.fixture
 def run_dump(capsys: pytest.CaptureFixture[str]) -> Dump:
-    """A function that runs `dump`: exit code, rows, and what was said."""
+    """A function that runs `dump`: exit code, rows, and lines of standard error."""
 
     def run(*arguments: object) -> tuple[int, list[Row], list[str]]:
         capsys.readouterr()
@@ -54,7 +54,7 @@ def without_keys(row: Row, *names: str) -> Row:
 
 
 def compiled_rows(store: Path, mode: Mode = Mode.FAILFAST, body: BodyForm | None = None) -> list[Row]:
-    """What the compiled reader gives, with times as ms and maps as dictionaries."""
+    """Return the rows of the compiled reader, with times as ms and maps as dictionaries."""
     (found,) = find_stores(str(store), "b")
     names = [*COLUMNS, *(["body"] if body else []), *(["_corrupt_record"] if mode is Mode.PERMISSIVE else [])]
     schema = to_arrow_schema(StructType([SOURCE[name] for name in names]), timezone="UTC")
@@ -80,7 +80,7 @@ def micros(value: int | None) -> int | None:
 # --- field by field ---
 
 
-def test_dump_is_what_rocketmq_decodes(recorded_store: RecordedStore, run_dump: Dump) -> None:
+def test_dump_agrees_with_rocketmqs_decoder(recorded_store: RecordedStore, run_dump: Dump) -> None:
     code, rows, said = run_dump(recorded_store.store)
     assert code == 0
     assert said[-1].startswith(f"{len(recorded_store.decoded):,} records; stopped in segment ")
@@ -94,7 +94,7 @@ def test_dump_is_what_rocketmq_decodes(recorded_store: RecordedStore, run_dump: 
     assert set(recorded_store.decoded[0]) <= set(rows[0])
 
 
-def test_unique_keys_are_rocketmqs_but_for_batches(recorded_store: RecordedStore, run_dump: Dump) -> None:
+def test_unique_keys_equal_rocketmqs_except_for_batches(recorded_store: RecordedStore, run_dump: Dump) -> None:
     _, rows, _ = run_dump(recorded_store.store)
     sent = {row["unique_key"] for row in recorded_store.sent}
     other = [
@@ -120,12 +120,12 @@ def test_times_hosts_and_ids_have_their_form(recorded_store: RecordedStore, run_
     assert all(row["store_timestamp"] > 1_600_000_000_000 for row in rows)
 
 
-def test_the_compiled_reader_says_the_same(recorded_store: RecordedStore, run_dump: Dump) -> None:
+def test_the_compiled_reader_agrees_with_dump(recorded_store: RecordedStore, run_dump: Dump) -> None:
     _, rows, _ = run_dump(recorded_store.store, "--broker", "b")
     assert compiled_rows(recorded_store.store) == [{name: row[name] for name in COLUMNS} for row in rows]
 
 
-def test_every_kind_of_record_is_there(recorded_store: RecordedStore, run_dump: Dump) -> None:
+def test_the_store_has_every_kind_of_record(recorded_store: RecordedStore, run_dump: Dump) -> None:
     _, rows, _ = run_dump(recorded_store.store)
     kinds = Counter(row["kind"] for row in rows)
     wanted = {"normal", "delay", "retry", "dlq", "half", "op", "trace", "system"}
@@ -136,7 +136,7 @@ def test_every_kind_of_record_is_there(recorded_store: RecordedStore, run_dump: 
 # --- bodies ---
 
 
-def test_bodies_are_what_was_sent(recorded_store: RecordedStore, run_dump: Dump) -> None:
+def test_bodies_equal_the_sent_bodies(recorded_store: RecordedStore, run_dump: Dump) -> None:
     digests = {row["unique_key"]: row["body_sha256"] for row in recorded_store.sent}
     codecs = set()
     for row in compiled_rows(recorded_store.store, body=BodyForm.DECOMPRESSED):
@@ -147,7 +147,7 @@ def test_bodies_are_what_was_sent(recorded_store: RecordedStore, run_dump: Dump)
     assert codecs == {"none", "zlib", "lz4", "zstd"}
 
 
-def test_dumped_bodies_are_what_was_sent(recorded_store: RecordedStore, run_dump: Dump) -> None:
+def test_dumped_bodies_equal_the_sent_bodies(recorded_store: RecordedStore, run_dump: Dump) -> None:
     digests = {row["unique_key"]: row["body_sha256"] for row in recorded_store.sent}
     _, stored, _ = run_dump(recorded_store.store, "--body", "base64")
     _, readable, _ = run_dump(recorded_store.store, "--body", "text")
@@ -192,7 +192,7 @@ def test_every_record_is_in_its_queue_once_and_in_order(recorded_store: Recorded
     assert missing == []
 
 
-def test_one_queue_can_be_asked_for(recorded_store: RecordedStore, run_dump: Dump) -> None:
+def test_one_queue_can_be_dumped(recorded_store: RecordedStore, run_dump: Dump) -> None:
     _, entries, _ = run_dump(recorded_store.store, "--consumequeue", "--topic", "EveryVolume", "--queue", "1")
     expected = [
         row["physical_offset"]
@@ -239,7 +239,7 @@ def intact(rows: Sequence[Row], start: int, end: int) -> list[Row]:
 
 
 def dumped(run_dump: Dump, store: Path) -> list[Row]:
-    """What a dump prints, under a name that does not depend on the folder."""
+    """Return the rows of a dump, with a broker name that does not depend on the folder."""
     return run_dump(store, "--broker", "b")[1]
 
 
@@ -250,7 +250,7 @@ def copied(recorded_store: RecordedStore, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_flipped_bit_costs_one_record_at_most(
+def test_a_flipped_bit_loses_at_most_one_record(
     recorded_store: RecordedStore, copied: Path, run_dump: Dump, seed: int
 ) -> None:
     whole = dumped(run_dump, recorded_store.store)
@@ -275,7 +275,7 @@ def flip(store: Path, base_offset: int, at: int, bits: int) -> None:
 
 
 @pytest.mark.parametrize("part", ["body", "size", "magic"])
-def test_damage_is_told_and_every_other_record_is_read(
+def test_damage_is_reported_and_every_other_record_is_read(
     recorded_store: RecordedStore, copied: Path, run_dump: Dump, part: str
 ) -> None:
     whole = dumped(run_dump, recorded_store.store)
@@ -293,7 +293,9 @@ def test_damage_is_told_and_every_other_record_is_read(
     ]
 
 
-def test_a_stretch_of_zeros_costs_what_it_covers(recorded_store: RecordedStore, copied: Path, run_dump: Dump) -> None:
+def test_a_range_of_zeros_loses_only_the_records_in_it(
+    recorded_store: RecordedStore, copied: Path, run_dump: Dump
+) -> None:
     whole = dumped(run_dump, recorded_store.store)
     start = whole[200]["physical_offset"] + 30
     end = whole[203]["physical_offset"] + 40
@@ -306,7 +308,9 @@ def test_a_stretch_of_zeros_costs_what_it_covers(recorded_store: RecordedStore, 
     assert (code, rows) == (3, intact(whole, start, end))
 
 
-def test_a_cut_file_costs_what_was_cut(recorded_store: RecordedStore, copied: Path, run_dump: Dump) -> None:
+def test_a_cut_file_loses_only_the_records_after_the_cut(
+    recorded_store: RecordedStore, copied: Path, run_dump: Dump
+) -> None:
     whole = dumped(run_dump, recorded_store.store)
     names = sorted({row["segment"] for row in whole})
     first = [row for row in whole if row["segment"] == names[0]]
@@ -330,7 +334,7 @@ def test_a_deleted_segment_is_a_gap(recorded_store: RecordedStore, copied: Path,
     assert f"missing_segment: expected the segment {name}" in said[0]
 
 
-def test_a_torn_end_is_no_damage(recorded_store: RecordedStore, copied: Path, run_dump: Dump) -> None:
+def test_a_torn_end_is_not_damage(recorded_store: RecordedStore, copied: Path, run_dump: Dump) -> None:
     whole = dumped(run_dump, recorded_store.store)
     last = whole[-1]
     path = copied / "commitlog" / last["segment"]

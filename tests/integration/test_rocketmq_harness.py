@@ -1,4 +1,4 @@
-"""The harness itself: the recorded stores hold what other tests rely on; servers start and die."""
+"""The harness itself: the recorded stores have the records that other tests need; servers start and die."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def unique_keys(rows: list[Row]) -> set[str]:
 
 
 @pytest.mark.each_version
-def test_every_message_that_was_acknowledged_is_at_its_offset_id(
+def test_every_acknowledged_message_is_at_its_offset_id(
     recorded_store: RecordedStore,
 ) -> None:
     by_id = {row["msg_id"]: row for row in recorded_store.decoded}
@@ -149,7 +149,7 @@ def test_other_transactions_leave_a_half_and_no_message(recorded_store: Recorded
     assert {row["tags"] for row in marks} == {"d"}
 
 
-def test_traces_name_what_they_trace(recorded_store: RecordedStore) -> None:
+def test_traces_have_the_keys_of_traced_messages(recorded_store: RecordedStore) -> None:
     traced = {key for row in records(recorded_store, "RMQ_SYS_TRACE_TOPIC") for key in row["keys"]}
     assert unique_keys(sent(recorded_store, "traced", "failing", "transaction_commit")) <= traced
 
@@ -206,7 +206,7 @@ def test_a_long_retry_topic_has_the_second_magic_code(recorded_store: RecordedSt
     assert any(len(row["topic"]) == 127 for row in recorded_store.decoded)
 
 
-def test_both_kinds_of_hosts_are_in_the_log(recorded_store: RecordedStore) -> None:
+def test_the_log_has_ipv4_and_ipv6_hosts(recorded_store: RecordedStore) -> None:
     hosts = {
         (row["born_host"].rpartition(":")[0], row["store_host"].rpartition(":")[0]) for row in recorded_store.decoded
     }
@@ -245,7 +245,7 @@ def test_a_broker_serves_a_copy_of_the_store_and_dies_by_kill(
     assert after[: len(recorded_store.decoded)] == recorded_store.decoded
 
 
-def test_a_broker_that_does_not_come_up_shows_its_log(
+def test_the_error_of_a_broker_that_does_not_start_shows_its_log(
     rocketmq_version: str, start_broker: Callable[..., RocketMQ], tmp_path: Path
 ) -> None:
     segments = tmp_path / "store" / "commitlog"
@@ -261,7 +261,7 @@ def test_a_program_that_fails_shows_its_errors(rocketmq_version: str, tmp_path: 
         run_java(rocketmq_version, "DumpStore", [str(tmp_path)])
 
 
-def test_ivy_fetches_jars_where_there_is_no_maven() -> None:
+def test_ivy_fetches_jars_without_maven() -> None:
     jars = resolve_jars(["org.slf4j:slf4j-simple:1.7.36"], "slf4j", resolver="ivy")
     assert {jar.name for jar in jars.iterdir()} == {
         "org.slf4j_slf4j-api-1.7.36.jar",

@@ -1,4 +1,4 @@
-"""What a store in BoltMQ's dialect holds comes back through the Spark source's reader, row for row."""
+"""The Spark source's reader returns a store in BoltMQ's dialect row for row."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MESSAGES = st.builds(
 
 
 @given(new=st.lists(MESSAGES, max_size=25), partition=st.integers(64, 8000), dialect=st.sampled_from(DIALECTS))
-def test_what_a_broker_stores_comes_back_through_the_source(
+def test_stored_messages_read_back_equal_through_the_source(
     new: list[NewMessage], partition: int, dialect: Dialect, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     root = tmp_path_factory.mktemp("store")

@@ -1,4 +1,4 @@
-"""Any bytes in queue files and IndexFiles give rows, or bad ranges that go by the mode, and nothing else."""
+"""Any bytes in queue files and IndexFiles give only rows, or bad ranges that are handled according to the mode."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def damage(draw: st.DataObject, store: Path) -> None:
 
 
 def all_rows(store: Path, mode: str) -> list[Rows]:
-    """What both sources read of a store."""
+    """Return the rows that both sources read from a store."""
     read = [read_queue_rows(store, mode=mode)]
     if (store / "index").is_dir():
         read += [read_index_rows(store, mode=mode, content=content) for content in ("entries", "slots", "headers")]

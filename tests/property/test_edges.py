@@ -1,4 +1,4 @@
-"""Whatever messages there are, and in however many runs they are archived, `edges` says the same as after one run."""
+"""For any messages, archived in any number of runs, `edges` is the same as after one run."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def rows(lake: LakePaths) -> list[str]:
 
 
 def archive(which: Sequence[GrowingLake], lake: LakePaths) -> None:
-    """Archive what is new in some of the stores, and let edges follow."""
+    """Archive new messages of some of the stores, and let edges follow."""
     for store in which:
         if store.count:
             archive_new(store, lake)
@@ -162,7 +162,9 @@ _archived: dict[tuple[str, Path], int] = {}
     shapes=st.lists(st.tuples(st.sampled_from(SHAPES), st.integers(0, 60), st.booleans()), min_size=1, max_size=6),
     data=st.data(),
 )
-def test_any_runs_give_the_steps_of_one(shapes: list[tuple[str, int, bool]], data: st.DataObject) -> None:
+def test_any_number_of_runs_gives_the_steps_of_one_run(
+    shapes: list[tuple[str, int, bool]], data: st.DataObject
+) -> None:
     stories = [story(number, shape, start, traced) for number, (shape, start, traced) in enumerate(shapes)]
     events = sorted((event for found in stories for event in found), key=lambda event: event[0])
     cuts = data.draw(st.lists(st.tuples(st.integers(0, len(events)), st.sampled_from(["a", "b", "ab"])), max_size=4))

@@ -30,7 +30,7 @@ def test_random_damage_gives_values_or_documented_errors(name: str, cases: int) 
     run_cases(name, 1, cases)
 
 
-def test_a_case_that_fails_is_named_and_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_case_is_named_and_fails_again_with_the_same_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Fragile(Target):
         def __init__(self, chance: random.Random) -> None:
             self._chance = chance

@@ -1,4 +1,4 @@
-"""The law of hostile bytes: intact records are all found, bad ranges are named, and both readers say the same.
+"""The law of hostile bytes: intact records are all found, bad ranges are named, and both readers agree.
 
 The plain scanner (`schemas.layouts.rocketmq.scan`) and the compiled walk share no code beyond the declared layouts.
 """

@@ -1,4 +1,4 @@
-"""The law of JMQ's formats: what is written is read again, and any bytes give a value or a documented error."""
+"""The law of JMQ's formats: written values read back equal, and any bytes give a value or a documented error."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ NEAR = st.one_of(st.binary(max_size=400), st.binary(max_size=300).map(lambda res
 
 
 @given(MESSAGES, BYTE, LONG, LONG, SIGNED, SIGNED, HOSTS)
-def test_any_message_is_read_as_it_was_written(
+def test_any_message_round_trips(
     new: NewJournalMessage, queue_id: int, number: int, offset: int, received: int, stored: int, server: Host
 ) -> None:
     record = serialize_message(
@@ -100,7 +100,7 @@ def test_any_message_is_read_as_it_was_written(
 
 
 @given(st.binary(max_size=2000))
-def test_any_body_comes_back(body: bytes) -> None:
+def test_any_body_round_trips(body: bytes) -> None:
     stored, compressed = compress_body(body)
     new = NewJournalMessage("t", stored, 0, Host.of("1.2.3.4", 5), is_compressed=compressed)
     record = serialize_message(
@@ -152,24 +152,24 @@ def test_any_text_is_an_id_or_a_documented_error(text: str) -> None:
 
 
 @given(NAMES, BYTE, LONG, NAMES.filter(lambda name: "@" not in name))
-def test_any_id_is_read_as_it_was_written(topic: str, queue_id: int, number: int, broker: str) -> None:
+def test_any_id_round_trips(topic: str, queue_id: int, number: int, broker: str) -> None:
     place = MessagePlace(topic, queue_id, number, broker)
     assert parse_message_id(serialize_message_id(place)) == place
 
 
 @given(PAIRS)
-def test_any_properties_are_read_as_they_were_written(pairs: list[tuple[str, str]]) -> None:
+def test_any_properties_round_trip(pairs: list[tuple[str, str]]) -> None:
     assert parse_properties(serialize_properties(pairs)) == pairs
 
 
 @given(CONSUMPTIONS)
-def test_any_consumption_is_read_as_it_was_written(consumption: Consumption) -> None:
+def test_any_consumption_round_trips(consumption: Consumption) -> None:
     record = serialize_consumption(consumption)
     assert parse_consumption(record) == (consumption, len(record))
 
 
 @given(st.builds(JmqQueueEntry, LONG, st.integers(0, (1 << 32) - 1), SHORT))
-def test_any_entry_is_read_as_it_was_written(entry: JmqQueueEntry) -> None:
+def test_any_entry_round_trips(entry: JmqQueueEntry) -> None:
     assert parse_entry(serialize_entry(entry)) == entry
 
 
@@ -179,7 +179,7 @@ def test_any_entry_is_read_as_it_was_written(entry: JmqQueueEntry) -> None:
         st.builds(lambda a, b, c: ConsumerPosition(min(a, b), max(a, b), c), *[st.integers(0, (1 << 63) - 1)] * 3),
     )
 )
-def test_any_positions_are_read_as_they_were_written(positions: dict[ConsumedQueue, ConsumerPosition]) -> None:
+def test_any_positions_round_trip(positions: dict[ConsumedQueue, ConsumerPosition]) -> None:
     assert parse_offsets(serialize_offsets(positions, 1)) == (positions, 1)
 
 
@@ -243,7 +243,7 @@ def test_every_intact_record_of_a_damaged_file_is_found(seed: int, faults: int, 
     if not faults:
         assert sorted(found) == list(zip([0, *ends], ends, strict=False))
         return
-    # A record whose bytes are as they were is found, unless a size before it, which is beyond doubt, says more.
+    # A record with unchanged bytes is found, unless a record before it has a plausible size that covers it.
     trusted = [span for span in spans if span.kind is not SpanKind.FAULT or span.fault is Fault.BODY_CRC]
     for start, end in zip([0, *ends], ends, strict=False):
         if data[start:end] == whole[start:end] and (start, end) not in found:

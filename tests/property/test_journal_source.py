@@ -1,4 +1,4 @@
-"""The law of hostile journals: intact records are all found, bad ranges are named, and both readers say the same.
+"""The law of hostile journals: intact records are all found, bad ranges are named, and both readers agree.
 
 The plain scanner (`schemas.layouts.jmq.scan`) and the compiled walk share no code beyond the declared layouts.
 """
@@ -90,7 +90,7 @@ def test_compiled_reader_agrees_with_the_plain_one_on_hostile_bodies(
 
 
 def read_starts(data: bytes) -> list[int]:
-    """Where records begin, hopping by their sizes."""
+    """Return the starts of records, found by hopping by their sizes."""
     starts, position = [], 0
     while position < len(data):
         starts.append(position)
@@ -99,7 +99,7 @@ def read_starts(data: bytes) -> list[int]:
 
 
 @given(raw=st.lists(st.binary(max_size=60), min_size=3, max_size=3), seed=st.integers(0, 2**32))
-def test_texts_of_any_bytes_are_shown_as_the_plain_reader_shows_them(
+def test_texts_of_any_bytes_are_decoded_as_by_the_plain_reader(
     raw: list[bytes], seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     app, key, properties = raw
@@ -116,7 +116,7 @@ def test_texts_of_any_bytes_are_shown_as_the_plain_reader_shows_them(
 
 
 @given(new=st.lists(MESSAGES, max_size=30), partition=st.integers(64, 8000))
-def test_what_a_broker_stores_comes_back_through_the_source(
+def test_stored_messages_read_back_equal_through_the_source(
     new: list[NewJournalMessage], partition: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     root = tmp_path_factory.mktemp("store")
@@ -146,7 +146,7 @@ def test_what_a_broker_stores_comes_back_through_the_source(
 
 
 def _is_accepted(message: NewJournalMessage) -> bool:
-    """Whether the broker takes it: an ordered message has a business id, and all of them fit a file."""
+    """Return whether the broker takes it: an ordered message has a business id, and all of them fit a file."""
     if message.is_ordered and not message.business_id:
         return False
     texts = [message.app, message.business_id, *(text for pair in message.properties for text in pair)]

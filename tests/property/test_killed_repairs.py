@@ -1,4 +1,4 @@
-"""Rebuilds, salvages and restores that are killed at any of their steps: run again, they end as if nothing had been.
+"""Rebuilds, salvages and restores killed at any step: run again, they give the same result as undisturbed.
 
 A step is a call that changes the names or the durability of files. One of them, by its number, kills the process.
 """
@@ -97,7 +97,7 @@ def run(main: Main, arguments: list[str], counter: Path, step: int = NO_STEP) ->
 
 
 def files_of(root: Path) -> dict[str, bytes]:
-    """Every file but the lock; names of IndexFiles by their order, and of the checkpoint what is no time of a flush."""
+    """Return every file except the lock; IndexFiles by their order, and the checkpoint without times of flushes."""
     found: dict[str, bytes] = {}
     for path in sorted(root.rglob("*")):
         if not path.is_file() or path.name == "lock":
@@ -117,8 +117,8 @@ def steps_to_die_at(count: int, seed: int) -> Iterator[int]:
     return iter(sorted({1, count, *between}))
 
 
-def die_and_go_on(main: Main, arguments: Callable[[Path], list[str]], places: Iterator[Path], seed: int) -> None:
-    """Run a job undisturbed, then killed at each of some steps in other places; all must be the same in the end."""
+def kill_and_run_again(main: Main, arguments: Callable[[Path], list[str]], places: Iterator[Path], seed: int) -> None:
+    """Run a job undisturbed, then kill it at each of some steps and run it again; all results must be equal."""
     undisturbed, counter = next(places), next(places) / "counter"
     code = main(arguments(undisturbed))
     expected = files_of(undisturbed)
@@ -150,25 +150,27 @@ def copies(whole: Path, tmp_path: Path) -> Iterator[Path]:
         yield Path(shutil.copytree(whole, tmp_path / f"broker-{number}" / "store"))
 
 
-def test_a_rebuild(whole: Path, tmp_path: Path) -> None:
-    die_and_go_on(rebuild.main, lambda out: [str(whole), "--out", str(out), *LOCAL], folders(tmp_path), seed=1)
+def test_a_killed_rebuild_completes_when_run_again(whole: Path, tmp_path: Path) -> None:
+    kill_and_run_again(rebuild.main, lambda out: [str(whole), "--out", str(out), *LOCAL], folders(tmp_path), seed=1)
 
 
-def test_a_rebuild_in_place(whole: Path, tmp_path: Path) -> None:
-    die_and_go_on(rebuild.main, lambda root: [str(root), "--in-place", *LOCAL], copies(whole, tmp_path), seed=2)
+def test_a_killed_rebuild_in_place_completes_when_run_again(whole: Path, tmp_path: Path) -> None:
+    kill_and_run_again(rebuild.main, lambda root: [str(root), "--in-place", *LOCAL], copies(whole, tmp_path), seed=2)
 
 
 @LONG
-def test_a_salvage(whole: Path, tmp_path: Path) -> None:
+def test_a_killed_salvage_completes_when_run_again(whole: Path, tmp_path: Path) -> None:
     store = Path(shutil.copytree(whole, tmp_path / "damaged" / "store"))
     path = store / "commitlog" / segment_name(0)
     data = bytearray(path.read_bytes())
     data[int.from_bytes(data[:4], "big") + 90] ^= 1
     path.write_bytes(data)
     arguments = [str(store), "--salvage", *LOCAL]
-    die_and_go_on(rebuild.main, lambda out: [*arguments, "--out", str(out)], folders(tmp_path), seed=3)
+    kill_and_run_again(rebuild.main, lambda out: [*arguments, "--out", str(out)], folders(tmp_path), seed=3)
 
 
 @LONG
-def test_a_restore(lake: Path, tmp_path: Path) -> None:
-    die_and_go_on(restore.main, lambda out: ["--lake", str(lake), "--out", str(out), *SIZES], folders(tmp_path), seed=4)
+def test_a_killed_restore_completes_when_run_again(lake: Path, tmp_path: Path) -> None:
+    kill_and_run_again(
+        restore.main, lambda out: ["--lake", str(lake), "--out", str(out), *SIZES], folders(tmp_path), seed=4
+    )

@@ -29,17 +29,15 @@ NUMBERS = ("frame_offsets", "frame_lengths", "offsets", "lengths")
 
 
 def crcs_of(bodies: list[bytes]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """What the table has in `body_crc`."""
+    """Return the values of `body_crc` in the table."""
     return np.array([zlib.crc32(body) & 0x7FFFFFFF for body in bodies], np.int64)
 
 
 @given(bodies=BODIES, frame_bytes=FRAME_SIZES, cuts=st.lists(st.integers(0, 40), max_size=6))
-def test_a_pack_follows_from_its_bodies_however_they_are_handed_over(
-    bodies: list[bytes], frame_bytes: int, cuts: list[int]
-) -> None:
+def test_a_pack_depends_only_on_its_bodies(bodies: list[bytes], frame_bytes: int, cuts: list[int]) -> None:
     output = io.BytesIO()
     writer = PackWriter(output, frame_bytes)
-    for start, end in pairwise([0, *sorted(cuts), len(bodies)]):  # a cut behind the last body adds nothing
+    for start, end in pairwise([0, *sorted(cuts), len(bodies)]):  # a cut after the last body adds nothing
         append(writer, bodies[start:end])
     whole, refs = packed(bodies, frame_bytes)
     found = writer.finish()
@@ -58,7 +56,7 @@ def test_a_pack_is_zstd_of_all_bodies(bodies: list[bytes], frame_bytes: int) -> 
 
 
 @given(bodies=BODIES, frame_bytes=FRAME_SIZES, seed=st.integers(0, 1 << 32), batch=st.integers(1, 20))
-def test_bodies_come_back_in_any_order(bodies: list[bytes], frame_bytes: int, seed: int, batch: int) -> None:
+def test_bodies_can_be_read_in_any_order(bodies: list[bytes], frame_bytes: int, seed: int, batch: int) -> None:
     pack, refs = packed(bodies, frame_bytes)
     store, cache, chance = MemoryStore(**{NAME: pack}), FrameCache(), random.Random(seed)
     order = [chance.randrange(len(bodies)) for _ in range(2 * len(bodies))]
@@ -89,7 +87,7 @@ def test_damage_is_an_error_or_changes_nothing(bodies: list[bytes], frame_bytes:
     value=st.one_of(st.integers(-3, 300), st.sampled_from([-INT32 - 1, INT32, 1 << 20, FRAME_BYTES, INT64])),
     row=st.integers(0, 9),
 )
-def test_a_reference_that_lies_is_an_error_or_another_body(field: str, value: int, row: int) -> None:
+def test_a_wrong_reference_is_an_error_or_another_body(field: str, value: int, row: int) -> None:
     bodies = [b"body %d" % number for number in range(10)]
     pack, refs = packed(bodies, 20)
     changed = {name: getattr(refs, name).astype(np.int64) for name in NUMBERS}
@@ -108,7 +106,7 @@ def test_a_reference_that_lies_is_an_error_or_another_body(field: str, value: in
 
 
 @given(brokers=st.lists(st.text(max_size=20), min_size=2, max_size=2, unique=True))
-def test_names_are_ours_to_read_and_distinct(brokers: list[str]) -> None:
+def test_pack_names_are_distinct_and_parsed(brokers: list[str]) -> None:
     names = [pack_name(None, broker, 0, 1, TOKEN) for broker in brokers]
     assert [parse_pack_name(name).broker for name in names] == brokers
     assert len(set(names)) == 2

@@ -1,4 +1,4 @@
-"""Whatever arrives over the network is a value or a documented error, and what we write we read again."""
+"""Any bytes from the network are a value or a documented error, and written values read back equal."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ LIKE_BODIES = st.recursive(
 
 
 @given(command=COMMANDS)
-def test_commands_are_read_as_they_were_written(command: Command) -> None:
+def test_commands_round_trip(command: Command) -> None:
     data = serialize_command(command)
     assert parse_command(data) == (command, len(data))
     assert parse_command(bytearray(b"x" + data + b"y"), 1) == (command, len(data))
 
 
 @given(command=COMMANDS, cut=st.floats(0, 1, exclude_max=True))
-def test_a_command_that_is_cut_is_not_here_yet(command: Command, cut: float) -> None:
+def test_a_cut_command_is_incomplete(command: Command, cut: float) -> None:
     data = serialize_command(command)
     assert parse_command(data[: int(len(data) * cut)]) is None
 
@@ -120,7 +120,7 @@ def test_an_exchange_reads_the_same_however_the_bytes_arrive(commands: list[Comm
 
 
 @given(document=DOCUMENTS)
-def test_bodies_are_read_as_they_were_written(document: object) -> None:
+def test_bodies_round_trip(document: object) -> None:
     assert parse_fastjson(serialize_compact(document)) == document
 
 
@@ -150,13 +150,13 @@ PROGRESS = st.builds(OffsetWrapper, LONGS, LONGS, LONGS, pull_offset=st.none() |
 
 
 @given(table=st.dictionaries(QUEUES, PROGRESS))
-def test_tables_of_queues_are_read_as_they_were_written(table: dict[MessageQueue, OffsetWrapper]) -> None:
+def test_tables_of_queues_round_trip(table: dict[MessageQueue, OffsetWrapper]) -> None:
     stats = ConsumeStats(table)
     assert parse_body(ConsumeStats, serialize_body(stats)) == stats
 
 
 @given(data=st.binary(max_size=60), compressed=st.booleans())
-def test_any_registration_is_one_or_a_body_error(data: bytes, compressed: bool) -> None:
+def test_any_document_is_a_registration_or_a_body_error(data: bytes, compressed: bool) -> None:
     for body in (data, zlib.compress(data)):
         with contextlib.suppress(BodyError):
             parse_registration(body, compressed=compressed)
@@ -166,12 +166,14 @@ ITEMS = st.builds(BatchItem, INTS, st.binary(max_size=20), st.binary(max_size=20
 
 
 @given(items=st.lists(ITEMS, max_size=5))
-def test_batches_are_read_as_they_were_written(items: list[BatchItem]) -> None:
+def test_batches_round_trip(items: list[BatchItem]) -> None:
     assert parse_batch(serialize_batch(items)) == items
 
 
 @given(items=st.lists(ITEMS, max_size=3), position=st.integers(0, 200), value=st.integers(0, 255), more=st.binary())
-def test_any_batch_is_one_or_a_layout_error(items: list[BatchItem], position: int, value: int, more: bytes) -> None:
+def test_any_bytes_are_a_batch_or_a_layout_error(
+    items: list[BatchItem], position: int, value: int, more: bytes
+) -> None:
     data = bytearray(serialize_batch(items) + more)
     if data:
         data[position % len(data)] = value

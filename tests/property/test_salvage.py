@@ -1,4 +1,4 @@
-"""Behind every fault, the intact records are read again."""
+"""After every fault, the intact records are read again."""
 
 from __future__ import annotations
 

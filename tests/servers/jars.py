@@ -22,7 +22,7 @@ LOCK = Path(__file__).with_name("jars.lock")
 """The jars that the registry gave when the versions were chosen."""
 
 ATTEMPTS = 4
-"""A busy registry answers 429 or 5xx for a while; what was fetched by then is kept for the next."""
+"""A busy registry answers 429 or 5xx for a while; files fetched by then are kept for the next attempt."""
 
 FETCH_TIMEOUT_SECONDS = 600
 

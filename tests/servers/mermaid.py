@@ -1,4 +1,4 @@
-"""Mermaid itself, which draws what `commitlake lineage --mermaid` writes: the judge of its form.
+"""Mermaid itself, which draws the output of `commitlake lineage --mermaid` and so checks its form.
 
 npm fetches the published package from where its own settings say; one file of it is kept.
 """
@@ -16,7 +16,7 @@ from tests.servers.cache import build_once, cache_folder, digest
 
 VERSION = "12.3.0"
 INTEGRITY = "sha512-4113TdXeLAsMruJ79OpFL5O8+LTFXhQqZ260rF3tgUmiNAtRm4Uume04I+65PRN6yZ69J4f8rVYWW8zRk65UYw=="
-"""Of the package, as the registry gave it when the version was chosen."""
+"""Digest of the package, as the registry gave it when the version was chosen."""
 FETCH_TIMEOUT_SECONDS = 600
 _SCRIPT = "package/dist/mermaid.min.js"
 
@@ -36,7 +36,7 @@ def mermaid_script() -> Path:
 
 
 def prepare_mermaid() -> None:
-    """Fetch Mermaid where there is npm; elsewhere, the test that needs it says so."""
+    """Fetch Mermaid if npm is installed; otherwise the test that needs it reports that."""
     if shutil.which("npm"):
         mermaid_script()
 

@@ -16,7 +16,7 @@ def mqadmin(
     jvm: Sequence[str] = JVM,
     account: tuple[str, str] | None = None,
 ) -> list[str]:
-    """Run commands one after another, in one JVM, and return what each prints.
+    """Run commands one after another, in one JVM, and return the output of each.
 
     Args:
         version: RocketMQ's.

@@ -2,7 +2,7 @@
 
     python -m tests.servers.prepare
 
-What is there from an earlier time is left as it is.
+Existing results of earlier runs are not changed.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class ServerProcess:
         return self._process.poll() is None
 
     def output(self) -> str:
-        """Return what this process has printed so far."""
+        """Return the output of this process so far."""
         with self.log.open("rb") as log:
             log.seek(self._start_of_log)
             return log.read().decode(errors="replace")

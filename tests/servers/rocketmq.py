@@ -35,7 +35,7 @@ FAST_JVM = ("-XX:+UseSerialGC",)
 WITHOUT_TLS = "-Dtls.server.mode=disabled"
 """For servers that nobody asks by TLS: each start would make a key and a certificate."""
 
-# What RocketMQ's own start scripts open to it on Java 9 and later: it unmaps its files by hand.
+# Packages that RocketMQ's own start scripts open to it on Java 9 and later: it unmaps its files by hand.
 JAVA_OPENINGS = (
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
@@ -50,7 +50,7 @@ IDLE_SETTINGS = {
     # The whole timer wheel is flushed each time, by default each second.
     "timerFlushIntervalMs": 5000,
 }
-"""What lets a broker that has nothing to do take no processor time."""
+"""Settings with which an idle broker takes no processor time."""
 
 # A broker refuses messages on a disk that is 90 % full; a developer's often is.
 DISK_LIMITS = (
@@ -284,8 +284,8 @@ class RocketMQ(Server):
         self._ha_port = self._ha_port or free_ports(1)
         memory = ["-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g"]
         self._broker = broker = self._launch("broker", "BrokerStartup", self._broker_conf(), [*memory, *DISK_LIMITS])
-        # A name server still knows a killed broker for two minutes: its word alone says nothing
-        # about this process. The log alone neither: 5.x says "boot success" and may register only
+        # A name server still knows a killed broker for two minutes: its answer alone proves nothing
+        # about this process. Nor does the log alone: 5.x prints "boot success" and may register only
         # 10 s later, at its first regular turn.
         broker.wait_until(
             lambda: "boot success" in broker.output() and knows_broker(self.name_server_address, self.broker_address),
@@ -363,7 +363,7 @@ class RocketMQ(Server):
 
 
 StartBroker = Callable[..., RocketMQ]
-"""What the fixture `start_broker` gives."""
+"""The type of the fixture `start_broker`."""
 
 
 def _property(value: object) -> str:

@@ -29,7 +29,7 @@ READY_TIMEOUT_SECONDS = 60
 
 
 class S3Server(Server):
-    """One server; what is in its buckets stays when it is killed and started again.
+    """One server; the content of its buckets is kept when it is killed and started again.
 
     Attributes:
         access_key: The only user's.
@@ -98,7 +98,7 @@ class S3Server(Server):
         )
 
     def _metadata_options(self) -> list[str]:
-        """Return options that keep metadata in extended attributes, or beside the data if the file system has none."""
+        """Return options that keep metadata in extended attributes, or next to the data if the file system has none."""
         try:
             os.setxattr(self._folder, "user.commitlake", b"1")
         except OSError:

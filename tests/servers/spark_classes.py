@@ -42,7 +42,7 @@ def class_archive() -> Path:
 
 
 def quick_start(archive: Path) -> str:
-    """Return what SPARK_SUBMIT_OPTS has for a JVM of tests: its classes are in an archive, and it compiles quickly.
+    """Return the SPARK_SUBMIT_OPTS of a JVM of tests: its classes are in an archive, and it compiles quickly.
 
     The optimizing compiler would take more processor time than it saves in the minute or two that such a JVM lives.
     """
@@ -50,7 +50,7 @@ def quick_start(archive: Path) -> str:
 
 
 def _build(folder: Path) -> None:
-    """Run the job, and wait for what its JVM writes when it ends."""
+    """Run the job, and wait for the files that its JVM writes when it ends."""
     archive = folder / _NAME
     environment = {**os.environ, "SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={archive} -Xlog:disable"}
     command = [sys.executable, "-c", _JOB, str(folder / "table")]

@@ -1,4 +1,4 @@
-"""A producer that remembers what was acknowledged, while its broker is killed."""
+"""A producer that records acknowledged messages, while its broker is killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PIPELINED = 20
 
 
 class Producer(threading.Thread):
-    """Sends until its connection breaks, several messages at once, and notes what was acknowledged."""
+    """Sends until its connection breaks, several messages at once, and records the acknowledged ones."""
 
     def __init__(self, address: str, name: str) -> None:
         super().__init__(name=name)

@@ -27,7 +27,7 @@ PRODUCER_HOST = Host.of("127.0.0.1", 50123)
 
 @dataclass
 class Peer:
-    """A client without a network, which keeps what it receives."""
+    """A client without a network, which stores all received commands."""
 
     dispatcher: Dispatcher
     sent: list[Command] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Keys and certificates for tests, generated anew for each run.
+"""Keys and certificates for tests, generated for each run.
 
 authority.pem                   signs the others
 server.pem, server.key.pem      for 127.0.0.1

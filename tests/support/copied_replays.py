@@ -15,7 +15,7 @@ from commitlake.schemas.tables.replay_rows import REPLAY_ROWS
 from commitlake.schemas.tables.replays import ReplayEvent
 
 COPIES = 3
-"""How many messages each replay has."""
+"""Number of messages of each replay."""
 
 
 def add_copies(lake: LakePaths, replay_id: str) -> None:
@@ -28,7 +28,7 @@ def add_copies(lake: LakePaths, replay_id: str) -> None:
 
 
 def add_copied_replay(lake: LakePaths, replay_id: str, *events: ReplayEvent) -> None:
-    """Add a replay that has copied its messages, and what happened to it."""
+    """Add a replay that has copied its messages, and its events."""
     target = Target("127.0.0.1:9876", "again", QueueMapping.KEY, (QueueEnd("again", "broker-a", 0, 0),))
     parts = ((LogRange("broker-a", 0, COPIES),),)
     plan = ReplayPlan(

@@ -19,7 +19,7 @@ from tests.support.journal_stores import BROKER, SMALL
 from tests.support.small_stores import Clock
 
 OPTIONS = replace(SMALL, journal_file_size_bytes=1 << 16, queue_count=4)
-"""Room for what a client's properties take."""
+"""Space for a client's properties."""
 SECOND = 1000
 
 
@@ -60,7 +60,7 @@ def commit(peer: Peer, topic: str, offset: int, queue_id: int = 0, group: str = 
 
 
 def advance(dispatcher: Dispatcher, clock: Clock, milliseconds: int) -> None:
-    """Advance the time, and let the broker do what is due."""
+    """Advance the time, and let the broker do all due work."""
     clock.now_ms += milliseconds
     dispatcher.tick(clock.now_ms)
 

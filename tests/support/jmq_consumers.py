@@ -41,7 +41,7 @@ class JmqShop:
 
     @contextmanager
     def open(self) -> Iterator[tuple[JournalStore, Consuming]]:
-        """Open the store, and what applications consume."""
+        """Open the store, and the state of its consuming applications."""
         with JournalStore.open(self.store, SMALL, clock=self.clock) as store:
             consuming = Consuming(store)
             try:
@@ -70,14 +70,14 @@ class JmqShop:
             consuming.finish(batch, {offset: "no such address" for offset in offsets if fails(offset)})
 
     def retry(self, app: str, succeeds: bool) -> None:
-        """Deliver what has failed once more."""
+        """Deliver failed messages once more."""
         self.clock.now_ms += 86_400_000
         with self.open() as (_, consuming):
             for retry in consuming.take_retries("orders", app, 100):
                 consuming.finish_retry(retry, CLIENT, None if succeeds else "still none")
 
     def archive(self) -> Result:
-        """Archive what is new."""
+        """Archive new messages."""
         return run_archive(HERE, Config(store=str(self.store), lake=self.lake.root, quality=False))
 
     def rows(self, table: str, columns: str, order: str) -> list[tuple[object, ...]]:

@@ -17,7 +17,7 @@ from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
 
 WRITTEN_MS = MIDNIGHT_MS + 600_000
-"""When the files of progress were written: ten minutes after the first message."""
+"""Time at which the files of progress were written: ten minutes after the first message."""
 WRITTEN = datetime.datetime.fromtimestamp(WRITTEN_MS / 1000, datetime.UTC)
 
 

@@ -1,4 +1,4 @@
-"""What a hostile broker or name server answers: the true answer with something wrong in it, or something else."""
+"""Answers of a hostile broker or name server: the true answer with something wrong in it, or something else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from commitlake.schemas.remoting.fastjson import parse_fastjson
 from commitlake.schemas.remoting.frames import Command
 
 Lie = Callable[[Command, Command], "Command | bytes | None"]
-"""Request and true answer to what is sent: another answer, bytes, or None to close the connection."""
+"""Maps request and true answer to the sent one: another answer, bytes, or None to close the connection."""
 
 
 def with_fields(**fields: str) -> Lie:

@@ -79,7 +79,7 @@ def _extents(path: Path) -> Iterator[bytes]:
 
 
 def _clear(path: Path) -> Path:
-    """Remove whatever is at a path."""
+    """Remove the object at a path, of any kind."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -182,7 +182,7 @@ def replacing(*paths: str) -> Plant:
         names = [path.format(canary=canary, name=canary.name) for path in paths]
         document = {"stamp": "planted", "paths": names, "log": [log.start, log.end], "wanted": None}
         (work / ".replacing").write_text(json.dumps(document))
-        # What `.rebuilt-in-place/../CANARY/settings` and the like would be renamed from.
+        # Files that `.rebuilt-in-place/../CANARY/settings` and the like would be renamed from.
         for path in (store / canary.name / "settings", work / "consumequeue" / "settings", work / "queue" / "settings"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"planted")
@@ -288,7 +288,7 @@ STORE_PLANTS: dict[str, Plant] = {
     "a run's folder is a file": file(".rebuilt-in-place/.rebuild", b"x"),
     "a run's parts are a link": link(".rebuilt-in-place/.rebuild/parts", "consumequeue"),
 }
-"""What is planted in a store's folder, by words for it."""
+"""Objects planted in a store's folder, by their description."""
 
 JMQ_QUEUE = "queue/topic-0/0"
 JMQ_PLANTS: dict[str, Plant] = {
@@ -338,7 +338,7 @@ JMQ_PLANTS: dict[str, Plant] = {
     "the control file is a link": both(replacing(), link(".rebuilt-in-place/.replacing", "settings")),
     "a run's plan is a link": link(".rebuilt-in-place/.rebuild/plan.json", "settings"),
 }
-"""What is planted in the folder of a store in JMQ's layout."""
+"""Objects planted in the folder of a store in JMQ's layout."""
 
 OUT_PLANTS: dict[str, Plant] = {
     **{
@@ -360,7 +360,7 @@ OUT_PLANTS: dict[str, Plant] = {
     "index is a link to nothing": link("index", "made"),
     "plan.json is a FIFO": fifo(".rebuild/plan.json"),
 }  # fmt: skip
-"""What is planted in the folder that a run is to write to."""
+"""Objects planted in the folder that a run is to write to."""
 
 
 def data_file_of(path: str, action: str = "add") -> Plant:
@@ -396,4 +396,4 @@ LAKE_PLANTS: dict[str, Plant] = {
     "staged profiles are a link": link("profiles/staged", "config"),
     "a FIFO in a table": fifo("messages/old.parquet"),
 }  # fmt: skip
-"""What is planted in a lake's folder."""
+"""Objects planted in a lake's folder."""

@@ -101,7 +101,7 @@ def _add_stretch(growing: GrowingLake, name: str, minute: int, rows: list[dict[s
 
 def _progress(minute: int, ends: dict[tuple[str, int], list[datetime.datetime]]) -> StoreSnapshot:
     now = MIDNIGHT + minute * MINUTE
-    behind = {  # minutes that a group is behind
+    behind = {  # minutes of a group's lag
         ("mailer", "payments"): 0,
         ("reports", "orders"): 30,
         ("shipping", "shipments"): minute // 4,

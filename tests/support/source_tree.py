@@ -32,7 +32,7 @@ def parsed(path: Path) -> ast.Module:
 
 @cache
 def imported(path: Path) -> frozenset[str]:
-    """Return the names of all that a file imports: modules, and what it takes from them."""
+    """Return all names that a file imports: modules, and names from them."""
     names: set[str] = set()
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):

@@ -10,7 +10,7 @@ from tests.support.logs import damage
 
 
 def copy_store(original: Path, root: Path) -> None:
-    """Make a folder a copy of a store, whatever it was before."""
+    """Make a folder a copy of a store, replacing any earlier content."""
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(original, root)
 
@@ -22,7 +22,7 @@ def damage_file(path: Path, chance: random.Random, *, keep_size: bool) -> None:
     path.write_bytes(worse.ljust(len(data), b"\0")[: len(data)] if keep_size else worse)
 
 
-def clear_behind(log: Path, cut: int) -> None:
+def clear_last_pages(log: Path, cut: int) -> None:
     """Clear the last pages of a log's files, as after a power failure; sizes stay unchanged.
 
     Args:

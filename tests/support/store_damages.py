@@ -96,7 +96,7 @@ class Damages:
         self.patch_log(root, position, struct.pack(">" + declared.code, value))
 
     def patch_offset(self, root: Path, message: Any, value: int) -> None:
-        """Overwrite the offset that a record says of itself."""
+        """Overwrite the offset stored in a record."""
         self.patch_field(root, message, self.offset_name, value)
 
     def patch_topic(self, root: Path, message: Any, data: bytes) -> None:

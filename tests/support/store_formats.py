@@ -16,7 +16,7 @@ from tests.support import journal_stores, message_stores
 from tests.support.small_stores import Clock, all_messages, crash
 
 FILE_SIZE = 4096
-"""Of a file of the log in a small store of any format."""
+"""Size of a file of the log in a small store of any format."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class StoreFormat:
         return root
 
     def found(self, root: Path) -> list[Any]:
-        """Return what the queues of a store give, in the order of the log; each is also found by its number.
+        """Return the messages of a store's queues, in the order of the log; each is also found by its number.
 
         In a store of RocketMQ's, which ends at the first damage, it is all that the log has, and found by its key, too.
         """
@@ -97,7 +97,7 @@ class StoreFormat:
         return found
 
     def bodies(self, root: Path) -> list[bytes]:
-        """Return the bodies of what the queues of a store give, in the order of the log."""
+        """Return the bodies of the messages of a store's queues, in the order of the log."""
         return [one.body for one in self.found(root)]
 
 

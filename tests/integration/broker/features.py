@@ -1,4 +1,4 @@
-"""What RocketMQ's client does against the real RocketMQ and against broker_lite, side by side.
+"""Results of RocketMQ's client with the real RocketMQ and with broker_lite, side by side.
 
     python -m tests.integration.broker.features [VERSION of the client and the real servers]
 
@@ -22,7 +22,7 @@ from tests.servers.rocketmq import VERSIONS, RocketMQ
 
 Server = RocketMQ | BrokerLite
 VOLUME = 1500
-# What depends on the moment: when a broker looks, where it is, what time it is.
+# Values that differ between runs: schedules of a broker, addresses, times.
 _VARIES = frozenset({"runtime", "topics", "group configs"})
 
 
@@ -106,7 +106,7 @@ FEATURES = (
 
 
 def outcome(feature: Feature, version: str, server: Server) -> str:
-    """What came of a feature, as text."""
+    """Return the outcome of a feature, as text."""
     try:
         return str(feature.use(version, server))
     except JavaProgramError as error:

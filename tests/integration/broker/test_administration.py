@@ -40,7 +40,7 @@ def test_the_administration_client_is_answered(used: BrokerLite, client_version:
     assert answers["after reset"] == 0
     assert answers["connections"] == "MQBrokerException"
     assert answers["kv"] == "value"
-    # Of a broker: the name server has it until it is deleted there, too.
+    # This deletes it from a broker only: the name server has it until it is deleted there, too.
     assert answers["deleted"] is True
 
 
@@ -73,7 +73,7 @@ def test_mqadmin_shows_and_changes_the_broker(used: BrokerLite, client_version: 
 
 
 @pytest.mark.parametrize("client_version", ["5.5.0"])  # that of 4.9 asks for less
-def test_newer_commands_of_mqadmin_are_answered(used: BrokerLite, client_version: str, tmp_path: Path) -> None:
+def test_newer_mqadmin_commands_are_answered(used: BrokerLite, client_version: str, tmp_path: Path) -> None:
     servers, broker = ("-n", used.name_server_address), ("-b", used.broker_address)
     folder = tmp_path / "exported"
     export = ("exportMetadata", "-c", "DefaultCluster", "-f", str(folder), *servers)

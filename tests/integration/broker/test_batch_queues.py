@@ -1,4 +1,4 @@
-"""Stores with batches in one record and with light queues: a real broker writes them, ours goes on, it starts again."""
+"""Stores with batches in one record and light queues: a real broker, ours, and again a real one use them in turn."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def without_index(root: Path) -> None:
 
 
 def crashed(root: Path) -> None:
-    """Leave the store as a crash does whose checkpoint vouches for nothing."""
+    """Leave the store as after a crash, with a checkpoint that covers nothing."""
     (root / "abort").touch()
     checkpoint = CheckpointFile(root)
     checkpoint.update(physic_msg_timestamp=1, logics_msg_timestamp=1, index_msg_timestamp=0)
@@ -117,7 +117,7 @@ def written(start_broker: StartBroker, tmp_path: Path) -> Path:
 
 
 @pytest.mark.long("batch queues of a real broker are rebuilt, and its store taken over, each time")
-def test_a_real_brokers_store_is_served_by_ours_and_by_it_again(
+def test_real_broker_store_is_served_by_ours_then_by_the_real_broker_again(
     written: Path, start_broker: StartBroker, tmp_path: Path
 ) -> None:
     queues = queue_files(written)

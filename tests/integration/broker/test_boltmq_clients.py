@@ -28,7 +28,7 @@ def broker_lite(tmp_path: Path) -> Iterator[BrokerLite]:
         yield running
 
 
-def test_consumers_get_all_or_what_their_tags_and_sql_choose(broker_lite: BrokerLite, client_version: str) -> None:
+def test_consumers_get_the_messages_that_their_filter_selects(broker_lite: BrokerLite, client_version: str) -> None:
     sent = run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, "volume"])
     assert keys(consume(broker_lite, client_version, "lite")) == keys(sent)
     for way, expression, tags in (
@@ -44,7 +44,7 @@ def test_consumers_get_all_or_what_their_tags_and_sql_choose(broker_lite: Broker
     assert len([record for record in records if record.topic == "EveryVolume"]) == VOLUME
 
 
-def test_delayed_messages_come_and_transactions_are_refused(broker_lite: BrokerLite, client_version: str) -> None:
+def test_delayed_messages_are_stored_and_transactions_are_refused(broker_lite: BrokerLite, client_version: str) -> None:
     run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, "delay"])
     with pytest.raises(JavaProgramError, match="no transaction, which BoltMQ does not support"):
         run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, "transaction"])

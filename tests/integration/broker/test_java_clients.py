@@ -1,4 +1,4 @@
-"""RocketMQ's own client against broker_lite: what it sends is stored, comes again, and is found."""
+"""RocketMQ's own client against broker_lite: its messages are stored, retried, and found."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_producer_sends_every_kind_of_message(broker_lite: BrokerLite, client_
     topics: dict[str, set[str]] = {}
     for row in stored:
         topics.setdefault(row["topic"], set()).add(row["unique_key"])
-    # What was to wait has waited, and what was to come has come.
+    # Delayed messages have waited, and have been delivered.
     assert topics["EveryDelay"] == sent_by(sent, "delay")
     assert topics["SCHEDULE_TOPIC_XXXX"] >= sent_by(sent, "delay_waiting")
     assert topics.get("EveryTimer", set()) == sent_by(sent, "timer")

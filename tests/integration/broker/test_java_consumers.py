@@ -1,4 +1,4 @@
-"""RocketMQ's own consumers against broker_lite, in every way that they have, whichever layout its store has."""
+"""RocketMQ's own consumers against broker_lite, in all their modes, with each layout of its store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def broker_lite(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Brok
 
 @pytest.fixture
 def sent(broker_lite: BrokerLite, client_version: str) -> list[Row]:
-    """What the topic holds."""
+    """The messages of the topic."""
     return run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, "volume"])
 
 
@@ -61,7 +61,9 @@ def test_orderly_consumers_get_each_queue_in_order(
         assert list(dict.fromkeys(found)) == sorted(set(found))
 
 
-def test_broadcast_gives_everything_to_everybody(broker_lite: BrokerLite, client_version: str, sent: list[Row]) -> None:
+def test_broadcast_delivers_every_message_to_every_consumer(
+    broker_lite: BrokerLite, client_version: str, sent: list[Row]
+) -> None:
     rows = consume(broker_lite, client_version, "broadcast", consumers=2, messages=2 * VOLUME)
     for consumer in (0, 1):
         assert keys([row for row in rows if row["consumer"] == consumer]) == keys(sent)
@@ -74,7 +76,7 @@ def test_broadcast_gives_everything_to_everybody(broker_lite: BrokerLite, client
         ("sql", "TAGS IN ('Tag3', 'Tag5') AND KEYS IS NOT NULL", {"Tag3", "Tag5"}),
     ],
 )
-def test_a_consumer_gets_what_it_asks_for(
+def test_a_consumer_gets_only_messages_that_match_its_filter(
     broker_lite: BrokerLite, client_version: str, sent: list[Row], way: str, expression: str, tags: set[str]
 ) -> None:
     wanted = [row for row in sent if row["tags"] in tags]
@@ -82,12 +84,12 @@ def test_a_consumer_gets_what_it_asks_for(
     assert Counter(row["unique_key"] for row in rows) == Counter(row["unique_key"] for row in wanted)
 
 
-def test_lite_pull_gets_everything(broker_lite: BrokerLite, client_version: str, sent: list[Row]) -> None:
+def test_lite_pull_gets_every_message(broker_lite: BrokerLite, client_version: str, sent: list[Row]) -> None:
     assert keys(consume(broker_lite, client_version, "lite")) == keys(sent)
 
 
 @pytest.mark.long("a consumer that is killed is taken over from each time")
-def test_the_others_take_over_when_a_consumer_goes(
+def test_the_others_take_over_when_a_consumer_leaves(
     broker_lite: BrokerLite, client_version: str, sent: list[Row]
 ) -> None:
     assert keys(consume(broker_lite, client_version, "failover", consumers=2)) == keys(sent)

@@ -19,7 +19,7 @@ from tests.servers.mqadmin import mqadmin
 
 KINDS = ("plain", "tags", "keys", "properties", "batch", "zlib", "big", "oneway", "ordered", "long_topic", "traced",
          "request", "volume")  # fmt: skip
-"""What a journal can keep."""
+"""The kinds of messages that a journal can store."""
 RETRIES = 2
 VOLUME = 1500
 
@@ -38,7 +38,7 @@ def open_journal(broker: BrokerLite) -> JournalStore:
 
 
 @pytest.mark.each_version
-def test_a_producer_sends_what_a_journal_can_keep(broker_lite: BrokerLite, client_version: str) -> None:
+def test_every_kind_of_message_that_jmq_supports_is_stored(broker_lite: BrokerLite, client_version: str) -> None:
     sent = run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, *KINDS])
     broker_lite.stop()
     acknowledged = [row for row in sent if row["offset_msg_id"]]
@@ -89,7 +89,7 @@ def test_dead_letters_are_consumed_as_a_topic(broker_lite: BrokerLite, client_ve
 @pytest.mark.parametrize(
     ("kind", "sentence"), [("delay", "does not support delays"), ("transaction", "a journal has no transactions")]
 )
-def test_what_a_journal_cannot_do_is_said(
+def test_kinds_that_jmq_does_not_support_are_refused(
     broker_lite: BrokerLite, client_version: str, kind: str, sentence: str
 ) -> None:
     with pytest.raises(JavaProgramError, match=sentence):

@@ -1,4 +1,4 @@
-"""Killed at any moment: what was acknowledged with sync flush is there, in order, and once."""
+"""Kills at any moment: messages acknowledged with sync flush are stored in order, and once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STORES = kill_count(2, share=TURNS)
 
 
 def check_rocketmq(root: Path, acknowledged: Mapping[str, str]) -> None:
-    """See that a store in RocketMQ's layout has all messages with these keys and ids, and no gap."""
+    """Check that a store in RocketMQ's layout has all messages with these keys and ids, and no gap."""
     from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 
     options = StoreOptions(
@@ -41,7 +41,7 @@ def check_rocketmq(root: Path, acknowledged: Mapping[str, str]) -> None:
 
 
 def check_jmq(root: Path, acknowledged: Mapping[str, str]) -> None:
-    """See the same of a store in JMQ's layout."""
+    """Check the same for a store in JMQ's layout."""
     from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
 
     options = JournalOptions(
@@ -61,7 +61,7 @@ def check_jmq(root: Path, acknowledged: Mapping[str, str]) -> None:
 @pytest.mark.kills
 @pytest.mark.parametrize("seed", range(STORES))
 @pytest.mark.parametrize(("layout", "check"), [("rocketmq", check_rocketmq), ("jmq", check_jmq)])
-def test_what_was_acknowledged_survives(
+def test_acknowledged_messages_survive_kills(
     tmp_path: Path, seed: int, layout: str, check: Callable[[Path, Mapping[str, str]], None]
 ) -> None:
     moment = random.Random(seed)
@@ -80,7 +80,7 @@ def test_what_was_acknowledged_survives(
     check(broker.store, acknowledged)
 
 
-def test_a_page_that_the_disk_has_no_room_for_ends_the_broker_with_a_word(tmp_path: Path) -> None:
+def test_a_bus_error_ends_the_broker_with_a_message(tmp_path: Path) -> None:
     with BrokerLite(tmp_path / "broker", options=SMALL_FILES) as broker:
         os.kill(broker.process.pid, signal.SIGBUS)
         wait_until(lambda: not broker.process.is_running)

@@ -47,7 +47,7 @@ def ask(connection: socket.socket, command: Command) -> Command:
 
 
 def is_cut_off(connection: socket.socket) -> bool:
-    """Whether the broker ends a connection."""
+    """Return whether the broker ends a connection."""
     try:
         return connection.recv(100) == b""
     except ConnectionResetError:
@@ -94,27 +94,27 @@ def test_a_thousand_idle_connections_and_fifty_producers(broker: BrokerLite) -> 
         b"\x00\x00\x00\x08\x00\x00\x00\x02{}XX",
     ],
 )
-def test_who_sends_no_frames_is_cut_off_and_the_others_are_not(broker: BrokerLite, noise: bytes) -> None:
+def test_only_a_client_that_sends_no_frames_is_disconnected(broker: BrokerLite, noise: bytes) -> None:
     with connect(broker) as good, connect(broker) as bad:
         bad.sendall(noise)
         assert is_cut_off(bad)
         assert max_offset(good, 0) == 0
 
 
-def send_for_ever(connection: socket.socket, data: bytes) -> None:
-    """Send until nobody takes it any more."""
+def send_until_blocked(connection: socket.socket, data: bytes) -> None:
+    """Send until the peer no longer reads."""
     for _ in range(100_000):
         connection.sendall(data)
 
 
-def test_who_does_not_read_is_not_read_from(broker: BrokerLite) -> None:
+def test_requests_of_a_client_that_does_not_read_are_not_read(broker: BrokerLite) -> None:
     with connect(broker) as good, connect(broker) as deaf:
         fields = {key: str(one) for key, one in send_fields("orders", {"UNIQ_KEY": "U"}).items()}
         assert ask(good, Command(RequestCode.SEND_MESSAGE_V2, fields, b"x" * 100_000)).code == 0
         place = Command(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"})
         deaf.settimeout(1)
         with pytest.raises(TimeoutError):
-            send_for_ever(deaf, serialize_command(place) * 100)
+            send_until_blocked(deaf, serialize_command(place) * 100)
         # Its answers would be 100 kB each; most of its requests were never taken.
         assert max_offset(good, 0) == 1
 
@@ -129,7 +129,7 @@ def test_connections_are_limited(tmp_path: Path) -> None:
         assert max_offset(connections[0], 0) == 0
 
 
-def test_connections_leave_the_store_its_descriptors(broker: BrokerLite) -> None:
+def test_connections_leave_file_descriptors_for_the_store(broker: BrokerLite) -> None:
     few = 600
     fields = {key: str(one) for key, one in send_fields("orders", {"UNIQ_KEY": "U"}).items()}
     topics = broker.store / "config" / "topics.json"

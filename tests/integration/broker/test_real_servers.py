@@ -1,4 +1,4 @@
-"""broker_lite beside the real RocketMQ: at its name server, and before its broker."""
+"""broker_lite with the real RocketMQ: at its name server, and with a store that its broker then takes over."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.servers.rocketmq import SMALL_FILES, RocketMQ, StartBroker
 VOLUME = 1500
 
 
-def test_a_real_broker_takes_the_store_over(tmp_path: Path, rocketmq_version: str, start_broker: StartBroker) -> None:
+def test_a_real_broker_takes_over_the_store(tmp_path: Path, rocketmq_version: str, start_broker: StartBroker) -> None:
     with BrokerLite(tmp_path / "broker") as broker:
         sent = run_java(rocketmq_version, "ProduceEveryKind", [broker.name_server_address, "volume", "keys", "batch"])
         arguments = [broker.name_server_address, "concurrent", "EveryVolume", "readers", "*", "1", "700", "60"]
@@ -63,7 +63,7 @@ def test_the_broker_registers_at_a_real_name_server(
             process.wait_until(lambda: knows_broker(real.name_server_address, broker.broker_address), 30)
             sent = run_java(rocketmq_version, "ProduceEveryKind", [real.name_server_address, "plain"])
             assert len(sent) == 20
-        # It has said that it goes.
+        # It has unregistered.
         assert not knows_broker(real.name_server_address, broker.broker_address)
         # With very many topics the body is compressed.
         monkeypatch.setattr("commitlake.broker_lite.server.registration.PLAIN_BODY_BYTES", 0)

@@ -1,4 +1,4 @@
-"""A master and a slave as processes: one log, byte for byte, whoever is killed; and what a slave does and refuses."""
+"""A master and a slave as processes: equal logs after kills; requests that a slave answers or refuses."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[MemberLite, MemberLite]]:
 
 
 def queue_files(store: Path) -> dict[str, tuple[int, int]]:
-    """Of every queue's file how many bytes are written, and their CRC; one may be made before it is needed."""
+    """Return the number of bytes written to each queue file, and their CRC; a file may be made before it is needed."""
     found = {str(path.relative_to(store)): path.read_bytes().rstrip(b"\0") for path in store.glob("consumequeue/*/*/*")}
     return {name: (len(data), zlib.crc32(data)) for name, data in sorted(found.items()) if data}
 
@@ -59,7 +59,7 @@ def wait_until_queues_same(master: Path, slave: Path) -> None:
 
 
 def send(address: str, number: int = 0, topic: str = "orders", body: bytes = b"x" * 300, **properties: str) -> Command:
-    """Send one message, and give the answer, whatever its code."""
+    """Send one message, and return the answer with any code."""
     host, _, port = address.rpartition(":")
     known = {"UNIQ_KEY": f"{number:032d}", **properties}
     fields = {key: str(value) for key, value in send_fields(topic, known, e=number % 4).items()}
@@ -74,7 +74,7 @@ def send(address: str, number: int = 0, topic: str = "orders", body: bytes = b"x
 
 
 def send_for(address: str, seconds: float, name: str) -> dict[str, str]:
-    """What three producers that send for a while get acknowledged."""
+    """Return the messages of three producers that were acknowledged within a while."""
     producers = [Producer(address, f"{name}-{number}") for number in range(3)]
     for producer in producers:
         producer.start()
@@ -87,7 +87,7 @@ def send_for(address: str, seconds: float, name: str) -> dict[str, str]:
     return acknowledged
 
 
-def test_a_slave_follows_while_messages_come(cluster: tuple[MemberLite, MemberLite]) -> None:
+def test_a_slave_follows_while_messages_arrive(cluster: tuple[MemberLite, MemberLite]) -> None:
     master, slave = cluster
     assert send(master.broker_address).code == ResponseCode.SUCCESS
     wait_until_same(master.store, slave.store)
@@ -102,7 +102,7 @@ def test_a_slave_follows_while_messages_come(cluster: tuple[MemberLite, MemberLi
     wait_until_queues_same(master.store, slave.store)
 
 
-def test_a_slave_that_comes_late_begins_with_the_masters_last_segment(tmp_path: Path) -> None:
+def test_a_slave_that_joins_late_begins_with_the_masters_last_segment(tmp_path: Path) -> None:
     master = master_lite(tmp_path / "master").start()
     try:
         send_for(master.broker_address, 3, "early")
@@ -121,14 +121,14 @@ def test_a_slave_that_comes_late_begins_with_the_masters_last_segment(tmp_path: 
 
 @pytest.mark.kills
 @pytest.mark.parametrize("seed", range(KILLS))
-def test_the_log_is_the_same_whoever_is_killed(cluster: tuple[MemberLite, MemberLite], seed: int) -> None:
+def test_logs_are_equal_after_master_or_slave_is_killed(cluster: tuple[MemberLite, MemberLite], seed: int) -> None:
     master, slave = cluster
     # A slave that was killed before it had anything would begin with the last segment, and its queues with it.
     assert send(master.broker_address).code == ResponseCode.SUCCESS
     wait_until_same(master.store, slave.store)
     moment = random.Random(seed)
     for turn in range(3):
-        sending = threading.Thread(target=send_until_it_breaks, args=(master.broker_address, f"{seed}-{turn}"))
+        sending = threading.Thread(target=send_until_killed, args=(master.broker_address, f"{seed}-{turn}"))
         sending.start()
         let_pass(moment.uniform(0.2, 1.5), "the brokers are killed at any moment")
         slave_too = moment.random() < 0.7
@@ -145,14 +145,14 @@ def test_the_log_is_the_same_whoever_is_killed(cluster: tuple[MemberLite, Member
     wait_until_queues_same(master.store, slave.store)
 
 
-def send_until_it_breaks(address: str, name: str) -> None:
+def send_until_killed(address: str, name: str) -> None:
     """Send until the broker is killed."""
     producer = Producer(address, name)
     producer.start()
     producer.join()
 
 
-def test_a_sync_master_tells_what_its_slave_has(tmp_path: Path) -> None:
+def test_a_sync_master_reports_whether_its_slave_has_the_message(tmp_path: Path) -> None:
     master = master_lite(tmp_path / "master", "--role", "SYNC_MASTER", *PROMPT).start()
     slave = slave_lite(tmp_path / "slave", master.name_server_address)
     try:
@@ -193,7 +193,7 @@ def test_a_sync_master_with_sync_flush_waits_for_both(tmp_path: Path) -> None:
         master.kill()
 
 
-def test_a_slave_refuses_what_would_go_into_the_log(cluster: tuple[MemberLite, MemberLite]) -> None:
+def test_a_slave_refuses_writes(cluster: tuple[MemberLite, MemberLite]) -> None:
     _, slave = cluster
     answer = send(slave.broker_address, 1)
     assert answer.code == ResponseCode.SYSTEM_BUSY
@@ -203,7 +203,7 @@ def test_a_slave_refuses_what_would_go_into_the_log(cluster: tuple[MemberLite, M
         ask(slave.broker_address, RequestCode.UPDATE_AND_CREATE_TOPIC, create)
 
 
-def test_a_slave_knows_the_masters_topics_groups_and_offsets(cluster: tuple[MemberLite, MemberLite]) -> None:
+def test_a_slave_copies_the_masters_topics_groups_and_offsets(cluster: tuple[MemberLite, MemberLite]) -> None:
     master, slave = cluster
     create = CreateTopicRequest("seven", "TBW102", 7, 7, 6, "SINGLE_TAG")
     ask(master.broker_address, RequestCode.UPDATE_AND_CREATE_TOPIC, create)
@@ -231,7 +231,7 @@ def test_a_slave_knows_the_masters_topics_groups_and_offsets(cluster: tuple[Memb
     ).value(TopicConfigs)
 
 
-def test_pulls_are_answered_and_sent_back_to_the_master(cluster: tuple[MemberLite, MemberLite]) -> None:
+def test_a_slave_answers_pulls_and_directs_clients_back_to_the_master(cluster: tuple[MemberLite, MemberLite]) -> None:
     master, slave = cluster
     assert send(master.broker_address, 0).code == ResponseCode.SUCCESS
     wait_until_same(master.store, slave.store)
@@ -260,7 +260,7 @@ def pull(address: str, offset: int) -> Command:
 
 
 @pytest.mark.parametrize("lie", [1 << 40, -5, 3])
-def test_a_slave_that_lies_is_cut_off(cluster: tuple[MemberLite, MemberLite], lie: int) -> None:
+def test_a_slave_that_reports_a_false_offset_is_disconnected(cluster: tuple[MemberLite, MemberLite], lie: int) -> None:
     master, slave = cluster
     assert send(master.broker_address, 0).code == ResponseCode.SUCCESS
     place = master._options[master._options.index("--ha-listen") + 1].rpartition(":")

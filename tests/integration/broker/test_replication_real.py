@@ -29,7 +29,7 @@ KINDS = ("volume", "plain", "batch", "ordered", "tags", "big")
 
 @pytest.fixture
 def running() -> Iterator[ExitStack]:
-    """What is started is killed at the end."""
+    """A stack that kills all started processes at the end."""
     with ExitStack() as stack:
         yield stack
 

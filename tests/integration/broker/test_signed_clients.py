@@ -11,7 +11,7 @@ from tests.servers.java_programs import run_java
 ACCOUNTS = '[[accounts]]\naccess-key = "the-shop"\nsecret-key = "secret-of-the-shop"\n'
 
 
-def test_only_who_knows_the_secret_is_served(tmp_path: Path, client_version: str) -> None:
+def test_only_a_client_with_the_right_secret_is_served(tmp_path: Path, client_version: str) -> None:
     accounts = tmp_path / "accounts.toml"
     accounts.write_text(ACCOUNTS)
     accounts.chmod(0o600)

@@ -1,4 +1,4 @@
-"""Timers that wait while a store changes hands between a real broker and ours: none is lost, and none comes twice."""
+"""Timers that wait while a store moves between a real broker and ours: none is lost, and none is delivered twice."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def park(delivery: Delivery, names: Iterable[str], due_ms: int) -> None:
 
 
 def delivered(servers: RocketMQ) -> list[str]:
-    """The names of the timers that have come so far."""
+    """Return the names of the timers delivered so far."""
     return sorted(row["tags"] for row in run_java("5.5.0", "ConsumeAll", [servers.name_server_address, TOPIC]))
 
 
 def wait_for(due_seconds: float) -> None:
-    """Wait until what was due at a time has come."""
+    """Wait until timers due at a time are delivered."""
     let_pass(due_seconds + MARGIN_SECONDS - time.time(), "what is due is delivered")
 
 
@@ -62,11 +62,11 @@ def names(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{number}" for number in range(count)]
 
 
-def test_timers_of_both_brokers_come_once(start_broker: StartBroker, tmp_path: Path) -> None:
+def test_timers_of_both_brokers_are_delivered_once(start_broker: StartBroker, tmp_path: Path) -> None:
     root = tmp_path / "store"
     now_ms = int(time.time() * 1000)
     clock_ms = [now_ms - AGO_MS]
-    # Of twelve that were parked a while ago, by turns, five have come; the others are due soon.
+    # Twelve timers were parked a while ago, in turns. Five of them have been delivered; the others are due soon.
     with MessageStore.open(root, STORE_OPTIONS, clock=lambda: clock_ms[0]) as store:
         delivery = Delivery(store)
         for number in range(7):
@@ -79,7 +79,7 @@ def test_timers_of_both_brokers_come_once(start_broker: StartBroker, tmp_path: P
     wait_for(now_ms / 1000 + 18)
     assert delivered(servers) == names("early", 5) + names("late", 7)
 
-    # Of the real broker's, four come there, and four in our store, whose clock is ahead.
+    # Four of the real broker's timers are delivered there, and four in our store, whose clock is ahead.
     soon, later = time.time() + 2, time.time() + 45
     send(servers, names("real", 4), soon)
     send(servers, names("then", 4), later)

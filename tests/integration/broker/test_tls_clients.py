@@ -75,7 +75,7 @@ def enforcing(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_rocketmqs_client_with_a_certificate_is_served_and_one_in_plain_text_is_not(
+def test_rocketmqs_client_is_served_only_with_tls_and_a_certificate(
     enforcing: BrokerLite, java_tls: list[str], version: str
 ) -> None:
     arguments = [enforcing.name_server_address, f"Tls{version[0]}", SHOP.access_key, SHOP.secret_key]
@@ -118,7 +118,7 @@ def test_this_projects_client_is_served(enforcing: BrokerLite, client_file: str)
         ({}, "tls.enable=false", "closed"),
     ],
 )
-def test_a_client_that_does_not_fit_is_told_why(
+def test_a_client_with_wrong_tls_settings_gets_the_reason(
     enforcing: BrokerLite, certificates: Certificates, files: dict[str, str], line: str, expected: str
 ) -> None:
     lines = [f"tls.client.{key}={certificates.path(name)}" for key, name in files.items()]
@@ -130,7 +130,7 @@ def test_a_client_that_does_not_fit_is_told_why(
         admin.clusters()
 
 
-def test_a_slave_registers_and_asks_its_master_over_tls_with_the_account_of_a_broker(
+def test_a_slave_registers_and_replicates_over_tls_with_a_broker_account(
     enforcing: BrokerLite, certificates: Certificates, client_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = ("tls.enable=true", "tls.server.mode=disabled", *certificates.client_lines())

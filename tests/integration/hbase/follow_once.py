@@ -9,7 +9,7 @@ from commitlake.connectors.hbase.options import HBaseOptions
 
 
 def main(uri: str, port: str, table: str) -> None:
-    """Follow, and say when each version is done."""
+    """Follow, and print a line for each completed version."""
     print("begins", flush=True)
     options = HBaseOptions(host="127.0.0.1", port=int(port), table=table, salts=4, batch_rows=200)
     follow(None, uri, options, progress=lambda version, rows: print(f"version {version}: {rows}", flush=True))

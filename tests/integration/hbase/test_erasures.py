@@ -1,4 +1,4 @@
-"""An erasure in HBase: rows lose their contents, and entries by key go, whoever follows when."""
+"""An erasure in HBase: rows lose their contents, and entries by key are deleted, for any order of followers."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from tests.support.lakes import GrowingLake
 
 
 def follow(growing: GrowingLake, options: HBaseOptions) -> None:
-    """Archive what is new, and let HBase follow."""
+    """Archive new messages, and let HBase follow."""
     run_archive(HERE, Config(str(growing.store), growing.lake.root, hbase=options, judge=judge_nothing))
 
 
 def cells(options: HBaseOptions) -> tuple[str, int]:
-    """All that HBase answers, as text, and how many entries by key there are."""
+    """Return all answers of HBase as text, and the number of entries by key."""
     with Client(options) as client:
         rows = [row for page in client.scan(b"", b"\xff" * 8, page_rows=1000) for row in page]
     entries = sum(row.key[1:2] in (BY_KEY, BY_UNIQUE_KEY) for row in rows)
     return repr(rows), entries
 
 
-def test_a_follower_that_writes_what_it_has_read_before_does_not_bring_it_back(
+def test_rows_read_before_an_erasure_do_not_restore_erased_contents(
     options: HBaseOptions, hbase: HBase, tmp_path: Path
 ) -> None:
     growing = GrowingLake(tmp_path)
@@ -51,7 +51,7 @@ def test_a_follower_that_writes_what_it_has_read_before_does_not_bring_it_back(
 
 
 @pytest.mark.parametrize("followed_before", [True, False], ids=["follows at once", "follows with the next archive"])
-def test_hbase_answers_nothing_of_an_erased_message(
+def test_hbase_holds_no_content_of_an_erased_message(
     options: HBaseOptions, hbase: HBase, tmp_path: Path, capsys: pytest.CaptureFixture[str], followed_before: bool
 ) -> None:
     growing = GrowingLake(tmp_path)

@@ -1,4 +1,4 @@
-"""Whatever dies while HBase follows: after the next run its cells are those of an undisturbed run."""
+"""Faults while HBase follows: after the next run its cells equal those of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _small_calls(options: HBaseOptions) -> HBaseOptions:
         ),
     ],
 )
-def test_a_server_that_is_killed_while_it_is_written_to(
+def test_following_completes_after_a_server_is_restarted_during_writes(
     hbase: HBase, uri: str, options: HBaseOptions, restart: Callable[[HBase], None]
 ) -> None:
     following = _Following(uri, _small_calls(options))
@@ -97,7 +97,9 @@ def test_a_server_that_is_killed_while_it_is_written_to(
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_thrift_that_is_down_is_told_and_then_caught_up_with(hbase: HBase, uri: str, options: HBaseOptions) -> None:
+def test_following_fails_while_thrift_is_down_and_then_catches_up(
+    hbase: HBase, uri: str, options: HBaseOptions
+) -> None:
     hbase.kill_thrift()
     try:
         with pytest.raises(UnavailableError, match=r"Thrift server 127\.0\.0\.1:\d+ gave no answer .* within 2 s"):
@@ -108,8 +110,10 @@ def test_thrift_that_is_down_is_told_and_then_caught_up_with(hbase: HBase, uri: 
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_hbase_that_goes_down_is_told_and_then_caught_up_with(hbase: HBase, uri: str, options: HBaseOptions) -> None:
-    """Its Thrift server stays up, and answers nothing."""
+def test_following_fails_when_hbase_goes_down_and_then_catches_up(
+    hbase: HBase, uri: str, options: HBaseOptions
+) -> None:
+    """HBase's Thrift server stays up, and does not answer."""
     following = _Following(uri, replace(_small_calls(options), timeout_ms=2000, retry_seconds=5))
     following.wait_until_it_writes(500)
     hbase.kill_hbase()
@@ -122,7 +126,7 @@ def test_hbase_that_goes_down_is_told_and_then_caught_up_with(hbase: HBase, uri:
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_a_follower_that_is_killed_at_random_moments(hbase: HBase, options: HBaseOptions, tmp_path: Path) -> None:
+def test_following_completes_after_kills_at_random_moments(hbase: HBase, options: HBaseOptions, tmp_path: Path) -> None:
     """Seeded: each run is killed after a part of the time that an undisturbed one takes."""
     chance = random.Random(SEED)
     uri = str(tmp_path / "messages")
@@ -160,8 +164,8 @@ def _follow_once(hbase: HBase, uri: str, options: HBaseOptions) -> list[str]:
 
 
 @pytest.mark.long("a cluster of its own; the servers of the others die each time")
-def test_a_region_server_that_dies_and_comes_back(tmp_path: Path, uri: str) -> None:
-    """Its regions move to the other one meanwhile, which plays back its log."""
+def test_following_completes_while_a_region_server_dies_and_restarts(tmp_path: Path, uri: str) -> None:
+    """The regions of the dead server move to the other one, which replays its log."""
     with HBase(tmp_path / "hbase", heap_mb=384, region_servers=2) as cluster, cluster.thrift2() as thrift2_port:
         options = HBaseOptions(
             host="127.0.0.1", port=cluster.thrift_port, salts=4, regions=4, thrift2_port=thrift2_port

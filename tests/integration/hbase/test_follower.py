@@ -1,4 +1,4 @@
-"""The projection against a real HBase: it equals `messages` row by row, whatever its versions did."""
+"""The projection against a real HBase: it equals `messages` row by row, for all kinds of versions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_projection_equals_the_table_row_by_row(uri: str, options: HBaseOpti
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_each_version_is_taken_once(uri: str, options: HBaseOptions) -> None:
+def test_each_version_is_followed_once(uri: str, options: HBaseOptions) -> None:
     seen: list[tuple[int, int]] = []
     follow(None, uri, options)
     append(uri, message_rows(10, first=700))
@@ -49,7 +49,7 @@ def test_each_version_is_taken_once(uri: str, options: HBaseOptions) -> None:
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_to_write_a_version_again_changes_no_cell(uri: str, options: HBaseOptions) -> None:
+def test_writing_a_version_again_changes_no_cell(uri: str, options: HBaseOptions) -> None:
     follow(None, uri, options)
     before = all_cells(options)
     with Client(options) as client:
@@ -60,7 +60,7 @@ def test_to_write_a_version_again_changes_no_cell(uri: str, options: HBaseOption
     assert all_cells(options) == before
 
 
-def test_what_is_put_together_again_is_not_followed_twice(uri: str, options: HBaseOptions) -> None:
+def test_compacted_files_are_not_followed_again(uri: str, options: HBaseOptions) -> None:
     follow(None, uri, options)
     append(uri, message_rows(10, first=700))
     follow(None, uri, options)
@@ -69,7 +69,7 @@ def test_what_is_put_together_again_is_not_followed_twice(uri: str, options: HBa
     assert (followed.versions, followed.rows, followed.deleted) == (1, 0, 0)
 
 
-def test_what_a_version_took_away_is_gone_with_its_entries(uri: str, options: HBaseOptions) -> None:
+def test_rows_deleted_by_a_version_are_deleted_with_their_entries(uri: str, options: HBaseOptions) -> None:
     follow(None, uri, options)
     table = DeltaTable(uri)
     table.delete("topic = 'orders'")  # rewrites files
@@ -82,7 +82,7 @@ def test_what_a_version_took_away_is_gone_with_its_entries(uri: str, options: HB
     assert all_cells(options) == all_cells(undisturbed)
 
 
-def test_a_first_load_that_was_killed_leaves_nothing_that_was_deleted_since(uri: str, options: HBaseOptions) -> None:
+def test_rows_deleted_after_a_killed_first_load_are_deleted(uri: str, options: HBaseOptions) -> None:
     with Client(options) as client:  # what a run does before its first row, and then all of the rows
         open_or_create(client)
         write_progress(client, None, TableProgress(table_id(uri), None, snapshot_files(uri).version))
@@ -102,7 +102,7 @@ def test_a_first_run_needs_no_old_log(uri: str, options: HBaseOptions) -> None:
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_a_version_that_is_gone_from_the_log_is_told(uri: str, options: HBaseOptions) -> None:
+def test_a_version_missing_from_the_delta_log_is_an_error(uri: str, options: HBaseOptions) -> None:
     follow(None, uri, options)
     append(uri, message_rows(1, first=800))
     append(uri, message_rows(1, first=801))
@@ -119,7 +119,7 @@ def test_a_table_follows_one_lake_only(uri: str, options: HBaseOptions, tmp_path
         follow(None, str(tmp_path / "other"), options)
 
 
-def test_a_dropped_table_is_made_anew(uri: str, options: HBaseOptions) -> None:
+def test_a_dropped_table_is_created_again(uri: str, options: HBaseOptions) -> None:
     follow(None, uri, options)
     with Client(options) as client:
         client.delete_table()
@@ -127,7 +127,7 @@ def test_a_dropped_table_is_made_anew(uri: str, options: HBaseOptions) -> None:
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_of_two_runs_one_says_that_the_other_was_first(uri: str, options: HBaseOptions) -> None:
+def test_the_slower_of_two_concurrent_runs_fails(uri: str, options: HBaseOptions) -> None:
     append(uri, message_rows(10, first=700))
 
     def other(version: int, rows: int) -> None:  # between two versions of ours, another run does the next one
@@ -143,14 +143,14 @@ def test_of_two_runs_one_says_that_the_other_was_first(uri: str, options: HBaseO
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_somebody_elses_table_is_not_written_to(uri: str, options: HBaseOptions) -> None:
+def test_a_table_with_other_column_families_is_refused(uri: str, options: HBaseOptions) -> None:
     with Client(options) as client:
         client.create_table([{"name": b"theirs:"}])
     with pytest.raises(TableError, match="Expected a table with the families m and p"):
         follow(None, uri, options)
 
 
-def test_many_rows_go_through_spark_to_the_same_cells(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
+def test_following_by_spark_gives_the_same_cells(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     follow(SparkRunner(spark), uri, options, task_rows=1)
     here = replace(options, table=options.table + "_here")
     follow(None, uri, here)
@@ -160,7 +160,7 @@ def test_many_rows_go_through_spark_to_the_same_cells(spark: SparkSession, uri: 
     assert hbase_rows(options) == delta_rows(uri)
 
 
-def test_what_spark_wrote_and_deleted_is_followed(spark: SparkSession, options: HBaseOptions, tmp_path: Path) -> None:
+def test_versions_written_by_spark_are_followed(spark: SparkSession, options: HBaseOptions, tmp_path: Path) -> None:
     append(tmp_path / "model", message_rows(300))
     uri = str(tmp_path / "messages")
     rows = spark.read.format("delta").load(str(tmp_path / "model"))
@@ -174,7 +174,7 @@ def test_what_spark_wrote_and_deleted_is_followed(spark: SparkSession, options: 
     assert hbase_rows(options) == expected
 
 
-def test_what_ends_a_task_is_told_as_it_was_raised(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
+def test_an_error_in_a_task_is_raised_unchanged(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     work = Work(replace(options, port=1, connect_seconds=1), 4, uri)
     with pytest.raises(UnavailableError, match=r"gave no answer to 'write' .* within 1 s: Could not connect"):
         run_in_tasks(SparkRunner(spark), work, snapshot_files(uri).files)

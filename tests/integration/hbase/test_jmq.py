@@ -30,7 +30,7 @@ def lake(hbase: HBase, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask(lake: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
-    """What a query prints."""
+    """Return the rows that a query prints."""
     capsys.readouterr()
     assert query.main(["--lake", str(lake), "--output", "jsonl", "--quiet", *arguments]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]

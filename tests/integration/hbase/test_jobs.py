@@ -37,14 +37,14 @@ def place(hbase: HBase, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_archive(root: Path, hbase: HBase) -> int:
-    """What a scheduler would see."""
+    """Return the exit code, output and errors of an archive run."""
     to_hbase = ["--hbase", f"127.0.0.1:{hbase.thrift_port}", "--hbase-option", f"table={TABLE}"]
     arguments = ["--store", str(root / "store"), "--broker", "a", "--lake", str(root / "lake"), "--local"]
     return archive.main([*arguments, *to_hbase])
 
 
 def ask(place: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
-    """What a query prints."""
+    """Return the rows that a query prints."""
     capsys.readouterr()
     assert query.main(["--lake", str(place / "lake"), "--output", "jsonl", "--quiet", *arguments]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -53,7 +53,7 @@ def ask(place: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> lis
 @pytest.mark.parametrize(
     "asked", [["--key", "order-7"], ["--topic", "topic-1", "--limit", "20"], ["--id"], ["--key", "nothing"]]
 )
-def test_both_ways_give_the_same(
+def test_queries_by_hbase_and_by_delta_print_the_same(
     place: Path, hbase: HBase, capsys: pytest.CaptureFixture[str], asked: list[str]
 ) -> None:
     if asked == ["--id"]:
@@ -64,7 +64,7 @@ def test_both_ways_give_the_same(
     assert bool(found) == ("nothing" not in asked)
 
 
-def test_the_audit_sees_one_message_missing_in_hbase(
+def test_the_audit_finds_one_message_missing_in_hbase(
     spark: SparkSession, place: Path, hbase: HBase, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = ["--hbase", f"127.0.0.1:{hbase.thrift_port}", "--hbase-table", TABLE]
@@ -87,9 +87,7 @@ def test_the_audit_sees_one_message_missing_in_hbase(
     assert verdicts["messages"]["differing"] == 0
 
 
-def test_hbase_that_is_down_does_not_keep_the_archive_from_committing(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_archive_commits_while_hbase_is_down(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with MessageStore.open(place / "store", OPTIONS) as store:
         for message in messages(20, seed=5):
             store.put(message)

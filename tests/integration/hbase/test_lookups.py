@@ -1,4 +1,4 @@
-"""Look-ups in a real HBase give what a scan of the Delta rows gives, in the same order."""
+"""Look-ups in a real HBase give the rows of a scan of the Delta table, in the same order."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def test_an_offset_message_id_gives_its_message(client: Client, rows: Rows) -> N
             assert _ask(client, MessageConditions(message_id=row["msg_id"].lower())) == [row]
 
 
-def test_brokers_that_have_a_record_at_one_offset_are_told_apart(client: Client, rows: Rows) -> None:
+def test_records_at_one_offset_are_distinguished_by_their_brokers(client: Client, rows: Rows) -> None:
     first, second = (row for row in rows if row["physical_offset"] == 2000)
     assert first["broker"] != second["broker"]
     assert _ask(client, MessageConditions(message_id=second["msg_id"])) == [second]
 
 
-def test_an_id_that_is_no_offset_is_a_unique_key(client: Client, rows: Rows) -> None:
+def test_an_id_without_an_offset_is_looked_up_as_a_unique_key(client: Client, rows: Rows) -> None:
     wanted = next(row["unique_key"] for row in rows[50:] if row["unique_key"])
     expected = [row for row in rows if row["unique_key"] == wanted]
     assert _ask(client, MessageConditions(message_id=wanted)) == expected
@@ -79,13 +79,13 @@ def test_an_id_that_is_no_offset_is_a_unique_key(client: Client, rows: Rows) -> 
 
 
 @pytest.mark.parametrize("keys", [["order-0"], ["order-1", "order-2", "order-1"], ["a"], [""], ["k" * 40_000], ["no"]])
-def test_business_keys_give_their_messages_each_once(client: Client, rows: Rows, keys: list[str]) -> None:
+def test_business_keys_give_each_of_their_messages_once(client: Client, rows: Rows, keys: list[str]) -> None:
     expected = [row for row in rows if row["keys"] and set(keys) & set(row["keys"])]
     assert _ask(client, MessageConditions(keys=keys)) == expected
 
 
 @pytest.mark.parametrize("limit", [0, 1, 7, 100, 10_000])
-def test_a_topic_comes_in_the_order_of_time_up_to_the_limit(client: Client, rows: Rows, limit: int) -> None:
+def test_a_topics_messages_are_in_time_order_up_to_the_limit(client: Client, rows: Rows, limit: int) -> None:
     expected = [row for row in rows if row["topic"] == "orders"]
     assert _ask(client, MessageConditions(topics=["orders"]), limit) == expected[: limit or None]
 
@@ -94,7 +94,7 @@ def test_a_topic_comes_in_the_order_of_time_up_to_the_limit(client: Client, rows
     ("start", "end"),
     [(None, START + MINUTE / 2), (START + MINUTE / 2, None), (START + MINUTE / 2, START + MINUTE), (START, START)],
 )
-def test_times_are_from_the_first_to_before_the_last(
+def test_time_ranges_include_their_start_and_exclude_their_end(
     client: Client, rows: Rows, start: datetime.datetime | None, end: datetime.datetime | None
 ) -> None:
     def holds(row: dict[str, Any]) -> bool:
@@ -114,7 +114,7 @@ def _ways() -> list[tuple[MessageConditions, Callable[[dict[str, Any]], bool]]]:
     ]
 
 
-def test_other_conditions_are_tried_on_what_the_keys_lead_to(client: Client, rows: Rows) -> None:
+def test_other_conditions_filter_the_messages_that_the_keys_find(client: Client, rows: Rows) -> None:
     wanted = MessageConditions(topics=["orders"], queue_id=1, kinds=["normal"], brokers=["broker-b"])
     expected = [row for row in rows if (row["topic"], row["queue_id"], row["broker"]) == ("orders", 1, "broker-b")]
     assert expected
@@ -123,7 +123,7 @@ def test_other_conditions_are_tried_on_what_the_keys_lead_to(client: Client, row
     assert _ask(client, replace(wanted, kinds=["dlq"])) == []
 
 
-def test_the_order_is_that_of_the_lakes_own_engine(client: Client, uri: str) -> None:
+def test_answers_are_in_the_order_of_a_sql_query_on_delta(client: Client, uri: str) -> None:
     from deltalake import DeltaTable
 
     sql = (
@@ -135,6 +135,6 @@ def test_the_order_is_that_of_the_lakes_own_engine(client: Client, uri: str) -> 
     assert [{name: row[name] for name in ("broker", "physical_offset")} for row in found] == expected
 
 
-def test_a_question_that_no_key_answers_is_refused(client: Client) -> None:
+def test_a_lookup_that_no_key_supports_is_refused(client: Client) -> None:
     with pytest.raises(QuestionError, match="expected one of them"):
         _ask(client, MessageConditions(brokers=["broker-a"]))

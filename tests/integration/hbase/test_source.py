@@ -1,4 +1,4 @@
-"""The Spark source `hbase`: what is written is read back as it was, in parts by salt."""
+"""The Spark source `hbase`: written rows read back equal, in partitions by salt."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_projection_is_read_back_row_by_row(spark: SparkSession, uri: str, o
     assert by_place(found.toArrow().to_pylist()) == delta_rows(uri)
 
 
-def test_columns_are_those_asked_for_split_by_salt(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
+def test_requested_columns_are_read_in_partitions_by_salt(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     follow(None, uri, options)
     found = _read(spark, options, columns=AUDITED)
     assert ",".join(found.columns) == AUDITED
@@ -54,7 +54,7 @@ def test_columns_are_those_asked_for_split_by_salt(spark: SparkSession, uri: str
     assert by_schema.count() == 508
 
 
-def test_a_dataframe_is_written_and_written_again(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
+def test_a_dataframe_can_be_written_twice(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     messages = spark.read.format("delta").load(uri)
     for _ in range(2):
         messages.write.format("hbase").mode("append").options(**_given(options, salts="3")).save()
@@ -81,18 +81,20 @@ def test_a_stream_is_written(spark: SparkSession, uri: str, options: HBaseOption
         ({}, "there is no table"),
     ],
 )
-def test_a_wrong_read_is_told(spark: SparkSession, options: HBaseOptions, more: dict[str, str], message: str) -> None:
+def test_a_wrong_option_of_a_read_is_an_error(
+    spark: SparkSession, options: HBaseOptions, more: dict[str, str], message: str
+) -> None:
     with pytest.raises(PySparkException, match=message):
         _read(spark, options, **more).count()
 
 
-def test_to_overwrite_is_refused(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
+def test_overwrite_mode_is_refused(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     messages = spark.read.format("delta").load(uri)
     with pytest.raises(PySparkException, match="mode overwrite: expected append"):
         messages.write.format("hbase").mode("overwrite").options(**_given(options)).save()
 
 
-def test_what_is_no_message_is_not_written(spark: SparkSession, options: HBaseOptions) -> None:
+def test_rows_with_other_columns_are_refused(spark: SparkSession, options: HBaseOptions) -> None:
     frame = spark.createDataFrame([("broker-a", 1)], "broker string, place int")
     with pytest.raises(PySparkException, match="columns place are not of messages"):
         frame.write.format("hbase").mode("append").options(**_given(options)).save()

@@ -1,4 +1,4 @@
-"""How the table is made, against a real HBase: TTL, compression, Bloom filter, block cache, regions."""
+"""Creation of the table in a real HBase: TTL, compression, Bloom filter, block cache, regions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _families(hbase: HBase, options: HBaseOptions) -> dict[bytes, dict[str, Any]
         connection.close()
 
 
-def test_a_table_is_made_with_what_was_asked_for(hbase: HBase, options: HBaseOptions) -> None:
+def test_a_table_is_created_with_the_requested_options(hbase: HBase, options: HBaseOptions) -> None:
     options = replace(options, ttl_seconds=86_400, compression="GZ")
     with Client(options) as client:
         assert open_or_create(client) == open_table(client) == TableLayout(salts=4)
@@ -37,10 +37,10 @@ def test_a_table_is_made_with_what_was_asked_for(hbase: HBase, options: HBaseOpt
     messages, ours = families[b"m"], families[b"p"]
     assert (messages["time_to_live"], messages["compression"], messages["max_versions"]) == (86_400, b"GZ", 1)
     assert (messages["bloom_filter_type"], messages["block_cache_enabled"]) == (b"ROW", True)
-    assert ours["time_to_live"] == (1 << 31) - 1  # what the table says of itself does not expire
+    assert ours["time_to_live"] == (1 << 31) - 1  # the table's own settings do not expire
 
 
-def test_regions_are_made_by_a_thrift_2_server(hbase: HBase, options: HBaseOptions) -> None:
+def test_regions_are_created_by_a_thrift_2_server(hbase: HBase, options: HBaseOptions) -> None:
     with hbase.thrift2() as port:
         options = replace(options, salts=8, regions=4, thrift2_port=port, ttl_seconds=86_400, compression="GZ")
         with Client(options) as client:
@@ -51,7 +51,7 @@ def test_regions_are_made_by_a_thrift_2_server(hbase: HBase, options: HBaseOptio
     assert (messages["bloom_filter_type"], messages["block_cache_enabled"]) == (b"ROW", True)
 
 
-def test_regions_without_a_thrift_2_server_are_refused_with_what_the_shell_takes(options: HBaseOptions) -> None:
+def test_regions_without_a_thrift_2_server_are_refused_with_a_shell_statement(options: HBaseOptions) -> None:
     with (
         Client(replace(options, regions=2)) as client,
         pytest.raises(HBaseOptionError, match=r"hbase shell: create 'mess"),
@@ -59,7 +59,7 @@ def test_regions_without_a_thrift_2_server_are_refused_with_what_the_shell_takes
         open_or_create(client)
 
 
-def test_a_thrift_2_server_that_is_not_there_is_told(options: HBaseOptions) -> None:
+def test_an_unreachable_thrift_2_server_is_an_error(options: HBaseOptions) -> None:
     with (
         Client(replace(options, regions=2, thrift2_port=1)) as client,
         pytest.raises(UnavailableError, match=r"Thrift 2 server 127\.0\.0\.1:1 did not make the table"),
@@ -67,7 +67,7 @@ def test_a_thrift_2_server_that_is_not_there_is_told(options: HBaseOptions) -> N
         open_or_create(client)
 
 
-def test_what_the_shell_takes_names_every_option() -> None:
+def test_the_shell_statement_names_every_option() -> None:
     options = HBaseOptions(table="messages", salts=4, regions=2, ttl_seconds=60, compression="ZSTD")
     assert shell_statement(options) == (
         "create 'messages', {NAME => 'm', VERSIONS => 1, BLOOMFILTER => 'ROW', COMPRESSION => 'ZSTD', "
@@ -76,7 +76,7 @@ def test_what_the_shell_takes_names_every_option() -> None:
     )
 
 
-def test_a_codec_that_the_servers_have_not_is_told(options: HBaseOptions) -> None:
+def test_a_codec_that_the_servers_lack_is_an_error(options: HBaseOptions) -> None:
     with (
         Client(replace(options, compression="SNAPPY")) as client,
         pytest.raises(HBaseRefusedError, match=r"refused 'create' of the table .*[Ss]nappy"),
@@ -84,12 +84,12 @@ def test_a_codec_that_the_servers_have_not_is_told(options: HBaseOptions) -> Non
         open_or_create(client)
 
 
-def test_a_table_that_is_not_there_is_told(options: HBaseOptions) -> None:
+def test_a_missing_table_is_an_error(options: HBaseOptions) -> None:
     with Client(options) as client, pytest.raises(TableError, match=r"there is no table messages_\d+ at 127"):
         open_table(client)
 
 
-def test_salts_are_the_tables_whatever_a_later_user_says(options: HBaseOptions) -> None:
+def test_an_existing_table_keeps_its_number_of_salts(options: HBaseOptions) -> None:
     with Client(options) as client:
         open_or_create(client)
     with Client(replace(options, salts=9)) as client:

@@ -1,4 +1,4 @@
-"""An archive run in a process of its own, to be killed: it says when it is about to begin, and waits for a word.
+"""An archive run in a process of its own, to be killed: it prints a line before it begins, and waits for input.
 
     python -m tests.integration.killed.child spark|threads STORE LAKE [STEP]
 
@@ -47,12 +47,12 @@ _ROOM = 100_000
 
 
 def limit_files(process: int) -> None:
-    """Let the files of a process end early."""
+    """Limit the size of a process's files."""
     resource.prlimit(process, resource.RLIMIT_FSIZE, (_ROOM, _ROOM))
 
 
 def limit_workers() -> None:
-    """Let files of Spark's workers end early: all that descends from this process and is no JVM."""
+    """Limit the files of Spark's workers: all descendants of this process except the JVM."""
     parents = {}
     for status in Path("/proc").glob("[0-9]*/status"):
         with suppress(OSError):
@@ -73,7 +73,7 @@ def die() -> None:
 
 
 def arm(step: str) -> None:
-    """Let a function be the last one that is called."""
+    """End the process when a function is called."""
     module_name, name, when = STEPS[step]
     module = importlib.import_module(module_name)
     function: Callable[..., Any] = getattr(module, name)
@@ -111,7 +111,7 @@ def thread_runner(step: str | None) -> Iterator[Runner]:
 
 
 def config_of(store: str, lake: str) -> Config:
-    """What is archived: a store's files, or what brokers send."""
+    """Return the configuration: a store's files, or messages pulled from brokers."""
     config = Config(store, lake, "a", max_partition_bytes=1 << 20, parser_version="1")
     if not store.startswith(NAME_SERVER):
         return config
@@ -119,7 +119,7 @@ def config_of(store: str, lake: str) -> Config:
 
 
 def main() -> None:
-    """Start, wait, archive, say so."""
+    """Start, wait, archive, and print the result."""
     where, store, lake, *steps = sys.argv[1:]
     step = steps[0] if steps else None
     with {"spark": spark_runner, "threads": thread_runner}[where](step) as runner:

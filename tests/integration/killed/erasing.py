@@ -1,4 +1,4 @@
-"""An erasure in a process of its own, to be killed: it says when it is about to begin, and waits for a word.
+"""An erasure in a process of its own, to be killed: it prints a line before it begins, and waits for input.
 
 python -m tests.integration.killed.erasing LAKE KEY
 """

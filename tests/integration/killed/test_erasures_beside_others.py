@@ -1,4 +1,4 @@
-"""Erasures while an archive and maintain go on beside them, each in processes of its own, over and over."""
+"""Erasures while archive and maintain run repeatedly in other processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ for line in sys.stdin:
 """
 
 
-def test_nothing_is_lost_and_nothing_comes_back(tmp_path: Path) -> None:
+def test_concurrent_erasures_lose_no_message_and_restore_no_content(tmp_path: Path) -> None:
     rounds = kill_count(4)
     growing = GrowingLake(tmp_path)
     for number in range(rounds):

@@ -1,4 +1,4 @@
-"""An archive that is killed, anywhere, and run again: the tables are those of an archive that was left in peace.
+"""An archive that is killed anywhere, and run again: the tables equal those of an undisturbed archive.
 
 The log grows between the runs, and some of its bodies are damaged, so that every table has something to lose. Tasks run
 on threads each time, and on Spark before a release: each of its runs begins a JVM. What commits is the same.
@@ -68,7 +68,7 @@ class GrowingStore:
 
 @pytest.fixture(params=["threads", pytest.param("spark", marks=pytest.mark.long("each run begins a JVM"))])
 def where(request: pytest.FixtureRequest) -> str:
-    """Where the tasks of an archive run."""
+    """The runner of an archive's tasks."""
     return str(request.param)
 
 
@@ -91,7 +91,7 @@ def check_same(where: str, store: GrowingStore, lake: Path, peaceful: Path) -> N
 
 @pytest.mark.kills
 @pytest.mark.timeout(120 + 60 * KILLS)
-def test_a_run_that_is_killed_at_random_moments_loses_nothing_and_doubles_nothing(where: str, tmp_path: Path) -> None:
+def test_runs_killed_at_random_moments_lose_and_duplicate_no_message(where: str, tmp_path: Path) -> None:
     store = GrowingStore(tmp_path / "store", seed=20261121)
     chance = random.Random(4711)
     store.grow(2 * GROWTH)
@@ -119,7 +119,7 @@ def test_a_run_that_is_killed_at_random_moments_loses_nothing_and_doubles_nothin
     ],
 )
 @pytest.mark.timeout(120 + 60 * len(STEPS))
-def test_a_run_that_is_killed_at_a_step_loses_nothing_and_doubles_nothing(
+def test_runs_killed_at_a_step_lose_and_duplicate_no_message(
     where: str, tmp_path: Path, steps: tuple[str, ...]
 ) -> None:
     store = GrowingStore(tmp_path / "store", seed=7)
@@ -134,7 +134,7 @@ def test_a_run_that_is_killed_at_a_step_loses_nothing_and_doubles_nothing(
     check_same(where, store, lake, tmp_path / "peaceful")
 
 
-def test_a_disk_that_is_full_keeps_the_lake_as_it_was(where: str, tmp_path: Path) -> None:
+def test_a_full_disk_fails_the_run_and_leaves_the_lake_unchanged(where: str, tmp_path: Path) -> None:
     store = GrowingStore(tmp_path / "store", seed=5)
     lake = tmp_path / "lake"
     store.grow()

@@ -1,4 +1,4 @@
-"""An archive that pulls from a broker, is killed anywhere, and run again: rows are those of the files, each once."""
+"""An archive that pulls from a broker, is killed anywhere, and run again: rows equal those of the files, each once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AROUND_COMMITS = ("before the commit", "behind the commit")
 
 
 class Broker:
-    """A broker in this process, to which messages come between the runs."""
+    """A broker in this process, which receives messages between the runs."""
 
     def __init__(self, cluster: LiveCluster) -> None:
         self.cluster = cluster
@@ -40,7 +40,7 @@ class Broker:
             create_topic(self.live, topic, queues)
 
     def grow(self) -> None:
-        """Let more messages come."""
+        """Store more messages."""
         with self.cluster.lock:
             for topic, queues in (("orders", range(4)), ("payments", range(1))):
                 body = self._chance.randbytes(self._chance.randrange(2000))
@@ -58,7 +58,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 def check_same(broker: Broker, lake: Path, folder: Path) -> None:
-    """Compare a lake with one of the broker's files that was left in peace."""
+    """Compare a lake with an undisturbed one of the broker's files."""
     config = Config(str(broker.live.store.path), str(folder / "files"), "broker-a", parser_version="1")
     run_archive(HERE, config)
     found, expected = content(lake), content(folder / "files")
@@ -79,7 +79,7 @@ def check_same(broker: Broker, lake: Path, folder: Path) -> None:
     ],
 )
 @pytest.mark.timeout(120 + 60 * len(STEPS))
-def test_a_run_that_is_killed_at_a_step_loses_nothing_and_doubles_nothing(
+def test_runs_killed_at_a_step_lose_and_duplicate_no_message(
     broker: Broker, tmp_path: Path, steps: tuple[str, ...]
 ) -> None:
     lake = tmp_path / "lake"
@@ -99,9 +99,7 @@ def test_a_run_that_is_killed_at_a_step_loses_nothing_and_doubles_nothing(
 
 @pytest.mark.kills
 @pytest.mark.timeout(120 + 60 * KILLS)
-def test_a_run_that_is_killed_at_random_moments_loses_nothing_and_doubles_nothing(
-    broker: Broker, tmp_path: Path
-) -> None:
+def test_runs_killed_at_random_moments_lose_and_duplicate_no_message(broker: Broker, tmp_path: Path) -> None:
     chance = random.Random(4711)
     lake = tmp_path / "lake"
     seconds = archive("threads", broker.place, tmp_path / "measured")

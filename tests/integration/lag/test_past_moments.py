@@ -1,4 +1,4 @@
-"""Lag at past moments, against what was so at these moments: a broker's own offsets, and a count of what was sent.
+"""Lag at past moments, compared with a broker's own offsets and a count of sent messages at these moments.
 
 For more than two minutes messages are sent, and groups of different speeds consume them. Every few seconds a snapshot
 is taken. At random moments everything stands still for some milliseconds, and the truth is written down.
@@ -42,7 +42,7 @@ Offsets = dict[str, dict[int, int]]
 
 
 class Moment(NamedTuple):
-    """What was so: messages of each queue with their tags, and each group's offsets."""
+    """State at a moment: messages of each queue with their tags, and each group's offsets."""
 
     at: datetime.datetime
     sent: dict[int, int]
@@ -51,7 +51,7 @@ class Moment(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """A lake, and what was so at some moments."""
+    """A lake, and the state at several moments."""
 
     lake: LakePaths
     tags: dict[int, list[str]]
@@ -64,7 +64,7 @@ class Recording(NamedTuple):
 
 
 class World:
-    """Sends, consumes, and writes down what is so."""
+    """Sends, consumes, and records the state."""
 
     def __init__(self, servers: RocketMQ, lake: LakePaths, stack: ExitStack) -> None:
         options = ClientOptions(servers.name_server_address)
@@ -90,7 +90,7 @@ class World:
         )
         self.client.call(servers.broker_address, RequestCode.HEART_BEAT, None, serialize_body(beat))
 
-    def go_on(self, number: int) -> None:
+    def send_and_consume(self, number: int) -> None:
         """Send some messages, and let each group consume some."""
         for queue in self.queues:
             for _ in range(self.chance.randrange(8)):
@@ -105,7 +105,7 @@ class World:
                 if group == "SetBack" and number % 150 == 149:
                     after, self.was_set_back = before // 2, True
                 elif group == "SetBack" and self.was_set_back:
-                    after = before  # one that has come as far again by the next snapshot cannot be told from others
+                    after = before  # a group that is as far again by the next snapshot looks like others
                 if group == "Stopped":
                     after = min(end, 20)
                 if after != before:
@@ -113,7 +113,7 @@ class World:
                     self.offsets[group][queue.queue_id] = after
 
     def write_down(self, *, is_snapshot: bool) -> None:
-        """Write down what is so, while nothing happens; a snapshot is kept in the lake, too."""
+        """Record the state while nothing is sent or consumed; a snapshot is kept in the lake, too."""
         let_pass(0.003, "what was sent was stored in an earlier millisecond")
         progress = ask_progress(self.admin, BROKER)
         asked = {
@@ -138,7 +138,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
     with RocketMQ(VERSIONS[0], folder / "rocketmq") as servers, ExitStack() as stack:
         world = World(servers, lake, stack)
         for number in range(10):
-            world.go_on(number)
+            world.send_and_consume(number)
         quick = ["--no-quality", "--no-keys", "--local", "--quiet"]
         run = ["--store", str(servers.store), "--broker", BROKER, "--lake", lake.root, *quick]
         assert archive(run) == 0  # makes the lake
@@ -147,13 +147,13 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
         begun, snapshots, number = time.monotonic(), 1, 10
         due = sorted(world.chance.uniform(1, SECONDS) for _ in range(MOMENTS))
         while time.monotonic() - begun < SECONDS or due:
-            world.go_on(number)
+            world.send_and_consume(number)
             number += 1
             passed = time.monotonic() - begun
             while due and due[0] <= passed:
                 due.pop(0)
                 world.write_down(is_snapshot=False)
-                world.go_on(number)
+                world.send_and_consume(number)
             if passed >= snapshots * SNAPSHOT_SECONDS:
                 snapshots += 1
                 world.write_down(is_snapshot=True)
@@ -163,7 +163,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
         yield Recording(lake, world.tags, world.moments)
 
 
-def test_lag_was_within_its_bounds_at_200_moments_and_exact_at_snapshots(recording: Recording) -> None:
+def test_lag_is_within_its_bounds_at_200_moments_and_exact_at_snapshots(recording: Recording) -> None:
     exact = total = 0
     for moment in recording.moments:
         rows = lag_of_lake(recording.lake, moment.at, Choice(topics=[TOPIC])).rows

@@ -1,4 +1,4 @@
-"""Lag of the groups of a real RocketMQ, compared with what was sent, and with what RocketMQ's own tools say.
+"""Lag of the groups of a real RocketMQ, compared with the sent messages, and with RocketMQ's own tools.
 
 `mqadmin consumerProgress` and the admin client subtract offsets: right for a group that wants everything, too much for
 one with a filter. What such a group has not consumed is counted here from what was sent.
@@ -67,7 +67,7 @@ class World:
                 self.sent.append(Sent(done.queue.queue_id, done.queue_offset, tag, price))
 
     def commit(self, group: str, offset: int) -> None:
-        """Let a group have consumed each queue up to an offset."""
+        """Set a group's offset in each queue."""
         with Puller(group, self.options) as puller:
             for queue in puller.queues(TOPIC):
                 puller.commit(queue, offset)
@@ -103,7 +103,7 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def world(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Groups that are at the end, behind, filtered by tag and by SQL92, stopped, and set back."""
+    """Groups at the end, with a lag, filtered by tag and by SQL92, stopped, and reset."""
     folder = tmp_path_factory.mktemp("lag-")
     with RocketMQ(version, folder / "rocketmq", options=OPTIONS) as servers:
         world = World(servers, folder)
@@ -151,7 +151,7 @@ def _java_consumer(servers: RocketMQ, folder: Path, group: str, tags: str) -> Se
 
 @pytest.fixture(scope="module")
 def offsets(world: World) -> dict[str, dict[int, int]]:
-    """Each group's offsets, as the broker tells."""
+    """Each group's offsets, as the broker reports them."""
     with Admin(world.options) as admin:
         table = admin.all_group_offsets(BROKER).offset_table
     return {key.partition("@")[2]: queues for key, queues in table.items() if key.startswith(f"{TOPIC}@")}
@@ -176,7 +176,7 @@ WANTED: dict[str, Callable[[Sent], bool]] = {
 }
 
 
-def test_lag_is_that_of_the_messages_that_were_sent(
+def test_lag_equals_the_count_of_sent_messages(
     world: World, offsets: dict[str, dict[int, int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = rows_of(capsys, "--lake", str(world.lake))
@@ -186,7 +186,7 @@ def test_lag_is_that_of_the_messages_that_were_sent(
     assert min(found["Tagged"].values()) >= 10  # none of the second part; of the first, what was not committed
 
 
-def test_verdicts_tell_what_happened(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verdicts_match_the_state_of_each_group(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     rows = rows_of(capsys, "--lake", str(world.lake))
     told = {group: rows[group, 0]["verdict"] for group in WANTED}
     assert told["Current"] == told["Behind"] == "ok"
@@ -198,7 +198,7 @@ def test_verdicts_tell_what_happened(world: World, capsys: pytest.CaptureFixture
     assert (rows["Priced", 0]["members"], rows["Tagged", 0]["members"]) == (1, 0)
 
 
-def test_rocketmqs_own_tools_agree_where_no_filter_is(
+def test_rocketmqs_own_tools_agree_for_groups_without_a_filter(
     world: World, version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = rows_of(capsys, "--lake", str(world.lake))
@@ -217,7 +217,7 @@ def test_rocketmqs_own_tools_agree_where_no_filter_is(
     assert totals == [theirs[group] for group in asked]
 
 
-def test_the_first_snapshot_is_still_told(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_time_before_the_first_snapshot_is_refused(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     rows = rows_of(capsys, "--lake", str(world.lake))
     first = min(row["next_message_time"] for row in rows.values() if row["next_message_time"])
     capsys.readouterr()
@@ -225,9 +225,9 @@ def test_the_first_snapshot_is_still_told(world: World, capsys: pytest.CaptureFi
     assert "has no snapshot of its groups at or before" in capsys.readouterr().err
 
 
-def test_a_store_that_is_not_archived_gives_the_same(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_that_is_not_archived_gives_the_same_lag(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     expected = {place: row["messages_max"] for place, row in rows_of(capsys, "--lake", str(world.lake)).items()}
-    filters = ["--filter", f"Tagged@{TOPIC}=paid"]  # no file of a broker tells a tag
+    filters = ["--filter", f"Tagged@{TOPIC}=paid"]  # no file of a broker has a tag
     arguments = ["--store", str(world.servers.store), *filters]
 
     def found() -> dict[tuple[str, int], Any]:

@@ -1,4 +1,4 @@
-"""Lag of what a real RocketMQ holds back, against what was sent: delays, timers, halves, retries and dead letters."""
+"""Lag of messages that a real RocketMQ holds back: delays, timers, halves, retries and dead letters."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ HOUR_MS = 3_600_000
 
 
 class Stopped(NamedTuple):
-    """What a broker left: its store, and a lake that was made while it ran and after."""
+    """The store of a stopped broker, and a lake that was made while it ran and after."""
 
     store: Path
     lake: Path
@@ -138,7 +138,7 @@ def _send_halves(producer: TransactionProducer) -> None:
 
 
 def _give_back(options: ClientOptions, client: Network, address: str) -> None:
-    """Let the group fail on five messages: three come again, of which it consumes one, and two are dead."""
+    """Let the group fail on five messages: three are retried, of which it consumes one, and two are dead."""
     with Puller(GROUP, options) as puller:
         for message, level in zip(_all(puller, 5), (1, 1, 1, -1, -1), strict=True):
             header = SendBackRequest(message.physical_offset, GROUP, level, message.msg_id, TOPIC)
@@ -159,7 +159,7 @@ def _broadcast(client: Network, address: str) -> None:
 
 
 def _in_flight(store: Path) -> int | None:
-    """Return how many halves are in flight, as the files of a broker that runs tell."""
+    """Return the number of halves in flight, from the files of a running broker."""
     (found,) = find_stores(str(store), None, [DEFAULT_FORMAT])
     rows = lag_of_store(found, datetime.datetime.now(datetime.UTC), Choice()).rows
     return next((int(row.messages.low) for row in rows if row.kind == "half" and row.messages.is_exact), None)
@@ -173,7 +173,7 @@ def rows_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[st
 
 @pytest.fixture(params=["lake", "store"])
 def rows(request: pytest.FixtureRequest, stopped: Stopped, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """What `lag` prints of the stopped broker's store, or of the lake of it."""
+    """The rows that `lag` prints for the stopped broker's store, or for its lake."""
     return rows_of(capsys, f"--{request.param}", str(getattr(stopped, request.param)))
 
 
@@ -187,14 +187,16 @@ def bounds(row: dict[str, Any]) -> tuple[Any, Any]:
     return row["messages_min"], row["messages_max"]
 
 
-def test_each_kind_has_a_row_of_its_own(rows: list[dict[str, Any]], version: str) -> None:
+def test_each_kind_has_its_own_row(rows: list[dict[str, Any]], version: str) -> None:
     kinds = Counter(row["kind"] for row in rows)
     assert kinds == Counter(
         {"group": 2, "retry": 1, "delay": 1, "half": 1} | ({"timer": 1} if has_timers(version) else {})
     )
 
 
-def test_groups_retries_and_dead_letters(rows: list[dict[str, Any]], stopped: Stopped, version: str) -> None:
+def test_lag_of_groups_retries_and_dead_letters_is_counted(
+    rows: list[dict[str, Any]], stopped: Stopped, version: str
+) -> None:
     behind = one(rows, group=GROUP, topic=TOPIC)
     delivered = SENT + 1 + has_timers(version) + 2  # a delayed one, a timer, two that were committed
     assert (behind["end"], *bounds(behind)) == (delivered, delivered - CONSUMED, delivered - CONSUMED)
@@ -205,13 +207,13 @@ def test_groups_retries_and_dead_letters(rows: list[dict[str, Any]], stopped: St
     assert behind["messages_max"] + retries["messages_max"] == stopped.consume_diff
 
 
-def test_messages_of_a_delay_level_wait(rows: list[dict[str, Any]]) -> None:
+def test_delayed_messages_are_counted_as_waiting(rows: list[dict[str, Any]]) -> None:
     row = one(rows, kind="delay")
     assert (row["queue_id"], *bounds(row), row["verdict"]) == (1, 0, 0, "ok")
     assert row["notes"] == ["level 2, 3600 s; 3 more wait"]  # the delay is that of the store's own queues
 
 
-def test_timers_wait(rows: list[dict[str, Any]], version: str) -> None:
+def test_timers_are_counted_as_waiting(rows: list[dict[str, Any]], version: str) -> None:
     if has_timers(version):
         row = one(rows, kind="timer")
         assert (*bounds(row), row["verdict"], row["notes"]) == (0, 0, "ok", ["4 more wait for their time"])
@@ -223,9 +225,7 @@ def test_halves_are_in_flight_until_they_are_finished(rows: list[dict[str, Any]]
     assert row["time_lag_s_min"] == row["time_lag_s_max"]
 
 
-def test_a_broadcasting_group_is_said_to_keep_its_own_offsets(
-    stopped: Stopped, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_warning_names_a_broadcasting_group(stopped: Stopped, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert lag(["--lake", str(stopped.lake)]) == 0
     assert f"{BROKER}: Radio broadcasts {TOPIC}: each of its clients keeps its own offsets" in capsys.readouterr().err

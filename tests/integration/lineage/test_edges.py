@@ -1,6 +1,6 @@
 """The steps of a real broker's store: all that its clients did and its log shows, and no others.
 
-What is expected comes from what the Java clients printed, and from the records as RocketMQ's own decoder reads them.
+Expected steps follow from the output of the Java clients, and from the records as RocketMQ's own decoder reads them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Step = tuple[Any, ...]
 COMMIT, TRANSACTION = 0x8, 0xC
 TRACED = {"traced", "transaction_check", "transaction_given_up", "transaction_immune", "transaction_commit",
           "transaction_rollback", "transaction_pending"}  # fmt: skip
-"""What producers sent whose trace is on."""
+"""The kinds of messages of producers with trace on."""
 RUNS = 7
 
 
@@ -61,7 +61,7 @@ def by_key(store: RecordedStore) -> dict[str, list[Row]]:
     return found
 
 
-def test_a_record_that_waited_leads_to_its_copy(lake: LakePaths, recorded_store: RecordedStore) -> None:
+def test_a_record_that_waited_has_a_step_to_its_copy(lake: LakePaths, recorded_store: RecordedStore) -> None:
     expected: set[Step] = set()
     kinds = {"SCHEDULE_TOPIC_XXXX": "delayed", "rmq_sys_wheel_timer": "timer"}
     for rows in by_key(recorded_store).values():
@@ -84,7 +84,7 @@ def test_a_record_that_waited_leads_to_its_copy(lake: LakePaths, recorded_store:
     }
 
 
-def test_each_failed_delivery_leads_to_its_copy(lake: LakePaths, recorded_store: RecordedStore) -> None:
+def test_each_failed_delivery_has_a_step_to_its_copy(lake: LakePaths, recorded_store: RecordedStore) -> None:
     expected: set[Step] = set()
     families = by_key(recorded_store)
     for told in recorded_store.failed:
@@ -105,7 +105,7 @@ def test_each_failed_delivery_leads_to_its_copy(lake: LakePaths, recorded_store:
     assert found == expected
 
 
-def test_copies_of_pop_consumers_lead_back_to_their_messages(lake: LakePaths, recorded_store: RecordedStore) -> None:
+def test_copies_of_pop_consumers_have_steps_from_their_messages(lake: LakePaths, recorded_store: RecordedStore) -> None:
     families = by_key(recorded_store)
     expected = {
         ("retried", families[row["unique_key"]][0]["physical_offset"], row["physical_offset"])
@@ -120,7 +120,7 @@ def test_copies_of_pop_consumers_lead_back_to_their_messages(lake: LakePaths, re
     assert found == expected
 
 
-def test_traces_tell_of_each_failed_delivery_and_of_no_other(lake: LakePaths, recorded_store: RecordedStore) -> None:
+def test_traces_give_a_step_for_each_failed_delivery_only(lake: LakePaths, recorded_store: RecordedStore) -> None:
     expected = {
         (told["unique_key"], int(told["offset_msg_id"][-16:], 16), told["reconsume_times"], FAILING_GROUP, "failed")
         for told in recorded_store.failed
@@ -134,7 +134,7 @@ def test_traces_tell_of_each_failed_delivery_and_of_no_other(lake: LakePaths, re
     assert all(row["cost_ms"] is not None and row["client_host"] for row in consumed)
 
 
-def test_traces_tell_who_sent_a_message_where_trace_is_on(lake: LakePaths, recorded_store: RecordedStore) -> None:
+def test_traces_name_the_producer_where_trace_is_on(lake: LakePaths, recorded_store: RecordedStore) -> None:
     expected = {row["unique_key"] for row in recorded_store.sent if row["kind"] in TRACED}
     produced = [row for row in steps_of(lake) if row["kind"] == "produced"]
     assert sorted(row["unique_key"] for row in produced) == sorted(expected)
@@ -168,9 +168,7 @@ def test_transactions_end_as_their_producers_decided(lake: LakePaths, recorded_s
     }
 
 
-def test_what_only_a_producer_stored_has_no_step_without_a_trace(
-    lake: LakePaths, recorded_store: RecordedStore
-) -> None:
+def test_messages_sent_without_a_trace_have_no_step(lake: LakePaths, recorded_store: RecordedStore) -> None:
     plain = {row["unique_key"] for row in recorded_store.sent if row["kind"] in {"volume", "plain", "ordered", "keys"}}
     assert len(plain) > 1000
     assert not plain & {row["unique_key"] for row in steps_of(lake)}
@@ -196,7 +194,7 @@ def test_several_runs_give_the_same_steps_as_one(
         follow_edges(grown)
 
     def rows(lake: LakePaths) -> list[Row]:
-        # The broker's own delay levels, by which messages are due, are told by queues, which one of the stores lacks.
+        # Due times follow from the broker's own delay levels, found from queues, which one of the stores lacks.
         table = DeltaTable(lake.edges).to_pyarrow_table().drop_columns(["due_timestamp"]).to_pylist()
         return sorted(table, key=lambda row: repr(sorted(row.items(), key=lambda item: item[0])))
 

@@ -1,4 +1,4 @@
-"""Mermaid itself draws what `lineage --mermaid` writes: every label is the text that was meant, and none is more."""
+"""Mermaid itself draws the output of `lineage --mermaid`: every label is exactly the intended text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RENDER = """async (text) => {
 
 @pytest.fixture(scope="module")
 def tab() -> Iterator[Page]:
-    """A tab with Mermaid, as the sites have it: what a diagram says is not trusted."""
+    """A tab with Mermaid, set up as on websites: texts of diagrams are not trusted."""
     with running_browser() as browser:
         page = browser.new_page()
         page.on("dialog", lambda dialog: pytest.fail(dialog.message))
@@ -47,7 +47,7 @@ def cut(text: str) -> str:
     return f"{printable_line(text)[:MAX_LABEL]}…" if len(text) > MAX_LABEL else printable_line(text)
 
 
-def test_the_labels_are_the_story(tab: Page) -> None:
+def test_labels_are_the_texts_of_the_story(tab: Page) -> None:
     story = order_story()
     nodes, edges = drawn(tab, story)
     times = [f"{step.at:%Y-%m-%d %H:%M:%S} " if step.at is not None else "" for step in story.steps]
@@ -57,7 +57,7 @@ def test_the_labels_are_the_story(tab: Page) -> None:
     assert tab.locator("#here .edgePaths path").count() == len(story.edges)
 
 
-def test_hostile_labels_are_shown_as_they_are(tab: Page) -> None:
+def test_hostile_labels_are_shown_as_text(tab: Page) -> None:
     nodes, _ = drawn(tab, hostile_story())
     assert nodes.count(f"0001-01-01 00:00:00 {cut(HOSTILE * 200)}") == 7
     assert cut(HOSTILE * 50) in nodes
@@ -69,7 +69,7 @@ def test_hostile_labels_are_shown_as_they_are(tab: Page) -> None:
     ["end", "`**bold**`", "<b>x</b>", "&lt;", "#35;", "fa:fa-ban", "$$x^2$$", "-->", "%% x", "click s1 call x()", '"',
      "\\n", "1. list", "- list", "Größe 注文 注文", "s1:::bad", "@{shape: x}", " ", "|x|", "javascript:alert(1)"],
 )  # fmt: skip
-def test_words_of_mermaid_are_text(tab: Page, label: str) -> None:
+def test_mermaid_keywords_are_shown_as_text(tab: Page, label: str) -> None:
     steps = [record_step(1, 0, "orders", label), record_step(2, 1, "orders", "other")]
     nodes, edges = drawn(tab, Story(label, None, steps, [Edge("x", steps[0].id, steps[1].id, None, label)], []))
     shown = sorted(node.replace("\u200b", "") for node in nodes)

@@ -1,4 +1,4 @@
-"""Stories from a real broker's store: what its clients did is told, and nothing else."""
+"""Stories from a real broker's store: they have exactly the actions of its clients."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def offsets_of(story: Story) -> set[int]:
     return {record.physical_offset for record in story.records if record.kind != "op"}
 
 
-def test_a_message_that_a_group_fails_on_is_told_try_by_try_until_it_is_dead(
+def test_a_failing_message_has_a_step_for_each_attempt_until_it_is_dead(
     lake: LakePaths, recorded_store: RecordedStore
 ) -> None:
     families = records_by_key(recorded_store)
@@ -66,7 +66,7 @@ def test_a_message_that_a_group_fails_on_is_told_try_by_try_until_it_is_dead(
 
 
 @pytest.mark.parametrize("kind", STATES)
-def test_transactions_are_told_with_how_they_stand(lake: LakePaths, recorded_store: RecordedStore, kind: str) -> None:
+def test_transactions_have_their_state(lake: LakePaths, recorded_store: RecordedStore, kind: str) -> None:
     families = records_by_key(recorded_store)
     keys = [row["unique_key"] for row in recorded_store.sent if row["kind"] == kind]
     assert keys

@@ -1,4 +1,4 @@
-"""Offsets that are set at a real RocketMQ: what the group then receives, and what RocketMQ's own mqadmin sets."""
+"""Offsets set at a real RocketMQ: the messages that the group then receives, and offsets set by RocketMQ's mqadmin."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def place(served: ServedTopic, group: str) -> list[str]:
     return ["--lake", served.lake.root, "--namesrv", served.name_servers, "--group", group]
 
 
-def test_a_group_receives_what_was_stored_since_the_time_and_nothing_else(
+def test_a_group_receives_only_messages_stored_since_the_time(
     servers: RocketMQ, served: ServedTopic, since: str
 ) -> None:
     asked = [*place(served, "Again"), "--consume-from", since, "--apply", "--yes", "--quiet"]
@@ -100,7 +100,7 @@ def test_rocketmqs_own_commands_set_the_same_offsets(
 
 
 @pytest.mark.long("a client that is sent to a new offset waits for ten seconds first")
-def test_clients_of_a_group_are_sent_to_the_offsets_by_a_broker_that_can(
+def test_a_broker_that_supports_it_moves_connected_clients_to_the_offsets(
     servers: RocketMQ, served: ServedTopic, since: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if servers.version != VERSIONS[0]:

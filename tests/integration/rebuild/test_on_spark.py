@@ -71,7 +71,7 @@ def test_a_jmq_store_is_rebuilt_and_verified_on_spark(spark: SparkSession, tmp_p
     assert verify.main([str(root), "--quiet"]) == 3
 
 
-def test_an_error_on_a_worker_is_a_sentence(
+def test_an_error_on_a_worker_is_reported_by_the_job(
     spark: SparkSession, intact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = Path(shutil.copytree(intact, tmp_path / "cut"))

@@ -1,4 +1,4 @@
-"""Rebuilt and salvaged stores beside real brokers' own: byte by byte, and served to their clients.
+"""Rebuilt and salvaged stores compared with real brokers' own: byte by byte, and served to their clients.
 
 What cannot be equal: names of IndexFiles, which are times of creation, and the checkpoint, which says when a broker had
 flushed what. Both are left out here, and nothing else is.
@@ -54,7 +54,7 @@ def without_indexes(root: Path) -> Path:
     return root
 
 
-def test_all_is_equal_to_what_the_broker_wrote(recorded_store: RecordedStore, tmp_path: Path) -> None:
+def test_a_rebuilt_store_equals_the_brokers_own(recorded_store: RecordedStore, tmp_path: Path) -> None:
     rebuilt = rebuild(recorded_store.store, tmp_path / "out")
     assert rebuilt.totals.records == len(recorded_store.decoded)
     assert rebuilt.index_files > 3
@@ -62,7 +62,7 @@ def test_all_is_equal_to_what_the_broker_wrote(recorded_store: RecordedStore, tm
 
 
 @pytest.mark.long("a whole log is compared with the broker's own files each time")
-def test_a_log_without_its_head_gives_what_the_broker_itself_rebuilds(
+def test_a_rebuild_without_the_first_segment_equals_the_brokers_own(
     recorded_store: RecordedStore, start_broker: StartBroker, tmp_path: Path
 ) -> None:
     theirs = without_indexes(recorded_store.copy_to(tmp_path / "theirs"))
@@ -70,7 +70,7 @@ def test_a_log_without_its_head_gives_what_the_broker_itself_rebuilds(
     ours = Path(shutil.copytree(theirs, tmp_path / "ours"))
     servers = start_broker(recorded_store.version, theirs, RECORDING_OPTIONS)
     servers.stop_broker()
-    # The broker may have added records of its own behind the end; they are in its log, too.
+    # The broker may have added records of its own after the end; they are in its log, too.
     shutil.copytree(theirs / "commitlog", ours / "commitlog", dirs_exist_ok=True)
     assert_same(theirs, rebuild(ours, tmp_path / "out", like=recorded_store.store).out)
 
@@ -90,7 +90,7 @@ def test_a_broker_serves_every_message_of_a_rebuilt_store(
     assert [name for name, data in before.items() if not after[name].startswith(data.rstrip(b"\0"))] == []
 
 
-def test_a_killed_brokers_store_keeps_what_is_rebuilt_in_place(
+def test_a_broker_keeps_the_files_that_a_rebuild_in_place_made(
     recorded_store: RecordedStore, start_broker: StartBroker, tmp_path: Path
 ) -> None:
     root = recorded_store.copy_to(tmp_path / "store")
@@ -106,7 +106,7 @@ def test_a_killed_brokers_store_keeps_what_is_rebuilt_in_place(
 
 
 @pytest.mark.long("a killed broker's store is rebuilt and verified each time")
-def test_what_a_killed_broker_enters_again_is_no_damage(
+def test_entries_repeated_by_a_killed_broker_are_not_damage(
     recorded_store: RecordedStore, start_broker: StartBroker, tmp_path: Path
 ) -> None:
     root = recorded_store.copy_to(tmp_path / "store")
@@ -118,7 +118,7 @@ def test_what_a_killed_broker_enters_again_is_no_damage(
 
 
 def damage(root: Path, seed: int) -> None:
-    """Random faults in the first two segments, and a segment that is gone."""
+    """Make random faults in the first two segments, and delete a segment."""
     chance = random.Random(seed)
     paths = sorted((root / "commitlog").iterdir())
     for path in paths[:2]:
@@ -173,7 +173,7 @@ def pulled(servers: RocketMQ, rows: list[Row]) -> Iterator[int]:
 
 
 @pytest.mark.long("what the broker does alone, which changes with its version only")
-def test_a_broker_itself_keeps_nothing_behind_the_first_fault(
+def test_a_broker_serves_no_message_after_the_first_fault(
     recorded_store: RecordedStore, start_broker: StartBroker, tmp_path: Path
 ) -> None:
     root = recorded_store.copy_to(tmp_path / "damaged")
@@ -186,7 +186,7 @@ def test_a_broker_itself_keeps_nothing_behind_the_first_fault(
     (root / "abort").touch()
     servers = start_broker(recorded_store.version, without_indexes(root), RECORDING_OPTIONS)
     topics = sorted({row["topic"] for row in rows if row["physical_offset"] < hit["physical_offset"]})
-    # What the broker writes afterwards may stand where a record was lost: the time of storing tells them apart.
+    # The broker may write new records at the offsets of lost ones: the store time distinguishes them.
     known = {(row["physical_offset"], row["store_timestamp"]) for row in rows}
     served = {(row["physical_offset"], row["store_timestamp"]) for row in consume_all(servers, *topics)} & known
     assert max(served)[0] < hit["physical_offset"]

@@ -31,7 +31,7 @@ def servers(rocketmq_version: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def options(servers: RocketMQ) -> ClientOptions:
-    """Where they are."""
+    """Client options with the addresses of the servers."""
     return ClientOptions(servers.name_server_address)
 
 

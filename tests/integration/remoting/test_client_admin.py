@@ -57,7 +57,7 @@ def test_clusters_have_their_brokers(admin: Admin, servers: RocketMQ) -> None:
         admin.create_topic("T", cluster="Nowhere")
 
 
-def test_progress_of_a_group_is_told(admin: Admin, producer: Producer, puller: Puller, topic: str) -> None:
+def test_progress_of_a_group_is_reported(admin: Admin, producer: Producer, puller: Puller, topic: str) -> None:
     queue = producer.queues(topic)[0]
     for _ in range(5):
         producer.send(OutgoingMessage(topic, b"x"), queue=queue)
@@ -74,7 +74,7 @@ def test_progress_of_a_group_is_told(admin: Admin, producer: Producer, puller: P
         admin.consumer_connections(puller.group, BROKER)
 
 
-def test_offsets_are_set_back_by_time(admin: Admin, producer: Producer, puller: Puller, topic: str) -> None:
+def test_offsets_are_reset_by_time(admin: Admin, producer: Producer, puller: Puller, topic: str) -> None:
     queue = producer.queues(topic)[0]
     for _ in range(4):
         producer.send(OutgoingMessage(topic, b"x"), queue=queue)
@@ -103,7 +103,7 @@ def test_messages_are_found_by_key_and_id(admin: Admin, producer: Producer, topi
     assert (viewed.body, viewed.unique_key) == (b"1", first.unique_key)
 
 
-def test_ids_are_not_followed_to_strangers(admin: Admin, producer: Producer, topic: str) -> None:
+def test_a_message_id_with_an_unknown_broker_address_is_refused(admin: Admin, producer: Producer, topic: str) -> None:
     msg_id = producer.send(OutgoingMessage(topic, b"x", keys=("k",))).offset_msg_id
     with pytest.raises(NoRouteError, match=r"found 10\.0\.0\.1:10911"):
         admin.view("0A00000100002A9F" + msg_id[16:])
@@ -114,12 +114,12 @@ def test_ids_are_not_followed_to_strangers(admin: Admin, producer: Producer, top
         admin.view(inside)
 
 
-def test_a_broker_tells_of_itself(admin: Admin, servers: RocketMQ) -> None:
+def test_a_broker_reports_its_version(admin: Admin, servers: RocketMQ) -> None:
     assert admin.runtime(BROKER)["brokerVersionDesc"] == f"V{servers.version.replace('.', '_')}"
 
 
 @pytest.mark.each_version
-def test_a_snapshot_has_the_offsets_that_a_broker_tells(
+def test_a_snapshot_has_the_offsets_that_a_broker_reports(
     admin: Admin, producer: Producer, puller: Puller, topic: str
 ) -> None:
     queue = producer.queues(topic)[0]
@@ -130,5 +130,5 @@ def test_a_snapshot_has_the_offsets_that_a_broker_tells(
     progress = ask_progress(admin, BROKER, "in-the-lake")
     assert progress.offsets[OffsetOwner(OffsetKind.GROUP, puller.group, topic, queue.queue_id)] == 2
     assert progress.broker == "in-the-lake"
-    assert progress.log_end is None or progress.log_end > 0  # a broker 4.9 that has just started does not tell
+    assert progress.log_end is None or progress.log_end > 0  # unknown from a broker 4.9 that has just started
     assert not [key for key in progress.subscriptions if key.group == puller.group]  # it sends no heartbeats

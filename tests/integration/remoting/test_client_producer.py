@@ -1,4 +1,4 @@
-"""The producer against real brokers: what was sent is in the log as it was given."""
+"""The producer against real brokers: sent messages are in the log unchanged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TEXT = b"a body that repeats itself, " * 400
 
 
 @pytest.mark.each_version
-def test_a_message_is_stored_as_it_was_given(producer: Producer, puller: Puller, topic: str) -> None:
+def test_a_message_is_stored_unchanged(producer: Producer, puller: Puller, topic: str) -> None:
     message = OutgoingMessage(
         topic, b"hello", tags="paid", keys=("order-1", "北京"), properties={"city": "北京市", "e": "🚀"}, flag=7
     )
@@ -47,7 +47,7 @@ def test_a_message_is_stored_as_it_was_given(producer: Producer, puller: Puller,
 
 
 @pytest.mark.each_version
-def test_messages_go_round_the_queues(producer: Producer, topic: str) -> None:
+def test_messages_are_sent_to_the_queues_in_turn(producer: Producer, topic: str) -> None:
     results = [producer.send(OutgoingMessage(topic, b"x")) for _ in range(8)]
     assert sorted(result.queue.queue_id for result in results) == [0, 0, 1, 1, 2, 2, 3, 3]
 
@@ -58,7 +58,7 @@ def test_a_queue_can_be_chosen(producer: Producer, topic: str) -> None:
     assert [(result.queue, result.queue_offset) for result in results] == [(queue, 0), (queue, 1), (queue, 2)]
 
 
-def test_sends_that_nobody_waits_for_all_arrive(producer: Producer, puller: Puller, topic: str) -> None:
+def test_asynchronous_sends_all_arrive(producer: Producer, puller: Puller, topic: str) -> None:
     called = threading.Semaphore(0)
     seen: list[Future[SendResult]] = []
 
@@ -75,7 +75,7 @@ def test_sends_that_nobody_waits_for_all_arrive(producer: Producer, puller: Pull
     assert len(keys) == 500
 
 
-def test_closing_waits_for_what_is_under_way(options: ClientOptions, puller: Puller, topic: str) -> None:
+def test_closing_waits_for_sends_in_progress(options: ClientOptions, puller: Puller, topic: str) -> None:
     with Producer("ClientClosing", options) as producer:
         results = [producer.send_async(OutgoingMessage(topic, b"x")) for _ in range(100)]
     assert all(result.result(0).status is SendStatus.SEND_OK for result in results)
@@ -119,7 +119,7 @@ def test_large_bodies_are_compressed(
     assert {row["body_sha256"] for row in consume_all(servers, topic)} == digests
 
 
-def test_delayed_messages_come_later(producer: Producer, puller: Puller, topic: str) -> None:
+def test_delayed_messages_are_delivered_later(producer: Producer, puller: Puller, topic: str) -> None:
     producer.send(OutgoingMessage(topic, b"now"))
     result = producer.send(OutgoingMessage(topic, b"later", delay_level=2))
     assert [message.body for message in read_all(puller, topic, 1)] == [b"now"]
@@ -137,7 +137,7 @@ def test_binary_headers_are_understood(options: ClientOptions, puller: Puller, t
     assert (stored.unique_key, stored.properties["城市"]) == (result.unique_key, "北京市")
 
 
-def test_what_the_broker_will_not_take_is_said_with_its_words(options: ClientOptions, topic: str) -> None:
+def test_a_send_that_the_broker_refuses_names_its_response_code(options: ClientOptions, topic: str) -> None:
     # More than this broker's own limit, and not compressible.
     with (
         Producer("ClientRefused", options) as producer,
@@ -147,11 +147,11 @@ def test_what_the_broker_will_not_take_is_said_with_its_words(options: ClientOpt
     assert caught.value.code == ResponseCode.MESSAGE_ILLEGAL
 
 
-def test_a_message_that_cannot_be_is_refused_before_it_is_sent(producer: Producer) -> None:
+def test_an_invalid_message_is_refused_before_it_is_sent(producer: Producer) -> None:
     with pytest.raises(InvalidMessageError, match="body"):
         producer.send(OutgoingMessage("T", b""))
 
 
-def test_a_topic_that_is_nowhere_has_no_route(puller: Puller, topic: str) -> None:
+def test_an_unknown_topic_has_no_route(puller: Puller, topic: str) -> None:
     with pytest.raises(NoRouteError, match="expected a topic known to the name servers"):
         puller.queues(topic)

@@ -10,12 +10,12 @@ from commitlake.connectors.rocketmq import OutgoingMessage, Producer, Puller, Pu
 from tests.support.topic_reading import read_all
 from tests.support.waiting import let_pass
 
-# Of the same hash, as Java computes it.
+# Both have the same hash, as Java computes it.
 TAG, TWIN = "Aa", "BB"
 
 
 @pytest.mark.each_version
-def test_tags_are_chosen_by_name_and_not_by_hash(producer: Producer, puller: Puller, topic: str) -> None:
+def test_tags_are_filtered_by_name_not_by_hash(producer: Producer, puller: Puller, topic: str) -> None:
     for tag in (TAG, TWIN, "other", None):
         producer.send(OutgoingMessage(topic, b"x", tags=tag))
     assert [message.tags for message in read_all(puller, topic, 4, TAG)] == [TAG]
@@ -23,7 +23,7 @@ def test_tags_are_chosen_by_name_and_not_by_hash(producer: Producer, puller: Pul
     assert len(read_all(puller, topic, 4)) == 4
 
 
-def test_sql_chooses_by_properties(producer: Producer, puller: Puller, topic: str) -> None:
+def test_sql_filters_by_properties(producer: Producer, puller: Puller, topic: str) -> None:
     queue = producer.queues(topic)[0]
     for number in range(6):
         message = OutgoingMessage(topic, b"x", keys=(f"k{number}",), properties={"price": str(number)})
@@ -48,7 +48,7 @@ def test_a_pull_waits_for_a_message(producer: Producer, puller: Puller, topic: s
     assert puller.pull(queue, 2, wait_seconds=1).status is PullStatus.NO_NEW
 
 
-def test_offsets_beyond_the_queue_are_told_the_right_one(producer: Producer, puller: Puller, topic: str) -> None:
+def test_a_pull_beyond_the_queue_returns_the_valid_offset(producer: Producer, puller: Puller, topic: str) -> None:
     queue = producer.send(OutgoingMessage(topic, b"x")).queue
     read_all(puller, topic, 1)
     result = puller.pull(queue, 99)
@@ -65,7 +65,7 @@ def test_queues_have_their_offsets(producer: Producer, puller: Puller, topic: st
     times = [message.store_timestamp for message in stored]
     assert puller.offsets.earliest_store_time_ms(queue) == times[0]
     assert [puller.offsets.search(queue, at) for at in (0, times[1], times[2])] == [0, 1, 2]
-    # Of a time behind the last message, brokers 4.9 say that message, and 5.x the next.
+    # For a time after the last message, brokers 4.9 return that message's offset, and 5.x the next one.
     assert puller.offsets.search(queue, times[2] + 1000) in (2, 3)
     assert [message.queue_offset for message in puller.read(queue, 1, 2)] == [1]
 
@@ -73,7 +73,7 @@ def test_queues_have_their_offsets(producer: Producer, puller: Puller, topic: st
 def test_a_groups_offset_is_kept(producer: Producer, puller: Puller, topic: str) -> None:
     queue = producer.send(OutgoingMessage(topic, b"x")).queue
     puller.pull(queue, 0)  # makes the group
-    # Brokers 4.9 say that a group begins at 0 where the queue's first message is still in memory.
+    # In brokers 4.9 a group begins at 0 while the queue's first message is still in memory.
     assert puller.committed(queue) in (None, 0)
     puller.commit(queue, 1)
     assert puller.committed(queue) == 1

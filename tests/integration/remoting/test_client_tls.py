@@ -12,7 +12,7 @@ from tests.support.certificates import Certificates
 from tests.support.topic_reading import make_topic, read_all
 
 
-def test_messages_go_and_come_over_tls(options: ClientOptions, topic: str, tmp_path: Path) -> None:
+def test_messages_are_sent_and_pulled_over_tls(options: ClientOptions, topic: str, tmp_path: Path) -> None:
     settings = tmp_path / "tls.properties"
     settings.write_text("tls.test.mode.enable=true\n")
     encrypted = replace(options, tls_config=str(settings))
@@ -27,7 +27,7 @@ def test_messages_go_and_come_over_tls(options: ClientOptions, topic: str, tmp_p
         assert [message.body[-1] for message in read_all(puller, topic, 20)] == list(range(20))
 
 
-def test_a_certificate_that_nobody_trusted_has_signed_is_refused(options: ClientOptions, tmp_path: Path) -> None:
+def test_an_untrusted_certificate_is_refused(options: ClientOptions, tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     settings = certificates.write("tls.properties", f"tls.client.trustCertPath={certificates.path('authority')}\n")
     with Admin(replace(options, tls_config=str(settings))) as admin, pytest.raises(UnreachableError, match="signed"):

@@ -1,4 +1,4 @@
-"""Transactions against real brokers: what is committed is delivered, whoever asks first."""
+"""Transactions against real brokers: committed messages are delivered, whether or not the broker checks first."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.support.waiting import let_pass
 
 
 class Shop:
-    """What became of its transactions, by key; what is not there is unknown."""
+    """Decisions on transactions by key; a missing key means unknown."""
 
     def __init__(self) -> None:
         self.decisions: dict[str, Decision] = {}
         self.asked: list[str] = []
 
     def check(self, message: Message) -> Decision:
-        """What the broker is told when it asks."""
+        """Return the decision when the broker checks a transaction."""
         assert message.keys is not None
         self.asked.append(message.keys[0])
         return self.decisions.get(message.keys[0], Decision.UNKNOWN)
@@ -45,9 +45,7 @@ def producer(options: ClientOptions, shop: Shop) -> Iterator[TransactionProducer
         yield made
 
 
-def test_what_is_committed_is_delivered_and_what_is_rolled_back_is_not(
-    producer: TransactionProducer, puller: Puller, topic: str
-) -> None:
+def test_only_committed_messages_are_delivered(producer: TransactionProducer, puller: Puller, topic: str) -> None:
     committed = producer.send_in_transaction(OutgoingMessage(topic, b"yes"), lambda _: Decision.COMMIT)
     rolled_back = producer.send_in_transaction(OutgoingMessage(topic, b"no"), lambda _: Decision.ROLLBACK)
     assert (committed.decision, rolled_back.decision) == (Decision.COMMIT, Decision.ROLLBACK)
@@ -57,7 +55,7 @@ def test_what_is_committed_is_delivered_and_what_is_rolled_back_is_not(
     assert [(message.unique_key, message.body) for message in found] == [(committed.sent.unique_key, b"yes")]
 
 
-def test_a_broker_that_was_told_nothing_asks(
+def test_the_broker_checks_a_transaction_without_a_decision(
     producer: TransactionProducer, puller: Puller, shop: Shop, topic: str
 ) -> None:
     def fail(message: OutgoingMessage) -> Decision:

@@ -66,7 +66,7 @@ def test_rows_are_those_of_the_log_and_can_be_written_again(
     assert found.count() == count
     assertDataFrameEqual(with_entries(found), with_entries(log.load(str(servers.store))))
 
-    # What was read is written, with its properties, and is the same but for its place.
+    # Rows that were read are written with their properties, and are the same except for their offsets.
     columns = ["body", "body_codec", "properties", "tags", "keys", "unique_key", "flag"]
     given = {"namesrv": servers.name_server_address, "topic": copy, "body": "stored", "maxBatchMessages": "20"}
     found.select(columns).write.format("rocketmq").mode("append").options(**given).save()
@@ -120,7 +120,7 @@ def test_a_stream_from_topic_to_topic_gives_each_message_once(
         wait_for_messages(admin, topic, total)
 
     def run() -> list[int]:
-        """Let the stream take what is there; the sizes of its micro-batches."""
+        """Run the stream over all present messages, and return the sizes of its micro-batches."""
         given = {"namesrv": servers.name_server_address, "topics": topic, "body": "stored",
                  "startingOffsets": "earliest", "maxOffsetsPerTrigger": "20"}  # fmt: skip
         frame = spark.readStream.format("rocketmq").options(**given).load().select("body")
@@ -139,7 +139,9 @@ def test_a_stream_from_topic_to_topic_gives_each_message_once(
 
 
 @pytest.mark.long("it starts a broker of its own, and 5.5.0 has another kind of accounts")
-def test_keys_of_the_environment_sign_reads_and_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_and_writes_are_signed_with_keys_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "rocketmq"
     accounts = folder / "home" / "conf" / "plain_acl.yml"
     accounts.parent.mkdir(parents=True)

@@ -64,7 +64,7 @@ def guarded(kind: str, folder: Path) -> Iterator[tuple[str, str]]:
         pytest.param("4.9.7", marks=pytest.mark.long("it starts a broker of its own")),
     ],
 )
-def test_what_is_signed_and_encrypted_goes_and_comes(
+def test_signed_requests_over_tls_are_served_and_others_refused(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     growing = GrowingLake(tmp_path / "lake")

@@ -32,7 +32,7 @@ def rows_of(lake: Path) -> dict[int, Row]:
 
 
 def check(servers: RocketMQ | BrokerLite, lake: Path, files: Path, *options: str) -> None:
-    """Pull what is new, archive the files, and compare."""
+    """Pull new messages, archive the files, and compare."""
     assert archive(["--from-broker", servers.name_server_address, "--lake", str(lake), *options]) == 0
     given = ["--store", str(servers.store), "--broker", servers.broker_name, "--lake", str(files), "--local"]
     assert archive(given) == 0

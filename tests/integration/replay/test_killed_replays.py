@@ -29,7 +29,7 @@ MESSAGES = message_count(20_000)
 RATE = max(2_000, MESSAGES // 250)
 """Messages per second: so slow that the kills come while it sends."""
 MAX_SECONDS = 3.0 if MESSAGES <= 20_000 else 8.0
-"""How long the replay runs before it is killed, at most."""
+"""Maximum time before the replay is killed."""
 TOPICS, QUEUES = 5, 4
 OPTIONS = BrokerOptions(flush_disk_type="SYNC_FLUSH")
 FINISHED, KILLED = 0, -9
@@ -37,7 +37,7 @@ FINISHED, KILLED = 0, -9
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQ]:
-    """A broker that flushes before it answers, so that what it has acknowledged survives its end."""
+    """A broker that flushes before it answers, so that acknowledged messages survive its end."""
     with RocketMQ("5.5.0", tmp_path_factory.mktemp("target"), options=OPTIONS) as running:
         yield running
 
@@ -66,7 +66,7 @@ def begin(world: ReplayWorld) -> subprocess.Popen[bytes]:
     return start(world, *target, "--where", "true")
 
 
-def test_each_message_is_there_once_in_order_whatever_is_killed(world: ReplayWorld, servers: RocketMQ) -> None:
+def test_killed_replays_deliver_each_message_once_in_order(world: ReplayWorld, servers: RocketMQ) -> None:
     chance = random.Random(MESSAGES)
     kills, broker_kills = kill_count(6), kill_count(1, share=5)
     ends = ["replay"] * kills + ["broker"] * broker_kills
@@ -111,7 +111,7 @@ def test_each_message_is_there_once_in_order_whatever_is_killed(world: ReplayWor
 
 
 def in_log_order(table: str, columns: list[str]) -> dict[str, list[Any]]:
-    """Some columns of a table of the lake, in the order of the archived log."""
+    """Return columns of a table of the lake, in the order of the archived log."""
     rows = DeltaTable(table).to_pyarrow_table(columns=columns).sort_by("physical_offset")
     return {name: rows.column(name).to_pylist() for name in columns}
 

@@ -31,7 +31,7 @@ class Place(NamedTuple):
     lake: str
 
     def archive(self) -> None:
-        """Archive what is new."""
+        """Archive new messages."""
         quick = ["--no-quality", "--no-keys", "--local", "--quiet"]
         store = ["--store", str(self.servers.store), "--broker", "broker-a"]
         assert archive([*store, "--lake", self.lake, *quick]) == 0
@@ -61,7 +61,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 @pytest.fixture(scope="module")
 def redriven(place: Place) -> list[Row]:
-    """All of them, sent again: one always fails, one fails once. What the group was given."""
+    """All messages the group received after all were sent again: one always fails, one fails once."""
     target = ["--namesrv", place.servers.name_server_address, "--yes"]
     assert place.dlq("redrive", "--group", GROUP, *target) == ExitCode.OK
     arguments = [place.servers.name_server_address, TOPIC, GROUP, "1", ALWAYS_FAILS, FAILS_ONCE, "3", "5", "60"]
@@ -79,7 +79,7 @@ def replay_id(row: Row) -> str:
     return str(row["properties"]["REPLAY_ID"])
 
 
-def test_each_delivery_tells_which_dead_letter_it_was(redriven: list[Row]) -> None:
+def test_each_delivery_names_its_dead_letter(redriven: list[Row]) -> None:
     tries = sorted((row["key"], row["reconsume_times"], row["failed"]) for row in redriven)
     assert tries == [
         (ALWAYS_FAILS, 0, True),
@@ -117,7 +117,7 @@ def test_retried_copies_keep_the_properties_of_the_replay(place: Place, redriven
         assert message.properties["RETRY_TOPIC"] == TOPIC
 
 
-def test_the_outcome_is_what_the_consumer_did(
+def test_the_outcome_matches_what_the_consumer_did(
     place: Place, redriven: list[Row], capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, found = shown(place, capsys, "outcome", replay_id(redriven[0]), "--follow", "--timeout", "60s")
@@ -130,7 +130,7 @@ def test_the_outcome_is_what_the_consumer_did(
     assert dead["detail"] == f"offset 4 of %DLQ%{GROUP}"
 
 
-def test_what_died_again_is_told_apart_and_left_out(
+def test_dead_letters_that_died_again_are_marked_and_skipped(
     place: Place, redriven: list[Row], capsys: pytest.CaptureFixture[str]
 ) -> None:
     place.archive()

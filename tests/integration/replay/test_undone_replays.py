@@ -1,4 +1,4 @@
-"""A replay into a real RocketMQ that is undone for a group: what the group then receives."""
+"""A replay into a real RocketMQ that is undone for a group: the messages that the group then receives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQ]:
         yield running
 
 
-def test_a_group_receives_what_others_sent_and_nothing_of_the_replay(servers: RocketMQ, tmp_path: Path) -> None:
+def test_a_group_receives_no_message_of_an_undone_replay(servers: RocketMQ, tmp_path: Path) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(MESSAGES))
     growing.archive()

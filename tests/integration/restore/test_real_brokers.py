@@ -1,4 +1,4 @@
-"""What is archived of real brokers' stores, restored: byte by byte, and served by brokers to their Java clients."""
+"""Restored archives of real brokers' stores: equal byte by byte, and served by brokers to their Java clients."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory
 
 
 def restore(lake: LakePaths, like: RecordedStore, out: Path, chosen: Chosen | None = None) -> Restored:
-    """Restore with the settings that a store's files tell."""
+    """Restore with the settings found in a store's files."""
     found = find_settings(like.store, RequestedSettings(delay_levels_ms=LEVELS), ROCKETMQ)
     sizes = found.queue_file_size, found.index_slots, found.index_entries
     wanted = RequestedSettings(None, *sizes, like.version == "5.5.0", LEVELS)
@@ -50,11 +50,13 @@ def restore(lake: LakePaths, like: RecordedStore, out: Path, chosen: Chosen | No
     return restore_store(lake, lake.bodies, out, chosen or Chosen(""), settings=wanted, offsets=offsets)
 
 
-def test_all_is_equal_to_what_the_broker_wrote(recorded_store: RecordedStore, lake: LakePaths, tmp_path: Path) -> None:
+def test_a_restored_store_equals_the_brokers_own(
+    recorded_store: RecordedStore, lake: LakePaths, tmp_path: Path
+) -> None:
     restored = restore(lake, recorded_store, tmp_path / "out")
     assert restored.records == len(recorded_store.decoded)
     assert (restored.lost, restored.lacking) == (0, 0)
-    # Older brokers put a batch's properties behind each message's own: the table has the last of each only.
+    # Older brokers put a batch's properties after each message's own: the table has only the last of each.
     assert (restored.made_up, restored.by_rule > 0) == (0, recorded_store.version == "4.9.7")
     ours, theirs = (read_topics(root)[TABLE] for root in (restored.out, recorded_store.store))
     assert ours == theirs
@@ -80,7 +82,7 @@ def test_a_broker_serves_every_message_of_a_restored_store(
     assert [path for path, data in queues.items() if not path.read_bytes().startswith(data.rstrip(b"\0"))] == []
 
 
-def test_a_broker_starts_from_a_store_as_it_was_at_a_time(
+def test_a_broker_starts_from_a_store_restored_to_a_time(
     recorded_store: RecordedStore, lake: LakePaths, start_broker: StartBroker, tmp_path: Path
 ) -> None:
     rows = sorted(recorded_store.decoded, key=lambda row: int(row["physical_offset"]))
@@ -92,7 +94,7 @@ def test_a_broker_starts_from_a_store_as_it_was_at_a_time(
     assert len(dump_store(recorded_store.version, restored.out)) == len(wanted)
     servers = start_broker(recorded_store.version, restored.out, RECORDING_OPTIONS, recorded_store.broker_port)
     kept = ipv4(business(wanted))
-    # What it delivers or retries from now on is new; nothing that was stored later is there.
+    # Messages delivered or retried from now on are new; none of those that were stored later exists.
     served = assert_serves(servers, kept)
     later = {row["msg_id"] for row in rows if row["store_timestamp"] >= at}
     known = {(row["physical_offset"], row["store_timestamp"]) for row in rows if row["msg_id"] in later}

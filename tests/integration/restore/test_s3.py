@@ -40,14 +40,12 @@ def segments(root: Path) -> list[bytes]:
     return [path.read_bytes() for path in sorted((root / "commitlog").iterdir())]
 
 
-def test_every_segment_is_what_it_was(lake: LakePaths, tmp_path: Path) -> None:
+def test_restored_segments_equal_the_originals(lake: LakePaths, tmp_path: Path) -> None:
     assert main(["--lake", lake.root, "--out", str(tmp_path / "out"), *SIZES]) == ExitCode.OK
     assert segments(tmp_path / "out") == segments(tmp_path / "store")
 
 
-def test_bodies_that_have_expired_are_left_out(
-    lake: LakePaths, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_expired_bodies_are_left_out(lake: LakePaths, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = open_store(pack_location(lake.bodies))
     first = next(iter(store.list_packs()))
     store.delete([first.name])

@@ -18,7 +18,7 @@ from tests.support.erased_lakes import KEY, shop_messages, traces
 from tests.support.lakes import GrowingLake
 
 
-def test_nothing_is_left_in_any_object(
+def test_an_erasure_leaves_no_content_in_any_object(
     bucket: str, s3_server: S3Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake = LakePaths(f"s3://{bucket}/some/lake")

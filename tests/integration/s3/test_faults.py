@@ -1,4 +1,4 @@
-"""What networks and servers do now and then: after each fault the right bytes are there, or a clear error is."""
+"""Faults of networks and servers: after each of them the bytes are right, or there is a clear error."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def store(bucket: str, behind_proxy: S3Options) -> S3PackStore:
 
 @pytest.fixture
 def plain(bucket: str, s3_server: S3Server) -> S3PackStore:
-    """The same store without the proxy: what is really there."""
+    """The same store without the proxy, to see its real content."""
     return S3PackStore(f"s3://{bucket}/bodies", S3Options(s3_server.endpoint, virtual_hosts=False))
 
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Errors that stay are told after few attempts."""
+    """Report permanent errors after few attempts."""
     monkeypatch.setattr(clients, "_clients", {})
     monkeypatch.setattr(s3_store, "MAX_ATTEMPTS", 2)
     monkeypatch.setattr(s3_store, "_ANSWERS", 2)
@@ -54,7 +54,7 @@ def write(store: S3PackStore, content: bytes) -> None:
 
 
 def is_there(store: S3PackStore) -> bool:
-    """Whether there is a pack at all."""
+    """Return whether the pack exists."""
     return next(store.list_packs(), None) is not None
 
 
@@ -70,7 +70,7 @@ def is_there(store: S3PackStore) -> bool:
         (LARGE, "", 4),
     ],
 )
-def test_a_write_outlives_a_fault(
+def test_a_write_succeeds_after_temporary_faults(
     fault: Fault,
     content: bytes,
     request_line: str,
@@ -88,7 +88,7 @@ def test_a_write_outlives_a_fault(
 @pytest.mark.parametrize(
     "fault", [Fault.ANSWER_503, Fault.DROP_REQUEST, Fault.LOSE_ANSWER, Fault.CUT_BODY, Fault.SLOW_ANSWER]
 )
-def test_a_read_outlives_a_fault(
+def test_a_read_succeeds_after_temporary_faults(
     fault: Fault, times: int, store: S3PackStore, plain: S3PackStore, proxy: FaultProxy
 ) -> None:
     write(plain, SMALL)
@@ -107,7 +107,7 @@ def test_a_read_outlives_a_fault(
         (Fault.CUT_BODY, "found a connection that broke off"),
     ],
 )
-def test_a_fault_that_stays_is_an_error_and_no_body(
+def test_a_permanent_fault_is_an_error(
     fault: Fault, words: str, store: S3PackStore, plain: S3PackStore, proxy: FaultProxy
 ) -> None:
     write(plain, SMALL)
@@ -134,7 +134,7 @@ def test_a_write_that_fails_leaves_no_pack_and_no_upload(
 
 
 @pytest.mark.usefixtures("hasty")
-def test_a_pack_whose_answers_were_all_lost_is_whole_when_it_is_written_again(
+def test_a_pack_with_lost_answers_is_complete_after_a_second_write(
     store: S3PackStore, plain: S3PackStore, proxy: FaultProxy
 ) -> None:
     proxy.inject(Fault.LOSE_ANSWER, 2, "^PUT")
@@ -145,7 +145,7 @@ def test_a_pack_whose_answers_were_all_lost_is_whole_when_it_is_written_again(
     assert plain.read_range(NAME, 0, len(SMALL) + 1) == SMALL
 
 
-def test_another_upload_of_the_same_name_is_not_taken_for_this_one(
+def test_a_pack_of_another_upload_does_not_hide_a_failed_upload(
     store: S3PackStore, plain: S3PackStore, s3_server: S3Server, bucket: str
 ) -> None:
     """A completion is refused because someone ended the upload, while another's pack of that name is there."""
@@ -161,9 +161,7 @@ def test_another_upload_of_the_same_name_is_not_taken_for_this_one(
         client.abort_multipart_upload(**upload)
 
 
-def test_an_answer_that_does_not_say_what_it_holds_is_refused(
-    store: S3PackStore, plain: S3PackStore, proxy: FaultProxy
-) -> None:
+def test_an_answer_without_a_range_is_refused(store: S3PackStore, plain: S3PackStore, proxy: FaultProxy) -> None:
     write(plain, SMALL)
     proxy.inject(Fault.WRONG_RANGE, 1)
     with pytest.raises(PackError, match="expected an answer with the bytes 10 to 29, found an answer without a range"):
@@ -171,7 +169,7 @@ def test_an_answer_that_does_not_say_what_it_holds_is_refused(
 
 
 @pytest.mark.usefixtures("hasty")
-def test_no_server_at_the_endpoint_is_said_so(bucket: str) -> None:
+def test_an_endpoint_without_a_server_is_an_error(bucket: str) -> None:
     store = S3PackStore(f"s3://{bucket}", S3Options(f"http://127.0.0.1:{free_ports(1)}", virtual_hosts=False))
     calls: list[Callable[[], object]] = [store.check, lambda: store.size(NAME), lambda: write(store, SMALL)]
     for call in calls:
@@ -180,7 +178,9 @@ def test_no_server_at_the_endpoint_is_said_so(bucket: str) -> None:
 
 
 @pytest.mark.parametrize("content", [SMALL, LARGE], ids=["put", "parts"])
-def test_a_write_outlives_the_server(content: bytes, s3_server: S3Server, plain: S3PackStore) -> None:
+def test_a_write_succeeds_after_a_restart_of_the_server(
+    content: bytes, s3_server: S3Server, plain: S3PackStore
+) -> None:
     half, killed = len(content) // 2, threading.Event()
 
     def write_slowly() -> None:
@@ -200,9 +200,7 @@ def test_a_write_outlives_the_server(content: bytes, s3_server: S3Server, plain:
     assert plain.read_range(NAME, 0, len(content) + 1) == content
 
 
-def test_what_was_written_before_a_kill_of_the_server_is_there_after_it(
-    s3_server: S3Server, plain: S3PackStore
-) -> None:
+def test_a_pack_survives_a_kill_of_the_server(s3_server: S3Server, plain: S3PackStore) -> None:
     write(plain, LARGE)
     s3_server.kill()
     s3_server.start()

@@ -1,4 +1,4 @@
-"""A lake in an object store is, row by row, the lake that a folder would be; and of two commits one wins."""
+"""A lake in an object store equals one in a folder row by row, and only one of two commits succeeds."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def empty_messages(lake: LakePaths) -> str:
     return lake.messages
 
 
-def test_of_commits_at_the_same_time_one_wins(empty_messages: str) -> None:
+def test_only_one_of_concurrent_commits_succeeds(empty_messages: str) -> None:
     racers = [
         subprocess.Popen(
             [sys.executable, "-c", RACER, empty_messages, f"p{number}"],
@@ -114,7 +114,7 @@ def test_of_commits_at_the_same_time_one_wins(empty_messages: str) -> None:
         for number in range(PROCESSES)
     ]  # fmt: skip
 
-    def tell(line: str) -> Counter[str]:
+    def send_line(line: str) -> Counter[str]:
         for racer in racers:
             assert racer.stdin is not None
             racer.stdin.write(f"{line}\n")
@@ -122,8 +122,8 @@ def test_of_commits_at_the_same_time_one_wins(empty_messages: str) -> None:
         return Counter(racer.stdout.readline().strip() for racer in racers if racer.stdout)
 
     for sequence in range(1, ROUNDS + 1):
-        assert tell(str(sequence)) == {"ready": PROCESSES}
-        assert tell("go") == {"won": 1, "lost": PROCESSES - 1}
+        assert send_line(str(sequence)) == {"ready": PROCESSES}
+        assert send_line("go") == {"won": 1, "lost": PROCESSES - 1}
     for racer in racers:
         racer.communicate(timeout=60)
     table = delta_table(empty_messages)
@@ -131,7 +131,7 @@ def test_of_commits_at_the_same_time_one_wins(empty_messages: str) -> None:
 
 
 @pytest.mark.parametrize(("fault", "times"), [(Fault.LOSE_ANSWER, 1), (Fault.ANSWER_503, 2), (Fault.DROP_REQUEST, 2)])
-def test_a_commit_outlives_a_fault(
+def test_a_commit_succeeds_after_temporary_faults(
     fault: Fault, times: int, empty_messages: str, proxy: FaultProxy, s3_server: S3Server
 ) -> None:
     proxy.inject(fault, times, r"^PUT .*_delta_log/.*1\.json")
@@ -144,7 +144,7 @@ def test_a_commit_outlives_a_fault(
     assert sum("_delta_log/0" in line and line.startswith("PUT") for line in proxy.seen) == 1 + times
 
 
-def test_a_lake_in_an_object_store_is_that_of_a_folder(
+def test_a_lake_in_an_object_store_equals_one_in_a_folder(
     tmp_path: Path, lake: LakePaths, bucket: str, s3_server: S3Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bodies = [random.Random(number).randbytes(number * 50) for number in range(40)] + [b'{"city": "Berlin"}'] * 15
@@ -185,7 +185,7 @@ def test_a_lake_in_an_object_store_is_that_of_a_folder(
         assert ask("--lake", mixed, "--bodies", f"s3://{bucket}/bodies", *arguments) == expected
 
 
-def test_what_is_no_lake_is_said_so(lake: LakePaths, bucket: str, s3_server: S3Server) -> None:
+def test_a_prefix_without_a_lake_is_an_error(lake: LakePaths, bucket: str, s3_server: S3Server) -> None:
     lake.check_writable()
     with pytest.raises(LakeError, match="is not a lake: expected a Delta table in"):
         open_table(lake, "messages")
@@ -203,7 +203,7 @@ def test_a_table_of_a_lake_opens(lake: LakePaths) -> None:
 
 
 @pytest.mark.usefixtures("empty_messages")
-def test_wrong_credentials_are_said_without_saying_them(
+def test_the_error_for_wrong_credentials_does_not_contain_them(
     lake: LakePaths, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrongwrongwrong")
@@ -217,7 +217,7 @@ def test_wrong_credentials_are_said_without_saying_them(
     assert not any(secret in said for secret in (s3_server.access_key, s3_server.secret_key, "wrongwrongwrong"))
 
 
-def test_a_bucket_and_a_server_that_are_not_there_are_said_so(
+def test_a_missing_bucket_and_an_unreachable_server_are_errors(
     bucket: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert query.main(["--lake", "s3://nobodys-bucket/lake"]) == 2

@@ -1,4 +1,4 @@
-"""Logs of a lake in an object store that are damaged or gone are missed, and brought back, as those in a folder are."""
+"""Damaged or missing logs of a lake in an object store are found and restored, like those in a folder."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def zero_first_entry(client: Any, bucket: str, table: str) -> None:
 
 
 def archive(store: Path, lake: LakePaths) -> None:
-    """Do what an archive run does."""
+    """Do the steps of an archive run."""
     if find_work(str(store), None, lake).snapshot.size:
         archive_store(store, lake)
     else:
@@ -50,7 +50,7 @@ def archive(store: Path, lake: LakePaths) -> None:
     follow_keys(lake)
 
 
-def test_what_is_lost_of_a_log_is_missed_and_brought_back(
+def test_lost_parts_of_a_log_are_found_and_restored(
     s3_server: S3Server, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     growing, lake = GrowingLake(tmp_path), LakePaths(f"s3://{bucket}/lake")

@@ -1,4 +1,4 @@
-"""Packs in a real object store: what a local folder does, it does."""
+"""Packs in a real object store: it behaves like a local folder."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def uploads_of(server: S3Server, bucket: str) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [0, 1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 2 * PART_BYTES, 2 * PART_BYTES + 1])
-def test_a_pack_comes_back_as_it_was_written(store: PackStore, size: int, s3_server: S3Server, bucket: str) -> None:
+def test_a_pack_reads_back_equal(store: PackStore, size: int, s3_server: S3Server, bucket: str) -> None:
     content = random.Random(size).randbytes(size)
     write(store, content, piece=300_001)
     assert store.size(NAME) == size
@@ -60,7 +60,7 @@ def test_a_pack_comes_back_as_it_was_written(store: PackStore, size: int, s3_ser
     assert uploads_of(s3_server, bucket) == []
 
 
-def test_the_key_begins_with_the_date(store: PackStore, s3_server: S3Server, bucket: str) -> None:
+def test_the_key_of_a_pack_begins_with_its_date(store: PackStore, s3_server: S3Server, bucket: str) -> None:
     write(store, b"x", OTHER)
     assert keys_of(s3_server, bucket) == [f"lake/bodies/{OTHER}"]
     assert OTHER.startswith("store_date=2026-11-20/broker=broker%2Fb/")
@@ -104,7 +104,7 @@ def test_a_pack_replaces_one_of_its_name(store: PackStore, size: int) -> None:
     assert store.read_range(NAME, 0, size + 1) == b"b" * size
 
 
-def test_two_writers_of_one_name_do_not_meet(store: PackStore) -> None:
+def test_two_writers_of_one_name_do_not_conflict(store: PackStore) -> None:
     content = bytes(PART_BYTES + 5)
     with store.open_write(NAME) as one, store.open_write(NAME) as other:
         one.write(memoryview(content))
@@ -113,7 +113,9 @@ def test_two_writers_of_one_name_do_not_meet(store: PackStore) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 2 * PART_BYTES + 5])
-def test_a_writer_that_fails_leaves_nothing(store: PackStore, size: int, s3_server: S3Server, bucket: str) -> None:
+def test_a_failed_writer_leaves_no_object_and_no_upload(
+    store: PackStore, size: int, s3_server: S3Server, bucket: str
+) -> None:
     def fail() -> None:
         with store.open_write(NAME) as output:
             output.write(memoryview(bytes(size)))
@@ -142,7 +144,7 @@ def test_a_killed_writer_leaves_an_upload_that_can_be_ended(store: PackStore, s3
     assert uploads_of(s3_server, bucket) == []
 
 
-def test_memory_is_that_of_two_parts_whatever_the_size_of_a_pack(store: PackStore) -> None:
+def test_memory_is_limited_to_a_few_parts_for_any_size_of_a_pack(store: PackStore) -> None:
     piece = memoryview(bytes(1 << 18))
     write(store, b"warm")
     tracemalloc.start()
@@ -155,7 +157,7 @@ def test_memory_is_that_of_two_parts_whatever_the_size_of_a_pack(store: PackStor
     assert store.size(NAME) == 12 * PART_BYTES
 
 
-def test_a_store_travels_and_works_after_a_fork_and_in_threads(store: PackStore) -> None:
+def test_a_pickled_store_works_after_a_fork_and_in_threads(store: PackStore) -> None:
     write(store, b"0123456789")
     again: PackStore = pickle.loads(pickle.dumps(store))
     with ThreadPoolExecutor(8) as threads:
@@ -164,7 +166,7 @@ def test_a_store_travels_and_works_after_a_fork_and_in_threads(store: PackStore)
         assert pool.starmap(again.read_range, [(NAME, 2, 3)] * 4) == [b"234"] * 4
 
 
-def test_a_location_travels_to_a_process_with_another_environment(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pickled_location_works_in_another_environment(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     location = pack_location(f"s3://{bucket}/bodies")
     write(open_store(location), b"x")
     sent = pickle.dumps(location)
@@ -175,7 +177,7 @@ def test_a_location_travels_to_a_process_with_another_environment(bucket: str, m
 
 
 @pytest.mark.parametrize("kind", ["local", "s3"])
-def test_packs_are_listed_and_deleted_alike(
+def test_packs_are_listed_and_deleted_as_in_a_folder(
     kind: str, store: PackStore, s3_server: S3Server, bucket: str, tmp_path: object
 ) -> None:
     chosen: PackStore = store if kind == "s3" else LocalPackStore(str(tmp_path))
@@ -199,7 +201,7 @@ def test_packs_are_listed_and_deleted_alike(
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", NAME + "\0"])
-def test_no_method_touches_another_name(name: str, store: PackStore) -> None:
+def test_methods_refuse_names_that_are_not_of_packs(name: str, store: PackStore) -> None:
     calls: list[Callable[[], object]] = [
         lambda: store.size(name),
         lambda: store.read_range(name, 0, 6),
@@ -211,13 +213,13 @@ def test_no_method_touches_another_name(name: str, store: PackStore) -> None:
             call()
 
 
-def test_a_pack_that_has_expired_is_said_so(store: PackStore) -> None:
+def test_the_error_for_a_missing_pack_suggests_that_it_expired(store: PackStore) -> None:
     for call in (lambda: store.size(NAME), lambda: store.read_range(NAME, 0, 1), lambda: store.read_range(NAME, 0, 0)):
         with pytest.raises(PackError, match=r"expected an object in s3://.*, found none\. Has it expired"):
             call()
 
 
-def test_a_bucket_that_is_not_there_is_said_so() -> None:
+def test_a_missing_bucket_is_an_error() -> None:
     store = open_store("s3://nobodys-bucket/bodies")
     calls: list[Callable[[], object]] = [
         store.check,
@@ -234,7 +236,7 @@ def test_a_bucket_that_is_not_there_is_said_so() -> None:
             call()
 
 
-def test_a_bucket_that_is_there_passes_the_check(store: PackStore) -> None:
+def test_an_existing_bucket_passes_the_check(store: PackStore) -> None:
     store.check()
 
 
@@ -242,7 +244,7 @@ def test_a_bucket_that_is_there_passes_the_check(store: PackStore) -> None:
     ("variable", "code"),
     [("AWS_ACCESS_KEY_ID", "XAdminUserNotFound"), ("AWS_SECRET_ACCESS_KEY", "SignatureDoesNotMatch")],
 )
-def test_wrong_credentials_are_said_without_saying_them(
+def test_the_error_for_wrong_credentials_does_not_contain_them(
     variable: str, code: str, bucket: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from commitlake.connectors.object_store import clients
@@ -258,7 +260,7 @@ def test_wrong_credentials_are_said_without_saying_them(
             assert secret not in f"{raised.value} {raised.value!r} {raised.value.__cause__!r}"
 
 
-def test_no_credentials_are_said_so(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_are_an_error(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from commitlake.connectors.object_store import clients
 
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
@@ -268,7 +270,7 @@ def test_no_credentials_are_said_so(bucket: str, monkeypatch: pytest.MonkeyPatch
         open_store(f"s3://{bucket}/bodies").check()
 
 
-def test_a_body_is_compared_with_its_crc_on_the_way_back(store: PackStore) -> None:
+def test_a_body_is_compared_with_its_crc_when_read(store: PackStore) -> None:
     with write_pack(store, NAME) as writer:
         append(writer, [b"body"])
     refs = writer.finish()

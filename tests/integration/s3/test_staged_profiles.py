@@ -23,7 +23,7 @@ def names_in(server: S3Server, bucket: str) -> Sequence[str]:
     return [found["Key"] for found in server.client().list_objects_v2(Bucket=bucket).get("Contents", ())]
 
 
-def test_staged_profiles_are_gathered_and_go_with_the_run(s3_server: S3Server, bucket: str) -> None:
+def test_staged_profiles_are_gathered_and_deleted_with_the_run(s3_server: S3Server, bucket: str) -> None:
     lake = LakePaths(f"s3://{bucket}/some/lake")
     with staging(lake, "run") as manifest:
         for number, profile in enumerate(TASKS):

@@ -1,4 +1,4 @@
-"""The archive: every record in the lake once, whatever happens between two runs."""
+"""The archive: every record is in the lake once, despite any changes between two runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SECOND = messages(30, seed=2)
 
 @dataclasses.dataclass(frozen=True)
 class Archive:
-    """A store, a lake, and what can be done with them."""
+    """A store, a lake, and functions that use them."""
 
     spark: SparkSession
     runner: Runner
@@ -61,11 +61,11 @@ class Archive:
     lake: Path
 
     def write(self, *segments: bytes, base_offset: int = 0) -> None:
-        """Write segments one behind the other, instead of those of the same names."""
+        """Write consecutive segments, and replace those of the same names."""
         write_store(self.store, [(base_offset + SIZE * number, data) for number, data in enumerate(segments)])
 
     def run(self, **changes: object) -> Result:
-        """Archive what is new."""
+        """Archive new messages."""
         # Queue offsets of these logs begin anew in each segment, which the suites rightly refuse.
         config = Config(str(self.store), str(self.lake), quality=False)
         return run_archive(self.runner, dataclasses.replace(config, **changes))  # type: ignore[arg-type]
@@ -79,7 +79,7 @@ class Archive:
         return spark_rows(self.table().drop("store_date", "body_ref"))
 
     def versions(self, name: str = "messages") -> int:
-        """How many commits a table has, behind the one that made it."""
+        """Return the number of commits of a table after the one that created it."""
         return DeltaTable(f"{self.lake}/{name}").version()
 
     def sequences(self) -> list[int]:
@@ -89,12 +89,12 @@ class Archive:
 
 @pytest.fixture(params=["threads", pytest.param("spark", marks=pytest.mark.long("what commits is the same"))])
 def runner(request: pytest.FixtureRequest, spark: SparkSession) -> Runner:
-    """What runs the tasks: threads each time, and Spark before a release, or where a test is marked `on_spark`."""
+    """The runner of tasks: threads in every run; Spark before a release, or for tests marked `on_spark`."""
     return SparkRunner(spark) if request.param == "spark" else ThreadRunner()
 
 
 on_spark = pytest.mark.parametrize("runner", ["spark"], indirect=True)
-"""For tests of what tasks do and tell, whose runner is Spark each time."""
+"""For tests of tasks and their results, which run on Spark each time."""
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def small(spark: SparkSession, runner: Runner, tmp_path: Path) -> Archive:
 
 
 def end_of(sent: Sequence[NewMessage], base_offset: int = 0) -> int:
-    """The physical offset behind these messages."""
+    """Return the physical offset after these messages."""
     return base_offset + sum(len(record) for record in records(sent, base_offset))
 
 
@@ -149,7 +149,7 @@ def test_every_body_is_in_a_pack(small: Archive) -> None:
     assert bodies_of(small) == {message.physical_offset: message.body for message in messages}
 
 
-def test_what_a_killed_first_run_leaves_does_not_keep_the_next_from_running(small: Archive) -> None:
+def test_files_of_a_killed_first_run_do_not_disturb_the_next_run(small: Archive) -> None:
     work = find_work(str(small.store), None, LakePaths(str(small.lake)))
     table = open_for_append(f"{small.lake}/messages")
     splits = plan_splits(work.stores[0], work.snapshot.ranges[work.stores[0].broker], 3000)
@@ -163,7 +163,7 @@ def test_what_a_killed_first_run_leaves_does_not_keep_the_next_from_running(smal
     assert len(bodies_of(small)) == 30
 
 
-def test_twice_is_once(small: Archive) -> None:
+def test_a_second_run_without_new_messages_changes_nothing(small: Archive) -> None:
     small.run()
     once = small.spark.createDataFrame(small.table().toArrow())
     again = small.run()
@@ -174,7 +174,7 @@ def test_twice_is_once(small: Archive) -> None:
 
 
 @on_spark
-def test_a_grown_store_gives_what_is_new_and_the_whole_is_a_full_archive(small: Archive, tmp_path: Path) -> None:
+def test_runs_over_a_growing_store_equal_one_full_archive(small: Archive, tmp_path: Path) -> None:
     small.write(open_segment(FIRST[:11], SIZE))
     first = small.run()
     small.write(open_segment(FIRST, SIZE))
@@ -194,7 +194,7 @@ def test_a_grown_store_gives_what_is_new_and_the_whole_is_a_full_archive(small: 
     assert bodies_of(small) == bodies_of(full)
 
 
-def test_brokers_come_into_one_table_and_later_ones_join(small: Archive, tmp_path: Path) -> None:
+def test_several_brokers_share_one_table_and_later_ones_join_it(small: Archive, tmp_path: Path) -> None:
     path = str(tmp_path / "{broker}" / "store")
     small.run(store=path)
     write_store(tmp_path / "broker-b" / "store", [(0, open_segment(SECOND[:7], SIZE))])
@@ -209,7 +209,7 @@ def test_brokers_come_into_one_table_and_later_ones_join(small: Archive, tmp_pat
     }
 
 
-def test_a_torn_end_is_left_and_taken_once_it_is_whole(small: Archive) -> None:
+def test_a_torn_end_is_archived_once_it_is_complete(small: Archive) -> None:
     whole, torn = end_of(FIRST[:9]), end_of(FIRST[:10])
     data = open_segment(FIRST[:10], SIZE)
     small.write(data[: torn - 60].ljust(SIZE, b"\0"))
@@ -302,7 +302,7 @@ def test_a_segment_that_is_deleted_while_the_run_reads_is_a_gap(
 
 
 @on_spark
-def test_a_segment_that_is_cut_while_the_run_reads_stops_it_and_the_next_run_loses_nothing(
+def test_a_segment_truncated_during_a_run_stops_it_and_the_next_completes(
     small: Archive, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     small.write(closed_segment(FIRST, SIZE), open_segment(SECOND, SIZE, SIZE))
@@ -338,7 +338,7 @@ def test_a_segment_that_is_cut_while_the_run_reads_stops_it_and_the_next_run_los
         (["--on-gap", "fail"], "gap", 3, 0),
     ],
 )
-def test_damage_and_gaps_are_written_down_or_stop_the_run(
+def test_damage_and_gaps_are_recorded_or_stop_the_run(
     small: Archive, capsys: pytest.CaptureFixture[str], option: list[str], damage: str, code: int, written: int
 ) -> None:
     if damage == "corrupt":
@@ -363,7 +363,7 @@ def test_damage_and_gaps_are_written_down_or_stop_the_run(
 # --- runs that were stopped, and runs at once ---
 
 
-def test_a_run_that_was_stopped_behind_its_commit_is_made_good(small: Archive) -> None:
+def test_a_run_stopped_after_its_commit_is_completed_by_the_next(small: Archive) -> None:
     small.write(damaged_segment())
     small.run()
     expected = small.spark.createDataFrame(small.table("quarantine").toArrow())
@@ -388,7 +388,7 @@ def test_a_run_that_was_stopped_behind_its_commit_is_made_good(small: Archive) -
     assert list(small.run().recovered) == []
 
 
-def test_a_run_that_was_stopped_behind_its_quarantine_does_not_write_it_twice(small: Archive) -> None:
+def test_quarantine_is_not_written_twice_after_a_stop(small: Archive) -> None:
     small.write(damaged_segment())
     small.run()
     shutil.rmtree(small.lake / "archive_runs")
@@ -400,7 +400,7 @@ def test_a_run_that_was_stopped_behind_its_quarantine_does_not_write_it_twice(sm
 
 
 @pytest.mark.long("one stopped run is made good each time")
-def test_several_stopped_runs_are_made_good_before_the_next(small: Archive) -> None:
+def test_several_stopped_runs_are_completed_before_the_next(small: Archive) -> None:
     small.write(open_segment(FIRST[:5], SIZE))
     small.run()
     small.write(open_segment(FIRST[:9], SIZE))
@@ -415,7 +415,7 @@ def test_several_stopped_runs_are_made_good_before_the_next(small: Archive) -> N
     assert small.messages() == plain_rows(small.store)
 
 
-def test_a_commit_of_the_same_number_by_another_run_is_refused_and_leaves_nothing(small: Archive) -> None:
+def test_a_second_commit_of_one_number_is_refused_and_changes_nothing(small: Archive) -> None:
     small.run()
     last = read_last_commit(f"{small.lake}/messages")
     assert last is not None
@@ -428,7 +428,7 @@ def test_a_commit_of_the_same_number_by_another_run_is_refused_and_leaves_nothin
 @pytest.mark.parametrize(
     "begun", [False, pytest.param(True, marks=pytest.mark.long("the same race with tables that are there"))]
 )
-def test_of_two_runs_at_once_one_wins_and_the_other_says_so(small: Archive, begun: bool) -> None:
+def test_only_one_of_two_concurrent_runs_succeeds(small: Archive, begun: bool) -> None:
     if begun:
         small.write(open_segment(FIRST[:5], SIZE))
         small.run()
@@ -447,7 +447,7 @@ def test_of_two_runs_at_once_one_wins_and_the_other_says_so(small: Archive, begu
 
 
 @pytest.mark.long("two runs over one store are raced each time")
-def test_runs_over_different_stores_do_not_hinder_one_another(small: Archive, tmp_path: Path) -> None:
+def test_concurrent_runs_over_different_stores_succeed(small: Archive, tmp_path: Path) -> None:
     other = dataclasses.replace(small, store=tmp_path / "broker-b" / "store")
     other.write(open_segment(SECOND[:7], SIZE))
     config = [Config(str(store), str(small.lake), quality=False) for store in (small.store, other.store)]
@@ -470,7 +470,7 @@ def test_runs_over_different_stores_do_not_hinder_one_another(small: Archive, tm
     }
 
 
-def test_runs_at_once_over_one_store_all_succeed_and_take_everything_once(small: Archive) -> None:
+def test_concurrent_runs_over_one_store_archive_each_message_once(small: Archive) -> None:
     config = Config(str(small.store), str(small.lake), quality=False)
     works = [find_work(config.store, None, LakePaths(config.lake)) for _ in range(3)]
     results = at_once(
@@ -480,7 +480,7 @@ def test_runs_at_once_over_one_store_all_succeed_and_take_everything_once(small:
     assert small.messages() == plain_rows(small.store)
 
 
-def test_runs_at_once_over_four_stores_leave_no_key_behind(small: Archive, tmp_path: Path) -> None:
+def test_concurrent_runs_over_four_stores_leave_out_no_key(small: Archive, tmp_path: Path) -> None:
     configs = []
     for name in "bcde":
         other = dataclasses.replace(small, store=tmp_path / f"broker-{name}" / "store")
@@ -497,7 +497,7 @@ def test_runs_at_once_over_four_stores_leave_no_key_behind(small: Archive, tmp_p
     assert not new_files(LakePaths(str(small.lake)), followed_version(LakePaths(str(small.lake))))[0]
 
 
-def test_runs_that_overlap_without_being_equal_are_one_and_a_refusal(small: Archive) -> None:
+def test_the_later_of_two_overlapping_runs_is_refused(small: Archive) -> None:
     small.write(open_segment(FIRST[:10], SIZE))
     config = Config(str(small.store), str(small.lake), quality=False)
     shorter = find_work(config.store, None, LakePaths(config.lake))
@@ -510,7 +510,7 @@ def test_runs_that_overlap_without_being_equal_are_one_and_a_refusal(small: Arch
 
 
 @pytest.mark.long("many stores; several are one run each time")
-def test_two_hundred_stores_are_one_run(small: Archive, tmp_path: Path) -> None:
+def test_two_hundred_stores_are_archived_in_one_run(small: Archive, tmp_path: Path) -> None:
     for number in range(200):
         write_store(tmp_path / "many" / f"broker-{number:03d}" / "store", [(0, open_segment(FIRST[:3], SIZE))])
     result = small.run(store=str(tmp_path / "many" / "{broker}" / "store"))
@@ -520,7 +520,7 @@ def test_two_hundred_stores_are_one_run(small: Archive, tmp_path: Path) -> None:
 
 
 def at_once(calls: Sequence[Callable[[], Result]]) -> list[object]:
-    """What each of these gives or raises when they run in threads of their own."""
+    """Run functions in separate threads, and return the result or the error of each."""
     outcomes: list[object] = [None] * len(calls)
     barrier = threading.Barrier(len(calls))
 
@@ -557,7 +557,7 @@ def test_a_store_that_was_set_up_again_is_refused(
     assert (small.versions(), small.sequences()) == (1, [1])
 
 
-def test_a_folder_of_other_files_is_no_lake(small: Archive, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_of_other_files_is_refused_as_a_lake(small: Archive, capsys: pytest.CaptureFixture[str]) -> None:
     small.lake.mkdir()
     (small.lake / "photo.jpg").write_bytes(b"x")
     with pytest.raises(LakeError, match="is not a lake"):
@@ -567,13 +567,13 @@ def test_a_folder_of_other_files_is_no_lake(small: Archive, capsys: pytest.Captu
     assert [file.name for file in small.lake.iterdir()] == ["photo.jpg"]
 
 
-def test_a_store_that_is_not_there_leaves_no_lake(small: Archive, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_store_makes_no_lake(small: Archive, capsys: pytest.CaptureFixture[str]) -> None:
     assert archive.main(["--store", str(small.store / "nowhere"), "--lake", str(small.lake)]) == 2
     assert "does not exist" in capsys.readouterr().err
     assert not small.lake.exists()
 
 
-def test_a_store_without_a_record_is_nothing_new(small: Archive, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_without_a_record_has_no_new_messages(small: Archive, capsys: pytest.CaptureFixture[str]) -> None:
     small.write(bytes(SIZE))
     assert archive.main(["--store", str(small.store), "--lake", str(small.lake), "--no-quality"]) == 0
     assert "No new messages in 1 store" in capsys.readouterr().err
@@ -600,11 +600,13 @@ def test_a_store_without_a_record_is_nothing_new(small: Archive, capsys: pytest.
         ["--topic", "nothing"],
     ],
 )
-def test_both_engines_give_the_same(odd_lake: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+def test_both_engines_give_the_same_answer(
+    unusual_lake: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
     answers = []
     for engine in ("deltalake", "spark"):
         capsys.readouterr()
-        code = query.main(["--lake", str(odd_lake), "--output", "jsonl", "--engine", engine, *arguments])
+        code = query.main(["--lake", str(unusual_lake), "--output", "jsonl", "--engine", engine, *arguments])
         out = capsys.readouterr().out
         answers.append((code, [json.loads(line) for line in out.split("\n") if line]))
     assert answers[0] == answers[1]
@@ -614,8 +616,8 @@ def test_both_engines_give_the_same(odd_lake: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.fixture(scope="module")
-def odd_lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with odd keys and properties."""
+def unusual_lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with unusual keys and properties."""
     root = tmp_path_factory.mktemp("odd")
     odd = [
         new_message(0, properties=(("KEYS", "it's \\ odd"), ("k\\ey", "v'"), ("UNIQ_KEY", "UNIQUE"))),
@@ -627,10 +629,10 @@ def odd_lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.mark.parametrize("where", ["nothing = 1", "topic =", "1; drop table x", "cast(topic as int) = 1"])
-def test_spark_refuses_a_predicate_in_a_sentence(
-    odd_lake: Path, capsys: pytest.CaptureFixture[str], where: str
+def test_spark_refuses_a_wrong_predicate_without_a_traceback(
+    unusual_lake: Path, capsys: pytest.CaptureFixture[str], where: str
 ) -> None:
-    assert query.main(["--lake", str(odd_lake), "--engine", "spark", "--where", where]) == 2
+    assert query.main(["--lake", str(unusual_lake), "--engine", "spark", "--where", where]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert "the query is invalid" in err

@@ -1,4 +1,4 @@
-"""The audit: all is the same, until one message is missing anywhere."""
+"""The audit: it finds no difference in a sound lake, and any single missing message."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_lake_with_erased_messages_is_sound(folder: Path, capsys: pytest.Captu
 
 
 @pytest.mark.long("masks without Spark are compared each time")
-def test_a_masked_lake_is_compared_with_its_store_masked_alike(
+def test_a_masked_lake_is_compared_with_its_store_under_the_same_masks(
     spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COMMITLAKE_MASK_KEY", "a key")
@@ -81,7 +81,7 @@ def test_a_masked_lake_is_compared_with_its_store_masked_alike(
     assert verdicts["store-messages"]["messages"] == MESSAGES
 
 
-def test_what_was_archived_is_the_same_everywhere(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sound_lake_has_no_differences(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, verdicts = run_audit(folder, capsys)
     assert code == 0
     assert list(verdicts) == ["runs-messages", "messages-packs", "store-messages"]
@@ -90,7 +90,7 @@ def test_what_was_archived_is_the_same_everywhere(folder: Path, capsys: pytest.C
 
 
 @pytest.mark.long("both audits are compared over a lake that lost a message and has one twice")
-def test_one_message_missing_in_the_table_turns_it_red(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_message_missing_in_the_table_fails_the_audit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = DeltaTable(str(folder / "lake" / "messages"))
     row = table.to_pyarrow_table(columns=["physical_offset", "topic", "queue_id"]).to_pylist()[7]
     table.delete(f"physical_offset = {row['physical_offset']}")
@@ -106,7 +106,7 @@ def test_one_message_missing_in_the_table_turns_it_red(folder: Path, capsys: pyt
 
 @pytest.mark.long("both audits are compared over a lake with each column changed")
 @pytest.mark.parametrize("column", ["tags", "born_host"])
-def test_a_changed_value_turns_it_red(folder: Path, capsys: pytest.CaptureFixture[str], column: str) -> None:
+def test_a_changed_value_fails_the_audit(folder: Path, capsys: pytest.CaptureFixture[str], column: str) -> None:
     table = DeltaTable(str(folder / "lake" / "messages"))
     offset = table.to_pyarrow_table(columns=["physical_offset"]).column(0)[7].as_py()
     table.update({column: "'other'"}, predicate=f"physical_offset = {offset}")
@@ -118,7 +118,7 @@ def test_a_changed_value_turns_it_red(folder: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.long("both audits are compared over a lake that lost keys")
-def test_keys_and_runs_that_are_lost_turn_it_red(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lost_keys_and_runs_fail_the_audit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keys = DeltaTable(str(folder / "lake" / "message_keys"))
     key = keys.to_pyarrow_table(columns=["key"]).column(0)[7].as_py()
     keys.delete(f"key = '{key}'")
@@ -133,7 +133,7 @@ def test_keys_and_runs_that_are_lost_turn_it_red(folder: Path, capsys: pytest.Ca
 
 @pytest.mark.long("both audits are compared over a lake with damaged and lost packs")
 @pytest.mark.parametrize("damage", ["flipped", "gone", "cut"])
-def test_a_body_that_cannot_be_had_turns_it_red(folder: Path, capsys: pytest.CaptureFixture[str], damage: str) -> None:
+def test_an_unreadable_body_fails_the_audit(folder: Path, capsys: pytest.CaptureFixture[str], damage: str) -> None:
     pack = sorted((folder / "lake" / "bodies").rglob("*.zst"))[1]
     data = bytearray(pack.read_bytes())
     if damage == "gone":
@@ -152,21 +152,21 @@ def test_a_body_that_cannot_be_had_turns_it_red(folder: Path, capsys: pytest.Cap
 
 
 @pytest.mark.long("a segment that is deleted beside an audit is left out each time")
-def test_what_the_store_has_lost_is_not_missed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_deleted_from_the_store_are_not_a_difference(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "broker-a" / "store" / "commitlog" / f"{0:020d}").unlink()
     code, verdicts = run_audit(folder, capsys)
     assert code == 0
     assert 0 < verdicts["store-messages"]["messages"] < MESSAGES
 
 
-def test_a_segment_that_the_broker_deletes_beside_it_is_no_difference(
+def test_a_segment_deleted_during_the_audit_is_not_a_difference(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oldest = folder / "broker-a" / "store" / "commitlog" / f"{0:020d}"
     whole = SparkSides.store
 
     def deleted(sides: SparkSides, *arguments: Any) -> SparkProfile:
-        oldest.unlink(missing_ok=True)  # behind the plan, before the read
+        oldest.unlink(missing_ok=True)  # after the plan, before the read
         return whole(sides, *arguments)
 
     monkeypatch.setattr(SparkSides, "store", deleted)
@@ -175,7 +175,7 @@ def test_a_segment_that_the_broker_deletes_beside_it_is_no_difference(
     assert 0 < verdicts["store-messages"]["messages"] < MESSAGES
 
 
-def test_a_difference_is_told_in_words(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_difference_is_printed_in_words(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     DeltaTable(str(folder / "lake" / "messages")).delete("topic = 'topic-1' and queue_id = 1")
     assert audit.main(["--lake", str(folder / "lake"), "--quiet", "--no-bodies", "--local"]) == 3
     out = capsys.readouterr().out
@@ -185,13 +185,13 @@ def test_a_difference_is_told_in_words(folder: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.long("two audits; each of them is made alone in other tests")
-def test_the_next_audit_of_a_session_reads_anew(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_next_audit_of_a_session_reads_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_audit(folder, capsys)[0] == 0
     next((folder / "lake" / "bodies").rglob("*.zst")).unlink()
     assert run_audit(folder, capsys)[0] == 3
 
 
-def test_an_archive_may_go_on_beside_it(
+def test_an_archive_run_during_the_audit_is_not_a_difference(
     spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, whole = folder / "broker-a" / "store", SparkSides.counted
@@ -210,7 +210,7 @@ def test_an_archive_may_go_on_beside_it(
 
 
 @pytest.mark.long("an option of an audit that is made each time")
-def test_a_span_within_a_window_is_of_the_whole_window(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_span_within_a_window_covers_the_whole_window(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = DeltaTable(str(folder / "lake" / "messages"))
     stored = max(table.to_pyarrow_table(columns=["store_timestamp"]).column(0).to_pylist())
     code, verdicts = run_audit(folder, capsys, "--from", stored.isoformat(), "--no-bodies")
@@ -220,7 +220,7 @@ def test_a_span_within_a_window_is_of_the_whole_window(folder: Path, capsys: pyt
 
 
 @pytest.mark.long("three archives and four audits; test_audit_tables.py has each rule on its own")
-def test_what_expired_and_what_was_never_counted_is_no_difference(
+def test_expired_and_never_counted_messages_are_not_a_difference(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     growing = GrowingLake(tmp_path)
@@ -253,6 +253,6 @@ def test_what_expired_and_what_was_never_counted_is_no_difference(
     assert run_audit(tmp_path, capsys, "--store", str(growing.store), "--bodies-kept", kept_since)[0] == 0
 
 
-def test_a_folder_that_is_no_lake_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_without_a_lake_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert audit.main(["--lake", str(tmp_path)]) == 2
     assert "nothing is archived in it yet" in capsys.readouterr().err

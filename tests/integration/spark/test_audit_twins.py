@@ -1,4 +1,4 @@
-"""Two audits that share no code, by Spark's DataFrames and by tasks without Spark, say the same of every lake."""
+"""Two audits that share no code, by Spark's DataFrames and by tasks without Spark, agree on every lake."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def nothing(_: Path) -> None:
 
 
 def damage_all(root: Path) -> None:
-    """Damage whatever an audit looks at, each in its own rows."""
+    """Damage everything that an audit checks, each in its own rows."""
     change_messages(root, change_each_column)
     flip_in_pack(root)
     delete_pack(root)
@@ -93,7 +93,7 @@ KEPT_SINCE = f"{(datetime.datetime.now(datetime.UTC).date() - FIRST).days - 2}d"
         pytest.param("uncounted", nothing, (), 0, marks=pytest.mark.long("one rule; also in a unit test")),
     ],
 )
-def test_both_say_the_same(
+def test_both_audits_give_the_same_result(
     spark: SparkSession,
     lakes: Lakes,
     tmp_path: Path,
@@ -111,7 +111,7 @@ def test_both_say_the_same(
     assert here[0] == code
 
 
-def test_both_print_the_same(
+def test_both_audits_print_the_same(
     spark: SparkSession, lakes: Lakes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = Path(shutil.copytree(lakes("counted"), tmp_path / "copy"))

@@ -59,7 +59,7 @@ def plain_rows(path: Path) -> list[Row]:
     return [{name: row[name] for name in COLUMNS} for row in rows]
 
 
-def test_source_gives_what_the_plain_reader_sees(spark: SparkSession, store: Path) -> None:
+def test_source_gives_the_rows_of_the_plain_reader(spark: SparkSession, store: Path) -> None:
     register(spark)
     frame = spark.read.format("commitlog").option("maxPartitionBytes", "10000").load(str(store))
     rows = spark_rows(frame.drop("body"))
@@ -71,7 +71,7 @@ def test_source_gives_what_the_plain_reader_sees(spark: SparkSession, store: Pat
     assert [row["keys"] for row in by_key.collect()] == [["order-40", "group-40"]]
 
 
-def test_archive_takes_a_boltmq_store_once_with_its_bodies(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+def test_a_boltmq_store_is_archived_once_with_its_bodies(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     config = Config(str(store), str(lake))
     assert run_archive(SparkRunner(spark), config).messages == 600

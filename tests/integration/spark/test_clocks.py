@@ -1,4 +1,4 @@
-"""A broker's clock that steps, across midnight too: what is archived does not depend on it."""
+"""A broker's clock that steps, also across midnight: archived rows do not depend on it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEPS_MS = (-10 * 60_000, 3 * DAY_MS, -5 * DAY_MS, 60_000, -400 * DAY_MS, 401 * 
 
 
 class Clock:
-    """A millisecond a look, and whatever it is put forward or back."""
+    """A clock that advances a millisecond per reading, and can be moved forward or back."""
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
@@ -33,7 +33,7 @@ class Clock:
         return self.now_ms
 
 
-def test_a_clock_that_steps_back_loses_nothing_and_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_clock_that_steps_loses_and_duplicates_no_message(spark: SparkSession, tmp_path: Path) -> None:
     clock = Clock(MIDNIGHT_MS + 60_000)
     root = tmp_path / "store"
     sent = 0

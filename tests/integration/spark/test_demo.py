@@ -1,4 +1,4 @@
-"""The demo, whosever files the shop's broker writes."""
+"""The demo, with each format that the shop's broker writes."""
 
 from __future__ import annotations
 

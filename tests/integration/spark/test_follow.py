@@ -1,4 +1,4 @@
-"""`archive --follow`: what is written is in the lake within seconds, once, whatever ends the process."""
+"""`archive --follow`: new messages are in the lake within seconds, once, for any end of the process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Follower:
         return self.wait()
 
     def wait(self) -> int:
-        """Its exit code."""
+        """Wait for the end of the job, and return its exit code."""
         self.error = self.process.communicate(timeout=PATIENCE_SECONDS)[1]
         return self.process.returncode
 
@@ -52,7 +52,7 @@ class Follower:
 
 
 def write(store: Path, count: int, seed: int) -> None:
-    """What a producer sends."""
+    """Store messages as a producer sends them."""
     with MessageStore.open(store, OPTIONS) as broker:
         for message in messages(count, seed=seed):
             broker.put(message)
@@ -81,7 +81,7 @@ def write_and_wait(store: Path, lake: Path, times: int) -> list[float]:
 @pytest.mark.timed
 @pytest.mark.long("it measures seconds, beside which nothing may run")
 @pytest.mark.timeout(900)
-def test_what_is_written_is_archived_within_seconds(tmp_path: Path) -> None:
+def test_new_messages_are_archived_within_seconds(tmp_path: Path) -> None:
     store, lake = tmp_path / "store", tmp_path / "lake"
     write(store, 50, seed=1)
     follower = Follower(store, lake)
@@ -94,7 +94,7 @@ def test_what_is_written_is_archived_within_seconds(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_what_is_written_is_archived_once_however_a_follower_ends(tmp_path: Path) -> None:
+def test_messages_are_archived_once_after_a_stop_or_a_kill(tmp_path: Path) -> None:
     store, lake = tmp_path / "store", tmp_path / "lake"
     write(store, 50, seed=1)
     follower = Follower(store, lake)
@@ -119,7 +119,7 @@ def test_what_is_written_is_archived_once_however_a_follower_ends(tmp_path: Path
 
 @pytest.mark.long("three JVMs; one follower is followed each time")
 @pytest.mark.timeout(900)
-def test_runs_beside_a_follower_succeed_and_nothing_is_taken_twice(tmp_path: Path) -> None:
+def test_runs_during_follow_succeed_and_duplicate_no_message(tmp_path: Path) -> None:
     store, lake = tmp_path / "store", tmp_path / "lake"
     write(store, 50, seed=1)
     follower = Follower(store, lake)

@@ -1,4 +1,4 @@
-"""Queues and IndexFiles of a real broker as rows: they say what the log's own records say."""
+"""Queues and IndexFiles of a real broker as rows: they agree with the log's own records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def messages(recorded_store: RecordedStore) -> list[Message]:
     return list(read_splits(plan_of(recorded_store.store).splits))
 
 
-def test_queue_entries_are_those_of_the_logs_records(
+def test_queue_entries_match_the_records_of_the_log(
     spark: SparkSession, recorded_store: RecordedStore, messages: list[Message]
 ) -> None:
     frame = spark.read.format("consumequeue").load(str(recorded_store.store))
@@ -48,7 +48,7 @@ def test_queue_entries_are_those_of_the_logs_records(
     assert joined.count() == len(messages)
 
 
-def test_index_entries_are_the_keys_of_the_logs_records(
+def test_index_entries_match_the_keys_of_the_records(
     spark: SparkSession, recorded_store: RecordedStore, messages: list[Message]
 ) -> None:
     reader = spark.read.format("indexfile")

@@ -70,7 +70,7 @@ def flip(store: Path, at: int) -> None:
     path.write_bytes(bytes(data))
 
 
-def test_source_gives_what_the_plain_reader_sees(spark: SparkSession, store: Path) -> None:
+def test_source_gives_the_rows_of_the_plain_reader(spark: SparkSession, store: Path) -> None:
     register(spark)
     frame = spark.read.format("journal").option("maxPartitionBytes", "10000").load(str(store))
     assert spark_rows(frame.drop("body")) == plain_rows(store)
@@ -81,7 +81,7 @@ def test_source_gives_what_the_plain_reader_sees(spark: SparkSession, store: Pat
     assert found["order-10"] == TEXT
 
 
-def test_damage_goes_by_the_mode(spark: SparkSession, store: Path) -> None:
+def test_damage_is_a_row_in_permissive_mode(spark: SparkSession, store: Path) -> None:
     register(spark)
     expected = plain_rows(store)
     flip(store, 70)
@@ -92,7 +92,7 @@ def test_damage_goes_by_the_mode(spark: SparkSession, store: Path) -> None:
     assert (bad["reason"], bad["start"], bad["end"]) == ("body_crc", 0, expected[0]["size"])
 
 
-def test_a_stream_takes_each_record_once(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+def test_a_stream_reads_each_record_once(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     register(spark)
     seen: list[Row] = []
 
@@ -112,7 +112,7 @@ def test_a_stream_takes_each_record_once(spark: SparkSession, store: Path, tmp_p
     assert seen == plain_rows(store)
 
 
-def test_archive_takes_a_journal_once_with_its_bodies(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+def test_a_journal_is_archived_once_with_its_bodies(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     config = Config(str(store), str(lake))
     assert run_archive(SparkRunner(spark), config).messages == 700
@@ -131,7 +131,7 @@ def walk(store: Path) -> list:  # type: ignore[type-arg]
     return [each.message for each in walk_store(found, segment_size(found)) if each.message is not None]
 
 
-def test_damage_and_gaps_are_written_down(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+def test_damage_and_gaps_are_recorded(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     expected = plain_rows(store)
     flip(store, 70)

@@ -50,7 +50,7 @@ def make_bodies() -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def bodies() -> list[bytes]:
-    """What is in the packs, by the column `n`."""
+    """The bodies in the packs, by the column `n`."""
     return make_bodies()
 
 
@@ -96,7 +96,7 @@ def test_every_row_gets_its_body(messages: DataFrame, root: Path, rows: list[Row
     assert all(row.body_ref == expected[number][3] for number, row in by_number.items())
 
 
-def test_some_rows_get_theirs_in_small_batches(
+def test_some_rows_get_their_bodies_in_small_batches(
     spark: SparkSession, messages: DataFrame, root: Path, bodies: list[bytes]
 ) -> None:
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")

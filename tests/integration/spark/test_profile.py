@@ -128,7 +128,7 @@ def test_any_rows_give_the_same_profile_in_spark_and_in_a_task(spark: SparkSessi
     assert any(row["window_start"] is None for row in expected)
 
 
-def test_profiles_of_several_runs_combine_to_that_of_all_their_messages(spark: SparkSession) -> None:
+def test_combined_profiles_of_several_runs_equal_the_profile_of_all_messages(spark: SparkSession) -> None:
     rows = hostile_rows(7, 900)
     parts = [to_profile(frame_of(spark, part)) for part in (rows[:300], rows[300:])]
     combined = combine_profiles(parts[0].unionByName(parts[1]))
@@ -149,7 +149,7 @@ def test_equal_profiles_have_no_difference(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("lost", range(0, 2000, 499))
-def test_one_message_that_is_missing_is_named_by_its_window(spark: SparkSession, lost: int) -> None:
+def test_a_missing_message_is_reported_with_its_window(spark: SparkSession, lost: int) -> None:
     rows = messages(range(2000))
     profile = to_profile(frame_of(spark, rows))
     (row,) = compare_profiles(profile, to_profile(frame_of(spark, rows[:lost] + rows[lost + 1 :]))).collect()
@@ -160,14 +160,14 @@ def test_one_message_that_is_missing_is_named_by_its_window(spark: SparkSession,
     assert row.expected_messages == row.found_messages + 1
 
 
-def test_another_row_in_place_of_one_changes_only_the_checksums(spark: SparkSession) -> None:
+def test_a_replaced_row_changes_only_the_checksums(spark: SparkSession) -> None:
     rows = messages(range(10))
     other = [*rows[:4], {**rows[4], "body_crc": 99}, *rows[5:]]
     (row,) = compare_profiles(to_profile(frame_of(spark, rows)), to_profile(frame_of(spark, other))).collect()
     assert row.different_columns == ["checksum", "row_checksum"]
 
 
-def test_windows_of_one_side_only_come_in_the_order_of_their_keys(spark: SparkSession) -> None:
+def test_windows_of_only_one_side_are_in_the_order_of_their_keys(spark: SparkSession) -> None:
     rows = messages(range(3))
     more = [
         *rows,
@@ -188,7 +188,7 @@ def test_windows_of_one_side_only_come_in_the_order_of_their_keys(spark: SparkSe
     assert {row.difference for row in compare_profiles(small, large).collect()} == {"unexpected"}
 
 
-def test_a_side_with_few_columns_is_compared_in_them(spark: SparkSession) -> None:
+def test_a_side_with_few_columns_is_compared_by_these(spark: SparkSession) -> None:
     profile = to_profile(frame_of(spark, messages(range(10))))
     few = profile.select(*KEY_COLUMNS, (F.col("bytes") + 1).alias("bytes"))
     (row,) = compare_profiles(profile, few, columns=["bytes"]).collect()
@@ -211,7 +211,7 @@ def parts_of(table: DeltaTable) -> Iterator[pa.Table]:
         yield pq.ParquetFile(uri).read()
 
 
-def test_a_real_store_its_table_and_its_tasks_have_one_profile(
+def test_a_real_store_has_the_same_profile_from_log_table_and_tasks(
     spark: SparkSession, recorded_store: RecordedStore, archived: DeltaTable
 ) -> None:
     source = spark.read.format("commitlog").option("broker", "broker-a").load(str(recorded_store.store))
@@ -234,7 +234,7 @@ def test_a_real_store_is_healthy(archived: DeltaTable) -> None:
     assert {found.expectation.name for found in report.warnings} == {"no_dead_letters"}
 
 
-def test_a_real_store_that_lost_one_message_is_not(archived: DeltaTable) -> None:
+def test_a_real_store_that_lost_one_message_is_unhealthy(archived: DeltaTable) -> None:
     parts = list(parts_of(archived))
     (part,) = (part for part in parts if part is max(parts, key=lambda each: int(each.num_rows)))
     cut = pa.concat_tables([part.slice(0, part.num_rows // 2), part.slice(part.num_rows // 2 + 1)])
@@ -243,7 +243,7 @@ def test_a_real_store_that_lost_one_message_is_not(archived: DeltaTable) -> None
     assert report.critical_failures[0].observed == 1
 
 
-def test_a_profile_without_the_later_checksums_is_compared_by_the_first_one(spark: SparkSession) -> None:
+def test_a_profile_without_optional_checksums_is_compared_by_the_first_checksum(spark: SparkSession) -> None:
     rows = messages(range(10))
     told = to_profile(frame_of(spark, rows))
     old = combine_profiles(told.drop(*OPTIONAL_CHECKSUMS))

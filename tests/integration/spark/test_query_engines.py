@@ -1,4 +1,4 @@
-"""`query` gives the same answer by both engines, on a lake that Spark wrote, wherever the clock on the wall stands."""
+"""`query` gives the same answer by both engines, on a lake that Spark wrote, in any time zone."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_both_engines_give_the_same_answer_to_a_select(ask: Ask, spark: SparkSes
 @pytest.mark.parametrize(
     "sql", ["DROP VIEW messages", "SELECT 1; SELECT 2", "SELECT 1) INSERT INTO messages SELECT (1"]
 )
-def test_spark_answers_nothing_but_one_select(ask: Ask, sql: str) -> None:
+def test_spark_accepts_only_a_single_select(ask: Ask, sql: str) -> None:
     code, out, err = ask("spark", "--sql", sql)
     assert (code, out) == (2, "")
     assert "the query is invalid" in err
@@ -170,7 +170,7 @@ def test_spark_answers_nothing_but_one_select(ask: Ask, sql: str) -> None:
         "SELECT topic FROM messages WHERE topic = java_method('java.lang.System', 'getenv', 'PATH')",
     ],
 )
-def test_spark_reads_no_other_file_and_runs_nothing(ask: Ask, tmp_path: Path, sql: str) -> None:
+def test_spark_reads_no_other_file_and_runs_no_command(ask: Ask, tmp_path: Path, sql: str) -> None:
     secret = tmp_path / "secret"
     secret.write_text("a line\n")
     code, out, err = ask("spark", "--sql", sql.format(file=secret))
@@ -180,18 +180,18 @@ def test_spark_reads_no_other_file_and_runs_nothing(ask: Ask, tmp_path: Path, sq
 
 @pytest.mark.parametrize("condition", ["topic IN (SELECT TRANSFORM (1) USING 'echo orders' AS (line))",
                                        "topic = reflect('java.lang.System', 'getProperty', 'user.home')"])  # fmt: skip
-def test_a_condition_runs_nothing_in_spark(ask: Ask, condition: str) -> None:
+def test_a_condition_runs_no_command_in_spark(ask: Ask, condition: str) -> None:
     code, out, _ = ask("spark", "--where", condition)
     assert (code, out) == (2, "")
 
 
-def test_a_limit_cuts_the_answer_of_spark_and_is_said(ask: Ask) -> None:
+def test_a_limit_cuts_the_answer_of_spark_with_a_warning(ask: Ask) -> None:
     _, out, err = ask("spark", "--sql", "SELECT physical_offset FROM messages", "--limit", "3", "--output", "jsonl")
     assert len(out.splitlines()) == 3
     assert "--limit 3 cut the result" in err
 
 
-def test_no_text_of_a_question_is_a_variable_in_anybody_s_session(ask: Ask, spark: SparkSession) -> None:
+def test_text_of_a_condition_is_never_substituted_as_a_variable(ask: Ask, spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.variable.substitute") == "false"
     spark.conf.set("spark.sql.variable.substitute", "true")
     try:
@@ -209,7 +209,7 @@ def test_both_engines_count_the_same(ask: Ask, arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("predicate", ["nothing_of_the_kind = 1", "selec fro", "body_size / 0 > 1", "1 = 1)", "(1 = 1"])
-def test_spark_tells_in_a_sentence_what_it_cannot_answer(ask: Ask, predicate: str) -> None:
+def test_a_condition_that_spark_cannot_evaluate_is_one_line_of_error(ask: Ask, predicate: str) -> None:
     code, out, err = ask("spark", "--where", predicate)
     assert (code, out) == (2, "")
     assert err.startswith("commitlake query: error: the query is invalid: ")

@@ -1,4 +1,4 @@
-"""Whose settings a job's session has: the user's before ours, and those of a session that is there before both."""
+"""Settings of a job's session: an existing session's come first, then the user's, then ours."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OURS = {
 
 
 def run(command: list[str], folder: Path, **environment: str) -> tuple[dict[str, Any], str]:
-    """What the program found, and what was said on standard error."""
+    """Return the program's output, and its standard error."""
     variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, **environment}
     here = folder / "here"
     here.mkdir()
@@ -54,11 +54,11 @@ def run(command: list[str], folder: Path, **environment: str) -> tuple[dict[str,
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    assert list(here.iterdir()) == []  # no warehouse, no metastore where the user stands
+    assert list(here.iterdir()) == []  # no warehouse and no metastore in the working directory
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
-def test_a_job_begins_a_quiet_session_of_its_own(tmp_path: Path) -> None:
+def test_a_job_starts_its_own_quiet_session(tmp_path: Path) -> None:
     assert run([sys.executable], tmp_path, SPARK_HOME="/another/spark") == (OURS, "")
 
 
@@ -70,7 +70,7 @@ def test_options_for_spark_submit_win(tmp_path: Path) -> None:
     assert (found, said) == (OURS | theirs, "")
 
 
-def test_under_spark_submit_its_settings_win_and_ours_fill_the_rest(tmp_path: Path) -> None:
+def test_settings_of_spark_submit_win_and_ours_complete_them(tmp_path: Path) -> None:
     submit = str(Path(sys.executable).parent / "spark-submit")
     options = ["--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=3", "--driver-memory", "700m"]
     jars = ["--jars", ",".join(map(str, delta_jars()))]
@@ -79,7 +79,7 @@ def test_under_spark_submit_its_settings_win_and_ours_fill_the_rest(tmp_path: Pa
     assert found == OURS | theirs
 
 
-def test_a_session_that_is_there_is_taken_as_it_is(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_session_is_used_unchanged(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "5")
     monkeypatch.setattr("commitlake.connectors.runtime.spark_session.SETTINGS", {"spark.sql.shuffle.partitions": "7"})
     try:

@@ -1,4 +1,4 @@
-"""Signals to jobs that start a JVM: nothing is left of them, and the next run goes on."""
+"""Signals to jobs that start a JVM: they leave no process, and the next run continues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def archive(started: list[MarkedProcess], store: Path, *options: str) -> MarkedProcess:
-    """An archive into the lake beside a store."""
+    """Start an archive into the lake next to a store."""
     lake = store.parent / "lake"
     job = MarkedProcess(
         [
@@ -43,7 +43,7 @@ def archive(started: list[MarkedProcess], store: Path, *options: str) -> MarkedP
 
 
 def has_workers(job: MarkedProcess) -> bool:
-    """Whether Spark has started a Python process."""
+    """Return whether Spark has started a Python process."""
     for process in descendants(job.process.pid):
         try:
             if b"pyspark.daemon" in Path(f"/proc/{process}/cmdline").read_bytes():
@@ -71,7 +71,7 @@ def has_workers(job: MarkedProcess) -> bool:
         ),
     ],
 )
-def test_a_signal_leaves_no_process_and_the_next_run_goes_on(
+def test_a_signal_leaves_no_process_and_the_next_run_succeeds(
     started: list[MarkedProcess], store: Path, moment: str, number: signal.Signals
 ) -> None:
     job = archive(started, store)
@@ -89,16 +89,16 @@ def test_a_signal_leaves_no_process_and_the_next_run_goes_on(
         assert again.process.wait(120) == 0, again.error()
 
 
-def test_a_job_that_is_killed_takes_its_jvm_with_it(started: list[MarkedProcess], store: Path) -> None:
+def test_the_jvm_of_a_killed_job_ends(started: list[MarkedProcess], store: Path) -> None:
     job = archive(started, store)
     job.wait_until(lambda: has_workers(job))
     below = descendants(job.process.pid)
     job.process.kill()
-    wait_until(lambda: not any(map(process_is_there, below)))
+    wait_until(lambda: not any(map(process_is_running, below)))
 
 
-def process_is_there(process: int) -> bool:
-    """Whether it has not ended; one that nobody has asked for its exit code has."""
+def process_is_running(process: int) -> bool:
+    """Return whether a process is running; a zombie has ended."""
     try:
         return b") Z" not in Path(f"/proc/{process}/stat").read_bytes()
     except OSError:

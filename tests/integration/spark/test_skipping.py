@@ -1,4 +1,4 @@
-"""What Spark reads of a store with indexes: the rows of a full scan, from a part of its bytes."""
+"""Reads of a store with indexes by Spark: the rows of a full scan, from a part of its bytes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_damage_that_is_skipped_fails_no_read(
         read(spark, copy, **copied).toArrow()
 
 
-def test_a_lost_segment_that_could_hold_what_is_wanted_fails_the_read(
+def test_a_lost_segment_that_may_hold_wanted_messages_fails_the_read(
     spark: SparkSession, store: Path, tmp_path: Path
 ) -> None:
     copy = shutil.copytree(store, tmp_path / "store")
@@ -95,7 +95,7 @@ def test_a_lost_segment_that_could_hold_what_is_wanted_fails_the_read(
     assert read(spark, copy, startingTimestamp=STORED_MS + 560_000, clockTolerance=0).count() > 0
 
 
-def test_an_index_that_lies_fails_the_read_and_tells_the_way_out(
+def test_a_wrong_index_fails_the_read_and_the_error_names_the_option(
     spark: SparkSession, store: Path, all_rows: list[Row], tmp_path: Path
 ) -> None:
     copy = shutil.copytree(store, tmp_path / "store")

@@ -1,4 +1,4 @@
-"""The source `commitlog` in Spark: what it gives is what the plain reader sees, whatever the options."""
+"""The source `commitlog` in Spark: with all options, it gives the rows of the plain reader."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def all_rows(spark: SparkSession, store: Path) -> DataFrame:
     return spark.createDataFrame(read(spark, store).toArrow())
 
 
-def said(error: pytest.ExceptionInfo[PySparkException]) -> str:
-    """All that an error of Spark's tells."""
+def text_of(error: pytest.ExceptionInfo[PySparkException]) -> str:
+    """Return the whole text of an error of Spark's."""
     return str(error.value)
 
 
@@ -93,7 +93,7 @@ def test_an_intact_store_reads_the_same_in_every_mode(spark: SparkSession, store
     assert rows == plain_rows(store)
 
 
-def test_the_schema_is_the_tables(spark: SparkSession, store: Path) -> None:
+def test_the_schema_is_that_of_the_table(spark: SparkSession, store: Path) -> None:
     for field in read(spark, store, mode="PERMISSIVE", body="stored").schema:
         assert (field.dataType, field.nullable) == (SOURCE[field.name].dataType, True)
 
@@ -113,7 +113,7 @@ def plan_of(store: Path, size: int) -> list[object]:
     return [*plan_splits(found, take_snapshot([found]).ranges[found.broker], size)]
 
 
-def test_permissive_gives_every_intact_record_and_what_is_wrong(spark: SparkSession, damaged: Path) -> None:
+def test_permissive_gives_every_intact_record_and_a_row_for_each_fault(spark: SparkSession, damaged: Path) -> None:
     rows = spark_rows(read(spark, damaged, mode="PERMISSIVE"))
     readable = [row for row in rows if not row["_corrupt_record"]]
     assert intact(readable) == [row for row in plain_rows(damaged) if row["keys"]]
@@ -131,7 +131,7 @@ def test_permissive_gives_every_intact_record_and_what_is_wrong(spark: SparkSess
     assert {row["topic"] for row in ranges} == {None}
 
 
-def test_dropmalformed_leaves_out_what_permissive_marks(spark: SparkSession, damaged: Path) -> None:
+def test_dropmalformed_drops_the_rows_that_permissive_marks(spark: SparkSession, damaged: Path) -> None:
     rows = spark_rows(read(spark, damaged, mode="DROPMALFORMED"))
     assert rows == [row for row in plain_rows(damaged) if row["keys"]]
 
@@ -139,12 +139,12 @@ def test_dropmalformed_leaves_out_what_permissive_marks(spark: SparkSession, dam
 def test_failfast_names_file_and_place(spark: SparkSession, damaged: Path) -> None:
     with pytest.raises(PySparkException) as error:
         read(spark, damaged).collect()
-    assert re.search("(body_crc|total_size|properties_encoding): expected", said(error))
-    assert "commitlog/" + "0" * 20 in said(error)
-    assert "physical offset" in said(error)
+    assert re.search("(body_crc|total_size|properties_encoding): expected", text_of(error))
+    assert "commitlog/" + "0" * 20 in text_of(error)
+    assert "physical offset" in text_of(error)
 
 
-def test_a_torn_end_is_no_damage(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_torn_end_is_not_damage(spark: SparkSession, tmp_path: Path) -> None:
     *whole, last = records(messages(6))
     write_store(tmp_path / "b" / "store", [(0, (b"".join(whole) + last[:60]).ljust(SIZE, b"\0"))])
     assert len(spark_rows(read(spark, tmp_path / "b" / "store"))) == 5
@@ -203,7 +203,7 @@ def test_a_schema_chooses_and_orders_columns(spark: SparkSession, store: Path) -
     assert {(row[0], row[1]) for row in frame.collect()} == expected
 
 
-def test_a_schema_as_text_is_taken(spark: SparkSession, store: Path) -> None:
+def test_a_schema_as_text_is_accepted(spark: SparkSession, store: Path) -> None:
     frame = spark.read.format("commitlog").schema("topic string, keys array<string>").load(str(store))
     assert frame.count() == 64
 
@@ -219,7 +219,7 @@ def test_counting_needs_no_column(spark: SparkSession, brokers: Path) -> None:
 
 
 @pytest.mark.parametrize(("form", "expected"), [("stored", zlib.compress(TEXT)), ("decompressed", TEXT)])
-def test_bodies_come_on_request(spark: SparkSession, store: Path, form: str, expected: bytes) -> None:
+def test_bodies_are_read_on_request(spark: SparkSession, store: Path, form: str, expected: bytes) -> None:
     frame = read(spark, store, body=form)
     assert frame.columns == [*PLAIN_COLUMNS, "body"]
     (row,) = frame.where("body_codec = 'zlib'").select("body", "body_size").collect()
@@ -258,7 +258,7 @@ def test_an_option_filters_as_where_does(
     assert bool(filtered) == (condition != "false")
 
 
-def test_a_snapshot_is_exactly_what_is_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_read_of_a_snapshot_gives_exactly_its_records(spark: SparkSession, tmp_path: Path) -> None:
     root = write_store(tmp_path / "b" / "store", [(0, open_segment(messages(6), SIZE))])
     snapshot = take_snapshot(find_stores(str(root))).to_json()
     before = plain_rows(root)
@@ -286,20 +286,20 @@ def test_a_snapshot_is_exactly_what_is_read(spark: SparkSession, tmp_path: Path)
         ({"snapshot": Snapshot({"x": StoreRange(0, 1)}).to_json()}, "the snapshot has a store 'x'"),
     ],
 )
-def test_a_wrong_option_is_refused_in_a_sentence(
+def test_a_wrong_option_is_refused_with_its_reason(
     spark: SparkSession, store: Path, options: dict[str, object], words: str
 ) -> None:
     with pytest.raises(PySparkException) as error:
         read(spark, store, **options).collect()
-    assert words in said(error)
+    assert words in text_of(error)
 
 
-def test_a_path_that_is_none_is_refused_in_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_path_without_a_store_is_refused_with_its_reason(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for path, words in ((tmp_path / "nowhere", "does not exist"), (tmp_path / "folder", "is not a store")):
         with pytest.raises(PySparkException) as error:
             read(spark, path).collect()
-        assert words in said(error)
+        assert words in text_of(error)
     with pytest.raises(PySparkException, match="the option 'path' is missing"):
         spark.read.format("commitlog").load().collect()
 
@@ -311,7 +311,7 @@ def test_a_schema_that_does_not_fit_is_refused(spark: SparkSession, store: Path)
     ):
         with pytest.raises(PySparkException) as error:
             spark.read.format("commitlog").schema(StructType([field])).load(str(store)).collect()
-        assert words in said(error)
+        assert words in text_of(error)
 
 
 # --- queries on one DataFrame ---
@@ -388,7 +388,7 @@ def test_pushed_offsets_leave_out_splits(pushing: SparkSession, store: Path) -> 
     assert part.rdd.getNumPartitions() < whole
 
 
-def test_pushed_offsets_keep_the_bad_ranges_that_they_say(pushing: SparkSession, damaged: Path) -> None:
+def test_pushed_offsets_keep_the_bad_ranges_that_they_select(pushing: SparkSession, damaged: Path) -> None:
     notes = [row for row in spark_rows(read(pushing, damaged, mode="PERMISSIVE")) if row["_corrupt_record"]]
     start = notes[1]["physical_offset"]
     rows = spark_rows(read(pushing, damaged, mode="PERMISSIVE").where(f"physical_offset >= {start}"))

@@ -19,7 +19,7 @@ def squared(number: int) -> int:
 
 
 def is_first(folder: Path) -> bool:
-    """Tell whether a task is the first to begin: they begin in any order."""
+    """Return whether a task is the first to begin: they begin in any order."""
     try:
         (folder / "begun").touch(exist_ok=False)
     except FileExistsError:
@@ -35,7 +35,7 @@ def wait_for_first(folder: Path, number: int) -> int:
 
 
 def fail_or_wait(folder: Path, _: int) -> int:
-    """Fail in the first task that begins; wait in the others for what never comes."""
+    """Fail in the first task that begins; wait in the others for an event that never happens."""
     if not is_first(folder):
         wait_until((folder / "never").exists)
     return require_int("x", "number", 0, 9)
@@ -46,7 +46,7 @@ def test_every_task_is_done_once(spark: SparkSession) -> None:
     assert sorted(SparkRunner(spark).run(squared, numbers)) == [(number, number * number) for number in numbers]
 
 
-def test_a_result_comes_while_other_tasks_run(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_result_is_returned_while_other_tasks_run(spark: SparkSession, tmp_path: Path) -> None:
     results = SparkRunner(spark).run(partial(wait_for_first, tmp_path), [0, 1])
     first = next(results)
     (tmp_path / "received").touch()
@@ -59,14 +59,14 @@ def test_an_error_ends_the_other_tasks(spark: SparkSession, tmp_path: Path) -> N
     assert list(spark.sparkContext.statusTracker().getActiveJobsIds()) == []
 
 
-def test_who_wants_no_more_results_ends_the_other_tasks(spark: SparkSession, tmp_path: Path) -> None:
+def test_closing_the_results_ends_the_other_tasks(spark: SparkSession, tmp_path: Path) -> None:
     results = SparkRunner(spark).run(partial(wait_for_first, tmp_path), [0, 1])
     next(results)
     results.close()  # type: ignore[attr-defined]  # an iterator that is a generator
     assert list(spark.sparkContext.statusTracker().getActiveJobsIds()) == []
 
 
-def test_what_holds_for_the_callers_jobs_holds_for_those_of_tasks(spark: SparkSession) -> None:
+def test_tasks_run_in_the_job_group_of_the_caller(spark: SparkSession) -> None:
     spark.sparkContext.setJobGroup("asked", "by a test")
     try:
         assert list(SparkRunner(spark).run(squared, [3])) == [(0, 9)]

@@ -1,4 +1,4 @@
-"""The source `commitlog` as a stream: over any number of micro-batches it gives what a batch gives."""
+"""The source `commitlog` as a stream: over any number of micro-batches it gives the rows of a batch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WAIT_SECONDS = 120
 
 
 class Sink:
-    """Collects a stream, micro-batch by micro-batch; goes on from its checkpoint when it is run again."""
+    """Collects a stream, micro-batch by micro-batch; continues from its checkpoint when it is run again."""
 
     def __init__(self, spark: SparkSession, folder: Path, path: Path | str) -> None:
         self._spark, self._checkpoint, self._path = spark, folder / "checkpoint", path
@@ -45,14 +45,14 @@ class Sink:
         return writer.trigger(**trigger).start()
 
     def run(self, **options: Any) -> list[Row]:
-        """What comes until now, besides what has come before."""
+        """Run until all present data is read, and return the new rows."""
         before = len(self.batches)
         query = self.start(**options)
         assert query.awaitTermination(WAIT_SECONDS)
         return [row for batch in self.batches[before:] for row in batch]
 
     def fails(self, **options: Any) -> str:
-        """What is told when it fails."""
+        """Return the error message of a run that must fail."""
         with pytest.raises(StreamingQueryException) as error:
             self.start(**options).awaitTermination(WAIT_SECONDS)
         return str(error.value)
@@ -62,7 +62,7 @@ class Sink:
 
     @property
     def rows(self) -> list[Row]:
-        """All that has come, in order of broker and offset."""
+        """All rows so far, in order of broker and offset."""
         return sorted(
             (row for batch in self.batches for row in batch), key=lambda row: (row["broker"], row["physical_offset"])
         )
@@ -85,7 +85,7 @@ class FailingSink(Sink):
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """Where a broker's store is."""
+    """The folder of a broker's store."""
     return tmp_path / "broker-a" / "store"
 
 
@@ -122,7 +122,7 @@ def test_a_store_that_grows_between_triggers_is_read_once(sink: Sink, broker: Me
     assert len(sink.batches) >= 5
 
 
-def test_available_now_comes_to_an_end_in_several_batches(sink: Sink, broker: MessageStore, store: Path) -> None:
+def test_available_now_ends_after_several_batches(sink: Sink, broker: MessageStore, store: Path) -> None:
     put(broker, 200)
     assert len(sink.run(maxBytesPerTrigger=5000)) == 200
     assert sink.rows == plain_rows(store)
@@ -131,26 +131,26 @@ def test_available_now_comes_to_an_end_in_several_batches(sink: Sink, broker: Me
     assert sink.run(maxBytesPerTrigger=5000) == []
 
 
-def test_a_restart_goes_on_where_the_checkpoint_is(sink: Sink, broker: MessageStore, store: Path) -> None:
+def test_a_restart_continues_from_the_checkpoint(sink: Sink, broker: MessageStore, store: Path) -> None:
     for seed, options in enumerate([{}, {"maxBytesPerTrigger": 3000}, {"maxPartitionBytes": 700}]):
         put(broker, 70, seed)
         assert len(sink.run(**options)) == 70
     assert sink.rows == plain_rows(store)
 
 
-def test_a_batch_that_failed_comes_again_with_the_same_rows(
+def test_a_failed_batch_is_repeated_with_the_same_rows(
     spark: SparkSession, tmp_path: Path, broker: MessageStore, store: Path
 ) -> None:
     sink = FailingSink(spark, tmp_path, store, fails_at=1)
     put(broker, 100)
     assert "stopped on purpose" in sink.fails(maxBytesPerTrigger=4000)
     put(broker, 20, 2)
-    sink.run(maxBytesPerTrigger=100_000)  # the first batch is what the checkpoint says, whatever the option
+    sink.run(maxBytesPerTrigger=100_000)  # the checkpoint determines the first batch, not the option
     assert sink.batches[1] == sink.failed
     assert sink.rows == plain_rows(store)
 
 
-def test_what_a_first_batch_that_failed_had_and_is_deleted_by_now_is_told(
+def test_records_of_a_failed_first_batch_deleted_before_the_retry_are_reported(
     spark: SparkSession, tmp_path: Path, broker: MessageStore, store: Path
 ) -> None:
     sink = FailingSink(spark, tmp_path, store, fails_at=0)
@@ -181,20 +181,20 @@ def test_a_cluster_is_one_stream_and_a_new_broker_joins_it(spark: SparkSession, 
     assert [row["broker"] for row in sink.rows] == ["a"] * 5 + ["c"] * 10
 
 
-def test_a_schema_or_columns_can_be_asked_for(sink: Sink, broker: MessageStore) -> None:
+def test_a_schema_or_columns_can_be_requested(sink: Sink, broker: MessageStore) -> None:
     put(broker, 10)
     rows = sink.run(schema="broker string, physical_offset long, keys array<string>, body binary", body="stored")
     assert [set(row) for row in rows] == [{"broker", "physical_offset", "keys", "body"}] * 10
     assert [row["body"] for row in rows] == [message.body for message in messages(10)]
 
 
-def test_a_stream_begins_where_it_is_told(sink: Sink, store: Path) -> None:
+def test_a_stream_begins_at_its_starting_timestamp(sink: Sink, store: Path) -> None:
     write_store(store, [(0, open_segment(messages(20), SIZE))])
     rows = sink.run(startingTimestamp=START_MS + 1000 + 12, topics="topic-0,topic-1")
     assert [row["store_timestamp"] - START_MS - 1000 for row in rows] == [12, 13, 15, 16, 18, 19]
 
 
-def test_the_progress_tells_how_far_the_log_goes(sink: Sink, broker: MessageStore) -> None:
+def test_the_progress_reports_the_end_of_the_log(sink: Sink, broker: MessageStore) -> None:
     put(broker, 100)
     query = sink.start(maxBytesPerTrigger=3000)
     query.awaitTermination(WAIT_SECONDS)
@@ -227,7 +227,7 @@ def test_damage_is_a_row_in_permissive_mode(sink: Sink, store: Path) -> None:
     assert (bad["start"], bad["end"], bad["reason"]) == (starts[7], starts[8], "total_size")
 
 
-def test_damage_fails_the_stream_unless_told_otherwise_and_then_it_can_go_on(sink: Sink, store: Path) -> None:
+def test_damage_fails_the_stream_and_another_mode_lets_it_continue(sink: Sink, store: Path) -> None:
     data, starts = damaged_segment()
     write_store(store, [(0, data)])
     assert f"physical offset {starts[7]}" in sink.fails()
@@ -298,7 +298,7 @@ def test_a_wrong_option_is_refused(sink: Sink, store: Path, options: dict[str, o
 
 
 @pytest.mark.parametrize("option", ["maxBytesPerTrigger", "failOnDataLoss", "content", "startingOffset"])
-def test_a_batch_refuses_what_is_for_streams(spark: SparkSession, store: Path, option: str) -> None:
+def test_a_batch_refuses_options_for_streams(spark: SparkSession, store: Path, option: str) -> None:
     write_store(store, [(0, open_segment(messages(20), SIZE))])
     value = {"maxBytesPerTrigger": "1", "failOnDataLoss": "true", "content": "rows", "startingOffset": "latest"}[option]
     with pytest.raises(Exception, match=f"option {option}.*for streams"):
@@ -308,7 +308,7 @@ def test_a_batch_refuses_what_is_for_streams(spark: SparkSession, store: Path, o
 # --- ranges ---
 
 
-def test_ranges_are_what_a_batch_can_read(
+def test_a_batch_can_read_the_ranges_of_a_stream(
     spark: SparkSession, tmp_path: Path, broker: MessageStore, store: Path
 ) -> None:
     found: list[Row] = []

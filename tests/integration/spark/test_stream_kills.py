@@ -76,7 +76,7 @@ def table_rows(table: Path) -> list[Row]:
 @pytest.mark.kills
 @pytest.mark.parametrize("seed", [1])
 @pytest.mark.timeout(1800)  # a JVM for each kill, however busy the machine
-def test_a_stream_that_is_killed_loses_nothing_and_repeats_nothing(tmp_path: Path, seed: int) -> None:
+def test_a_killed_stream_loses_and_repeats_no_record(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     store, table, checkpoint = tmp_path / "broker-a" / "store", tmp_path / "table", tmp_path / "checkpoint"
     writer = start(WRITER, store, seed, MESSAGES)

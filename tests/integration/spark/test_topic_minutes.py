@@ -12,7 +12,7 @@ from commitlake.schemas.tables.topic_minutes import SKETCH_K
 RANKS = (0.01, 0.5, 0.9, 0.99)
 
 
-def test_spark_merges_what_python_wrote(spark: SparkSession) -> None:
+def test_spark_merges_sketches_written_by_python(spark: SparkSession) -> None:
     counts = np.array([0, 1, 2, SKETCH_K, SKETCH_K + 1, 20 * SKETCH_K])
     values = np.random.default_rng(5).lognormal(3, 1, counts.sum())
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -54,12 +54,12 @@ def test_a_task_that_fails_raises_its_error(
     assert isinstance(raised.value.__cause__, PySparkException)
 
 
-def test_a_source_that_fails_where_it_reads_raises_its_error(spark: SparkSession, store: Path) -> None:
+def test_a_source_that_fails_while_reading_raises_its_error(spark: SparkSession, store: Path) -> None:
     with pytest.raises(DamagedLogError, match="physical offset"), raise_worker_errors():
         read(spark, store).collect()
 
 
-def test_a_source_that_fails_where_it_plans_raises_its_error(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_source_that_fails_while_planning_raises_its_error(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="does not exist"), raise_worker_errors():
         read(spark, tmp_path / "nowhere").collect()
 
@@ -69,7 +69,7 @@ def test_a_source_with_a_wrong_option_raises_its_error(spark: SparkSession, stor
         read(spark, store, mode="LOUD").collect()
 
 
-def test_a_stream_that_fails_tells_its_error(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+def test_the_error_of_a_failed_stream_is_found(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     def run() -> None:
         stream = spark.readStream.format("commitlog").option("mode", "DROPMALFORMED").load(str(store))
         writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -83,6 +83,6 @@ def test_a_stream_that_fails_tells_its_error(spark: SparkSession, store: Path, t
     assert isinstance(raised_in_worker(raised.value), DataLossError)
 
 
-def test_an_error_of_sparks_own_is_raised_as_it_is(spark: SparkSession) -> None:
+def test_an_error_of_spark_itself_is_raised_unchanged(spark: SparkSession) -> None:
     with pytest.raises(PySparkException, match="nothing"), raise_worker_errors():
         spark.sql("SELECT nothing").collect()

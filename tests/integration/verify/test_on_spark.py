@@ -40,7 +40,7 @@ def run_verify(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> 
     return code, json.loads(capsys.readouterr().out)["rows"]
 
 
-def test_spark_finds_what_one_process_finds(spark: SparkSession, archived: Path, tmp_path: Path) -> None:
+def test_spark_has_the_findings_of_a_single_process(spark: SparkSession, archived: Path, tmp_path: Path) -> None:
     copies = [shutil.copytree(archived / "broker-a" / "store", tmp_path / name / "store") for name in ("a", "b")]
     shutil.rmtree(copies[0] / "consumequeue" / "rare")
     path = copies[1] / "commitlog" / f"{SEGMENT_BYTES:020d}"
@@ -55,7 +55,7 @@ def test_spark_finds_what_one_process_finds(spark: SparkSession, archived: Path,
     assert [report.records for report in there] == [200, 199]
 
 
-def test_a_whole_archive_is_no_finding(archived: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_complete_archive_has_no_finding(archived: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, (report,) = run_verify(archived, capsys, "--lake", str(archived / "lake"))
     assert (code, report["counts"]) == (0, {})
 
@@ -71,7 +71,7 @@ def test_a_message_that_the_lake_lost_is_found(
     assert {each["queue"].split("/")[0] for each in report["findings"]} == {"rare"}
 
 
-def test_a_message_that_the_lake_has_otherwise_is_found(
+def test_a_message_that_differs_in_the_lake_is_found(
     archived: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = Path(shutil.copytree(archived, tmp_path / "copy"))
@@ -94,7 +94,7 @@ def test_a_message_that_only_the_lake_has_is_found(
     assert queues == {"lake_missing": "rare", "lake_extra": "elsewhere"}
 
 
-def test_a_segment_that_the_broker_deletes_meanwhile_is_no_finding_of_the_lake(
+def test_a_segment_deleted_during_verify_is_not_a_finding(
     archived: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Path(shutil.copytree(archived, tmp_path / "copy"))
@@ -109,7 +109,7 @@ def test_a_segment_that_the_broker_deletes_meanwhile_is_no_finding_of_the_lake(
     assert not {code for code in report["counts"] if code.startswith("lake_")}
 
 
-def test_a_store_that_the_lake_does_not_know_is_told(
+def test_a_store_missing_from_the_lake_is_a_finding(
     archived: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(archived / "broker-a", tmp_path / "broker-new")

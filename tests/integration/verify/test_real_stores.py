@@ -1,4 +1,4 @@
-"""Stores of real brokers, stopped and running: nothing is found that is not wrong, and what is, is."""
+"""Stores of real brokers, stopped and running: verify reports real faults and no others."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def test_processes_find_the_same(recorded_store: RecordedStore, tmp_path: Path) 
     assert verify(root, 1).findings.counts == verify(root, 2).findings.counts == counts
 
 
-def test_other_delay_levels_are_told(recorded_store: RecordedStore) -> None:
+def test_other_delay_levels_are_a_finding(recorded_store: RecordedStore) -> None:
     (report,) = verify_stores(find_stores(str(recorded_store.store), "a"), VerifyOptions())
     assert set(report.findings.codes) == {"delay_level_not_default"}
 
 
-def test_addresses_of_a_consume_queue_ext_are_no_wrong_codes(
+def test_addresses_in_a_consume_queue_ext_are_not_wrong_tag_codes(
     rocketmq_version: str, start_broker: StartBroker, tmp_path: Path
 ) -> None:
     store = tmp_path / "store"

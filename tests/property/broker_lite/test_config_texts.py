@@ -1,4 +1,4 @@
-"""Config files are texts from outside: any text is a document or a ValueError, and what was written is read again."""
+"""Config files are texts from outside: any text is a document or a ValueError; written documents read back equal."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ NAMES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayO
 
 
 @given(document=DOCUMENTS)
-def test_what_is_written_is_read_again(document: object) -> None:
+def test_a_written_document_reads_back_equal(document: object) -> None:
     assert parse_fastjson(serialize_fastjson(document)) == document
 
 
 @given(document=DOCUMENTS)
-def test_plain_json_is_read_too(document: object) -> None:
+def test_plain_json_is_also_read(document: object) -> None:
     text = json.dumps(document)
     assert parse_fastjson(text) == json.loads(text)
 

@@ -1,4 +1,4 @@
-"""The law of damaged stores: a store opens and has whole messages only, or says what is wrong; nothing else happens."""
+"""The law of damaged stores: a store opens with whole messages only, or fails with a documented error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreError, Sto
 from commitlake.schemas.layouts.errors import LayoutError
 from tests.support.hypothesis_profiles import load
 from tests.support.small_stores import STORED_MS, all_messages
-from tests.support.store_copies import clear_behind, copy_store, damage_file
+from tests.support.store_copies import clear_last_pages, copy_store, damage_file
 from tests.support.store_formats import BOLTMQ_DIALECT, FILE_SIZE, JMQ, ROCKETMQ, StoreFormat
 
 load()
@@ -43,7 +43,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str],
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Where the store of an example is."""
+    """The folder of an example's store."""
     return tmp_path / "store"
 
 
@@ -86,7 +86,7 @@ def check_put(known: StoreFormat, store: Any) -> Any:
 
 
 def damage_log(log: Path, chance: random.Random, faults: int) -> tuple[bytes, bytes]:
-    """Damage the files of a log, which keep their sizes; return what they held before and after."""
+    """Damage the files of a log, which keep their sizes; return their contents before and after."""
     files = sorted(log.iterdir())
     before = b"".join(path.read_bytes() for path in files)
     for _ in range(faults):
@@ -169,7 +169,7 @@ def test_log_cut_at_any_byte_keeps_every_whole_message(
 ) -> None:
     known, original = KINDS[name], originals[name, "crashed"]
     copy_store(original, root)
-    clear_behind(root / known.log, cut)
+    clear_last_pages(root / known.log, cut)
     # Nothing covers a record's properties: one that has lost the end of them passes for whole, as it does for RocketMQ.
     whole = [
         record

@@ -1,4 +1,4 @@
-"""Whatever a peer sends, the broker answers or cuts it off: nothing else, and its store stays sound."""
+"""The broker answers any peer or disconnects it, does nothing else, and its store stays sound."""
 
 from __future__ import annotations
 
@@ -139,8 +139,8 @@ class Unexpected(logging.Handler):
 
 
 @contextmanager
-def nothing_unexpected() -> Iterator[None]:
-    """Fail where a handler raises what it should not."""
+def no_unexpected_errors() -> Iterator[None]:
+    """Fail if a handler raises an unexpected error."""
     logger, seen = logging.getLogger("commitlake.broker_lite.handlers.dispatcher"), Unexpected()
     logger.addHandler(seen)
     try:
@@ -157,7 +157,7 @@ def open_rocketmq(folder: Path, clock: Clock) -> MessageStore:
 
 
 def open_jmq(folder: Path, clock: Clock) -> JmqStore:
-    """The same in JMQ's."""
+    """Open a small store in JMQ's layout."""
     return JmqStore.open(folder, JMQ_OPTIONS, clock=clock)
 
 
@@ -171,7 +171,7 @@ def test_any_requests_are_answered_once_and_the_store_recovers(
         with open_store(Path(folder), clock) as store:
             dispatcher = Dispatcher(Broker(store, BrokerOptions()))
             channel = Channel(PEER, sent.append, lambda: None)
-            with nothing_unexpected():
+            with no_unexpected_errors():
                 for request in requests:
                     dispatcher.handle(channel, request)
                     while dispatcher.work():

@@ -84,7 +84,7 @@ def test_no_message_is_lost_between_queue_retry_store_and_consumers(tmp_path: Pa
 
 
 def all_consumptions(store: JournalStore) -> list[Consumption]:
-    """Everything that the archive's agent is told."""
+    """Return all consumptions that the archive's agent reads."""
     found: list[Consumption] = []
     place = 0
     while (some := ArchiveView(store).consumed(place, 500))[0]:

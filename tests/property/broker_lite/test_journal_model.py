@@ -1,4 +1,4 @@
-"""A store in JMQ's layout against a list: whatever is done to it, it has what was put, in the order of the puts."""
+"""A store in JMQ's layout compared with a list: after any steps, it has the put messages in order."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def messages(draw: st.DrawFn, topics: tuple[str, ...] = ("orders", "payments", "
 FIELDS = ("topic", "send_timestamp", "client_address", "app", "business_id", "business_tag", "priority", "is_ordered")
 
 
-def what_was_put(message: NewJournalMessage) -> tuple[object, ...]:
-    """All that its producer decided."""
+def put_fields(message: NewJournalMessage) -> tuple[object, ...]:
+    """Return the fields that a message's producer sets."""
     return (*(getattr(message, name) for name in FIELDS), message.body, list(message.properties))
 
 
@@ -80,27 +80,27 @@ class JournalModel(RuleBasedStateMachine):
 
     @rule(message=messages())
     def put_message(self, message: NewJournalMessage) -> None:
-        """One."""
+        """Put one message."""
         self.put.append((message, self.store.put(message)))
 
     @rule(batch=BATCHES)
     def put_batch(self, batch: list[NewJournalMessage]) -> None:
-        """Some together."""
+        """Put several messages together."""
         self.put.extend(zip(batch, self.store.put_batch(batch), strict=True))
 
     @rule(step_ms=st.integers(1, 100_000))
     def let_time_pass(self, step_ms: int) -> None:
-        """The clock goes on."""
+        """Advance the clock."""
         self.clock.now_ms += step_ms
 
     @rule()
     def flush(self) -> None:
-        """What a crash may come behind."""
+        """Flush the store; a crash may follow."""
         self.store.flush()
 
     @rule(clean=st.booleans(), lost=st.sets(st.sampled_from(["queue", "checkpoint", "offset", "one queue"])))
     def open_again(self, clean: bool, lost: set[str]) -> None:
-        """Close or crash, lose some of what follows from the journal, and open."""
+        """Close or crash, lose some of the derived files, and open."""
         self.store.close() if clean else crash(self.store)
         for name in lost - {"one queue"}:
             path = self.root / name
@@ -114,13 +114,13 @@ class JournalModel(RuleBasedStateMachine):
         assert self.store.max_journal_offset == end
 
     @invariant()
-    def queues_have_what_was_put(self) -> None:
-        """Nothing more, nothing less, each at its place."""
+    def queues_have_all_put_messages(self) -> None:
+        """Check that the queues have exactly the put messages, each at its offset."""
         expected: dict[tuple[str, int], list[tuple[object, ...]]] = defaultdict(list)
         for message, result in self.put:
             place = expected[result.topic, result.queue_id]
             assert result.queue_offset == len(place)
-            place.append((*what_was_put(message), result.journal_offset, result.size))
+            place.append((*put_fields(message), result.journal_offset, result.size))
         found = {
             place: [
                 (
@@ -137,8 +137,8 @@ class JournalModel(RuleBasedStateMachine):
         assert found == expected
 
     @invariant()
-    def journal_has_what_was_put(self) -> None:
-        """The files say so, read without the store."""
+    def journal_has_all_put_messages(self) -> None:
+        """Check the same in the files, read without the store."""
         records = [(one.topic, one.journal_offset, one.queue_offset) for one in journal_records(self.root)]
         assert records == [(result.topic, result.journal_offset, result.queue_offset) for _, result in self.put]
 
@@ -148,7 +148,7 @@ TestJournalModel.settings = settings(max_examples=max(7, settings().max_examples
 
 
 @given(st.lists(messages(), max_size=12))
-def test_any_list_of_messages_comes_back_the_same(sent: list[NewJournalMessage]) -> None:
+def test_any_list_of_messages_reads_back_equal(sent: list[NewJournalMessage]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         with JournalStore.open(folder, OPTIONS) as store:
             results = [store.put(message) for message in sent]
@@ -156,5 +156,5 @@ def test_any_list_of_messages_comes_back_the_same(sent: list[NewJournalMessage])
             for message, result in zip(sent, results, strict=True):
                 (got,) = store.get(result.topic, result.queue_id, result.queue_offset, 1).messages
                 found = (*(getattr(got, name) for name in FIELDS), original_body(got), got.property_pairs)
-                assert found == what_was_put(message)
+                assert found == put_fields(message)
             assert sum(map(len, all_messages(store).values())) == len(sent)

@@ -1,4 +1,4 @@
-"""A process that is killed while it writes: every message it was told was stored is there afterwards, once.
+"""A process that is killed while it writes: every acknowledged message is stored afterwards, once.
 
 The process writes in SYNC mode and prints a line for every message after `put` has returned; it is killed with SIGKILL
 at a moment by chance, also while it is still opening, and so recovering, what the one before it left.
@@ -63,12 +63,12 @@ def write(known: StoreFormat, root: Path, start: int) -> None:
 
 
 def key_of(message: Any) -> str:
-    """Return what tells a message's number."""
+    """Return the key that contains a message's number."""
     return str(message.business_id if hasattr(message, "business_id") else message.keys[0])
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_every_acknowledged_message_is_there_once_after_every_kill(tmp_path: Path, name: str) -> None:
+def test_every_acknowledged_message_is_stored_once_after_every_kill(tmp_path: Path, name: str) -> None:
     chance = random.Random(4711)
     root = tmp_path / "store"
     acknowledged: list[tuple[int, ...]] = []
@@ -84,10 +84,10 @@ def test_every_acknowledged_message_is_there_once_after_every_kill(tmp_path: Pat
 
 
 def check(known: StoreFormat, root: Path, acknowledged: list[tuple[int, ...]]) -> bool:
-    """Check that what was acknowledged is found in every way, once, and that queues have no hole and nothing else.
+    """Check that each acknowledged message is found in every way, once, and that queues have no holes and no others.
 
     Returns:
-        Whether the store had to be recovered from a crash.
+        True if the store had to be recovered from a crash.
     """
     with open_store(known, root) as store:
         for number, offset, queue_id, place in acknowledged:

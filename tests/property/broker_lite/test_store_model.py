@@ -1,4 +1,4 @@
-"""A store against a list: whatever is done to it, it has what was put, in the order in which it was put."""
+"""A store compared with a list: after any steps, it has the put messages in order."""
 
 from __future__ import annotations
 
@@ -69,19 +69,19 @@ class StoreModel(RuleBasedStateMachine):
 
     @rule(batch=batches(), together=st.booleans())
     def put_messages(self, batch: list[NewMessage], together: bool) -> None:
-        """As a batch, or one by one."""
+        """Put messages as a batch, or one by one."""
         batch = [replace(one, topic=one.topic[: self.longest_topic]) for one in batch]
         results = self.store.put_batch(batch) if together else [self.store.put(one) for one in batch]
         self.put.extend(zip(batch, results, strict=True))
 
     @rule(step_ms=st.integers(1, 100_000))
     def let_time_pass(self, step_ms: int) -> None:
-        """The clock goes on."""
+        """Advance the clock."""
         self.clock.now_ms += step_ms
 
     @rule(clean=st.booleans(), lost=st.sets(st.sampled_from(["consumequeue", "index", "checkpoint", "config"])))
     def open_again(self, clean: bool, lost: set[str]) -> None:
-        """Close or crash, lose some of what follows from the log, and open."""
+        """Close or crash, lose some of the derived files, and open."""
         before = self.index_bytes()
         self.store.close() if clean else crash(self.store)
         for name in lost:
@@ -98,8 +98,8 @@ class StoreModel(RuleBasedStateMachine):
         return [path.read_bytes() for path in sorted((self.root / "index").iterdir())]
 
     @invariant()
-    def queues_have_what_was_put(self) -> None:
-        """Nothing more, nothing less, each at its place."""
+    def queues_have_all_put_messages(self) -> None:
+        """Check that the queues have exactly the put messages, each at its offset."""
         expected: dict[tuple[str, int], list[tuple[bytes, PutResult]]] = defaultdict(list)
         for one, result in self.put:
             place = expected[one.topic, one.queue_id]
@@ -115,14 +115,14 @@ class StoreModel(RuleBasedStateMachine):
         assert found == expected
 
     @invariant()
-    def log_has_what_was_put(self) -> None:
-        """The files say so, read without the store."""
+    def log_has_all_put_messages(self) -> None:
+        """Check the same in the files, read without the store."""
         records = [(record.topic, record.body, record.physical_offset) for record in log_records(self.root)]
         assert records == [(one.topic, one.body, result.physical_offset) for one, result in self.put]
 
     @invariant()
-    def keys_lead_to_all_their_messages(self) -> None:
-        """And to no others, whatever their hashes; in a store that has an index."""
+    def keys_find_all_their_messages(self) -> None:
+        """Check that keys find exactly their messages, for any hashes, in a store that has an index."""
         if not self.options.has_index:
             return
         wanted: dict[tuple[str, str], set[int]] = defaultdict(set)
@@ -134,8 +134,8 @@ class StoreModel(RuleBasedStateMachine):
             assert {got.physical_offset for got in found} == offsets
 
     @invariant()
-    def times_lead_to_the_first_message_from_then_on(self) -> None:
-        """In every queue."""
+    def times_find_the_first_message_from_then_on(self) -> None:
+        """Check times in every queue."""
         for topic, queue_id in self.store.queues:
             times = [
                 result.store_timestamp for one, result in self.put if (one.topic, one.queue_id) == (topic, queue_id)

@@ -26,7 +26,7 @@ def test_bodies_are_distinct_json_of_about_the_size_wanted(body_bytes: int) -> N
 
 
 @pytest.mark.parametrize("body_bytes", [200, 1024, 4096])
-def test_bodies_compress_as_business_data_do(body_bytes: int) -> None:
+def test_bodies_compress_like_business_data(body_bytes: int) -> None:
     frame = b"".join(json_bodies(body_bytes, count=FRAME // body_bytes))
     assert 2.5 <= len(frame) / len(pa.Codec("zstd", 1).compress(frame)) <= 4
 
@@ -35,7 +35,7 @@ def test_bodies_are_the_same_for_the_same_seed() -> None:
     assert json_bodies(1024, count=5) == json_bodies(1024, count=5) != json_bodies(1024, count=5, seed=2)
 
 
-def test_batches_are_of_one_queue_with_a_client_s_properties() -> None:
+def test_each_batch_is_for_one_queue_with_a_clients_properties() -> None:
     first, second = islice(shop_batches([b"body"]), 2)
     assert len({(message.topic, message.queue_id) for message in first}) == 1
     assert (first[0].topic, first[0].queue_id) != (second[0].topic, second[0].queue_id)
@@ -56,7 +56,7 @@ def test_larger_stores_begin_with_the_segments_of_smaller_ones(tmp_path: Path) -
     assert BLANK.unpack(last_bytes, at)[0] == len(last_bytes) - at
 
 
-def test_stores_that_are_there_are_not_made_again(tmp_path: Path) -> None:
+def test_existing_stores_are_not_made_again(tmp_path: Path) -> None:
     (made,) = make_corpora(tmp_path, 0.002, 1024, [1])
     (segment,) = (made.store / "commitlog").iterdir()
     before = segment.stat().st_mtime_ns

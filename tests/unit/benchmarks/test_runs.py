@@ -54,7 +54,7 @@ def test_an_asked_process_answers_every_time() -> None:
         assert process.ask("this") == process.ask("that") == Run(1.5, 2, 3)
 
 
-def test_an_asked_process_that_ends_is_an_error_with_its_last_words() -> None:
+def test_an_asked_process_that_ends_is_an_error_with_its_last_output() -> None:
     with (
         pytest.raises(AskedProcessError, match="out of luck"),
         AskedProcess([sys.executable, "-c", "raise SystemExit('out of luck')"]) as process,
@@ -62,7 +62,7 @@ def test_an_asked_process_that_ends_is_an_error_with_its_last_words() -> None:
         process.ask("this")
 
 
-def test_every_pass_sees_the_whole_store(tmp_path: Path) -> None:
+def test_every_pass_reads_the_whole_store(tmp_path: Path) -> None:
     (corpus,) = make_corpora(tmp_path, 0.002, 1024, [1])
     reading = Reading(corpus.store)
     found = {name: measure(reading, name) for name in PASSES}
@@ -77,14 +77,14 @@ def test_every_pass_sees_the_whole_store(tmp_path: Path) -> None:
     }
 
 
-def test_bodies_are_read_one_behind_the_other(tmp_path: Path) -> None:
+def test_bodies_are_read_one_after_the_other(tmp_path: Path) -> None:
     (corpus,) = make_corpora(tmp_path, 0.002, 1024, [1])
     bodies = b"".join(window for split in find_splits(corpus.store) for window in read_bodies(split))
     assert bodies.startswith(b'{"order":')
     assert bodies.count(b'{"order":') == corpus.messages
 
 
-def test_memory_of_python_processes_below_is_seen() -> None:
+def test_memory_of_python_child_processes_is_measured() -> None:
     holding = "held = bytearray(b'x') * (96 << 20); print('ready', flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", holding], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

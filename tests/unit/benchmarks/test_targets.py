@@ -1,4 +1,4 @@
-"""What figures are compared with, and how it is told."""
+"""Comparisons of figures with targets, and how they are printed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_smaller_bodies_have_a_higher_target() -> None:
     assert not ratio.is_met
 
 
-def test_archive_is_compared_with_spark_s_write_and_zstd_together() -> None:
+def test_archive_is_compared_with_the_sum_of_sparks_write_and_zstd() -> None:
     figures = {
         Name("d", "archive", 1024): figure(3.0),
         Name("f", "rows into Delta", 1024): figure(1.5),
@@ -52,8 +52,8 @@ def test_archive_is_compared_with_spark_s_write_and_zstd_together() -> None:
     assert (time.value, time.at_most, time.is_met) == (1.5, True, True)
 
 
-def test_the_journal_may_take_a_quarter_more_time_than_the_commitlog() -> None:
-    def beside(seconds: float) -> bool | None:
+def test_the_journal_target_is_a_quarter_more_time_than_the_commitlog() -> None:
+    def target_met(seconds: float) -> bool | None:
         figures = {
             Name("j", "CommitLog, archive", 1024): figure(1.0),
             Name("j", "journal, archive", 1024): figure(seconds),
@@ -61,10 +61,10 @@ def test_the_journal_may_take_a_quarter_more_time_than_the_commitlog() -> None:
         (ratio,) = ratios(figures)
         return ratio.is_met
 
-    assert (beside(1.2), beside(1.3)) == (True, False)
+    assert (target_met(1.2), target_met(1.3)) == (True, False)
 
 
-def test_growth_may_be_a_little_more_than_in_proportion() -> None:
+def test_the_growth_target_is_slightly_above_linear() -> None:
     def growth(large: float) -> bool | None:
         figures = {Name("g", "archive", 1024, 1): figure(1.0), Name("g", "archive", 1024, 4): figure(large)}
         (ratio,) = ratios(figures)
@@ -75,7 +75,7 @@ def test_growth_may_be_a_little_more_than_in_proportion() -> None:
     assert not growth(4.4)
 
 
-def test_the_worst_worker_of_all_runs_counts() -> None:
+def test_the_highest_memory_of_all_workers_counts() -> None:
     figures = {
         Name("g", "archive", 1024, 1): figure(1.0, worker_mib=100),
         Name("g", "archive", 1024, 4): figure(4.0, worker_mib=700),
@@ -84,7 +84,7 @@ def test_the_worst_worker_of_all_runs_counts() -> None:
     assert (memory.value, memory.is_met) == (700, False)
 
 
-def test_a_share_of_the_page_cache_is_told_without_a_target() -> None:
+def test_the_ratio_to_the_page_cache_has_no_target() -> None:
     figures = {
         Name("a", "page-cache read", 1024): figure(0.1, messages=0),
         Name("c", "read, no bodies", 1024): figure(0.5),
@@ -94,7 +94,7 @@ def test_a_share_of_the_page_cache_is_told_without_a_target() -> None:
     assert (share.target, share.is_met) == (None, None)
 
 
-def test_what_was_not_measured_is_not_compared() -> None:
+def test_figures_that_were_not_measured_are_not_compared() -> None:
     assert ratios({Name("a", "hop and CRC", 1024): figure(1.0)}) == []
 
 

@@ -13,7 +13,7 @@ from commitlake.schemas.times import EPOCH
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
-def test_arrays_are_those_of_the_values(count: int) -> None:
+def test_arrays_equal_those_made_of_the_values(count: int) -> None:
     chosen = np.arange(count) % 3 == 0
     assert mask_of(chosen).equals(pa.array(chosen.tolist(), pa.bool_()))
     for value, data_type in ((5, pa.int64()), (-1, pa.int32()), (True, pa.bool_()), (False, pa.bool_())):
@@ -35,7 +35,7 @@ def test_arrays_are_those_of_the_values(count: int) -> None:
         (pa.bool_(), [True, None, False, True, True]),
     ],
 )
-def test_numbers_are_those_of_the_array(data_type: pa.DataType, values: list[int | None]) -> None:
+def test_numbers_equal_those_of_the_array(data_type: pa.DataType, values: list[int | None]) -> None:
     array = pa.array(values * 5, data_type)
     expected = [9 if value is None else value for value in values * 5]
     assert numbers_of(array, null=9).tolist() == expected
@@ -45,7 +45,7 @@ def test_numbers_are_those_of_the_array(data_type: pa.DataType, values: list[int
     assert numbers_of(pa.chunked_array([], data_type)).tolist() == []
 
 
-def test_times_that_the_calendar_does_not_have_are_none() -> None:
+def test_times_outside_the_calendar_are_none() -> None:
     known = datetime.datetime(2026, 11, 24, 15, 0, 0, 1, datetime.UTC)
     column = pa.array([known, None], pa.timestamp("us", "UTC"))
     beyond = pa.array([2**63 - 1, -(2**63), 0], pa.int64()).cast(pa.timestamp("us", "UTC"))

@@ -13,7 +13,7 @@ def _nothing_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_connections, "_warned", set())
 
 
-def test_a_server_elsewhere_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_remote_server_causes_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):
         warn_of_plain("the broker 10.0.0.1:10911", "10.0.0.1", "Use tls.properties.")
     (said,) = caplog.messages
@@ -22,6 +22,6 @@ def test_a_server_elsewhere_is_warned_of_once(caplog: pytest.LogCaptureFixture) 
 
 
 @pytest.mark.parametrize("host", ["localhost", "a.localhost", "127.0.0.1", "127.8.9.1", "::1"])
-def test_this_machine_is_not_warned_of(host: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_local_server_causes_no_warning(host: str, caplog: pytest.LogCaptureFixture) -> None:
     warn_of_plain(f"a server at {host}", host, "")
     assert caplog.messages == []

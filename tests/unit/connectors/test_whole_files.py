@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that exist completely or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     path.write_bytes(b"old")
     with write_whole(path) as file:
@@ -24,7 +24,7 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
     assert names(tmp_path) == ["table.json"]
 
 
-def test_a_writer_that_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_writer_leaves_no_file(tmp_path: Path) -> None:
     def fail() -> None:
         with write_whole(tmp_path / "table.json") as file:
             file.write(b"half")
@@ -35,7 +35,7 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_a_segment_has_its_size_from_the_first_and_its_name_at_the_end(tmp_path: Path) -> None:
+def test_a_segment_has_its_size_at_once_and_its_name_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000"
     path.with_suffix(".tmp").write_bytes(b"of a run that was killed, and longer")
     with write_sized(path, 16) as descriptor:
@@ -45,7 +45,7 @@ def test_a_segment_has_its_size_from_the_first_and_its_name_at_the_end(tmp_path:
     assert names(tmp_path) == [path.name]
 
 
-def test_what_a_killed_writer_left_is_written_over(tmp_path: Path) -> None:
+def test_a_file_left_by_a_killed_writer_is_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "made" / "state"
     path.parent.mkdir()
     path.with_name("state.tmp").write_bytes(b"half of a longer text")
@@ -54,7 +54,7 @@ def test_what_a_killed_writer_left_is_written_over(tmp_path: Path) -> None:
     assert names(path.parent) == ["state"]
 
 
-def test_the_file_that_names_a_run_goes_last(tmp_path: Path) -> None:
+def test_the_file_that_names_a_run_is_removed_last(tmp_path: Path) -> None:
     run = tmp_path / "run"
     (run / "parts").mkdir(parents=True)
     (run / "parts" / "0").write_bytes(b"")

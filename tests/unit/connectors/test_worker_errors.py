@@ -51,7 +51,7 @@ def text_of(error: Exception) -> str:
         KeyError(f"{FORGED}\n"),
     ],
 )
-def test_an_error_arrives_as_itself(error: Exception) -> None:
+def test_an_error_arrives_with_its_class_and_arguments(error: Exception) -> None:
     sparks = PythonException(text_of(error))
     with pytest.raises(type(error)) as raised, raise_worker_errors():
         raise sparks
@@ -64,7 +64,7 @@ def test_an_error_arrives_as_itself(error: Exception) -> None:
     assert found.__cause__ is sparks
 
 
-def test_an_argument_that_is_no_plain_value_arrives_as_its_text() -> None:
+def test_an_argument_that_is_not_a_plain_value_arrives_as_text() -> None:
     found = raised_in_worker(PythonException(text_of(ValueError(b"x", (1, 2)))))
     assert isinstance(found, ValueError)
     assert found.args == ("b'x'", "(1, 2)")
@@ -98,13 +98,13 @@ def test_an_error_that_was_carried_can_be_pickled() -> None:
         '{"commitlake_error": "UnicodeDecodeError", "module": "builtins", "arguments": ["x"]}',
     ],
 )
-def test_an_error_of_sparks_own_is_raised_as_it_is(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_spark_itself_is_raised_unchanged(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(PythonException), raise_worker_errors():
         raise PythonException(text)
     assert capsys.readouterr().out == ""
 
 
-def test_an_error_that_is_not_sparks_is_raised_as_it_is() -> None:
+def test_an_error_of_another_origin_is_raised_unchanged() -> None:
     with pytest.raises(ValueError, match="commitlake_error"), raise_worker_errors():
         raise ValueError(FORGED)
 
@@ -126,7 +126,7 @@ def test_an_error_that_is_not_sparks_is_raised_as_it_is() -> None:
         ),
     ],
 )
-def test_it_ends_a_job_as_the_drivers_own_would(
+def test_an_error_of_a_worker_ends_a_job_like_one_of_the_driver(
     capsys: pytest.CaptureFixture[str], error: Exception, code: ExitCode, said: str
 ) -> None:
     def job(_arguments: argparse.Namespace) -> ExitCode:
@@ -136,7 +136,7 @@ def test_it_ends_a_job_as_the_drivers_own_would(
     assert said in capsys.readouterr().err
 
 
-def test_the_stack_trace_shows_where_spark_says_it_was_raised(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verbose_stack_trace_shows_where_the_worker_raised_it(capsys: pytest.CaptureFixture[str]) -> None:
     def job(_arguments: argparse.Namespace) -> ExitCode:
         raise PythonException(text_of(ZeroDivisionError("division by zero")))
 

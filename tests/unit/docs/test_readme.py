@@ -13,7 +13,7 @@ from tests.support.source_tree import ROOT
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_it_has_at_most_120_lines() -> None:
+def test_readme_has_at_most_120_lines() -> None:
     assert len(TEXT.splitlines()) <= 120
 
 
@@ -22,7 +22,7 @@ def test_all_jobs_are_listed_with_their_need_of_spark() -> None:
     assert listed == [(name, spark_need(name)) for name in JOBS]
 
 
-def test_links_lead_to_files() -> None:
+def test_links_point_to_existing_files() -> None:
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", TEXT)
     assert len(targets) > 10
     assert [target for target in targets if not (ROOT / target).exists()] == []

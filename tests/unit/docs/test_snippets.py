@@ -42,7 +42,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, words: Sequence[str]) -> int:
-    """The exit code of a command, run in a folder; in this process, which has loaded what commands need."""
+    """Run a command in a folder, in this process, which has loaded its modules, and return its exit code."""
     print(f"$ commitlake {' '.join(words)}", flush=True)
     with contextlib.chdir(folder):
         try:
@@ -87,7 +87,7 @@ def _parsed() -> Iterator[tuple[str, list[str]]]:
                 yield f"{block.page}:{block.line}", words
 
 
-def test_all_commands_are_understood() -> None:
+def test_all_commands_are_parsed() -> None:
     failed = []
     for place, words in _parsed():
         job, *arguments = words
@@ -102,7 +102,7 @@ def test_all_commands_are_understood() -> None:
     assert failed == []
 
 
-def test_each_block_is_run_or_says_why_not() -> None:
+def test_each_block_is_run_or_has_a_reason_why_not() -> None:
     for block in BLOCKS:
         place = f"{block.page}:{block.line}"
         assert block.language in {"console", "python", "toml", "json", *_TEXT_LANGUAGES}, place
@@ -114,7 +114,7 @@ def test_each_block_is_run_or_says_why_not() -> None:
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "python"], ids=str)
-def test_python_code_compiles_and_what_it_imports_exists(block: Block) -> None:
+def test_python_code_compiles_and_its_imports_exist(block: Block) -> None:
     tree = ast.parse(block.text)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -124,12 +124,12 @@ def test_python_code_compiles_and_what_it_imports_exists(block: Block) -> None:
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "json"], ids=str)
-def test_json_is_json(block: Block) -> None:
+def test_json_blocks_are_valid_json(block: Block) -> None:
     json.loads(block.text)
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "toml"], ids=str)
-def test_settings_are_settings_that_the_jobs_take(block: Block, tmp_path: Path) -> None:
+def test_settings_are_accepted_by_the_jobs(block: Block, tmp_path: Path) -> None:
     file = tmp_path / "commitlake.toml"
     file.write_text(block.text)
     for job, settings in tomllib.loads(block.text).items():
@@ -170,7 +170,7 @@ def test_queries_name_columns_of_their_tables() -> None:
 # --- the parser of blocks ---
 
 
-def test_a_comment_says_how_the_next_block_is_tested() -> None:
+def test_a_comment_sets_how_the_next_block_is_tested() -> None:
     text = "a\n\n<!-- test: run, exits with 3; the group is\n behind -->\n```console\n$ commitlake lag\n```\n"
     (block,) = blocks_in(text, "page.md")
     assert (block.mode, block.exit_code, block.why, block.line) == ("run", 3, "the group is behind", 5)

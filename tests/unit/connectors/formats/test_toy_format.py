@@ -91,7 +91,7 @@ def test_a_log_is_planned(store: Store) -> None:
     assert len(splits) > 1
 
 
-def test_a_torn_end_is_no_part_of_the_plan(tmp_path: Path) -> None:
+def test_a_torn_end_is_not_part_of_the_plan(tmp_path: Path) -> None:
     log = b"".join(records())
     store = write(tmp_path / "store", log + serialize("orders", b"torn", len(log), 3)[:10])
     found = take_snapshot([store]).ranges["a"]

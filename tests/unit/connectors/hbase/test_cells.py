@@ -1,4 +1,4 @@
-"""Messages as cells and back: nothing is lost, and the same message always gives the same cells."""
+"""Messages as cells and back: no value is lost, and the same message always gives the same cells."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def _cells(row: dict[str, Any], salts: int = 16) -> MessageCells:
 
 
 @pytest.mark.parametrize("row", [MESSAGE, BARE, EMPTY], ids=["full", "bare", "empty"])
-def test_a_message_comes_back_as_it_was(row: dict[str, Any]) -> None:
+def test_a_message_round_trips(row: dict[str, Any]) -> None:
     batch = _batch(row)
     value = _cells(row).cells[0].value
     assert to_batch([to_row(value)]).equals(batch)
 
 
-def test_entries_lead_to_the_messages_row() -> None:
+def test_entries_refer_to_the_messages_row() -> None:
     message, *entries = _cells(MESSAGE).cells
     assert message.column == VALUE
     assert len(entries) == 4  # offset, unique key, and two keys, of which one is given twice
@@ -92,11 +92,11 @@ def test_entries_lead_to_the_messages_row() -> None:
     assert len({entry.key for entry in entries}) == 4
 
 
-def test_what_a_message_has_not_leads_nowhere() -> None:
+def test_a_missing_value_has_no_entry() -> None:
     assert len(_cells(BARE).cells) == 2
 
 
-def test_the_value_is_json_of_what_is_there() -> None:
+def test_the_value_is_json_without_nulls() -> None:
     assert json.loads(_cells(BARE).cells[0].value) == {"broker": "b", "physical_offset": 0}
 
 
@@ -109,7 +109,7 @@ def test_other_arrow_types_of_the_same_give_the_same_cells() -> None:
     assert list(to_cells(other, 16)) == list(to_cells(batch, 16))
 
 
-def test_columns_may_be_missing_but_for_the_primary_key() -> None:
+def test_all_columns_except_the_primary_key_may_be_missing() -> None:
     (cells,) = to_cells(_batch(MESSAGE).select(["physical_offset", "broker"]), 16)
     assert to_row(cells.cells[0].value) == {"physical_offset": 4096, "broker": "broker-a"}
     with pytest.raises(RowError, match="physical_offset is missing"):
@@ -124,7 +124,7 @@ def test_columns_may_be_missing_but_for_the_primary_key() -> None:
         ({"broker": pa.nulls(1, pa.string())}, "a message has broker None and physical_offset 4096: expected both"),
     ],
 )
-def test_what_is_no_message_is_refused(changed: dict[str, pa.Array], message: str) -> None:
+def test_invalid_columns_and_values_are_refused(changed: dict[str, pa.Array], message: str) -> None:
     batch = _batch(MESSAGE)
     other = pa.RecordBatch.from_pydict({**{name: batch[name] for name in batch.schema.names}, **changed})
     with pytest.raises(RowError, match=message):
@@ -132,7 +132,7 @@ def test_what_is_no_message_is_refused(changed: dict[str, pa.Array], message: st
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"[]", b"\xff", b"7"])
-def test_a_cell_that_holds_no_message_is_told(value: bytes) -> None:
+def test_a_cell_without_a_message_is_an_error(value: bytes) -> None:
     with pytest.raises(RowError, match="expected the JSON object of a message"):
         to_row(value)
 
@@ -151,7 +151,7 @@ def test_cells_are_put_at_the_end_of_the_store_date(time: int | None, expected: 
     assert cell_time(time) == expected
 
 
-def test_columns_are_given_in_the_order_asked_for() -> None:
+def test_columns_are_in_the_requested_order() -> None:
     batch = to_batch([to_row(_cells(MESSAGE).cells[0].value)], ["topic", "broker"])
     assert batch.to_pylist() == [{"topic": "orders", "broker": "broker-a"}]
 

@@ -95,7 +95,7 @@ def test_pauses_grow_and_end(server: _Server) -> None:
     assert 2.5 <= server.pauses[-1] <= 5
 
 
-def test_the_first_connection_is_waited_for_less_long(monkeypatch: pytest.MonkeyPatch, server: _Server) -> None:
+def test_the_first_connection_has_a_shorter_timeout(monkeypatch: pytest.MonkeyPatch, server: _Server) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise TTransportException(1, "Could not connect to ('hbase', 9090)")
 
@@ -114,14 +114,14 @@ def test_the_first_connection_is_waited_for_less_long(monkeypatch: pytest.Monkey
         IllegalArgument(b"Row key is invalid"),
     ],
 )
-def test_what_no_waiting_cures_is_raised_at_once(server: _Server, error: Exception) -> None:
+def test_a_permanent_error_is_raised_at_once(server: _Server, error: Exception) -> None:
     server.answers = [error]
     with pytest.raises(HBaseRefusedError, match="refused 'write' of the table commitlake_messages: "):
         Client(HBaseOptions()).write([(b"k", b"m:v", b"1")], 1)
     assert server.pauses == []
 
 
-def test_a_scan_goes_on_behind_the_last_row_that_arrived(server: _Server) -> None:
+def test_a_scan_continues_after_the_last_row_that_arrived(server: _Server) -> None:
     def row(key: bytes) -> Any:
         return SimpleNamespace(row=key, columns={b"m:v": SimpleNamespace(value=b"1")})
 

@@ -39,16 +39,16 @@ def test_keys_sort_as_time_broker_and_offset_do() -> None:
     assert found == ordered
 
 
-def test_a_message_without_a_time_sorts_behind_every_time() -> None:
+def test_a_message_without_a_time_sorts_after_every_time() -> None:
     assert time_bytes(None) > time_bytes((1 << 63) - 2)
 
 
-def test_the_sorting_part_of_a_key_is_found_again() -> None:
+def test_the_sorting_part_of_a_key_is_parsed() -> None:
     time, place = time_bytes(5), place_bytes("broker-a", 7)
     assert sort_key(message_key(16, topic_hash("orders"), time, place)) == time + place
 
 
-def test_a_topics_messages_lie_in_one_range_of_each_salt() -> None:
+def test_a_topics_messages_are_in_one_range_of_each_salt() -> None:
     for salts in (1, 16, MAX_SALTS):
         for offset in range(500):
             key = message_key(salts, topic_hash("orders"), time_bytes(offset), place_bytes("b", offset))
@@ -64,7 +64,7 @@ def test_salts_spread_messages_of_one_time() -> None:
     assert min(counts) > 50
 
 
-def test_kinds_of_entries_do_not_meet() -> None:
+def test_kinds_of_entries_have_disjoint_key_ranges() -> None:
     hashed = key_hash("order-1")
     prefixes = {entry_prefix(1, BY_KEY, hashed), entry_prefix(1, BY_UNIQUE_KEY, hashed), offset_prefix(1, 1)}
     assert len(prefixes) == 3
@@ -74,7 +74,7 @@ def test_kinds_of_entries_do_not_meet() -> None:
 @pytest.mark.parametrize(
     ("prefix", "end"), [(b"a", b"b"), (b"a\xff", b"b"), (b"\x00m\xff\xff", b"\x00n"), (b"\xff", b"")]
 )
-def test_the_end_of_a_range_is_the_first_key_behind_it(prefix: bytes, end: bytes) -> None:
+def test_the_end_of_a_range_is_the_first_key_after_it(prefix: bytes, end: bytes) -> None:
     assert end_of(prefix) == end
 
 

@@ -1,4 +1,4 @@
-"""Options: a wrong one is an error that says what was expected."""
+"""Options: a wrong one is an error with the expected value."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def test_an_address_may_have_a_port() -> None:
     assert HBaseOptions.of_address("hbase:19090", table="t").address == "hbase:19090"
 
 
-def test_names_are_taken_in_any_case() -> None:
+def test_names_are_accepted_in_any_case() -> None:
     options = HBaseOptions.parse({"BATCHROWS": "5", "compression": "gz", "columns": "topic, size"})
     assert (options.batch_rows, options.compression, options.columns) == (5, "GZ", ("topic", "size"))
 
 
-def test_what_is_not_given_has_its_default() -> None:
+def test_missing_options_have_their_defaults() -> None:
     assert HBaseOptions.parse({}) == HBaseOptions()
 
 
@@ -38,6 +38,6 @@ def test_what_is_not_given_has_its_default() -> None:
         ({"table": " "}, "option table: expected a name"),
     ],
 )
-def test_a_wrong_option_is_told(given: dict[str, str], message: str) -> None:
+def test_a_wrong_option_is_an_error(given: dict[str, str], message: str) -> None:
     with pytest.raises(HBaseOptionError, match=message):
         HBaseOptions.parse(given)

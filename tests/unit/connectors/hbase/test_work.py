@@ -27,7 +27,7 @@ def _file(root: Path, name: str, offsets: range, rows_in_group: int) -> AddedFil
 @pytest.mark.parametrize(
     ("rows", "parts"), [(None, 1), (0, 1), (1, 1), (PIECE_ROWS, 1), (PIECE_ROWS + 1, 2), (5 * PIECE_ROWS, 5)]
 )
-def test_a_large_file_is_several_pieces(rows: int | None, parts: int) -> None:
+def test_a_large_file_is_divided_into_pieces(rows: int | None, parts: int) -> None:
     pieces = pieces_of([AddedFile("/t/f", "f", None, 1, rows)])
     assert [(piece.part, piece.parts) for piece in pieces] == [(part, parts) for part in range(parts)]
 
@@ -50,7 +50,7 @@ def test_pieces_take_every_row_once_and_bring_the_date(tmp_path: Path, monkeypat
     assert {str(row["store_date"]) for row in taken} == {"2026-11-20"}
 
 
-def test_what_a_version_added_again_is_not_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_a_version_added_again_are_not_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     removed = _file(tmp_path, "old", range(100), 30)
     added = [_file(tmp_path, "new", range(40), 30), _file(tmp_path, "other", range(60, 90), 30)]
     work = Work(HBaseOptions(), 4, str(tmp_path))
@@ -68,6 +68,6 @@ def test_what_a_version_added_again_is_not_taken_away(tmp_path: Path, monkeypatc
     assert sorted(gone) == [*range(40, 60), *range(90, 100)]
 
 
-def test_a_version_that_only_adds_keeps_nothing(tmp_path: Path) -> None:
+def test_a_version_that_only_adds_has_no_kept_places(tmp_path: Path) -> None:
     added = _file(tmp_path, "new", range(10), 30)
     assert kept_places(Work(HBaseOptions(), 4, str(tmp_path)), AddedVersion(1, (added,))) == KeptPlaces({}, {})

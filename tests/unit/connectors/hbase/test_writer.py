@@ -47,13 +47,13 @@ def _write(batch_rows: int, *batches: pa.RecordBatch, delete: bool = False) -> t
     return send(cast("Client", recorder), batches, 4), recorder
 
 
-def test_a_call_has_so_many_messages_and_the_last_one_the_rest() -> None:
+def test_calls_have_the_maximum_of_messages_and_the_last_has_the_rest() -> None:
     count, recorder = _write(10, _batch(25), _batch(3))
     assert count == 28
     assert [len(keys) for keys, _ in recorder.calls] == [30, 30, 24]  # a row and two entries each
 
 
-def test_messages_of_several_days_go_in_a_call_for_each() -> None:
+def test_messages_of_each_day_are_written_in_a_separate_call() -> None:
     _, recorder = _write(100, _batch(10, days=3))
     days = [cell_time(int((DAY + datetime.timedelta(days=day)).timestamp() * 1_000_000)) for day in range(3)]
     assert sorted((time, len(keys)) for keys, time in recorder.calls) == list(zip(days, [12, 9, 9], strict=True))
@@ -66,12 +66,12 @@ def test_large_messages_make_small_calls() -> None:
     assert recorder.largest < CALL_BYTES + 300_000
 
 
-def test_what_is_deleted_is_what_was_written() -> None:
+def test_a_delete_covers_exactly_the_written_cells() -> None:
     written = _write(7, _batch(20, days=2))[1].calls
     deleted = _write(7, _batch(20, days=2), delete=True)[1].calls
     assert deleted == [(keys, at + 1) for keys, at in written]  # an erased message's cells are a millisecond newer
 
 
-def test_nothing_is_no_call() -> None:
+def test_no_messages_make_no_call() -> None:
     assert _write(10)[0] == 0
     assert _write(10, _batch(0))[1].calls == []

@@ -1,4 +1,4 @@
-"""The time between two tries of a commit."""
+"""The time between two attempts at a commit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_table_is_updated_until_it_has_reached_the_version() -> None:
     assert len(waits) == 2
 
 
-def test_an_update_that_others_always_overtake_ends() -> None:
+def test_an_update_that_never_reaches_the_version_ends() -> None:
     waits: list[float] = []
     assert [one.version for one in follow_to(5, lambda: Reached(4), waits.append)] == [4] * MAX_TRIES
     assert len(waits) == MAX_TRIES

@@ -1,4 +1,4 @@
-"""No table is opened whose log is damaged: every file of it, in every way."""
+"""A table with a damaged log is not opened: tests damage every file in every way."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_damaged_log_gives_all_rows_or_an_error_that_names_the_file(table: Pat
     assert not refused & {entry_name(version) for version in range(CHECKPOINT)}
 
 
-def test_the_newest_entry_is_missed_although_nothing_of_it_is_left(copy: Path) -> None:
+def test_a_missing_newest_entry_is_found_by_its_seal(copy: Path) -> None:
     (copy / "_delta_log" / entry_name(VERSIONS - 1)).unlink()
     assert DeltaTable(copy).version() == VERSIONS - 2  # Delta itself sees an older table
     with pytest.raises(LogDamagedError, match=f"expected versions up to {VERSIONS - 1}, found no such file"):
@@ -77,21 +77,19 @@ def test_the_newest_entry_is_missed_although_nothing_of_it_is_left(copy: Path) -
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", bytes(100)])
-def test_the_newest_entry_is_missed_although_its_seal_is_damaged(copy: Path, data: bytes) -> None:
+def test_a_missing_newest_entry_is_found_by_its_damaged_seal(copy: Path, data: bytes) -> None:
     (copy / "_delta_log" / entry_name(VERSIONS - 1)).unlink()
     (copy / "_delta_log/_seals" / entry_name(VERSIONS - 1)).write_bytes(data)
     with pytest.raises(LogDamagedError, match=rf"entry {VERSIONS - 1} of the log"):
         delta_table(str(copy))
 
 
-def test_a_made_up_name_of_a_seal_is_not_believed(copy: Path) -> None:
+def test_a_seal_with_a_false_name_is_ignored(copy: Path) -> None:
     (copy / "_delta_log/_seals" / f"{'9' * 18:0>20}.json").write_bytes(b"")
     assert numbers(copy) == list(range(VERSIONS))
 
 
-def test_a_commit_between_the_look_at_seals_and_at_entries_is_no_damage(
-    copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_during_the_check_is_not_damage(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = LogFolder._infos
 
     def commit_between(folder: LogFolder, name: str) -> list[pafs.FileInfo]:
@@ -108,7 +106,7 @@ def test_a_commit_between_the_look_at_seals_and_at_entries_is_no_damage(
     assert commits == ["_delta_log/_seals"]
 
 
-def test_a_checkpoint_that_comes_after_the_look_at_the_log_is_no_damage(copy: Path) -> None:
+def test_a_checkpoint_made_after_the_listing_is_not_damage(copy: Path) -> None:
     folder = LogFolder(str(copy))
     before = folder.read_listing()
     DeltaTable(copy).create_checkpoint()
@@ -116,7 +114,7 @@ def test_a_checkpoint_that_comes_after_the_look_at_the_log_is_no_damage(copy: Pa
     assert list(find_damage(folder, before)) == []
 
 
-def test_a_pointer_to_a_checkpoint_that_never_comes_is_damage(copy: Path) -> None:
+def test_a_pointer_to_a_missing_checkpoint_is_damage(copy: Path) -> None:
     DeltaTable(copy).create_checkpoint()
     (copy / "_delta_log" / f"{VERSIONS - 1:020}.checkpoint.parquet").unlink()
     (found,) = find_damage(LogFolder(str(copy)))
@@ -142,23 +140,23 @@ def test_an_entry_without_a_seal_is_at_least_json(copy: Path) -> None:
             open_table(str(copy))
 
 
-def test_no_table_is_still_no_table(tmp_path: Path) -> None:
+def test_a_missing_table_is_still_not_found(tmp_path: Path) -> None:
     with pytest.raises(TableNotFoundError):
         delta_table(str(tmp_path / "nothing"))
 
 
-def test_few_seals_are_kept(table: Path) -> None:
+def test_only_the_newest_seals_are_kept(table: Path) -> None:
     kept = sorted(path.name for path in (table / "_delta_log" / "_seals").iterdir())
     assert kept == [entry_name(VERSIONS - 2), entry_name(VERSIONS - 1)]
 
 
-def test_a_log_that_was_cleaned_behind_a_checkpoint_is_whole(copy: Path) -> None:
+def test_a_log_cleaned_up_to_a_checkpoint_is_whole(copy: Path) -> None:
     for version in range(CHECKPOINT + 1):
         (copy / "_delta_log" / entry_name(version)).unlink()
     assert len(numbers(copy)) == VERSIONS
 
 
-def test_a_seal_is_read_as_it_was_written_or_not_at_all() -> None:
+def test_a_seal_round_trips_and_a_damaged_one_is_not_read() -> None:
     written = Seal(7, 3, {"a": (1, "b")}).to_bytes()
     assert Seal.from_bytes(written) == Seal(7, 3, {"a": (1, "b")})
     for place in range(len(written) - 1):

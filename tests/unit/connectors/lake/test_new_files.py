@@ -28,7 +28,7 @@ def test_groups_have_the_files_in_order_and_fit(rows: list[int | None], groups: 
     assert [file for group in found for file in group] == files
 
 
-def test_a_table_that_does_not_exist_has_reached_nothing(tmp_path: Path) -> None:
+def test_a_missing_table_has_reached_no_version(tmp_path: Path) -> None:
     lake = LakePaths(str(tmp_path))
     assert reached_version(lake, lake.edges, "commitlake.edges") == -1
     assert reached_erasure(lake, lake.edges) == 0

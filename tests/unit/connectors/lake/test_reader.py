@@ -1,4 +1,4 @@
-"""Opening a lake and asking it, without a JVM: what is a lake, what is sorted in how much memory, what is said."""
+"""Opening and querying a lake without a JVM: recognising a lake, memory of sorts, messages of errors."""
 
 from __future__ import annotations
 
@@ -33,29 +33,27 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
 
 
 @pytest.mark.parametrize("sorts_all", [False, True])
-def test_a_question_gets_its_rows_in_order(lake: LakePaths, sorts_all: bool) -> None:
+def test_a_query_returns_its_rows_in_order(lake: LakePaths, sorts_all: bool) -> None:
     sql = "SELECT number FROM messages ORDER BY store_timestamp"
     answer = run_sql(open_table(lake, "messages"), "messages", sql, sorts_all=sorts_all)
     assert answer.read_all()["number"].to_pylist() == [1, 2, 3, 4, 5, 6]
 
 
-def test_no_lake_at_all_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_a_lake_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="does not exist: expected the folder of a lake"):
         open_table(LakePaths(str(tmp_path / "nowhere")), "messages")
     with pytest.raises(LakeError, match=r"is not a lake: expected a Delta table in .*/messages"):
         open_table(LakePaths(str(tmp_path)), "messages")
 
 
-def test_a_table_that_is_not_written_yet_is_told_apart_from_no_lake(lake: LakePaths, tmp_path: Path) -> None:
+def test_the_error_for_a_missing_table_differs_from_that_for_a_missing_lake(lake: LakePaths, tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="has no table 'quarantine' yet"):
         open_table(lake, "quarantine")
     with pytest.raises(LakeError, match="is not a lake"):
         open_table(LakePaths(str(tmp_path)), "quarantine")
 
 
-def test_the_paths_of_a_version_are_checked_once_and_those_of_the_next_one_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_paths_of_each_version_are_checked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uri = str(tmp_path / "messages")
     write_deltalake(uri, pa.table({"number": [1]}))
     checked: list[str] = []
@@ -90,15 +88,15 @@ def test_the_paths_of_a_version_are_checked_once_and_those_of_the_next_one_again
         ("SELECT 1 / (number - number) FROM messages", "Divide by zero"),
     ],
 )
-def test_what_the_engine_cannot_answer_is_one_line(lake: LakePaths, sql: str, message: str) -> None:
+def test_a_query_that_fails_is_one_line_of_error(lake: LakePaths, sql: str, message: str) -> None:
     with pytest.raises(QueryError, match=message) as raised:
         run_sql(open_table(lake, "messages"), "messages", sql).read_all()
     assert "\n" not in str(raised.value)
 
 
-def test_a_panic_of_the_engine_is_an_error_like_others(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_panic_of_the_engine_is_a_query_error(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
     class PanicException(BaseException):
-        """What a panic in Rust becomes in Python."""
+        """The exception that a panic in Rust raises in Python."""
 
     def execute(*_: object) -> None:
         raise PanicException("index out of bounds\nnote: run with a backtrace")
@@ -109,7 +107,7 @@ def test_a_panic_of_the_engine_is_an_error_like_others(lake: LakePaths, monkeypa
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
-def test_an_interrupt_is_not_taken_for_a_panic(
+def test_an_interrupt_is_not_treated_as_a_panic(
     lake: LakePaths, monkeypatch: pytest.MonkeyPatch, stop: type[BaseException]
 ) -> None:
     def execute(*_: object) -> None:

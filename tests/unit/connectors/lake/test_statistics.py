@@ -1,4 +1,4 @@
-"""What a table's log says of its data files: no look-up may pass over a file that has what is wanted."""
+"""Statistics of data files in a table's log: no look-up may skip a file with a wanted row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from commitlake.connectors.lake.statistics import file_statistics
     ["Zürich", "\u5b57", "\U0001f600", "\U00020bb7", "\U000e0041", "\U0010ffff", '"\\\x00\x1b\n', "\U00020bb7" * 40],
     ids=ascii,
 )
-def test_a_text_is_found_whatever_characters_it_has(tmp_path: Path, text: str) -> None:
+def test_a_text_with_any_characters_is_found(tmp_path: Path, text: str) -> None:
     rows = pa.table({"tags": [text]})
     path = tmp_path / "table" / "part.parquet"
     path.parent.mkdir()

@@ -1,4 +1,4 @@
-"""Rows of data files as tasks read them, whoever wrote the files."""
+"""Rows of data files as tasks read them, whichever program wrote the files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write(folder: Path, **writer: object) -> AddedFile:
     return AddedFile("", "part.parquet", "2026-11-20", 0, 2)
 
 
-def test_columns_are_the_tables_whatever_the_file_has(tmp_path: Path) -> None:
+def test_columns_have_the_tables_types_even_if_the_file_differs(tmp_path: Path) -> None:
     file = write(tmp_path)
     (rows,) = TableRows(str(tmp_path), None, SCHEMA).read(file)
     assert rows.schema.types == SCHEMA.types

@@ -1,4 +1,4 @@
-"""What versions of a Delta table added and took away, as its log has it."""
+"""Files that versions of a Delta table added and removed, from its log."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _numbers(uri: str, files: tuple[Any, ...]) -> list[int]:
     return sorted(found)
 
 
-def test_versions_come_in_order_with_the_files_they_added(uri: str) -> None:
+def test_versions_are_in_order_with_the_files_they_added(uri: str) -> None:
     first, second = added_versions(uri, -1)
     assert (first.version, second.version) == (0, 1)
     assert {(file.store_date, file.rows) for file in first.files} == {("2026-11-20", 2), ("2026-11-21", 1)}
@@ -66,7 +66,7 @@ def test_versions_come_in_order_with_the_files_they_added(uri: str) -> None:
     assert (_numbers(uri, first.files), _numbers(uri, second.files)) == ([1, 2, 3], [4])
 
 
-def test_paths_are_whole_and_sizes_those_of_the_files(uri: str) -> None:
+def test_paths_are_complete_and_sizes_are_those_of_the_files(uri: str) -> None:
     for version in added_versions(uri, -1):
         for file in version.files:
             assert Path(file.path).is_absolute()
@@ -74,19 +74,19 @@ def test_paths_are_whole_and_sizes_those_of_the_files(uri: str) -> None:
             assert file.path == f"{uri}/{file.name}"
 
 
-def test_only_later_versions_are_told(uri: str) -> None:
+def test_only_later_versions_are_returned(uri: str) -> None:
     assert [version.version for version in added_versions(uri, 0)] == [1]
     assert list(added_versions(uri, 1)) == []
 
 
-def test_a_table_is_found_by_its_uri_too(uri: str) -> None:
+def test_a_table_is_also_found_by_its_uri(uri: str) -> None:
     by_path = [version.files[0].name for version in added_versions(uri, -1)]
     by_uri = list(added_versions(Path(uri).as_uri(), -1))
     assert [version.files[0].name for version in by_uri] == by_path
     assert _numbers(Path(uri).as_uri(), by_uri[0].files) == [1, 2, 3]
 
 
-def test_an_optimize_adds_nothing(uri: str) -> None:
+def test_an_optimize_adds_no_files(uri: str) -> None:
     for number in range(5, 8):
         _append(uri, [("2026-11-20", number)])
     DeltaTable(uri).optimize.compact()
@@ -95,7 +95,7 @@ def test_an_optimize_adds_nothing(uri: str) -> None:
     last.check_append_only()
 
 
-def test_a_delete_tells_what_went_and_what_came_back(uri: str) -> None:
+def test_a_delete_has_removed_files_and_their_rewritten_ones(uri: str) -> None:
     DeltaTable(uri).delete("number = 1")
     (version,) = added_versions(uri, 1)
     assert _numbers(uri, version.removed) == [1, 2]
@@ -121,7 +121,7 @@ def test_names_are_decoded_once(tmp_path: Path) -> None:
     assert _numbers(uri, version.files) == _numbers(uri, snapshot_files(uri).files) == [1]
 
 
-def test_a_version_that_was_cleaned_away_is_told(uri: str) -> None:
+def test_a_version_cleaned_from_the_log_is_an_error(uri: str) -> None:
     DeltaTable(uri).create_checkpoint()
     (Path(uri) / "_delta_log" / f"{0:020d}.json").unlink()
     with pytest.raises(VersionGoneError, match=r"version 0 of .* is no longer in its log: expected 0{20}\.json"):
@@ -129,7 +129,7 @@ def test_a_version_that_was_cleaned_away_is_told(uri: str) -> None:
     assert snapshot_files(uri).rows == 4
 
 
-def test_a_table_that_is_younger_than_its_follower_is_told(uri: str) -> None:
+def test_a_recreated_table_is_an_error_for_its_follower(uri: str) -> None:
     with pytest.raises(VersionGoneError, match="ends with version 1, expected 7 or later: it was recreated"):
         added_versions(uri, 7)
 
@@ -162,7 +162,7 @@ def test_a_file_that_cannot_be_read_by_itself_is_refused(uri: str, action: dict[
         next(versions)
 
 
-def test_rows_are_unknown_where_a_writer_did_not_count(uri: str) -> None:
+def test_the_number_of_rows_is_unknown_without_statistics(uri: str) -> None:
     add = {"path": "x.parquet", "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
     commit = Path(uri) / "_delta_log" / f"{1:020d}.json"
     commit.write_text(commit.read_text() + "\n" + json.dumps({"add": add}))
@@ -171,7 +171,7 @@ def test_rows_are_unknown_where_a_writer_did_not_count(uri: str) -> None:
     assert version.rows is None
 
 
-def test_files_of_a_time_are_those_that_may_have_rows_of_it(tmp_path: Path) -> None:
+def test_files_of_a_time_range_are_those_that_may_have_rows_in_it(tmp_path: Path) -> None:
     uri = str(tmp_path)
     start = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
     hour = datetime.timedelta(hours=1)
@@ -186,7 +186,7 @@ def test_files_of_a_time_are_those_that_may_have_rows_of_it(tmp_path: Path) -> N
         files = files_of_time(uri, table, "minute", start + first * hour, start + last * hour)
         return sorted(pq.read_table(Path(uri, file.name)).column("run_id").to_pylist()[0][-1] for file in files)
 
-    assert of(0, 2) == ["0", "2"]  # of the last file the log tells no time
+    assert of(0, 2) == ["0", "2"]  # the log has no time for the last file
     assert of(1, 3) == ["0", "1", "2"]
     assert of(4, 9) == ["2"]
     runs = one_value_each(file_actions(table), "run_id")

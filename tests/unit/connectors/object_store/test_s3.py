@@ -1,4 +1,4 @@
-"""Which object store is meant, and what is said of one that will not do; no server is asked here."""
+"""Choice of an object store, and errors for unsuitable ones; no server is contacted here."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_uri_is_a_bucket_and_a_prefix(uri: str, bucket: str, prefix: str) -> N
             "s3://bucket/a#b", "http://bucket/a", "bucket/a", "s3://bucket/a%20b", "s3://bucket/a:b", "s3://bucket/[a]",
             "s3://bucket/a^b", "s3://bucket/a|b", "s3://bucket/a\\b", "s3://bucket/a\nb", "s3://bucket/{a}"],
 )  # fmt: skip
-def test_what_names_no_place_is_refused(uri: str) -> None:
+def test_an_invalid_uri_is_refused(uri: str) -> None:
     with pytest.raises(S3Error, match=rf"^{re.escape(repr(uri))}: expected s3://bucket/prefix"):
         parse_s3_uri(uri)
 
@@ -99,7 +99,7 @@ def test_credentials_in_a_uri_or_endpoint_are_refused_and_not_repeated(monkeypat
         ),
     ],
 )
-def test_configured_endpoints_are_ignored_where_aws_settings_say_so(
+def test_configured_endpoints_are_ignored_if_aws_settings_require_it(
     variables: dict[str, str], config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "config").write_text(config)
@@ -122,7 +122,7 @@ SERVICES = "[default]\nservices = local\n[services local]\ns3 =\n  endpoint_url 
         ({"AWS_PROFILE": "mine"}, SERVICES.replace("[default]", "[profile mine]\nendpoint_url = https://other")),
     ],
 )
-def test_an_endpoint_without_tls_is_warned_of_wherever_it_comes_from(
+def test_an_endpoint_without_tls_from_any_setting_causes_a_warning(
     variables: dict[str, str],
     config: str,
     tmp_path: Path,
@@ -139,13 +139,13 @@ def test_an_endpoint_without_tls_is_warned_of_wherever_it_comes_from(
     assert "http://s3.example.org:9000 is reached without TLS" in caplog.text
 
 
-def test_an_endpoint_that_is_no_url_is_refused() -> None:
+def test_an_endpoint_that_is_not_a_url_is_refused() -> None:
     with pytest.raises(S3Error, match="Invalid IPv6 URL"):
         s3_options("http://[::1:9000")
 
 
 @pytest.mark.parametrize("path", ["/data/lake", "lake", "file:///data/lake", "s3/lake", "/data/a b:c%/ä"])
-def test_other_places_are_none_of_ours(path: str) -> None:
+def test_other_paths_are_not_s3_uris(path: str) -> None:
     assert not is_s3(path)
     assert pack_location(path) == PackLocation(path)
     assert LakePaths(path).s3 is None
@@ -185,7 +185,7 @@ def test_folders_that_the_library_of_tables_cannot_name_are_refused(
         LakePaths("lake")
 
 
-def test_what_is_given_goes_before_the_environment_and_that_before_the_profile(
+def test_arguments_override_the_environment_which_overrides_the_profile(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert s3_options() == S3Options(None, "us-east-1", virtual_hosts=True)
@@ -200,7 +200,7 @@ def test_what_is_given_goes_before_the_environment_and_that_before_the_profile(
     assert s3_options("http://given:1", "here") == S3Options("http://given:1", "here", virtual_hosts=False)
 
 
-def test_a_profile_may_say_how_buckets_are_addressed(tmp_path: Path) -> None:
+def test_a_profile_may_set_how_buckets_are_addressed(tmp_path: Path) -> None:
     (tmp_path / "config").write_text(
         "[default]\nendpoint_url = https://oss.example\ns3 =\n  addressing_style = virtual\n"
     )
@@ -213,7 +213,7 @@ def test_an_endpoint_is_a_url(endpoint: str) -> None:
         s3_options(endpoint)
 
 
-def test_places_travel_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pickled_places_have_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9000")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "verysecret")
     for place in (LakePaths("s3a://bucket/lake/"), pack_location("s3://bucket/bodies", region="eu-west-1")):
@@ -225,7 +225,7 @@ def test_places_travel_without_credentials(monkeypatch: pytest.MonkeyPatch) -> N
     assert LakePaths("s3a://bucket/lake/").messages == "s3://bucket/lake/messages"
 
 
-def test_credentials_are_found_where_boto3_looks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_credentials_are_found_like_boto3s(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(S3Error, match=r"wants credentials, found no credentials\. Set AWS_ACCESS_KEY_ID"):
         delta_options(LOCAL)
     (tmp_path / "credentials").write_text("[night]\naws_access_key_id = key\naws_secret_access_key = secret\n")
@@ -246,7 +246,7 @@ def test_credentials_are_found_where_boto3_looks(monkeypatch: pytest.MonkeyPatch
         s3_options()
 
 
-def test_a_role_s_token_goes_along(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_roles_session_token_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("ACCESS_KEY_ID", "key"), ("SECRET_ACCESS_KEY", "secret"), ("SESSION_TOKEN", "token")):
         monkeypatch.setenv(f"AWS_{name}", value)
     found = delta_options(S3Options())
@@ -255,7 +255,7 @@ def test_a_role_s_token_goes_along(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["aws_virtual_hosted_style_request"] == "true"
 
 
-def test_spark_is_told_where_and_never_who(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_settings_have_the_endpoint_but_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "verysecret")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "verysecret")
     settings = s3a_settings(LOCAL)
@@ -274,7 +274,7 @@ def test_a_process_has_one_client_for_a_server() -> None:
 
 
 def answer(code: str, status: int = 400) -> exceptions.ClientError:
-    """What boto3 makes of a server's answer."""
+    """Return boto3's error for a server's answer."""
     response = {"Error": {"Code": code, "Message": "a secret"}, "ResponseMetadata": {"HTTPStatusCode": status}}
     return exceptions.ClientError(response, "GetObject")
 
@@ -302,7 +302,7 @@ def answer(code: str, status: int = 400) -> exceptions.ClientError:
         (exceptions.ParamValidationError(report="a secret"), "ParamValidationError", ""),
     ],
 )  # fmt: skip
-def test_errors_are_told_in_our_words(error: Exception, found: str, advice: str) -> None:
+def test_errors_have_our_description_and_advice(error: Exception, found: str, advice: str) -> None:
     trouble = trouble_of(error, "name")
     assert found in trouble.found
     assert advice in trouble.advice
@@ -325,7 +325,7 @@ def test_errors_are_told_in_our_words(error: Exception, found: str, advice: str)
         (answer("NoSuchBucket", 404), False),
     ],
 )
-def test_what_may_go_well_later_is_an_error_of_its_own(error: Exception, temporary: bool) -> None:
+def test_a_temporary_failure_has_its_own_error_class(error: Exception, temporary: bool) -> None:
     trouble = trouble_of(error, "name")
     assert trouble.temporary == temporary
     assert isinstance(trouble.error("the lake cannot be written: "), S3UnavailableError) == temporary
@@ -334,7 +334,7 @@ def test_what_may_go_well_later_is_an_error_of_its_own(error: Exception, tempora
     assert isinstance(store._store_error(error, "a bucket"), PackStoreUnavailableError) == temporary
 
 
-def test_an_error_that_is_not_of_boto3_stays_what_it_is() -> None:
+def test_an_error_that_is_not_of_boto3_is_raised_unchanged() -> None:
     with pytest.raises(ZeroDivisionError):
         trouble_of(ZeroDivisionError(), "name")
 
@@ -355,7 +355,7 @@ def test_errors_can_be_pickled() -> None:
         ("http://[::1]:9000", False),
     ],
 )
-def test_an_endpoint_without_tls_is_warned_of_once(
+def test_an_endpoint_without_tls_causes_one_warning(
     endpoint: str, is_told: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     s3_options(endpoint)

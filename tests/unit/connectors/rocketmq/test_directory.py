@@ -1,4 +1,4 @@
-"""Brokers that are given by their addresses: routes and reads as with a name server, which nobody asks."""
+"""Brokers given by their addresses: routes and reads work without a name server."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 
 
 def given(cluster: LiveCluster) -> ClientOptions:
-    """Where the brokers are; no name server is known."""
+    """Options with the addresses of the brokers, and no name server."""
     return ClientOptions("", brokers=";".join(broker.peer.address for broker in cluster.brokers.values()))
 
 
-def test_brokers_tell_their_names_and_topics(cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_and_topics_are_read_from_the_brokers(cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "register", lambda: pytest.fail("the name server was asked"))
     with Admin(given(cluster)) as admin:
         found = admin.clusters()
@@ -46,7 +46,7 @@ def test_brokers_tell_their_names_and_topics(cluster: LiveCluster, monkeypatch: 
         assert producer.send(OutgoingMessage("orders", b"more")).queue_offset == 4
 
 
-def test_the_source_reads_them(cluster: LiveCluster) -> None:
+def test_the_source_reads_from_brokers_given_by_address(cluster: LiveCluster) -> None:
     values = {"brokers": given(cluster).brokers, "topics": "orders", "retrySeconds": "0"}
     assert offsets(rows(parsed(values))) == {0: [0, 1, 2, 3] * 2, 1: [0, 1, 2, 3] * 2}
     with pytest.raises(OptionError, match="options namesrv and brokers: expected one of them, found both"):

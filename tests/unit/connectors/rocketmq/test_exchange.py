@@ -24,7 +24,7 @@ def test_answers_find_their_requests_in_any_order() -> None:
     assert (requests, exchange.pending) == ([], 0)
 
 
-def test_answers_are_whole_wherever_the_bytes_are_cut() -> None:
+def test_answers_are_complete_for_any_division_of_the_bytes() -> None:
     request = sent(Exchange[str]().ask(Command(30), "it", 10))
     data = serialize_command(request.reply(0, {"offset": "1"}, b"body")) * 2
     for cut in range(1, len(data)):
@@ -35,7 +35,7 @@ def test_answers_are_whole_wherever_the_bytes_are_cut() -> None:
         assert [(ticket, bytes(command.body)) for ticket, command in answers] == [("it", b"body")]
 
 
-def test_a_request_of_the_peer_is_told_by_its_flag_and_not_by_its_number() -> None:
+def test_a_request_of_the_peer_is_recognised_by_its_flag() -> None:
     exchange: Exchange[str] = Exchange()
     asked = sent(exchange.ask(Command(30), "it", 10))
     check = Command(39, opaque=asked.opaque)
@@ -44,7 +44,7 @@ def test_a_request_of_the_peer_is_told_by_its_flag_and_not_by_its_number() -> No
     assert [ticket for ticket, _ in answers] == ["it"]
 
 
-def test_one_way_requests_wait_for_nothing() -> None:
+def test_one_way_requests_expect_no_answer() -> None:
     exchange: Exchange[str] = Exchange()
     told = sent(exchange.tell(Command(15)))
     assert told.is_one_way
@@ -60,7 +60,7 @@ def test_late_answers_are_dropped() -> None:
     assert [ticket for ticket, _ in answers] == ["b"]
 
 
-def test_all_that_waits_is_given_back_when_the_connection_is_gone() -> None:
+def test_waiting_requests_are_returned_when_the_connection_ends() -> None:
     exchange: Exchange[str] = Exchange()
     for name in "abc":
         exchange.ask(Command(30), name, 1)
@@ -68,7 +68,7 @@ def test_all_that_waits_is_given_back_when_the_connection_is_gone() -> None:
     assert exchange.pending == 0
 
 
-def test_numbers_come_round() -> None:
+def test_request_numbers_wrap_around() -> None:
     exchange: Exchange[str] = Exchange()
     exchange._next_opaque = 0x7FFFFFFF
     assert [sent(exchange.tell(Command(1))).opaque for _ in range(2)] == [0, 1]

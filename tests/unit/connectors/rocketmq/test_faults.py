@@ -1,4 +1,4 @@
-"""Which broker is left alone, and for how long."""
+"""Choice of the brokers to avoid after failures, and for how long."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ QUEUES = [MessageQueue("T", broker, number) for broker in ("a", "b") for number 
         (5000, 10000), (14999, 10000), (15000, 30000), (10**9, 30000),
     ],
 )  # fmt: skip
-def test_the_steps_are_rocketmqs(latency_ms: int, duration_ms: int) -> None:
+def test_pauses_equal_rocketmqs(latency_ms: int, duration_ms: int) -> None:
     assert not_available_ms(latency_ms) == duration_ms
 
 
-def test_a_slow_broker_is_left_alone_for_its_time() -> None:
+def test_a_slow_broker_is_avoided_for_a_time() -> None:
     faults = Faults()
     faults.note("a", 600, now_ms=1000)
     assert [faults.is_available("a", now) for now in (1000, 2999, 3000)] == [False, False, True]
     assert faults.is_available("b", 1000)
 
 
-def test_a_broker_that_failed_is_left_alone_for_ten_seconds_or_until_it_answers() -> None:
+def test_a_failed_broker_is_avoided_for_ten_seconds_or_until_it_answers() -> None:
     faults = Faults()
     faults.note("a", 1, now_ms=0, failed=True)
     assert [faults.is_available("a", now) for now in (9_999, 10_000)] == [False, True]
@@ -40,14 +40,14 @@ def test_queues_are_chosen_in_turn() -> None:
     assert [choose_queue(QUEUES, turn, None, None, 0) for turn in range(5)] == [*QUEUES, QUEUES[0]]
 
 
-def test_the_next_try_goes_to_another_broker() -> None:
+def test_the_next_attempt_uses_another_broker() -> None:
     chosen = {choose_queue(QUEUES, turn, "a", None, 0).broker_name for turn in range(4)}
     assert chosen == {"b"}
     alone = QUEUES[:2]
     assert choose_queue(alone, 1, "a", None, 0) == alone[1]
 
 
-def test_a_broker_in_trouble_is_chosen_only_if_there_is_no_other() -> None:
+def test_a_failed_broker_is_chosen_only_if_there_is_no_other() -> None:
     faults = Faults()
     faults.note("a", 1, 0, failed=True)
     assert {choose_queue(QUEUES, turn, None, faults, 1).broker_name for turn in range(4)} == {"b"}

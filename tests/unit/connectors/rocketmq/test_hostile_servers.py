@@ -1,4 +1,4 @@
-"""Name servers and brokers that lie: each lie ends in an error that names the server, soon and in little memory."""
+"""Name servers and brokers with false answers: each is an error that names the server, with little time and memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
 
 @pytest.fixture
 def cluster(shared: LiveCluster) -> LiveCluster:
-    """The same, which has not lied yet."""
+    """The same broker, without false answers so far."""
     shared.brokers["broker-a"].lies.clear()
     return shared
 
@@ -89,7 +89,7 @@ ROUTES: dict[str, tuple[Lie, str]] = {
 
 
 @pytest.mark.parametrize("name", ROUTES)
-def test_a_route_that_lies_is_refused(cluster: LiveCluster, broker: LiveBroker, name: str) -> None:
+def test_a_false_route_is_refused(cluster: LiveCluster, broker: LiveBroker, name: str) -> None:
     broker.lies[ROUTE], message = ROUTES[name]
     began = time.monotonic()
     with Admin(options(cluster)) as admin, pytest.raises(ProtocolError, match=message) as caught:
@@ -102,7 +102,7 @@ def test_a_route_that_lies_is_refused(cluster: LiveCluster, broker: LiveBroker, 
     assert time.monotonic() - began < 30
 
 
-def test_a_list_of_brokers_that_lies_is_refused(cluster: LiveCluster, broker: LiveBroker) -> None:
+def test_a_false_list_of_brokers_is_refused(cluster: LiveCluster, broker: LiveBroker) -> None:
     with Admin(options(cluster)) as admin:
         table = {name: broker_data(name) for name in NAMES}
         broker.lies[CLUSTERS] = with_document(lambda _: {"brokerAddrTable": table})
@@ -121,7 +121,7 @@ def test_a_broker_at_no_address_is_unreachable(cluster: LiveCluster, broker: Liv
     assert str(caught.value).isprintable()
 
 
-def test_half_a_surrogate_pair_does_not_get_further_than_an_answer(cluster: LiveCluster, broker: LiveBroker) -> None:
+def test_half_a_surrogate_pair_in_an_answer_becomes_a_question_mark(cluster: LiveCluster, broker: LiveBroker) -> None:
     broker.lies[RequestCode.GET_ALL_CONSUMER_OFFSET] = with_body(b'{"offsetTable":{"t\\ud800@g\\udfff":{0:1}}}')
     broker.lies[RequestCode.GET_BROKER_RUNTIME_INFO] = lambda request, _: frame_with(
         rb'{"code":1,"flag":1,"opaque":%d,"remark":"\ud800x\ud83d\ude00"}' % request.opaque
@@ -150,7 +150,9 @@ def frame_with(header: bytes) -> bytes:
         without_fields("queueId"),
     ],
 )
-def test_a_message_that_is_stored_nowhere_is_not_sent(cluster: LiveCluster, broker: LiveBroker, lie: Lie) -> None:
+def test_a_send_with_an_impossible_place_in_its_answer_fails(
+    cluster: LiveCluster, broker: LiveBroker, lie: Lie
+) -> None:
     broker.lies[RequestCode.SEND_MESSAGE_V2] = broker.lies[RequestCode.SEND_BATCH_MESSAGE] = lie
     message = OutgoingMessage("orders", b"x")
     with Producer("group", options(cluster)) as producer:
@@ -164,7 +166,7 @@ def test_a_message_that_is_stored_nowhere_is_not_sent(cluster: LiveCluster, brok
 @pytest.mark.parametrize(
     "offset", ["-2", str(2**56 + 1), str(2**63 - 1), str(2**63), "9" * 5000, "", "1e3", "Infinity"]
 )
-def test_offsets_of_queues_that_cannot_be_are_refused(cluster: LiveCluster, broker: LiveBroker, offset: str) -> None:
+def test_impossible_offsets_of_queues_are_refused(cluster: LiveCluster, broker: LiveBroker, offset: str) -> None:
     for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP):
         broker.lies[code] = with_fields(offset=offset)
     with Puller("group", options(cluster)) as puller:
@@ -176,7 +178,7 @@ def test_offsets_of_queues_that_cannot_be_are_refused(cluster: LiveCluster, brok
 
 
 def answering(code: int, following: Callable[[int], int], end: int) -> Lie:
-    """An answer to each pull without records, with some offset to go on at."""
+    """Return an answer to each pull without records, with an offset to continue at."""
 
     def lie(request: Command, _: Command) -> Command:
         offset = int(request.ext_fields["queueOffset"])
@@ -186,7 +188,7 @@ def answering(code: int, following: Callable[[int], int], end: int) -> Lie:
     return lie
 
 
-def test_a_queue_without_records_does_not_go_on_for_ever(cluster: LiveCluster, broker: LiveBroker) -> None:
+def test_reading_a_queue_without_records_ends_with_an_error(cluster: LiveCluster, broker: LiveBroker) -> None:
     broker.lies[PULL] = answering(ResponseCode.PULL_RETRY_IMMEDIATELY, lambda offset: offset + 1, 1 << 55)
     with Puller("group", options(cluster)) as puller:
         puller.queues("orders")
@@ -209,7 +211,7 @@ def test_a_queue_without_records_does_not_go_on_for_ever(cluster: LiveCluster, b
         (refusal(ResponseCode.NO_PERMISSION, "a\nb\x1b[31m"), RefusedError, r"a\\nb\\x1b\[31m"),
     ],
 )
-def test_a_pull_that_lies_is_an_error_and_no_shorter_queue(
+def test_a_false_answer_to_a_pull_is_an_error(
     cluster: LiveCluster, broker: LiveBroker, lie: Lie, error: type[RocketMQError], message: str
 ) -> None:
     broker.lies[PULL] = lie
@@ -221,7 +223,7 @@ def test_a_pull_that_lies_is_an_error_and_no_shorter_queue(
 
 
 @pytest.mark.parametrize("following", [0, -7])
-def test_a_reader_does_not_take_a_standstill_for_the_end(
+def test_a_reader_does_not_treat_missing_progress_as_the_end(
     cluster: LiveCluster, broker: LiveBroker, following: int
 ) -> None:
     broker.lies[PULL] = answering(ResponseCode.PULL_NOT_FOUND, lambda _: following, 10)
@@ -231,7 +233,7 @@ def test_a_reader_does_not_take_a_standstill_for_the_end(
             list(puller.read(QUEUE, 0, 10))
 
 
-def test_answers_for_nobody_do_not_make_a_request_wait_for_ever(cluster: LiveCluster, broker: LiveBroker) -> None:
+def test_answers_to_unknown_requests_do_not_extend_a_timeout(cluster: LiveCluster, broker: LiveBroker) -> None:
     def flood(request: Command, _: Command) -> bytes:
         return frame_with(b'{"code":0,"flag":1,"opaque":%d}' % (request.opaque + 1)) * 20_000
 

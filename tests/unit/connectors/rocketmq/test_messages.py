@@ -1,4 +1,4 @@
-"""What a producer refuses before it sends, and what it adds."""
+"""Checks of a producer before it sends, and the properties that it adds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def message(**changes: object) -> OutgoingMessage:
         {"properties": {"a": "b"}},
     ],
 )  # fmt: skip
-def test_what_may_be_sent(changes: dict[str, object]) -> None:
+def test_valid_messages_are_accepted(changes: dict[str, object]) -> None:
     check_message(message(**changes), max_body_bytes=100)
 
 
@@ -57,19 +57,19 @@ def test_what_may_be_sent(changes: dict[str, object]) -> None:
         ({"properties": {"": "a"}}, "expected a name and a value"),
     ],
 )
-def test_what_may_not_be_sent_is_named(changes: dict[str, object], error: str) -> None:
+def test_the_error_for_an_invalid_message_names_the_fault(changes: dict[str, object], error: str) -> None:
     with pytest.raises(InvalidMessageError, match=error):
         check_message(message(**changes), max_body_bytes=100)
 
 
-def test_groups_have_names_like_topics() -> None:
+def test_names_of_groups_follow_the_rules_of_topics() -> None:
     assert check_group("g" * 255) == "g" * 255
     for group in ("", "g" * 256, "a b"):
         with pytest.raises(InvalidMessageError, match="group"):
             check_group(group)
 
 
-def test_properties_are_stored_with_what_rocketmq_wants_to_know() -> None:
+def test_properties_are_stored_with_those_that_rocketmq_needs() -> None:
     given = message(tags="paid", keys=("k1", "k2"), properties={"a": "1"}, delay_level=3, wait_store=False)
     assert dict(parse_properties(stored_properties(given, "KEY", {"TRAN_MSG": "true"}))) == {
         "a": "1", "KEYS": "k1 k2", "TAGS": "paid", "DELAY": "3", "UNIQ_KEY": "KEY", "WAIT": "false",
@@ -88,7 +88,7 @@ def test_properties_that_cannot_be_stored_are_refused(properties: dict[str, str]
 
 
 @pytest.mark.parametrize("codec", [BodyCodec.ZLIB, BodyCodec.LZ4, BodyCodec.ZSTD])
-def test_compressed_bodies_say_how(codec: BodyCodec) -> None:
+def test_compressed_bodies_are_flagged_with_their_codec(codec: BodyCodec) -> None:
     body = b"again and " * 1000
     data, bits = compress(body, codec)
     assert body_codec(bits) is codec
@@ -115,7 +115,7 @@ def test_ids_are_made_of_address_process_time_and_counter() -> None:
     assert len(UniqueKeys("::1").next()) == 56
 
 
-def test_ids_of_another_month_begin_anew() -> None:
+def test_times_in_ids_start_again_each_month() -> None:
     keys = UniqueKeys("10.0.0.5")
     for month in (1, 12, 2):
         begin = int(datetime.datetime(2026, month, 1).astimezone().timestamp() * 1000)

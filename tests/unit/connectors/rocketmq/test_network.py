@@ -93,7 +93,7 @@ def test_one_connection_serves_many_threads(network: Network) -> None:
         (lambda command: serialize_command(Command(0, opaque=command.opaque + 1, flag=1)), AnswerTimeoutError, "none"),
     ],
 )
-def test_a_peer_that_misbehaves_ends_in_the_right_error(
+def test_a_peer_that_misbehaves_causes_the_right_error(
     hasty: Network, answer: Answering, error: type[Exception], message: str
 ) -> None:
     with Peer(answer) as peer:
@@ -102,7 +102,7 @@ def test_a_peer_that_misbehaves_ends_in_the_right_error(
         assert peer.address in str(caught.value)
 
 
-def test_an_answer_that_is_not_what_was_asked_for_is_said(network: Network) -> None:
+def test_an_answer_with_other_fields_or_body_is_an_error(network: Network) -> None:
     with Peer(lambda command: reply(command, body=b"[1]", offset="x")) as peer:
         answer = network.call(peer.address, 31)
         with pytest.raises(ProtocolError, match=r"OffsetResponse\.offset: expected a whole number"):
@@ -111,7 +111,7 @@ def test_an_answer_that_is_not_what_was_asked_for_is_said(network: Network) -> N
             answer.value(TopicList)
 
 
-def test_a_connection_that_broke_is_replaced(hasty: Network) -> None:
+def test_a_broken_connection_is_replaced(hasty: Network) -> None:
     answers = iter([None, b""])
     with Peer(lambda command: next(answers, reply(command))) as peer:
         with pytest.raises(UnreachableError):
@@ -122,26 +122,26 @@ def test_a_connection_that_broke_is_replaced(hasty: Network) -> None:
         assert peer.connections == 2
 
 
-def test_nobody_there_is_unreachable(hasty: Network) -> None:
+def test_a_port_without_a_listener_is_unreachable(hasty: Network) -> None:
     with pytest.raises(UnreachableError, match="expected a connection within 1 s"):
         hasty.call(f"127.0.0.1:{free_ports(1)}", 31)
 
 
 @pytest.mark.parametrize("address", ["nowhere", "a\nb:80", "x" * 300 + ":80", "a..b:80", "x" * 64 + ".net:80", "h:0"])
-def test_an_address_that_a_name_server_made_up_is_unreachable(hasty: Network, address: str) -> None:
+def test_an_invalid_address_from_a_name_server_is_unreachable(hasty: Network, address: str) -> None:
     with pytest.raises(UnreachableError, match=r"host:port|expected a connection") as caught:
         hasty.call(address, 31)
     assert "\n" not in str(caught.value)
 
 
-def test_a_peer_that_reads_nothing_does_not_hold_the_caller(hasty: Network) -> None:
+def test_a_send_to_a_peer_that_does_not_read_times_out(hasty: Network) -> None:
     release = threading.Event()
 
-    def stand_still(command: Command) -> bytes:
+    def block(command: Command) -> bytes:
         release.wait(20)
         return b""
 
-    with Peer(stand_still) as peer:
+    with Peer(block) as peer:
         with pytest.raises(UnreachableError, match="expected to send"):
             _fill(hasty, peer.address)
         release.set()
@@ -162,7 +162,7 @@ def test_idle_connections_are_closed(network: Network, monkeypatch: pytest.Monke
         assert peer.connections == 2
 
 
-def test_requests_of_the_peer_are_handed_over(network: Network) -> None:
+def test_requests_of_the_peer_are_passed_to_the_handler(network: Network) -> None:
     seen: list[tuple[str, Command]] = []
     done = threading.Event()
 
@@ -178,7 +178,7 @@ def test_requests_of_the_peer_are_handed_over(network: Network) -> None:
         assert [(address, command.code) for address, command in seen] == [(peer.address, 39)]
 
 
-def test_no_more_than_so_many_requests_wait(network: Network) -> None:
+def test_the_number_of_waiting_requests_is_limited(network: Network) -> None:
     few = Network(ClientOptions("127.0.0.1:1", request_seconds=0.3, max_pending=2))
     with Peer(lambda _: b"") as peer:
         waiting = [few.ask(peer.address, 31, seconds=30) for _ in range(2)]
@@ -188,7 +188,7 @@ def test_no_more_than_so_many_requests_wait(network: Network) -> None:
         assert all(isinstance(each.exception(5), UnreachableError) for each in waiting)
 
 
-def test_requests_are_signed_for_whom_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_are_signed_with_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMMITLAKE_ROCKETMQ_ACCESS_KEY", "RocketMQ")
     monkeypatch.setenv("COMMITLAKE_ROCKETMQ_SECRET_KEY", "12345678")
     for made in (Network(PATIENT), Network(PATIENT, Credentials("RocketMQ", "12345678"))):
@@ -199,7 +199,7 @@ def test_requests_are_signed_for_whom_the_environment_names(monkeypatch: pytest.
         assert check_signature(command.ext_fields, command.body, {"RocketMQ": "12345678"}) == "RocketMQ"
 
 
-def test_headers_are_written_as_the_options_say() -> None:
+def test_headers_are_serialized_as_the_options_require() -> None:
     made = Network(ClientOptions("127.0.0.1:1", serialize_type=SerializeType.ROCKETMQ))
     with Peer(reply) as peer:
         made.call(peer.address, 31, QueueRequest("T", 1))
@@ -208,7 +208,7 @@ def test_headers_are_written_as_the_options_say() -> None:
 
 
 @pytest.mark.parametrize("answer", [None, b"", b"\0\0\0\x10 no handshake at all"])
-def test_a_tls_handshake_that_comes_to_nothing_ends_in_time(tmp_path: Path, answer: bytes | None) -> None:
+def test_an_unfinished_tls_handshake_times_out(tmp_path: Path, answer: bytes | None) -> None:
     settings = tmp_path / "tls.properties"
     settings.write_text("tls.test.mode.enable=true\n")
     network, given_up = Network(replace(HASTY, connect_seconds=0.3, tls_config=str(settings))), threading.Event()
@@ -264,6 +264,6 @@ def test_a_request_that_is_sent_while_a_tls_alert_is_handled_gets_the_alerts_rea
     opened.close()
 
 
-def test_settings_of_tls_that_cannot_be_used_are_told(tmp_path: Path) -> None:
+def test_unusable_tls_settings_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(ClientOptionError, match="cannot read the file"):
         Network(replace(HASTY, tls_config=str(tmp_path / "none")))

@@ -1,4 +1,4 @@
-"""Options, and whom the environment names."""
+"""Options, and credentials from the environment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_wrong_name_server_is_an_error(given: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["connect_seconds", "request_seconds", "route_seconds", "max_pending"])
-def test_limits_are_more_than_nothing(name: str) -> None:
+def test_limits_must_be_positive(name: str) -> None:
     with pytest.raises(ClientOptionError, match=f"{name}: expected more than 0, found 0"):
         ClientOptions("a:1", **{name: 0})  # type: ignore[arg-type]
 
@@ -49,13 +49,13 @@ def test_credentials_come_from_the_environment() -> None:
 
 
 @pytest.mark.parametrize(("given", "missing"), [({ACCESS: "a"}, SECRET), ({SECRET: "hush"}, ACCESS)])
-def test_half_of_the_credentials_is_an_error_that_tells_no_secret(given: dict[str, str], missing: str) -> None:
+def test_incomplete_credentials_are_an_error_without_the_secret(given: dict[str, str], missing: str) -> None:
     with pytest.raises(ClientOptionError, match=missing) as caught:
         environment_credentials(given)
     assert "hush" not in str(caught.value)
 
 
-def test_credentials_over_a_network_without_tls_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_credentials_over_a_network_without_tls_cause_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     options = ClientOptions("broker.example:9876;127.0.0.1:9876")
     for credentials in (None, Credentials("key", "secret"), Credentials("key", "secret")):
         Network(options, credentials).close()
@@ -63,14 +63,14 @@ def test_credentials_over_a_network_without_tls_are_warned_of_once(caplog: pytes
     assert "the name server broker.example:9876 is reached without TLS" in caplog.text
 
 
-def test_credentials_over_tls_are_not_warned_of(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_credentials_over_tls_cause_no_warning(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     settings = tmp_path / "tls.properties"
     settings.write_text("tls.client.authServer=true\n")
     Network(ClientOptions("encrypted.example:9876", tls_config=str(settings)), Credentials("key", "secret")).close()
     assert caplog.text == ""
 
 
-def test_a_file_that_verifies_no_servers_is_warned_of_once(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_tls_settings_without_verification_cause_one_warning(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     settings = tmp_path / "tls.properties"
     settings.write_text("tls.client.authServer=false\n")
     for _ in range(3):
@@ -78,7 +78,7 @@ def test_a_file_that_verifies_no_servers_is_warned_of_once(caplog: pytest.LogCap
     assert caplog.text.count("certificates of servers are not verified") == 1
 
 
-def test_a_refused_key_ends_a_job_as_refused_and_a_busy_broker_does_not() -> None:
+def test_a_refused_key_and_a_busy_broker_have_different_exit_codes() -> None:
     refused = RefusedError("127.0.0.1:10911", ResponseCode.NO_PERMISSION, "check signature failed")
     assert pickle.loads(pickle.dumps(refused)).exit_code == ExitCode.REFUSED
     assert RefusedError("127.0.0.1:10911", ResponseCode.SYSTEM_BUSY, "").exit_code == ExitCode.FAILED

@@ -1,4 +1,4 @@
-"""Tries, and where they go: brokers that answer what a real one answers only in trouble."""
+"""Attempts to send, and the brokers they use: brokers answer as a real one does only in trouble."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Cluster:
         self.brokers = {name: self._stack.enter_context(Peer(answer)) for name, answer in brokers.items()}
         self.route: TopicRoute | None = self._route(6)
         self.model: TopicRoute | None = None
-        self.name_server = self._stack.enter_context(Peer(self._tell))
+        self.name_server = self._stack.enter_context(Peer(self._answer_route))
 
     def __enter__(self) -> Self:
         return self
@@ -57,7 +57,7 @@ class Cluster:
         """Have topics made by their first message."""
         self.route, self.model = None, self._route(7, queues=8)
 
-    def _tell(self, command: Command) -> bytes:
+    def _answer_route(self, command: Command) -> bytes:
         route = self.model if command.ext_fields["topic"] == "TBW102" else self.route
         return reply(command, 17) if route is None else reply(command, body=serialize_body(route, standard=True))
 
@@ -79,7 +79,7 @@ def refusing(code: int) -> Answering:
     return lambda command: reply(command, code, remark="trouble")
 
 
-def test_a_broker_in_trouble_is_left_for_another() -> None:
+def test_a_failed_send_is_retried_at_another_broker() -> None:
     for trouble in (refusing(1), refusing(2), refusing(14), refusing(16), refusing(17), lambda _: None):
         with Cluster(a=trouble, b=stored) as cluster:
             producer = cluster.producer()
@@ -89,7 +89,7 @@ def test_a_broker_in_trouble_is_left_for_another() -> None:
             assert len(cluster.brokers["a"].received) <= 1
 
 
-def test_all_tries_of_a_message_have_its_id() -> None:
+def test_all_attempts_of_a_message_have_the_same_id() -> None:
     with Cluster(a=refusing(2), b=refusing(2)) as cluster:
         with pytest.raises(RefusedError, match="SYSTEM_BUSY"):
             cluster.producer().send(MESSAGE)
@@ -99,7 +99,7 @@ def test_all_tries_of_a_message_have_its_id() -> None:
 
 
 @pytest.mark.parametrize("code", [3, 13, 29])
-def test_some_answers_end_it_at_once(code: int) -> None:
+def test_permanent_refusals_are_not_retried(code: int) -> None:
     with Cluster(a=refusing(code), b=refusing(code)) as cluster:
         with pytest.raises(RefusedError, match="trouble"):
             cluster.producer().send(MESSAGE)
@@ -113,7 +113,7 @@ def test_a_message_that_is_in_the_log_is_never_sent_again(status: SendStatus) ->
         assert len(cluster.brokers["a"].received) == 1
 
 
-def test_a_message_for_one_queue_goes_nowhere_else() -> None:
+def test_a_message_for_one_queue_is_not_sent_to_another() -> None:
     with Cluster(a=refusing(2), b=stored) as cluster:
         producer = cluster.producer()
         queue = producer.queues("T")[0]
@@ -123,24 +123,24 @@ def test_a_message_for_one_queue_goes_nowhere_else() -> None:
         assert len(cluster.brokers["b"].received) == 0
 
 
-def test_time_is_for_all_tries_together() -> None:
+def test_the_timeout_is_for_all_attempts_together() -> None:
     with Cluster(a=lambda _: b"", b=lambda _: b"") as cluster:
         with pytest.raises(AnswerTimeoutError):
             cluster.producer(send_seconds=0.5).send(MESSAGE)
         assert sum(len(peer.received) for peer in cluster.brokers.values()) == 1
 
 
-def test_an_answer_that_is_none_is_an_error_of_the_brokers() -> None:
+def test_an_invalid_answer_is_a_protocol_error() -> None:
     with Cluster(a=reply) as cluster, pytest.raises(ProtocolError, match="expected the field 'msgId'"):
         cluster.producer().send(MESSAGE)
 
 
-def test_a_batch_with_too_few_ids_is_an_error_of_the_brokers() -> None:
+def test_a_batch_answered_with_too_few_ids_is_a_protocol_error() -> None:
     with Cluster(a=stored) as cluster, pytest.raises(ProtocolError, match="expected 2 ids for a batch, found 1"):
         cluster.producer().send_batch([MESSAGE, MESSAGE])
 
 
-def test_a_topic_is_made_after_the_model() -> None:
+def test_a_topic_is_created_from_the_default_topic() -> None:
     with Cluster(a=stored) as cluster:
         cluster.make_model()
         producer = cluster.producer()
@@ -150,7 +150,7 @@ def test_a_topic_is_made_after_the_model() -> None:
         assert (header.topic, header.default_topic, header.default_topic_queue_nums) == ("New", "TBW102", 4)
 
 
-def test_a_topic_that_may_not_be_made_has_no_route() -> None:
+def test_a_topic_that_cannot_be_created_has_no_route() -> None:
     with Cluster(a=stored) as cluster:
         cluster.route = None
         with pytest.raises(NoRouteError, match="and a message cannot create it"):
@@ -160,19 +160,19 @@ def test_a_topic_that_may_not_be_made_has_no_route() -> None:
             cluster.producer().send(MESSAGE)
 
 
-def test_a_route_that_no_topic_has_is_not_believed() -> None:
+def test_an_impossible_route_is_refused() -> None:
     with Cluster(a=stored) as cluster:
         cluster.route = TopicRoute((QueueData("a", 1, 1 << 30, 6),), (BrokerData("a", {0: "127.0.0.1:1"}),))
         with pytest.raises(ProtocolError, match="expected 0 to 65536 queues on a, found 1073741824"):
             cluster.producer().send(MESSAGE)
 
 
-def test_a_message_that_no_frame_holds_is_refused() -> None:
+def test_a_message_too_large_for_a_frame_is_refused() -> None:
     with Cluster(a=stored) as cluster, pytest.raises(InvalidMessageError, match="length"):
         cluster.producer(max_body_bytes=1 << 30, compression="none").send(OutgoingMessage("T", bytes(16 << 20)))
 
 
-def test_an_old_route_serves_while_no_name_server_answers(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_known_route_is_used_while_no_name_server_answers(caplog: pytest.LogCaptureFixture) -> None:
     with Cluster(a=stored) as cluster:
         options = ClientOptions(cluster.name_server.address, request_seconds=0.3, route_seconds=1e-9)
         with Producer("PG", options) as producer:
@@ -182,7 +182,7 @@ def test_an_old_route_serves_while_no_name_server_answers(caplog: pytest.LogCapt
     assert "stays as it was" in caplog.text
 
 
-def test_a_send_says_what_the_java_client_says() -> None:
+def test_a_send_has_the_fields_of_the_java_clients() -> None:
     with Cluster(a=stored) as cluster:
         message = OutgoingMessage("T", b"x" * 5000, tags="t", keys=("k",), flag=7)
         result = cluster.producer().send(message)
@@ -198,7 +198,7 @@ def test_a_send_says_what_the_java_client_says() -> None:
         )
 
 
-def test_a_batch_says_what_the_java_client_says() -> None:
+def test_a_batch_has_the_fields_of_the_java_clients() -> None:
     def answer(command: Command) -> bytes:
         return reply(command, msgId="A,B", queueId=command.ext_fields["e"], queueOffset="7")
 
@@ -224,6 +224,6 @@ def test_a_batch_says_what_the_java_client_says() -> None:
                 producer.send_batch(wrong)
 
 
-def test_a_lone_answer_of_another_kind_is_no_reason_to_wait() -> None:
+def test_a_refusal_by_one_broker_is_retried_at_another_without_delay() -> None:
     with Cluster(a=refusing(ResponseCode.GO_AWAY), b=stored) as cluster:
         assert cluster.producer().send(MESSAGE).queue.broker_name == "b"

@@ -1,4 +1,4 @@
-"""A reader that is kept to a rate waits as long as what it has read takes at that rate."""
+"""A throttled reader takes as long as its rate requires."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Clock:
     now = 50.0
 
     def __call__(self) -> float:
-        """Tell the time."""
+        """Return the time."""
         return self.now
 
     def sleep(self, seconds: float) -> None:
@@ -25,7 +25,7 @@ class Clock:
     ("rate", "seconds"),
     [(Rate(messages=100), 3.2), (Rate(bytes=1000), 10), (Rate(100, 1000), 10), (Rate(), 0), (Rate(100).share(2), 6.4)],
 )
-def test_reading_takes_as_long_as_the_rate_says(rate: Rate, seconds: float) -> None:
+def test_reading_takes_as_long_as_the_rate_requires(rate: Rate, seconds: float) -> None:
     clock = Clock()
     throttle = Throttle(rate, clock, clock.sleep)
     for _ in range(10):
@@ -33,7 +33,7 @@ def test_reading_takes_as_long_as_the_rate_says(rate: Rate, seconds: float) -> N
     assert clock.now - 50 == pytest.approx(seconds)
 
 
-def test_time_that_was_not_used_is_not_made_up_for() -> None:
+def test_unused_time_is_not_added_to_later_reads() -> None:
     clock = Clock()
     throttle = Throttle(Rate(messages=10), clock, clock.sleep)
     clock.now += 100

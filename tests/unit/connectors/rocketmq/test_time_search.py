@@ -1,4 +1,4 @@
-"""Where a time begins in a queue, whatever a broker answers."""
+"""The first offset of a time in a queue, for any answer of a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packages are left out for a while only, and what is loaded already is not taken away."""
+"""Packages are blocked only for a while, and loaded modules stay available."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_module_cannot_be_imported_until_the_end() -> None:
     assert importlib.util.find_spec(NAME) is not None
 
 
-def test_it_can_be_imported_again_after_an_error() -> None:
+def test_a_module_can_be_imported_again_after_an_error() -> None:
     with pytest.raises(ValueError, match="of the run"), blocked_imports(NAME):
         raise ValueError("of the run")
     assert importlib.util.find_spec(NAME) is not None
@@ -29,6 +29,6 @@ def test_other_modules_are_found() -> None:
         assert importlib.util.find_spec("antigravity") is not None
 
 
-def test_what_is_loaded_stays() -> None:
+def test_loaded_modules_stay_available() -> None:
     with blocked_imports("importlib"):
         assert importlib.import_module("importlib") is importlib

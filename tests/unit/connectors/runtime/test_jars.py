@@ -34,7 +34,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def run_ivy_that(monkeypatch: pytest.MonkeyPatch, *, writes: bytes | None, says: str = "") -> list[str]:
-    """Let Ivy write a jar, or none, and say something; the list fills with what it was asked for."""
+    """Replace Ivy: it writes a jar, or none, and prints a text; return a list that collects the requested modules."""
     asked: list[str] = []
 
     def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
@@ -56,12 +56,12 @@ def test_the_jars_are_those_of_the_installed_packages(folder: Path) -> None:
     assert delta_jars() == [folder / name for name in NAMES]
 
 
-def test_a_missing_jar_is_named_with_what_to_do(folder: Path) -> None:
+def test_the_error_for_a_missing_jar_says_what_to_do(folder: Path) -> None:
     with pytest.raises(JarsError, match=rf"{folder} has no {', '.join(NAMES)}: run .* or set COMMITLAKE_JARS"):
         delta_jars()
 
 
-def test_only_what_is_missing_is_fetched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_missing_jars_are_fetched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir()
     (folder / NAMES[0]).write_bytes(b"as it was")
     asked = run_ivy_that(monkeypatch, writes=JAR)
@@ -71,7 +71,7 @@ def test_only_what_is_missing_is_fetched(folder: Path, monkeypatch: pytest.Monke
     assert (folder / NAMES[0]).read_bytes() == b"as it was"
 
 
-def test_a_jar_that_cannot_be_fetched_leaves_nothing_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_fetch_leaves_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_ivy_that(monkeypatch, writes=None, says="some lines\nUNRESOLVED DEPENDENCY\n")
     with pytest.raises(JarsError, match=r"io\.delta:delta-spark_4\.2_2\.13:4\.4\.0 .*UNRESOLVED DEPENDENCY.*network"):
         fetch()
@@ -79,7 +79,7 @@ def test_a_jar_that_cannot_be_fetched_leaves_nothing_behind(folder: Path, monkey
 
 
 def run_ivy_for_s3(monkeypatch: pytest.MonkeyPatch, *, names: list[str], code: int = 0) -> list[str]:
-    """Let Ivy write these jars; the list fills with the modules that it was asked for."""
+    """Replace Ivy: it writes these jars; return a list that collects the requested modules."""
     asked: list[str] = []
 
     def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
@@ -93,7 +93,7 @@ def run_ivy_for_s3(monkeypatch: pytest.MonkeyPatch, *, names: list[str], code: i
     return asked
 
 
-def test_jars_for_object_stores_are_fetched_once_when_they_are_wanted(
+def test_jars_for_object_stores_are_fetched_once_on_demand(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = run_ivy_for_s3(monkeypatch, names=S3_NAMES)
@@ -104,9 +104,7 @@ def test_jars_for_object_stores_are_fetched_once_when_they_are_wanted(
     assert all(folder / "s3" in jar.parents for jar in s3_jars())
 
 
-def test_hadoop_s_module_is_of_the_version_that_is_inside_pyspark(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hadoops_module_has_the_version_that_is_inside_pyspark(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = run_ivy_for_s3(monkeypatch, names=S3_NAMES)
     s3_jars()
     jars = Path(pyspark.__file__).parent / "jars"
@@ -115,7 +113,7 @@ def test_hadoop_s_module_is_of_the_version_that_is_inside_pyspark(
 
 
 @pytest.mark.parametrize(("names", "code"), [([], 0), (["half.jar"], 1)])
-def test_jars_for_object_stores_are_all_there_or_none(
+def test_jars_for_object_stores_are_fetched_completely_or_not_at_all(
     names: list[str], code: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_ivy_for_s3(monkeypatch, names=names, code=code)
@@ -125,7 +123,7 @@ def test_jars_for_object_stores_are_all_there_or_none(
 
 
 @pytest.mark.parametrize("wrong", NAMES)
-def test_a_jar_that_lies_there_and_is_another_one_is_refused(folder: Path, wrong: str) -> None:
+def test_an_existing_jar_with_a_wrong_digest_is_refused(folder: Path, wrong: str) -> None:
     folder.mkdir()
     for name in NAMES:
         (folder / name).write_bytes(b"another" if name == wrong else JAR)
@@ -134,7 +132,7 @@ def test_a_jar_that_lies_there_and_is_another_one_is_refused(folder: Path, wrong
         delta_jars()
 
 
-def test_a_jar_that_is_fetched_and_is_another_one_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fetched_jar_with_a_wrong_digest_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_ivy_that(monkeypatch, writes=b"another")
     with pytest.raises(JarsError, match=r"delta-spark.*: expected SHA-256 [0-9a-f]{64}, found [0-9a-f]{64}"):
         fetch()
@@ -148,7 +146,7 @@ def test_a_jar_that_is_fetched_and_is_another_one_is_not_kept(folder: Path, monk
         ([*S3_NAMES, "planted.jar"], r"planted\.jar: expected SHA-256 of a known jar"),
     ],
 )
-def test_jars_for_object_stores_are_just_those_of_the_lock(
+def test_jars_for_object_stores_are_exactly_those_of_the_lock(
     folder: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], told: str
 ) -> None:
     run_ivy_for_s3(monkeypatch, names=names)
@@ -157,9 +155,7 @@ def test_jars_for_object_stores_are_just_those_of_the_lock(
     assert list((folder / "s3").iterdir()) == []
 
 
-def test_a_jar_for_object_stores_that_is_put_there_later_is_refused(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_jar_added_later_to_those_for_object_stores_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_ivy_for_s3(monkeypatch, names=S3_NAMES)
     kept = s3_jars()[0].parent
     (kept / "planted.jar").write_bytes(JAR)
@@ -173,7 +169,7 @@ def test_the_lock_names_every_jar_of_the_installed_packages() -> None:
     assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in _locked().values())
 
 
-def test_a_server_s_jar_that_no_lock_names_is_refused(tmp_path: Path) -> None:
+def test_a_servers_jar_that_no_lock_names_is_refused(tmp_path: Path) -> None:
     lock = tmp_path / "servers.lock"
     lock.write_text(f"{hashlib.sha256(JAR).hexdigest()}  a-1.0.jar\n")
     (tmp_path / "org_a-1.0.jar").write_bytes(JAR)

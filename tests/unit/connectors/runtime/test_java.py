@@ -30,14 +30,14 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
 
 
-def test_java_home_goes_before_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_java_home_is_preferred_to_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     given, on_path = java(tmp_path / "given", "17.0.15"), java(tmp_path / "found", "21")
     monkeypatch.setenv("JAVA_HOME", str(given))
     monkeypatch.setenv("PATH", str(on_path / "bin"))
     assert java_home() == given
 
 
-def test_a_link_on_the_path_leads_to_the_home(tmp_path: Path) -> None:
+def test_a_link_on_the_path_is_resolved_to_its_java_home(tmp_path: Path) -> None:
     home = java(tmp_path / "jvm" / "java-21", "21.0.8")
     (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
     assert java_home() == home
@@ -52,7 +52,7 @@ def test_a_link_on_the_path_leads_to_the_home(tmp_path: Path) -> None:
         ("17.0.9", "java.base jdk.zipfs"),  # Spark's launcher asks for a module that this one lacks
     ],
 )
-def test_a_java_that_will_not_do_is_passed_over(
+def test_an_unsuitable_java_is_skipped(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, modules: str
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java(tmp_path / "given", version, modules)))
@@ -63,12 +63,12 @@ def test_a_java_that_will_not_do_is_passed_over(
 
 
 @pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.8", "25-ea", None])
-def test_a_java_that_will_do_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None) -> None:
+def test_a_suitable_java_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None) -> None:
     home = java(tmp_path / "given", version)
     monkeypatch.setenv("JAVA_HOME", str(home))
     assert java_home() == home
 
 
-def test_where_there_is_none_the_error_says_how_to_get_one() -> None:
+def test_the_error_without_a_java_says_how_to_get_one() -> None:
     with pytest.raises(JavaError, match=r"^no Java 17 or newer was found: install one, .*spark-submit\.sh"):
         java_home()

@@ -55,7 +55,7 @@ def fake_java(home: Path, script: str) -> Path:
     return home
 
 
-def test_a_jvm_that_ends_at_once_is_told_with_its_last_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_for_a_jvm_that_ends_at_once_has_its_output(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     home = fake_java(
         tmp_path / "java", "echo 'WARNING: Using incubator modules: x' >&2; echo 'no memory left' >&2; exit 1"
     )

@@ -34,17 +34,17 @@ def test_an_error_of_a_task_is_raised_as_itself(runner: Runner) -> None:
 
 
 @pytest.mark.parametrize("runner", RUNNERS, ids=NAMES)
-def test_no_task_is_no_result(runner: Runner) -> None:
+def test_no_tasks_give_no_results(runner: Runner) -> None:
     assert list(runner.run(squared, [])) == []
 
 
-def test_the_number_of_tasks_at_a_time_is_that_of_the_cores_or_the_one_given() -> None:
+def test_as_many_tasks_run_at_a_time_as_cores_or_as_given() -> None:
     assert [runner.cores for runner in (HERE, ThreadRunner(3), ProcessRunner(2))] == [1, 3, 2]
     assert ThreadRunner().cores == ProcessRunner().cores == available_cores()
 
 
 @pytest.mark.parametrize(("given", "is_waiting", "expected"), [(None, True, 4), (None, False, 2), (3, True, 3)])
-def test_tasks_that_wait_get_two_threads_for_each_core(
+def test_tasks_that_wait_have_two_threads_for_each_core(
     given: int | None, is_waiting: bool, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("commitlake.connectors.runtime.local_runner.available_cores", lambda: 2)
@@ -74,7 +74,7 @@ class Counted(Sequence[int]):
             yield number
 
 
-def test_tasks_are_taken_as_results_are() -> None:
+def test_tasks_are_started_as_results_are_consumed() -> None:
     tasks = Counted()
     results = ThreadRunner(2).run(squared, tasks)
     for _ in range(10):
@@ -83,7 +83,7 @@ def test_tasks_are_taken_as_results_are() -> None:
     assert tasks.taken <= 10 + 2 * 2
 
 
-def test_tasks_after_an_error_are_left_out() -> None:
+def test_tasks_after_an_error_are_not_started() -> None:
     tasks = Counted()
 
     def fail(number: int) -> None:

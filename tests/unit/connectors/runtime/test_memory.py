@@ -12,7 +12,7 @@ from commitlake.connectors.runtime import memory
 
 
 @pytest.mark.parametrize(("chosen", "expected"), [(None, "system"), ("mimalloc", "mimalloc")])
-def test_the_system_gives_memory_unless_the_environment_chooses_otherwise(chosen: str | None, expected: str) -> None:
+def test_the_system_pool_is_used_unless_the_environment_sets_another(chosen: str | None, expected: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
     if chosen is not None:
         environment["ARROW_DEFAULT_MEMORY_POOL"] = chosen

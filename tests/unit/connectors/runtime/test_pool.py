@@ -29,7 +29,7 @@ class Blocked:
         return number
 
 
-def test_a_result_comes_while_other_tasks_run() -> None:
+def test_a_result_is_returned_while_other_tasks_run() -> None:
     blocked = Blocked()
     results = run_in_pool(ThreadPoolExecutor(2), 2, blocked.work, [1, 2])
     assert next(results) == (0, 1)
@@ -38,7 +38,7 @@ def test_a_result_comes_while_other_tasks_run() -> None:
 
 
 @pytest.mark.parametrize("ends_by", ["an error", "the caller"])
-def test_the_other_tasks_are_cancelled_until_they_have_ended(ends_by: str) -> None:
+def test_other_tasks_are_cancelled_after_an_error_or_a_close(ends_by: str) -> None:
     blocked = Blocked()
     calls: list[None] = []
 
@@ -60,7 +60,7 @@ def test_the_other_tasks_are_cancelled_until_they_have_ended(ends_by: str) -> No
     assert len(blocked.begun) <= 2 + 4
 
 
-def test_no_task_is_cancelled_where_all_are_done() -> None:
+def test_no_task_is_cancelled_if_all_are_done() -> None:
     calls: list[None] = []
     assert list(run_in_pool(ThreadPoolExecutor(1), 1, abs, [-1], cancel=lambda: calls.append(None))) == [(0, 1)]
     assert calls == []

@@ -1,4 +1,4 @@
-"""A process that is started early answers calls, raises their errors, and ends with whoever started it."""
+"""A process that is started early answers calls, raises their errors, and ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def _clean_up(mark: Path) -> None:
 
 @pytest.fixture
 def process() -> Iterator[SideProcess]:
-    """One that was prepared."""
+    """A process that has been prepared."""
     found = SideProcess(prepare)
     yield found
     found.close()
 
 
-def test_calls_are_answered_there_in_turn_behind_its_preparation(process: SideProcess) -> None:
+def test_calls_are_answered_in_turn_after_the_preparation(process: SideProcess) -> None:
     assert process.call(is_prepared)
     assert not is_prepared()
     assert process.call(os.getpid) == process.call(os.getpid) != os.getpid()
@@ -63,20 +63,20 @@ def test_an_error_is_raised_as_itself_and_the_next_call_is_answered(process: Sid
     assert process.call(int, "7") == 7
 
 
-def test_a_process_that_was_killed_is_told(process: SideProcess) -> None:
+def test_a_killed_process_is_an_error(process: SideProcess) -> None:
     os.kill(process.call(os.getpid), signal.SIGKILL)
     with pytest.raises(SideProcessError, match="was killed"):
         process.call(os.getpid)
 
 
-def test_it_can_be_closed_while_it_prepares() -> None:
+def test_a_process_can_be_closed_during_its_preparation() -> None:
     before = len(multiprocessing.active_children())
     process = SideProcess(wait_forever)
     process.close()
     assert len(multiprocessing.active_children()) == before
 
 
-def test_a_signal_does_not_stop_its_cleaning_up(tmp_path: Path) -> None:
+def test_a_signal_does_not_stop_the_cleanup(tmp_path: Path) -> None:
     process = SideProcess(prepare)
     process.call(clean_up_at_the_end, tmp_path / "mark")
     process.close()

@@ -15,7 +15,7 @@ WARNING = "WARNING: Using incubator modules: jdk.incubator.vector\n"
 
 
 @pytest.mark.parametrize("noise", [[WARNING], [HEAD, MANAGER, WORKER, BROKEN], [HEAD, MANAGER, WORKER, BROKEN] * 2])
-def test_noise_is_kept_from_what_stands_around_it(noise: list[str]) -> None:
+def test_noise_between_other_lines_is_removed(noise: list[str]) -> None:
     assert list(without_noise(["one\n", *noise, "two\n", *noise])) == ["one\n", "two\n"]
 
 
@@ -30,6 +30,6 @@ def test_noise_is_kept_from_what_stands_around_it(noise: list[str]) -> None:
         ["  indented\n", WORKER],
     ],
 )
-def test_all_else_is_passed_on(said: list[str]) -> None:
+def test_all_other_lines_are_passed_on(said: list[str]) -> None:
     assert list(without_noise(said)) == said
     assert list(without_noise([*said, "and\n", "more\n"])) == [*said, "and\n", "more\n"]

@@ -19,7 +19,7 @@ class Stage:
 
 
 class Session:
-    """A session whose tracker tells these moments, one a look, and fails at the end of them."""
+    """A session whose tracker reports these moments, one per request, and then fails."""
 
     def __init__(self, *moments: dict[int, Stage]) -> None:
         self.moments = list(moments)
@@ -42,24 +42,24 @@ class Session:
         return self.now[stage]
 
 
-def test_stages_that_are_over_count_as_done() -> None:
+def test_finished_stages_count_as_done() -> None:
     session: Any = Session({1: Stage(3, 4)}, {2: Stage(1, 2), 3: Stage(0, 10)}, {})
     count = SparkRunner(session).task_counter()
     assert [count(), count(), count()] == [(3, 4), (4 + 1 + 0, 4 + 2 + 10), (16, 16)]
 
 
-def test_before_the_first_stage_nothing_is_known() -> None:
+def test_counts_are_zero_before_the_first_stage() -> None:
     session: Any = Session({})
     assert SparkRunner(session).task_counter()() == (0, 0)
 
 
-def test_a_jvm_that_has_ended_is_told_by_an_error() -> None:
+def test_a_jvm_that_has_ended_is_an_error() -> None:
     session: Any = Session()
     with pytest.raises(CounterGoneError, match="the JVM is gone"):
         SparkRunner(session).task_counter()()
 
 
-def test_no_task_needs_no_spark() -> None:
+def test_no_tasks_need_no_spark() -> None:
     session: Any = Session()
     assert list(SparkRunner(session).run(abs, [])) == []
 

@@ -22,7 +22,7 @@ DECORATED = frozenset(
     {"schema", "reader", "streamReader", "writer", "streamWriter", "partitions", "write", "initialOffset",
      "latestOffset", "prepareForTriggerAvailableNow"}
 )  # fmt: skip
-"""What Spark calls, and what may fail."""
+"""Methods that Spark calls and that may fail."""
 CARRIER = "carry_errors()"
 
 
@@ -67,7 +67,7 @@ def methods() -> Iterator[tuple[str, ast.FunctionDef]]:
                 yield f"{path}: {name}.{method.name}", method
 
 
-def test_what_spark_calls_carries_its_errors() -> None:
+def test_methods_that_spark_calls_carry_their_errors() -> None:
     lacking = [
         place
         for place, method in methods()
@@ -89,5 +89,5 @@ def test_rows_are_read_where_errors_are_carried() -> None:
 
 
 @pytest.mark.parametrize("name", ["ConsumeQueueDataSource", "QueueReader", "RocketmqStreamReader", "HBaseWriter"])
-def test_the_check_knows_sources(name: str) -> None:
+def test_the_check_recognises_sources(name: str) -> None:
     assert is_sparks(name, classes())

@@ -23,7 +23,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_indexed_store(tmp_path_factory.mktemp("source") / "store", count=100)
 
 
-def test_partitions_are_read_after_a_trip_to_a_worker(store: Path) -> None:
+def test_partitions_are_read_after_pickling(store: Path) -> None:
     source = ConsumeQueueDataSource({"path": str(store), "columns": "topic,physical_offset"})
     reader = pickle.loads(pickle.dumps(source.reader(source.schema())))
     partitions = pickle.loads(pickle.dumps(reader.partitions()))
@@ -33,7 +33,7 @@ def test_partitions_are_read_after_a_trip_to_a_worker(store: Path) -> None:
     assert list(reader.read(InputPartition(0))) == []  # Spark's, for a read without partitions
 
 
-def test_predicates_leave_out_folders_and_entries(store: Path) -> None:
+def test_predicates_skip_folders_and_entries(store: Path) -> None:
     source = PushdownConsumeQueueDataSource({"path": str(store)})
     reader = source.reader(source.schema())
     assert isinstance(reader, PushdownQueueReader)

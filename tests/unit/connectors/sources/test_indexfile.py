@@ -25,12 +25,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("content", "table"), [("entries", INDEX_ENTRIES), ("slots", INDEX_SLOTS), ("headers", INDEX_HEADERS)]
 )
-def test_content_chooses_the_columns(store: Path, content: str, table: type) -> None:
+def test_the_option_content_selects_the_columns(store: Path, content: str, table: type) -> None:
     source = IndexFileDataSource({"path": str(store), "content": content, "mode": "PERMISSIVE"})
     assert source.schema() == table
 
 
-def test_partitions_are_read_after_a_trip_to_a_worker(store: Path) -> None:
+def test_partitions_are_read_after_pickling(store: Path) -> None:
     source = IndexFileDataSource({"path": str(store), "columns": "entry"})
     reader = pickle.loads(pickle.dumps(source.reader(source.schema())))
     partitions = pickle.loads(pickle.dumps(reader.partitions()))
@@ -39,7 +39,7 @@ def test_partitions_are_read_after_a_trip_to_a_worker(store: Path) -> None:
     assert list(reader.read(InputPartition(0))) == []  # Spark's, for a read without partitions
 
 
-def test_predicates_leave_out_brokers_and_entries(store: Path) -> None:
+def test_predicates_skip_brokers_and_entries(store: Path) -> None:
     source = PushdownIndexFileDataSource({"path": str(store)})
     reader = source.reader(source.schema())
     assert isinstance(reader, PushdownIndexFileReader)

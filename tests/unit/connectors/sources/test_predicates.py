@@ -1,4 +1,4 @@
-"""Spark's predicates as filters of the reader: never narrower than what was asked."""
+"""Spark's predicates as filters of the reader: never narrower than the predicates."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def pushed(*predicates: Filter, **options: str) -> Filters:
         (GreaterThan(("topic",), "a"), Filters()),
     ],
 )
-def test_predicate_becomes_a_filter_or_is_left_alone(predicate: Filter, expected: Filters) -> None:
+def test_predicate_becomes_a_filter_or_is_left_to_spark(predicate: Filter, expected: Filters) -> None:
     assert pushed(predicate) == expected
 
 
-def test_predicates_and_options_are_narrowed_to_what_all_allow() -> None:
+def test_filters_are_the_intersection_of_predicates_and_options() -> None:
     found = pushed(
         In(("topic",), ("a", "b")),
         GreaterThan(("physical_offset",), 10),
@@ -69,7 +69,7 @@ def test_predicates_and_options_are_narrowed_to_what_all_allow() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "expected"), [(0, 10, False), (0, 101, True), (150, 160, True), (200, 300, False)]
 )
-def test_split_is_read_where_it_can_hold_a_wanted_record(low: int, high: int, expected: bool) -> None:
+def test_split_is_read_if_it_may_hold_a_wanted_record(low: int, high: int, expected: bool) -> None:
     split = Split("b", "/store/x", 0, 100, 200, 1000, 1000, ROCKETMQ)
     narrowing = narrow(ReadOptions.parse({"path": "/store", "startingOffset": str(low), "endingOffset": str(high)}))
     assert narrowing.may_hold(split) is expected

@@ -14,7 +14,7 @@ _TABLE = StructType(
 )
 
 
-def test_all_columns_but_that_of_bad_ranges_are_chosen_unless_the_mode_has_it() -> None:
+def test_the_default_columns_include_bad_ranges_only_in_permissive_mode() -> None:
     assert choose_columns(_TABLE, None, Mode.FAILFAST, "_bad").names == ["topic", "size"]
     assert choose_columns(_TABLE, None, Mode.PERMISSIVE, "_bad").names == ["topic", "size", "_bad"]
 

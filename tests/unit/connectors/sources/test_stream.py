@@ -75,7 +75,7 @@ def run(planner: StreamPlanner, start: Positions, limit: int | None = None) -> l
 
 
 @pytest.mark.parametrize("limit", [None, 1, 1000, 5000, SIZE, 10 * SIZE])
-def test_micro_batches_of_any_size_give_what_a_batch_gives(root: Path, limit: int | None) -> None:
+def test_micro_batches_of_any_size_give_the_rows_of_a_batch(root: Path, limit: int | None) -> None:
     planner = StreamPlanner(options(root))
     batches = run(planner, planner.first(), limit)
     rows = [row for _, splits in batches for row in read(root, splits)]
@@ -97,7 +97,7 @@ def test_a_micro_batch_planned_again_elsewhere_has_the_same_splits(root: Path) -
         start = end
 
 
-def test_small_and_large_brokers_get_their_shares(tmp_path: Path) -> None:
+def test_small_and_large_brokers_have_fair_shares(tmp_path: Path) -> None:
     for number in range(5):
         write(tmp_path, f"small-{number}", 0, 3)
     write(tmp_path, "large", 3, 10)
@@ -116,7 +116,7 @@ def test_a_broker_that_appears_is_read_from_its_first_record(root: Path) -> None
     assert batches[0][0]["c"].offset == 0
 
 
-def test_a_stream_may_begin_before_its_broker_has_stored_anything(tmp_path: Path) -> None:
+def test_a_stream_may_begin_before_its_broker_has_stored_a_message(tmp_path: Path) -> None:
     (tmp_path / "a" / "commitlog").mkdir(parents=True)
     planner = StreamPlanner(ReadOptions.parse({"path": str(tmp_path / "a")}))
     assert planner.first() == {} == planner.next({}, None)
@@ -129,7 +129,7 @@ def test_a_path_without_a_store_is_refused_at_the_start(tmp_path: Path) -> None:
         StreamPlanner(options(tmp_path)).first()
 
 
-def test_what_is_there_at_the_start_is_all_that_available_now_takes(root: Path) -> None:
+def test_available_now_reads_only_the_records_present_at_its_start(root: Path) -> None:
     planner = StreamPlanner(options(root))
     start = planner.first()
     planner.stop_at_current_ends()
@@ -140,7 +140,7 @@ def test_what_is_there_at_the_start_is_all_that_available_now_takes(root: Path) 
     assert {row[0] for row in rows} == {"a", "b"}
 
 
-def test_available_now_takes_a_broker_that_the_checkpoint_does_not_know(root: Path) -> None:
+def test_available_now_reads_a_broker_missing_from_the_checkpoint(root: Path) -> None:
     start = StreamPlanner(options(root)).first()
     write(root, "c", 0, 5)
     planner = StreamPlanner(options(root))
@@ -172,7 +172,7 @@ def test_segments_deleted_between_two_plans_fail_the_stream(root: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "gaps"), [("FAILFAST", 0), ("DROPMALFORMED", 0), ("PERMISSIVE", 1)])
-def test_loss_can_be_accepted_and_is_told(root: Path, mode: str, gaps: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_accepted_loss_is_logged(root: Path, mode: str, gaps: int, caplog: pytest.LogCaptureFixture) -> None:
     given = {"failOnDataLoss": "false", "mode": mode}
     start = StreamPlanner(options(root)).first()
     delete_first_segment(root)
@@ -184,7 +184,7 @@ def test_loss_can_be_accepted_and_is_told(root: Path, mode: str, gaps: int, capl
     assert rows.count(("a", 0, None)) == gaps
 
 
-def test_a_store_that_is_gone_fails_the_stream(root: Path) -> None:
+def test_a_missing_store_fails_the_stream(root: Path) -> None:
     planner = StreamPlanner(options(root))
     start = planner.next(planner.first(), None)
     shutil.rmtree(root / "b")
@@ -192,7 +192,7 @@ def test_a_store_that_is_gone_fails_the_stream(root: Path) -> None:
         planner.next(start, None)
 
 
-def test_without_a_store_that_is_gone_the_others_go_on_until_it_is_back(root: Path) -> None:
+def test_other_stores_are_read_while_an_accepted_store_is_missing(root: Path) -> None:
     planner = StreamPlanner(options(root, failOnDataLoss="false"))
     start = planner.next(planner.first(), None)
     kept = shutil.move(root / "b", root.parent / f"{root.name}-away")
@@ -205,7 +205,7 @@ def test_without_a_store_that_is_gone_the_others_go_on_until_it_is_back(root: Pa
     assert [row[0] for row in read(root, splits)] == ["b"]
 
 
-def test_all_stores_gone_is_told_with_the_reason(root: Path) -> None:
+def test_the_error_for_no_remaining_store_has_the_reason(root: Path) -> None:
     planner = StreamPlanner(options(root))
     start = planner.first()
     shutil.rmtree(root / "a")
@@ -235,7 +235,7 @@ def test_a_store_set_up_again_with_a_record_around_the_offset_is_refused(root: P
         StreamPlanner(options(root)).next(start, None)
 
 
-def test_the_start_is_no_filter_of_what_comes(root: Path) -> None:
+def test_the_starting_time_does_not_filter_later_segments(root: Path) -> None:
     chosen = {"startingTimestamp": START_MS + 1000 + 15}
     planner = StreamPlanner(options(root, **chosen))
     rows = [row for _, splits in run(planner, planner.first()) for row in read(root, splits, **chosen)]
@@ -249,7 +249,7 @@ def test_filters_are_those_of_a_batch(root: Path) -> None:
     assert len(rows) == 10 + 10 + 3 + 7
 
 
-def test_where_the_logs_end_is_known_beside_the_limit(root: Path) -> None:
+def test_the_ends_of_logs_are_known_despite_the_limit(root: Path) -> None:
     planner = StreamPlanner(options(root))
     end = planner.next(planner.first(), 100)
     ends = {store.broker: store.segments[-1].base_offset for store in find_stores(str(root / "{broker}"))}

@@ -1,4 +1,4 @@
-"""The end of a log that grows: found as a batch finds it, at the cost of what is new."""
+"""The end of a growing log: the same as a batch finds, found by reading only new bytes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class GrowingStore:
 
     @property
     def store(self) -> Store:
-        """As it is now."""
+        """Return the store in its current state."""
         (found,) = find_stores(str(self.root), "b")
         return found
 
@@ -69,7 +69,7 @@ def batch_end(log: GrowingStore, start: int = 0) -> int:
     return take_snapshot([log.store], {"b": start}).ranges["b"].end
 
 
-def test_the_end_is_a_batchs_while_the_log_grows_into_the_next_segments(tmp_path: Path) -> None:
+def test_the_end_equals_a_batchs_while_the_log_grows_over_segments(tmp_path: Path) -> None:
     log, chance = GrowingStore(tmp_path / "b", MIB), random.Random(3)
     end, position = LogEnd(64 * MIB), StorePosition(0)
     for step in range(60):
@@ -85,7 +85,7 @@ def test_the_end_is_a_batchs_while_the_log_grows_into_the_next_segments(tmp_path
 
 
 def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Counts what is read; maps are refused, so that nothing is left out."""
+    """Return a list that collects the sizes of reads; mapping is refused, so that all reads are counted."""
     sizes: list[int] = []
     read_into = files.LocalFile.read_into
 
@@ -98,7 +98,9 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def test_a_look_reads_what_is_new_and_not_the_segment(log: GrowingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finding_the_end_reads_new_bytes_and_not_the_whole_segment(
+    log: GrowingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log.put(100_000)
     end = LogEnd(64 * MIB)
     position = end.find(log.store, StorePosition(0))
@@ -111,11 +113,11 @@ def test_a_look_reads_what_is_new_and_not_the_segment(log: GrowingStore, monkeyp
     assert sum(sizes) < 2 * SEARCH_BYTES
     sizes.clear()
     log.put(100)
-    assert end.find(log.store, position, enough=10_000).offset == log.end  # a start that lags behind costs no more
+    assert end.find(log.store, position, enough=10_000).offset == log.end  # the same for a start with a lag
     assert sum(sizes) < 2 * SEARCH_BYTES
 
 
-def test_of_a_backlog_the_end_is_not_looked_for(log: GrowingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_a_backlog_is_not_searched(log: GrowingStore, monkeypatch: pytest.MonkeyPatch) -> None:
     log.put(10)
     log.close_segment()
     log.put(50_000)
@@ -137,7 +139,7 @@ def test_a_torn_record_is_waited_for(log: GrowingStore) -> None:
 
 
 @pytest.mark.parametrize("size", [100, ZEROS_BYTES - 1000, 9 * MIB])
-def test_records_behind_damage_are_found(log: GrowingStore, size: int) -> None:
+def test_records_after_damage_are_found(log: GrowingStore, size: int) -> None:
     log.put(5)
     end = LogEnd(64 * MIB)
     position = end.find(log.store, StorePosition(0))
@@ -146,7 +148,7 @@ def test_records_behind_damage_are_found(log: GrowingStore, size: int) -> None:
     assert end.find(log.store, position).offset == log.end == batch_end(log)
 
 
-def test_a_short_hole_is_looked_behind_and_a_long_one_when_the_segment_is_done(log: GrowingStore) -> None:
+def test_a_long_hole_is_searched_only_when_the_segment_is_closed(log: GrowingStore) -> None:
     log.put(5)
     end = LogEnd(64 * MIB)
     position = end.find(log.store, StorePosition(0))
@@ -168,7 +170,7 @@ def test_a_short_hole_is_looked_behind_and_a_long_one_when_the_segment_is_done(l
     assert end.find(log.store, position).offset == log.end
 
 
-def test_a_log_that_was_cut_behind_the_start_is_looked_at_again(log: GrowingStore) -> None:
+def test_a_log_that_was_truncated_after_the_start_is_searched_again(log: GrowingStore) -> None:
     log.put(5)
     end = LogEnd(64 * MIB)
     start, before = end.find(log.store, StorePosition(0)), log.end
@@ -180,7 +182,7 @@ def test_a_log_that_was_cut_behind_the_start_is_looked_at_again(log: GrowingStor
     assert end.find(log.store, start).offset == log.end
 
 
-def test_a_segment_that_is_deleted_meanwhile_is_no_news(log: GrowingStore) -> None:
+def test_a_segment_deleted_meanwhile_does_not_move_the_end(log: GrowingStore) -> None:
     log.put(5)
     end, store = LogEnd(64 * MIB), log.store
     position = end.find(store, StorePosition(0))

@@ -1,4 +1,4 @@
-"""A stream's offsets: what goes into a checkpoint comes out of it, and nothing else is taken for one."""
+"""A stream's offsets: they round-trip through a checkpoint, and anything else is refused."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def second_record() -> int:
         {"b": StorePosition(1 << 50, KnownRecord((1 << 50) - 100, 100, "ab")), "a": StorePosition(7)},
     ],
 )
-def test_positions_come_back_from_a_checkpoint(positions: dict[str, StorePosition]) -> None:
+def test_positions_round_trip_through_a_checkpoint(positions: dict[str, StorePosition]) -> None:
     kept = json.dumps(to_checkpoint(positions))
     assert from_checkpoint(json.loads(kept)) == positions
     assert json.dumps(to_checkpoint(from_checkpoint(json.loads(kept)))) == kept
 
 
-def test_a_first_batch_begins_where_the_stream_began_whatever_is_first_by_now() -> None:
+def test_a_first_batch_begins_at_the_streams_start_after_a_restart() -> None:
     began, end = {"b": StorePosition(100)}, {"b": StorePosition(300), "c": StorePosition(0)}
     first = next_checkpoint(initial_checkpoint(began), end)
     later = initial_checkpoint({"b": StorePosition(200), "c": StorePosition(50)})
@@ -66,7 +66,7 @@ def test_a_first_batch_begins_where_the_stream_began_whatever_is_first_by_now() 
     assert batch_between(first, second) == (end, {"b": StorePosition(400)})
 
 
-def test_where_nothing_is_new_a_checkpoint_stays_as_it_is() -> None:
+def test_a_checkpoint_is_unchanged_without_new_records() -> None:
     for start in (initial_checkpoint({"b": StorePosition(7)}), to_checkpoint({"b": StorePosition(7)})):
         assert json.dumps(next_checkpoint(start, {"b": StorePosition(7)})) == json.dumps(start)
 
@@ -85,12 +85,12 @@ def test_where_nothing_is_new_a_checkpoint_stays_as_it_is() -> None:
         ({"version": 1, "stores": {"b": {"offset": 1, "record": {"offset": 0}}}}, "size"),
     ],
 )
-def test_what_is_no_checkpoint_of_the_source_is_refused(value: dict[str, Any], message: str) -> None:
+def test_an_invalid_checkpoint_is_refused(value: dict[str, Any], message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
         from_checkpoint(value)
 
 
-def test_a_store_is_known_again_by_a_record(root: Path) -> None:
+def test_a_store_is_recognised_by_a_record(root: Path) -> None:
     store, offset = store_at(root), second_record()
     record = known_record(store, offset)
     assert record is not None
@@ -112,13 +112,13 @@ def test_a_log_that_ends_before_the_position_is_refused(root: Path) -> None:
         check_same_store(store_at(root), StorePosition(2 * SIZE + 1))
 
 
-def test_of_a_record_that_the_broker_has_deleted_nothing_is_said(root: Path) -> None:
+def test_a_record_that_the_broker_has_deleted_is_not_checked(root: Path) -> None:
     record = known_record(store_at(root), 0)
     (root / "commitlog" / f"{0:020d}").unlink()
     check_same_store(store_at(root), StorePosition(SIZE, record))
 
 
-def test_properties_that_are_still_on_their_way_make_no_other_record(root: Path) -> None:
+def test_incomplete_properties_do_not_change_the_known_record(root: Path) -> None:
     path = root / "commitlog" / f"{SIZE:020d}"
     whole = path.read_bytes()
     record = known_record(store_at(root), SIZE)
@@ -128,5 +128,5 @@ def test_properties_that_are_still_on_their_way_make_no_other_record(root: Path)
 
 
 @pytest.mark.parametrize("offset", [2 * SIZE - 40, 2 * SIZE, 5 * SIZE])
-def test_where_no_record_fits_none_is_known(root: Path, offset: int) -> None:
+def test_a_position_without_a_record_has_no_known_record(root: Path, offset: int) -> None:
     assert known_record(store_at(root), offset) is None

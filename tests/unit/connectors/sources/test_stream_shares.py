@@ -19,9 +19,7 @@ MIB = 1 << 20
 
 
 @given(st.dictionaries(st.text(max_size=3), st.integers(1, 1 << 40), min_size=1, max_size=20), st.integers(1, 1 << 40))
-def test_shares_are_as_large_as_the_limit_allows_and_nobody_has_less_than_another_takes(
-    available: dict[str, int], limit: int
-) -> None:
+def test_shares_are_fair_and_use_the_whole_limit(available: dict[str, int], limit: int) -> None:
     shares = fair_shares(available, limit)
     assert shares.keys() == available.keys()
     assert all(1 <= shares[name] <= available[name] for name in available)
@@ -32,7 +30,7 @@ def test_shares_are_as_large_as_the_limit_allows_and_nobody_has_less_than_anothe
     assert all(shares[name] >= min(available[name], largest - 1) for name in available)
 
 
-def test_a_limit_below_the_number_of_stores_still_moves_every_store() -> None:
+def test_a_limit_below_the_number_of_stores_still_advances_every_store() -> None:
     assert fair_shares({"a": 500, "b": 500, "c": 500}, 2) == {"a": 1, "b": 1, "c": 1}
 
 
@@ -70,7 +68,7 @@ def record_starts(store: Store) -> list[int]:
 
 @pytest.mark.parametrize("share", [1, 200, 700, SIZE - 1, SIZE, SIZE + 1, 2 * SIZE, 2 * SIZE + 5, 3 * SIZE, 1 << 40])
 @pytest.mark.parametrize("place", [0, 7, 29])
-def test_a_share_ends_behind_the_first_record_that_reaches_it(store: Store, share: int, place: int) -> None:
+def test_a_share_ends_after_the_first_record_that_reaches_it(store: Store, share: int, place: int) -> None:
     begins = record_starts(store)
     start, end = begins[place], begins[-1]
     found = cut_at(store, StorePosition(start), StorePosition(end), share, MIB)
@@ -86,7 +84,7 @@ def test_a_share_ends_behind_the_first_record_that_reaches_it(store: Store, shar
         assert found.record == known_record(store, before)
 
 
-def test_shares_of_any_size_put_together_are_the_log(store: Store) -> None:
+def test_shares_of_any_size_together_equal_the_log(store: Store) -> None:
     end = take_snapshot([store]).ranges[store.broker].end
     for share in (1, 333, 5000, SIZE):
         position, seen = StorePosition(0), [0]

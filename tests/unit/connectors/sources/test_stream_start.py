@@ -75,7 +75,7 @@ def test_offsets_are_given_by_broker_and_the_others_begin_at_the_earliest(root: 
 
 
 @pytest.mark.parametrize("place", ["blank", "unwritten", "segment"])
-def test_an_offset_may_lie_where_no_record_is_yet(root: Path, place: str) -> None:
+def test_an_offset_may_be_in_a_part_without_records(root: Path, place: str) -> None:
     offset = {"blank": starts(0, 0)[-1], "unwritten": END_A, "segment": SIZE}[place]
     assert offsets(root, startingOffset=f'{{"a": {offset}}}')["a"] == offset
 
@@ -95,7 +95,7 @@ def test_an_offset_at_which_no_record_begins_is_refused(root: Path, start: objec
         offsets(root, startingOffset=start)
 
 
-def test_a_stream_can_begin_behind_a_bad_range_or_before_it(tmp_path: Path) -> None:
+def test_a_stream_can_begin_after_a_bad_range_or_before_it(tmp_path: Path) -> None:
     data = bytearray(open_segment(messages(20), SIZE))
     places = starts(1, 0)
     data[places[4] : places[6]] = b"\xff" * (places[6] - places[4])
@@ -147,7 +147,7 @@ def test_a_store_that_appears_later_is_new_from_its_first_record(root: Path) -> 
     assert late_position(store, timed).offset == starts(7, 0)[2]
 
 
-def test_a_record_that_lies_in_a_body_is_no_start(tmp_path: Path) -> None:
+def test_a_record_within_a_body_is_not_a_start(tmp_path: Path) -> None:
     data = store_record(lambda offset: fake_record(offset, 0) + b"behind it", 0)
     data += store_record(lambda _: b"body", len(data), 1)
     write_store(tmp_path / "a", [(0, data.ljust(SIZE, b"\0"))])

@@ -1,4 +1,4 @@
-"""A run beside others over the same store: nothing is left out, and the others being first is no failure."""
+"""Concurrent runs over the same store: no message is left out, and a slower run does not fail."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def config(tmp_path: Path) -> Config:
 
 
 def plan(config: Config) -> ArchiveWork:
-    """What is new."""
+    """Return the plan of a run over the new messages."""
     return find_work(config.store, config.broker, LakePaths(config.lake))
 
 
 def commit(config: Config, work: ArchiveWork, end: int | None = None) -> Result:
-    """Commit a plan, or its first bytes, without any rows; what a run tells of that."""
+    """Commit a plan, or its first bytes, without any rows, and return the result."""
     found = work.commit
     if end is not None:
         found = replace(
@@ -50,14 +50,14 @@ def commit(config: Config, work: ArchiveWork, end: int | None = None) -> Result:
 
 
 def first_bytes(count: int) -> int:
-    """How long the first messages are."""
+    """Return the size of the first messages, in bytes."""
     return sum(map(len, records(SENT)[:count]))
 
 
 def with_rivals(
     config: Config, monkeypatch: pytest.MonkeyPatch, rivals: list[Callable[[ArchiveWork], object]]
 ) -> tuple[Result, list[int]]:
-    """Archive beside runs that are first; the result, and how many bytes were tried each time."""
+    """Archive with rival runs that are first; return the result, and the number of bytes of each attempt."""
     tried: list[int] = []
 
     def run(_spark: object, _config: Config, work: Any, _progress: object) -> Result:
@@ -72,20 +72,24 @@ def with_rivals(
     return result, tried
 
 
-def test_what_another_run_has_archived_is_left_out(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_archived_by_another_run_are_left_out(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     part, whole = first_bytes(8), first_bytes(20)
     result, tried = with_rivals(config, monkeypatch, [lambda work: commit(config, work, part)])
     assert tried == [whole, whole - part]
     assert (result.sequence, result.bytes_of_others) == (2, part)
 
 
-def test_it_is_done_where_other_runs_have_archived_everything(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_succeeds_when_other_runs_have_archived_everything(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     result, tried = with_rivals(config, monkeypatch, [lambda work: commit(config, work)])
     assert tried == [first_bytes(20), 0]
     assert (result.sequence, result.bytes_of_others) == (0, first_bytes(20))
 
 
-def test_messages_that_come_meanwhile_are_left_to_the_next_run(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_arrive_meanwhile_are_left_to_the_next_run(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     part, whole = first_bytes(8), first_bytes(20)
 
     def commit_and_write(work: ArchiveWork) -> None:
@@ -95,7 +99,7 @@ def test_messages_that_come_meanwhile_are_left_to_the_next_run(config: Config, m
     assert with_rivals(config, monkeypatch, [commit_and_write])[1] == [whole, whole - part]
 
 
-def test_others_that_are_always_first_end_it_in_the_end(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_always_overtaken_ends_with_an_error(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConcurrentArchiveError):
         with_rivals(config, monkeypatch, [lambda _: None] * MAX_TRIES)
 

@@ -1,4 +1,4 @@
-"""What an archive run does where HBase is to follow, and there is nothing to follow, or another run is at it."""
+"""Archive runs with HBase when there are no new versions, or another run is following."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DONE = HBaseUpdate(3, 1, 20, 0, 0.1)
 
 
 def followed(monkeypatch: pytest.MonkeyPatch, lake: LakePaths, answers: list[Any]) -> HBaseUpdate:
-    """What a run tells, where HBase's follower gives these answers."""
+    """Return the result of a run in which HBase's follower gives these answers."""
 
     def answer(*_: object, **__: object) -> HBaseUpdate:
         found = answers.pop(0)
@@ -45,15 +45,15 @@ def lake(tmp_path: Path) -> LakePaths:
     return lake
 
 
-def test_a_lake_that_is_not_there_yet_has_nothing_for_hbase(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_lake_that_does_not_exist_yet_has_no_rows_for_hbase(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert followed(monkeypatch, LakePaths(str(tmp_path / "none")), []).rows == 0
 
 
-def test_what_another_run_leaves_to_hbase_is_done_behind_it(monkeypatch: pytest.MonkeyPatch, lake: LakePaths) -> None:
+def test_a_run_follows_after_another_run_has_ended(monkeypatch: pytest.MonkeyPatch, lake: LakePaths) -> None:
     assert followed(monkeypatch, lake, [ConcurrentFollowError("another"), DONE]) == DONE
 
 
-def test_another_run_that_is_always_first_is_no_error(monkeypatch: pytest.MonkeyPatch, lake: LakePaths) -> None:
+def test_another_run_that_is_always_first_is_not_an_error(monkeypatch: pytest.MonkeyPatch, lake: LakePaths) -> None:
     monkeypatch.setattr(run, "wait_seconds", lambda _: 0)
     answers = [ConcurrentFollowError("another") for _ in range(MAX_TRIES)]
     assert followed(monkeypatch, lake, answers) is run._HBASE_BEHIND
@@ -61,6 +61,6 @@ def test_another_run_that_is_always_first_is_no_error(monkeypatch: pytest.Monkey
     assert run._behind(keys_behind, run._HBASE_BEHIND) == ["message_keys", "HBase"]
 
 
-def test_an_hbase_that_is_down_is_one(monkeypatch: pytest.MonkeyPatch, lake: LakePaths) -> None:
+def test_an_unreachable_hbase_is_an_error(monkeypatch: pytest.MonkeyPatch, lake: LakePaths) -> None:
     with pytest.raises(UnavailableError):
         followed(monkeypatch, lake, [UnavailableError("down")])

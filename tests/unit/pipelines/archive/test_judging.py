@@ -1,4 +1,4 @@
-"""What stops a run says where it is, and what to do meanwhile; a run is judged the same however its profile comes."""
+"""A stopped run names the broker and what to do meanwhile; the judgement does not depend on how its profile arrives."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WINDOWS = sum(map(len, TASKS)) - 1
 
 
 @pytest.mark.parametrize("brokers", [["a"], ["a", "b"]])
-def test_a_broker_in_trouble_is_named_and_the_others_can_be_archived(tmp_path: Path, brokers: list[str]) -> None:
+def test_a_run_that_stops_names_the_broker_and_others_can_be_archived(tmp_path: Path, brokers: list[str]) -> None:
     lake = LakePaths(str(tmp_path / "lake"))
     store = write_store(tmp_path / "store", [(0, open_segment(sent(2), 1 << 16))])
     work = find_work(str(store), "a", lake)
@@ -68,7 +68,7 @@ def test_a_broker_in_trouble_is_named_and_the_others_can_be_archived(tmp_path: P
 def judged(
     folder: Path, most_inline: int, tasks: Sequence[pa.Table] = TASKS
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], str]:
-    """What a run whose tasks have these profiles leaves: rows for `quality_results` and `profiles`, and the page."""
+    """Judge a run with these profiles; return its rows for `quality_results` and `profiles`, and its page."""
     lake = LakePaths(str(folder))
     work = work_of(folder, lake, "abxyz")
     profiles = [
@@ -91,13 +91,13 @@ def judged(
     )
     assert kept.files["profiles"].rows == len(windows)
     assert json.loads(kept.files["profiles"].statistics)["numRecords"] == len(windows)
-    shown = re.sub(r"<footer>.*</footer>", "", (folder / "quality.html").read_text())  # it says when it was made
+    shown = re.sub(r"<footer>.*</footer>", "", (folder / "quality.html").read_text())  # it has the time
     return [row | {"run_id": ""} for row in results], [row | {"run_id": ""} for row in windows], shown
 
 
 @pytest.fixture
 def fixed_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All runs are judged at one moment, for some of what is observed counts from then."""
+    """Judge all runs at one moment, because some observed values depend on the time."""
     monkeypatch.setattr(judging, "RunFacts", partial(RunFacts, now=NOON + datetime.timedelta(hours=8)))
 
 
@@ -110,7 +110,7 @@ def work_of(folder: Path, lake: LakePaths, brokers: str) -> ArchiveWork:
 
 
 @pytest.mark.usefixtures("fixed_time")
-def test_a_profile_in_files_is_judged_as_one_in_manifests(tmp_path: Path) -> None:
+def test_a_profile_in_files_is_judged_like_one_in_manifests(tmp_path: Path) -> None:
     inline, mixed, in_files = (judged(tmp_path / str(most), most) for most in (1 << 30, 16 << 10, 0))
     assert mixed == in_files == inline
     assert len(list((tmp_path / "0").rglob("*.arrow"))) == len(TASKS)
@@ -120,7 +120,7 @@ def test_a_profile_in_files_is_judged_as_one_in_manifests(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("fixed_time")
-def test_a_profile_in_many_pieces_is_judged_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_in_many_pieces_is_judged_like_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results, windows, page = judged(tmp_path / "whole", 16 << 10)
     monkeypatch.setattr(judging, "gather_profiles", partial(staged.gather_profiles, most=1000))
     again, again_windows, again_page = judged(tmp_path / "pieces", 16 << 10)

@@ -1,4 +1,4 @@
-"""A run that finds nothing new finishes what a run before it has left."""
+"""A run without new messages completes an earlier unfinished run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.lakes import GrowingLake, shop_messages
 
 
 @pytest.mark.parametrize("keys", [True, False])
-def test_keys_that_a_stopped_run_has_not_committed_are_there_after_the_next(tmp_path: Path, *, keys: bool) -> None:
+def test_the_next_run_commits_keys_that_a_stopped_run_left_out(tmp_path: Path, *, keys: bool) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(20))
     growing.archive()

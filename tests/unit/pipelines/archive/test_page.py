@@ -1,4 +1,4 @@
-"""The page of a run is that of a run which was committed, and says what its exit code says."""
+"""The page of a run: only committed runs have one, and it agrees with the exit code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def page_of(growing: GrowingLake) -> Path:
     return Path(growing.lake.root) / "quality.html"
 
 
-def test_a_run_that_another_one_has_overtaken_leaves_no_page(growing: GrowingLake) -> None:
+def test_a_run_overtaken_by_another_leaves_no_page(growing: GrowingLake) -> None:
     config = config_of(growing)
     work = find_work(config.store, None, LakePaths(config.lake))
     growing.archive()
@@ -45,7 +45,7 @@ def test_a_run_that_another_one_has_overtaken_leaves_no_page(growing: GrowingLak
     assert not page_of(growing).exists()
 
 
-def test_the_page_says_that_hbase_is_behind_where_the_run_ends_with_that_error(growing: GrowingLake) -> None:
+def test_the_page_reports_that_hbase_is_behind_after_an_hbase_error(growing: GrowingLake) -> None:
     unreachable = HBaseOptions.of_address("127.0.0.1:1", connectSeconds="0")
     with pytest.raises(UnavailableError):
         run_archive(HERE, config_of(growing, unreachable))

@@ -39,12 +39,12 @@ def growing(tmp_path: Path) -> GrowingLake:
 
 
 def judge(lake: LakePaths, run_id: str, report: QualityReport) -> None:
-    """Write down what was judged of a run."""
+    """Write the verdict on a run."""
     verdict = Losses().verdict(report)
     append_rows(lake.quality_results, QUALITY_RESULTS, to_table(report, run_id=run_id, verdict=verdict))
 
 
-def test_runs_are_as_the_table_has_them_the_newest_first(growing: GrowingLake) -> None:
+def test_runs_have_the_values_of_the_table_newest_first(growing: GrowingLake) -> None:
     rows = {row["sequence"]: row for row in rows_of(growing.lake.archive_runs)}
     runs = read_past_runs(growing.lake)
     assert [run.sequence for run in runs] == [2, 1]
@@ -56,7 +56,7 @@ def test_runs_are_as_the_table_has_them_the_newest_first(growing: GrowingLake) -
         assert (run.ended_at, run.unmet, run.is_stopped, run.is_recovered) == (row["finished_at"], None, False, False)
 
 
-def test_what_was_not_met_is_counted_and_the_row_of_the_verdict_is_not(growing: GrowingLake) -> None:
+def test_unmet_expectations_are_counted_without_the_row_of_the_verdict(growing: GrowingLake) -> None:
     newest, oldest = read_past_runs(growing.lake)
     later = newest.ended_at + HOUR
     judge(
@@ -68,7 +68,7 @@ def test_what_was_not_met_is_counted_and_the_row_of_the_verdict_is_not(growing: 
     assert [run.unmet for run in read_past_runs(growing.lake)] == [2, 0]
 
 
-def test_a_run_that_was_stopped_is_told_of(growing: GrowingLake) -> None:
+def test_a_stopped_run_is_listed(growing: GrowingLake) -> None:
     later = read_past_runs(growing.lake)[0].ended_at + HOUR
     judge(growing.lake, "stopped", replace(report_of(("no_message_is_lost", EXAMPLE)), judged_at=later))
     first = read_past_runs(growing.lake)[0]
@@ -89,7 +89,7 @@ def test_a_run_that_a_later_one_finished_has_no_length(growing: GrowingLake) -> 
 
 
 def test_only_the_newest_files_are_read(growing: GrowingLake) -> None:
-    """The file of the first run is gone, and nobody misses it."""
+    """The file of the first run is deleted, and is not needed."""
     row = ArchiveRun(0, "", NOON, NOON + HOUR, 1, 5, 100, 0, 0, recovered=False, parser_version="1")
     for sequence in range(3, MAX_RUNS + 5):
         columns = vars_of(replace(row, sequence=sequence, run_id=f"run-{sequence}"))
@@ -116,6 +116,6 @@ def test_a_lake_without_a_finished_run_has_none(tmp_path: Path) -> None:
     assert read_past_runs(growing.lake) == []
 
 
-def test_what_is_no_lake_is_an_error(tmp_path: Path) -> None:
+def test_a_folder_without_a_lake_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LakeError):
         read_past_runs(LakePaths(str(tmp_path / "nowhere")))

@@ -25,7 +25,7 @@ from tests.support.logs import messages, open_segment, write_store
 COMMIT = ArchiveCommit(1, "run", bodies=IN_LAKE)
 
 
-def test_a_place_has_one_name_however_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_has_one_name_for_all_its_spellings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = LakePaths(str(tmp_path / "lake"))
     monkeypatch.chdir(tmp_path)
     for bodies in (None, "lake/bodies", f"{tmp_path}/lake/bodies/", f"file://{tmp_path}/lake/bodies"):
@@ -36,17 +36,17 @@ def test_a_place_has_one_name_however_it_is_written(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(("before", "now"), [(IN_LAKE, "/packs"), ("/packs", IN_LAKE), ("/packs", "s3://bucket/packs")])
-def test_a_second_place_is_refused_and_the_way_out_named(before: str, now: str) -> None:
+def test_a_second_place_is_refused_and_the_remedy_named(before: str, now: str) -> None:
     with pytest.raises(LakeError, match=r"the bodies of this lake are in .*, found in .* pass --bodies-moved"):
         check_same_root(replace(COMMIT, bodies=before), now)
 
 
-def test_the_same_place_and_one_that_is_not_known_are_no_second() -> None:
+def test_the_same_place_and_any_first_place_are_accepted() -> None:
     check_same_root(COMMIT, IN_LAKE)
     check_same_root(replace(COMMIT, bodies=None), "/packs")
 
 
-def test_a_commit_remembers_the_place_and_an_older_one_says_nothing_of_it() -> None:
+def test_a_commit_records_the_place_and_older_commits_have_none() -> None:
     text = replace(COMMIT, bodies="s3://bucket/packs").to_metadata()
     found = ArchiveCommit.from_metadata(text)
     assert found is not None
@@ -56,7 +56,7 @@ def test_a_commit_remembers_the_place_and_an_older_one_says_nothing_of_it() -> N
     assert older.bodies is None
 
 
-def test_what_packs_cannot_be_in_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+def test_an_unsupported_place_is_refused_before_the_lake_is_made(tmp_path: Path) -> None:
     lake = LakePaths(str(tmp_path / "lake"))
     with pytest.raises(PackStoreError, match=r"bodies in gs://bucket/x: expected a folder.*Correct --bodies"):
         check_bodies(lake, "gs://bucket/x")
@@ -91,7 +91,7 @@ def test_bodies_in_a_folder_of_the_lake_are_refused(
 
 
 @pytest.mark.parametrize("bodies", ["lake/bodies", "lake/bodies/packs", "packs", "lake2/messages", "disk/packs"])
-def test_bodies_beside_the_lake_or_in_its_own_folder_are_taken(tmp_path: Path, bodies: str) -> None:
+def test_bodies_outside_the_lake_or_in_its_bodies_folder_are_accepted(tmp_path: Path, bodies: str) -> None:
     lake = inside(tmp_path)
     assert folder_around(lake, str(tmp_path / bodies)) is None
 
@@ -112,7 +112,7 @@ def test_places_in_an_object_store_are_compared_by_their_prefixes(bodies: str, f
     assert folder_around(LakePaths("s3://bucket/lake", S3Options(None, "eu-central-1")), bodies) == folder
 
 
-def test_a_lake_that_has_its_bodies_in_a_table_is_warned_of_and_told_the_way_out(
+def test_bodies_within_a_table_cause_a_warning_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     lake, place = inside(tmp_path), str(tmp_path / "lake" / "messages" / "packs")
@@ -134,7 +134,7 @@ def test_folders_of_a_broker_are_refused(name: str, form: str, tmp_path: Path) -
         check_outside_stores(find_stores(str(tmp_path)), place, "--bodies")
 
 
-def test_folders_beside_those_of_a_broker_are_accepted(tmp_path: Path) -> None:
+def test_folders_next_to_those_of_a_broker_are_accepted(tmp_path: Path) -> None:
     write_store(tmp_path, [(0, open_segment(messages(1), 4096))])
     for place in (tmp_path / "lake", tmp_path / "commitlog2", tmp_path.parent, "s3://bucket/commitlog"):
         check_outside_stores(find_stores(str(tmp_path)), str(place), "--lake")

@@ -1,4 +1,4 @@
-"""What a run could not read, grouped and counted, with the first rows of each group."""
+"""Ranges that a run could not read, grouped and counted, with the first rows of each group."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def test_the_first_rows_are_those_with_the_smallest_offsets(growing: GrowingLake
     assert {row["run_id"] for row in group.first} == {"one"}
 
 
-def test_other_runs_do_not_count(growing: GrowingLake) -> None:
+def test_ranges_of_other_runs_are_not_counted(growing: GrowingLake) -> None:
     assert [group.count for group in read_refused(growing.lake, "other")] == [1, 1, 1]
     assert read_refused(growing.lake, "none") == []
 
 
-def test_a_lake_without_the_tables_has_nothing_refused(tmp_path: Path) -> None:
+def test_a_lake_without_the_tables_has_no_refused_ranges(tmp_path: Path) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(1))
     growing.archive()

@@ -1,4 +1,4 @@
-"""Profiles come to the driver in manifests and in files, and what is judged is the same; memory stays bounded."""
+"""Profiles reach the driver in manifests and in files with the same result; memory stays bounded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lake(tmp_path: Path) -> LakePaths:
 
 
 def manifest_of(lake: LakePaths, most_inline: int, profiles: list[pa.Table]) -> list[ManifestRow]:
-    """What tasks with these profiles tell."""
+    """Return the manifest rows of tasks with these profiles."""
     return [
         ManifestRow.of_task(0, {}, "", stage_profile(profile, lake, RUN, f"part-{number:05d}", most_inline))
         for number, profile in enumerate(profiles)
@@ -56,14 +56,14 @@ def test_a_small_profile_is_in_the_manifest_and_a_large_one_in_a_file(lake: Lake
     assert not large.path  # no table's
 
 
-def test_many_tasks_send_less_each() -> None:
+def test_each_of_many_tasks_sends_less() -> None:
     assert inline_bytes(1) == inline_bytes(2000) == 16 << 10
     assert all(count * inline_bytes(count) <= 32 << 20 for count in (0, 1, 3000, 10**6))
 
 
 @pytest.mark.parametrize("most_inline", [0, 16 << 10, 1 << 30], ids=["staged", "mixed", "inline"])
 @pytest.mark.parametrize("most", [60, pytest.param(1000, marks=pytest.mark.long("pieces of another size")), 10**6])
-def test_what_is_gathered_is_the_whole(lake: LakePaths, most_inline: int, most: int) -> None:
+def test_gathered_profiles_equal_the_whole_profile(lake: LakePaths, most_inline: int, most: int) -> None:
     manifest = manifest_of(lake, most_inline, [*SMALL, *LARGE])
     assert len(files_of(lake)) == {0: 8, 16 << 10: 6, 1 << 30: 0}[most_inline]
     pieces = list(gather_profiles(lake, [ManifestRow("messages"), *manifest], most))
@@ -76,19 +76,19 @@ def test_what_is_gathered_is_the_whole(lake: LakePaths, most_inline: int, most: 
         assert sum(map(len, pieces)) == WHOLE.num_rows  # each is merged
 
 
-def test_nothing_is_one_empty_piece(lake: LakePaths) -> None:
+def test_no_profiles_give_one_empty_piece(lake: LakePaths) -> None:
     (nothing,) = gather_profiles(lake, [])
     assert not nothing.num_rows
 
 
-def test_a_profile_of_odd_names_is_gathered(lake: LakePaths) -> None:
+def test_a_profile_with_null_and_empty_names_is_gathered(lake: LakePaths) -> None:
     odd = profile_of([message(0, broker=None), message(1, topic=None), message(2, topic=""), message(3, broker="")])
     for most_inline in (0, 1 << 20):
         pieces = gather_profiles(lake, manifest_of(lake, most_inline, [odd]), 2)
         assert merge_profiles(pieces).equals(odd)
 
 
-def test_a_file_that_is_gone_cut_or_damaged_is_an_error(lake: LakePaths) -> None:
+def test_a_missing_truncated_or_damaged_file_is_an_error(lake: LakePaths) -> None:
     manifest = manifest_of(lake, 0, LARGE[:1])
     path = Path(lake.profiles) / manifest[0].profile_path
     data = path.read_bytes()
@@ -105,7 +105,7 @@ def test_a_file_that_is_gone_cut_or_damaged_is_an_error(lake: LakePaths) -> None
         list(gather_profiles(lake, manifest))
 
 
-def test_staged_files_go_with_the_run(lake: LakePaths) -> None:
+def test_staged_files_are_deleted_with_the_run(lake: LakePaths) -> None:
     other = Path(lake.profiles) / "part-of-the-table.parquet"
     with staging(lake, RUN) as manifest:
         manifest.extend(manifest_of(lake, 0, LARGE[:2]))
@@ -115,7 +115,7 @@ def test_staged_files_go_with_the_run(lake: LakePaths) -> None:
     assert not (Path(lake.profiles) / "staged" / RUN).exists()
 
 
-def test_staged_files_go_with_a_run_that_fails_before_its_tasks_have_told(lake: LakePaths) -> None:
+def test_staged_files_of_a_failed_run_are_deleted_before_manifests_arrive(lake: LakePaths) -> None:
     def fail() -> None:
         with staging(lake, RUN):
             manifest_of(lake, 0, LARGE[:2])
@@ -127,7 +127,7 @@ def test_staged_files_go_with_a_run_that_fails_before_its_tasks_have_told(lake: 
     assert files_of(lake) == []
 
 
-def test_a_run_that_staged_nothing_deletes_nothing(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_staged_files_deletes_none(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staged, "_delete", lambda *_: pytest.fail("nothing was to be deleted"))
     with staging(lake, RUN) as manifest:
         manifest.extend(manifest_of(lake, 1 << 20, SMALL))

@@ -1,4 +1,4 @@
-"""A task of an archive run: every record in a data file, every body in a pack, and the files say what is in them."""
+"""A task of an archive run: every record in a data file, every body in a pack, and correct statistics of files."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def at(store_timestamps: list[int]) -> bytes:
     return data.ljust(SIZE, b"\0")
 
 
-def test_each_date_has_a_file_and_a_pack_of_its_own(tmp_path: Path) -> None:
+def test_each_date_has_its_own_file_and_pack(tmp_path: Path) -> None:
     times = [MIDNIGHT_MS - 2, MIDNIGHT_MS + 1, MIDNIGHT_MS - 1, MIDNIGHT_MS, 1 << 60, -5]
     root = write_store(tmp_path / "store", [(0, at(times))])
     manifest = run_all(tasks_of(root, tmp_path))
@@ -153,7 +153,7 @@ def test_each_date_has_a_file_and_a_pack_of_its_own(tmp_path: Path) -> None:
         assert all(row["body_ref"]["pack"].startswith(folder) for row in stored)
 
 
-def test_bad_ranges_and_marked_messages_are_counted_and_the_intact_are_kept(tmp_path: Path) -> None:
+def test_bad_ranges_and_marked_messages_are_counted_and_intact_ones_kept(tmp_path: Path) -> None:
     data = bytearray(open_segment(messages(100), SIZE))
     data[2000] ^= 0xFF
     data = data.replace(b"Tag1", b"Ta\xff1", 3)
@@ -187,9 +187,7 @@ def without_packs(rows: list[Row]) -> list[Row]:
 
 
 @pytest.mark.parametrize("second", ["run-1", "run-2"])
-def test_a_range_that_is_done_again_leaves_alone_what_the_first_attempt_has_written(
-    tmp_path: Path, second: str
-) -> None:
+def test_a_repeated_range_leaves_the_files_of_the_first_attempt_unchanged(tmp_path: Path, second: str) -> None:
     root = write_store(tmp_path / "store", [(0, open_segment(messages(400), SIZE))])
     one = run_all(tasks_of(root, tmp_path, 20_000))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -212,7 +210,7 @@ def test_a_segment_that_is_cut_between_plan_and_read_fails_the_task(tmp_path: Pa
     check(root, tmp_path, run_all(tasks_of(root, tmp_path, 20_000)))
 
 
-def test_statistics_say_what_the_file_holds(tmp_path: Path) -> None:
+def test_statistics_match_the_rows_of_the_file(tmp_path: Path) -> None:
     long_topic = "x" * 40
     sent = [*messages(50), new_message(3, topic=long_topic)]
     root = write_store(tmp_path / "store", [(0, open_segment(sent, SIZE))])
@@ -243,7 +241,7 @@ def test_files_have_the_tables_columns_and_types(tmp_path: Path) -> None:
     assert not any(path.name.endswith(".tmp") for path in tmp_path.rglob("*"))
 
 
-def test_a_task_tells_the_profile_of_its_rows(tmp_path: Path) -> None:
+def test_a_task_returns_the_profile_of_its_rows(tmp_path: Path) -> None:
     root = write_store(tmp_path / "store", [(0, open_segment(messages(300), SIZE))])
     manifest = run_all(tasks_of(root, tmp_path, 20_000))
     profile = merge_profiles([parse_profile(row.profile) for row in manifest if row.profile])
@@ -281,9 +279,7 @@ def test_a_range_of_many_dates_has_a_file_for_each_and_few_packs(tmp_path: Path)
     check(root, tmp_path, manifest)
 
 
-def test_rows_of_one_range_are_divided_where_they_are_too_many_for_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_rows_for_a_file_are_divided_among_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commitlake.pipelines.archive.waiting_rows.PART_BYTES", 50_000)
     root = write_store(tmp_path / "store", [(0, open_segment(messages(1500), SIZE))])
     manifest = run_all(tasks_of(root, tmp_path))
@@ -293,7 +289,7 @@ def test_rows_of_one_range_are_divided_where_they_are_too_many_for_a_file(
     check(root, tmp_path, manifest)
 
 
-def test_what_a_task_could_not_read_is_in_files_of_both_tables(tmp_path: Path) -> None:
+def test_unreadable_ranges_are_in_files_of_quarantine_and_gaps(tmp_path: Path) -> None:
     data = bytearray(closed_segment(messages(100), SIZE))
     data[2000] ^= 0xFF
     root = write_store(tmp_path / "store", [(0, bytes(data)), (2 * SIZE, open_segment(messages(5), SIZE, 2 * SIZE))])
@@ -308,7 +304,7 @@ def test_what_a_task_could_not_read_is_in_files_of_both_tables(tmp_path: Path) -
     assert (row["start_offset"], row["end_offset"], row["found"]) == (SIZE, 2 * SIZE, "no such file")
 
 
-def test_no_value_is_above_what_the_statistics_call_the_greatest(tmp_path: Path) -> None:
+def test_no_value_exceeds_the_maximum_in_the_statistics(tmp_path: Path) -> None:
     highest = "a" * 32 + "\U0010ffff\U0010ffff" + "z"
     sent = [new_message(0, properties=(("UNIQ_KEY", highest), ("TAGS", "b" * 32 + "\U0010ffff")))]
     root = write_store(tmp_path / "store", [(0, open_segment(sent, SIZE))])

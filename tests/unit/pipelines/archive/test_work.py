@@ -1,4 +1,4 @@
-"""What a run finds to do: ranges, and by what the next run will know the store again."""
+"""Work of a run: ranges, and the record by which the next run recognises the store."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ SIZE = 1 << 16
 
 
 def progress_of(store: Path, lake: Path) -> StoreProgress:
-    """How far the next commit says that it gets."""
+    """Return the progress of the store in the next commit."""
     work = find_work(str(store), "a", LakePaths(str(lake)))
     return work.commit.stores["a"]
 
 
 def last_start(sent: int) -> int:
-    """Where the last of so many messages begins."""
+    """Return the start of the last of so many messages."""
     return sum(len(record) for record in records(messages(sent))[:-1])
 
 
-def test_the_last_record_is_remembered(tmp_path: Path) -> None:
+def test_the_last_record_is_recorded(tmp_path: Path) -> None:
     store = write_store(tmp_path / "store", [(0, open_segment(messages(20), SIZE))])
     found = progress_of(store, tmp_path / "lake").last_record
     assert found is not None
     assert found.physical_offset == last_start(20)
 
 
-def test_it_is_that_of_the_segment_before_where_the_newest_has_none_yet(tmp_path: Path) -> None:
+def test_the_last_record_may_be_in_the_segment_before_the_newest(tmp_path: Path) -> None:
     torn = open_segment(messages(1, seed=3), SIZE, SIZE)[:60].ljust(SIZE, b"\0")
     store = write_store(tmp_path / "store", [(0, closed_segment(messages(20), SIZE)), (SIZE, torn)])
     found = progress_of(store, tmp_path / "lake")
@@ -44,7 +44,7 @@ def test_it_is_that_of_the_segment_before_where_the_newest_has_none_yet(tmp_path
     assert found.last_record.physical_offset == last_start(20)
 
 
-def test_a_last_record_that_is_known_is_not_forgotten_over_damage(tmp_path: Path) -> None:
+def test_a_known_last_record_is_kept_if_the_rest_is_damaged(tmp_path: Path) -> None:
     lake = LakePaths(str(tmp_path / "lake"))
     sent = messages(20)
     store = write_store(tmp_path / "store", [(0, open_segment(sent[:5], SIZE))])
@@ -61,13 +61,13 @@ def test_a_last_record_that_is_known_is_not_forgotten_over_damage(tmp_path: Path
     assert found.last_record == first.stores["a"].last_record
 
 
-def test_a_name_that_no_folder_can_have_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+def test_a_broker_name_that_no_folder_can_have_is_refused_at_once(tmp_path: Path) -> None:
     store = write_store(tmp_path / "store", [(0, open_segment(messages(2), SIZE))])
     with pytest.raises(StoreError, match="--broker NAME"):
         find_work(str(store), "名" * 40, LakePaths(str(tmp_path / "lake")))
 
 
-def test_a_commit_behind_another_keeps_what_that_one_says_of_other_stores() -> None:
+def test_a_commit_after_another_keeps_its_progress_of_other_stores() -> None:
     mine = ArchiveCommit(4, "mine", {"a": StoreProgress(10), "b": StoreProgress(7)}, {"a": None})  # type: ignore[dict-item]
     last = ArchiveCommit(4, "other", {"a": StoreProgress(5), "b": StoreProgress(9, LastRecord(8, 1, "x"))})
     after = mine.after(last)
@@ -79,12 +79,12 @@ def test_a_lake_may_be_a_file_uri(tmp_path: Path) -> None:
     assert LakePaths((tmp_path / "a lake").as_uri()).messages == str(tmp_path / "a lake" / "messages")
 
 
-def test_something_new_is_told_before_all_of_it_is_looked_at(tmp_path: Path) -> None:
+def test_new_records_are_reported_before_all_of_them_are_read(tmp_path: Path) -> None:
     lake, root = LakePaths(str(tmp_path / "lake")), tmp_path / "store"
     told: list[str] = []
 
-    def is_told(*segments: bytes) -> bool:
-        """Whether a run over these segments is told of something new; the lake then has all of them."""
+    def reports_new(*segments: bytes) -> bool:
+        """Return whether a run over these segments reports new records; the lake then has all of them."""
         told.clear()
         write_store(root, [(number * SIZE, data) for number, data in enumerate(segments)])
         work = find_work(str(root), "a", lake, on_new=lambda: told.append("new"))
@@ -94,12 +94,12 @@ def test_something_new_is_told_before_all_of_it_is_looked_at(tmp_path: Path) -> 
         return bool(told)
 
     begun, grown, closed = open_segment(messages(5), SIZE), open_segment(messages(9), SIZE), messages(20)
-    assert is_told(begun)
-    assert not is_told(begun)
-    assert is_told(grown)
-    assert not is_told(grown)
+    assert reports_new(begun)
+    assert not reports_new(begun)
+    assert reports_new(grown)
+    assert not reports_new(grown)
     whole = closed_segment(closed, SIZE)
-    assert is_told(whole)
-    assert not is_told(whole)
-    assert not is_told(whole, bytes(SIZE))
-    assert is_told(whole, open_segment(messages(2), SIZE, SIZE))
+    assert reports_new(whole)
+    assert not reports_new(whole)
+    assert not reports_new(whole, bytes(SIZE))
+    assert reports_new(whole, open_segment(messages(2), SIZE, SIZE))

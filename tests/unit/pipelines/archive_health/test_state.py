@@ -1,4 +1,4 @@
-"""The state of a lake: how new it is, and what of the log is missing."""
+"""The state of a lake: its age, and missing parts of the log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def growing(tmp_path: Path) -> GrowingLake:
     return growing
 
 
-def test_a_whole_archive(growing: GrowingLake) -> None:
+def test_a_complete_archive_has_no_missing_parts(growing: GrowingLake) -> None:
     newest_ms = MIDNIGHT_MS + 19 * DAY_MS // 20 // MINUTE_MS * MINUTE_MS + MINUTE_MS
     state = read_archive_state(growing.lake)
     (store,) = state.stores
@@ -54,16 +54,16 @@ def test_ranges_that_are_missing_are_counted_by_store(growing: GrowingLake) -> N
     assert not store.is_whole
 
 
-def test_no_run_has_no_age() -> None:
+def test_a_lake_without_runs_has_no_age() -> None:
     assert ArchiveState([]).age(datetime.datetime.now(datetime.UTC)) is None
 
 
-def test_a_folder_that_is_no_lake_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_lake_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="is not a lake"):
         read_archive_state(LakePaths(str(tmp_path)))
 
 
-def test_what_is_missing_is_grouped_by_reason(growing: GrowingLake) -> None:
+def test_missing_ranges_are_grouped_by_reason(growing: GrowingLake) -> None:
     assert missing_by_reason(growing.lake) == []
     bad = [
         {"broker": "broker-a", "reason": reason, "start_offset": start, "end_offset": start + 5}
@@ -81,7 +81,7 @@ def test_what_is_missing_is_grouped_by_reason(growing: GrowingLake) -> None:
     ]
 
 
-def test_expectations_of_the_last_run_that_were_not_met(growing: GrowingLake) -> None:
+def test_unmet_expectations_of_the_last_run_are_reported(growing: GrowingLake) -> None:
     assert unmet_expectations(growing.lake) == []
     judged = [
         ("old", 1, "a", False),

@@ -60,7 +60,7 @@ def test_minutes_of_another_time_are_found_on_both_days(tmp_path: Path) -> None:
     assert finding.count > 1
 
 
-def test_runs_of_an_earlier_version_are_said(tmp_path: Path) -> None:
+def test_runs_of_an_earlier_version_are_reported(tmp_path: Path) -> None:
     growing = GrowingLake(tmp_path)
     with without_topic_minutes():
         archived(growing, 1)

@@ -1,4 +1,4 @@
-"""What an audit sees of a lake's files and tables, before Spark is asked."""
+"""The audit's checks of a lake's files and tables that do not need Spark."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def data_file(growing: GrowingLake, table: str) -> Path:
 
 
 def flip_in_a_page(path: Path) -> None:
-    """Change a bit of a column that nobody looks at."""
+    """Change a bit of a column that the audit does not read."""
     group = pq.ParquetFile(path).metadata.row_group(0)
     column = group.column(group.num_columns - 1)
     first = column.dictionary_page_offset or column.data_page_offset
@@ -74,7 +74,7 @@ def test_a_damaged_data_file_is_named(
 
 
 @pytest.mark.parametrize("table", ["messages", "message_keys", "archive_runs"])
-def test_a_changed_page_is_seen_by_a_deep_look(growing: GrowingLake, table: str) -> None:
+def test_a_changed_page_is_found_by_a_deep_check(growing: GrowingLake, table: str) -> None:
     path = data_file(growing, table)
     flip_in_a_page(path)
     assert not damaged_files(growing.lake, deep=False)
@@ -94,7 +94,7 @@ def test_every_data_file_has_page_checksums(growing: GrowingLake) -> None:
                 pq.ParquetFile(Path(uri) / name, page_checksum_verification=True).read()
 
 
-def test_a_run_without_a_row_and_one_with_another_count_are_told(growing: GrowingLake) -> None:
+def test_runs_with_a_missing_row_or_a_wrong_count_are_reported(growing: GrowingLake) -> None:
     assert compare_archive_runs(growing.lake, read_moment(growing.lake)) == []
     runs = DeltaTable(growing.lake.archive_runs)
     runs.delete("sequence = 1")
@@ -103,7 +103,7 @@ def test_a_run_without_a_row_and_one_with_another_count_are_told(growing: Growin
     assert finding.notes == ["run 1: expected a row, found 0", "run 2: expected messages 20, found 7"]
 
 
-def test_rows_and_checksums_that_a_run_has_written_are_missed(growing: GrowingLake) -> None:
+def test_missing_rows_and_checksums_of_a_run_are_reported(growing: GrowingLake) -> None:
     work = find_work(str(growing.store), None, growing.lake)
     rows = pa.Table.from_pylist(
         [{"broker": "broker-a", "messages": 1, "row_checksum": 7, "lake_checksum": 8, "run_id": "r"}] * 3,
@@ -128,7 +128,9 @@ def test_rows_and_checksums_that_a_run_has_written_are_missed(growing: GrowingLa
         assert (finding.table, finding.notes) == ("profiles", notes)
 
 
-def test_a_damaged_log_is_an_exit_code_of_damage(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_log_ends_the_audit_with_the_exit_code_of_damage(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
     for table in ("messages", "archive_runs"):
         log = growing.folder / "lake" / table / "_delta_log"
         damage(max(log.glob("*.json")), "cut")

@@ -1,4 +1,4 @@
-"""`consumptions` has each record of a consume log once, and `edges` a step for each, however runs came about."""
+"""`consumptions` has each record of a consume log once, and `edges` a step for each, for any sequence of runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def consumptions(shop: JmqShop) -> list[tuple[object, ...]]:
     return shop.rows("consumptions", "consumer_group, queue_offset, attempt, outcome", "consume_offset")
 
 
-def test_a_message_has_a_step_for_each_application_and_try(shop: JmqShop) -> None:
+def test_a_message_has_a_step_for_each_application_and_attempt(shop: JmqShop) -> None:
     shop.consume("mail", 3, fails=lambda offset: offset == 1)
     shop.consume("stock", 2)
     shop.retry("mail", succeeds=False)
@@ -108,7 +108,7 @@ def test_every_delivery_has_one_step_and_no_other_is_found(shop: JmqShop, seed: 
     assert shop.rows("edges", "DISTINCT absent_reason", "absent_reason") == [(None,)]
 
 
-def test_a_dead_letter_is_told(shop: JmqShop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lineage_reports_a_dead_letter(shop: JmqShop, capsys: pytest.CaptureFixture[str]) -> None:
     shop.consume("mail", 1, fails=lambda _: True)
     for _ in range(12):
         shop.retry("mail", succeeds=False)
@@ -119,7 +119,7 @@ def test_a_dead_letter_is_told(shop: JmqShop, capsys: pytest.CaptureFixture[str]
     assert "dead letter of mail since Fri 2023-11-17 22:13:20, after 4 tries" in told
 
 
-def test_each_run_adds_what_is_new(shop: JmqShop) -> None:
+def test_each_run_adds_new_consumptions(shop: JmqShop) -> None:
     shop.archive()
     for number in range(3):
         shop.consume("mail", 2)
@@ -178,7 +178,7 @@ def test_a_run_that_is_killed_between_its_commits_is_completed(shop: JmqShop, mo
     assert [row[1] for row in steps(shop)] == [0, 1, 2, 3, 4, 5]
 
 
-def test_of_two_runs_at_once_one_adds_the_records(shop: JmqShop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_of_two_concurrent_runs_adds_the_records(shop: JmqShop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.archive()
     shop.consume("mail", 5)
 
@@ -194,7 +194,7 @@ def test_of_two_runs_at_once_one_adds_the_records(shop: JmqShop, monkeypatch: py
     assert len(steps(shop)) == 5
 
 
-def test_of_two_runs_that_link_the_same_records_one_adds_the_steps(
+def test_only_one_of_two_runs_that_link_the_same_records_adds_the_steps(
     shop: JmqShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.archive()
@@ -209,7 +209,7 @@ def test_of_two_runs_that_link_the_same_records_one_adds_the_steps(
     assert len(steps(shop)) == 5
 
 
-def test_a_version_without_new_records_is_followed_too(shop: JmqShop) -> None:
+def test_a_version_without_new_records_is_also_followed(shop: JmqShop) -> None:
     for _ in range(3):
         shop.consume("mail", 1)
         shop.archive()
@@ -221,7 +221,7 @@ def test_a_version_without_new_records_is_followed_too(shop: JmqShop) -> None:
     assert len(steps(shop)) == 3
 
 
-def test_claims_that_do_not_fit_their_place_are_linked_to_nothing(shop: JmqShop) -> None:
+def test_records_that_do_not_match_their_message_are_not_linked(shop: JmqShop) -> None:
     shop.consume("mail", 2)
     with shop.open() as (store, _):
         real = store.read_consumptions(0, 1)[0][0]
@@ -234,7 +234,7 @@ def test_claims_that_do_not_fit_their_place_are_linked_to_nothing(shop: JmqShop)
     assert found == [(None, 0), (None, 1), *[("lost", None)] * 3, ("before_archive", None)]
 
 
-def test_a_table_that_can_only_be_read_whole_is_linked_anew(shop: JmqShop) -> None:
+def test_a_table_without_its_log_entries_is_linked_again(shop: JmqShop) -> None:
     shop.consume("mail", 4)
     shop.archive()
     linked = steps(shop)

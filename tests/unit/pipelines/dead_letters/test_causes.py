@@ -1,4 +1,4 @@
-"""Dead letters by cause, counted again by a plain loop over what was sent."""
+"""Dead letters by cause, compared with a plain loop over the sent messages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SENT = [
     dead(1, "shipping", "orders", "paid", 17, b'{"id": 1}', KEYS="order-1"),
     dead(2, "shipping", "orders", "paid", 1, REPLAY_ID="r"),  # given up at once, after a replay
     dead(3, "shipping", "payments", None, 17),
-    dead(4, "shipping", None, None, 17),  # no property tells the topic
+    dead(4, "shipping", None, None, 17),  # no property names the topic
     dead(5, HOSTILE, HOSTILE, HOSTILE, 3, EXCEPTION="x" * 500),
     dead(6, HOSTILE, HOSTILE, HOSTILE, 3, error="x" * 300),  # the same by its first 200 characters
 ]
@@ -77,7 +77,7 @@ def test_a_cause_has_its_times_and_its_newest_message(growing: GrowingLake) -> N
     assert len(worst.example) == 32
 
 
-def test_times_and_stores_can_be_chosen(growing: GrowingLake) -> None:
+def test_dead_letters_are_selected_by_time_and_store(growing: GrowingLake) -> None:
     start = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000, datetime.UTC)
     minute = datetime.timedelta(minutes=1)
     assert group_by_cause(growing.lake, LetterChoice(start=start + minute, end=start + 4 * minute)).messages == 3
@@ -85,13 +85,13 @@ def test_times_and_stores_can_be_chosen(growing: GrowingLake) -> None:
     assert group_by_cause(growing.lake, LetterChoice(groups=["it's"])).causes == []
 
 
-def test_what_is_left_out_of_many_causes_is_counted(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_causes_beyond_the_limit_are_counted(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causes, "MAX_CAUSES", 2)
     found = group_by_cause(growing.lake)
     assert (len(found.causes), found.messages, found.left_out) == (2, len(SENT), 3)
 
 
-def test_causes_that_are_too_many_are_not_told_apart(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_causes_are_not_distinguished(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causes, "MAX_COUNTED_CAUSES", 2)
     monkeypatch.setattr(causes, "MAX_HOURS", 1)
     found = group_by_cause(growing.lake)
@@ -99,7 +99,7 @@ def test_causes_that_are_too_many_are_not_told_apart(growing: GrowingLake, monke
     assert sum(sum(cause.hours.values()) for cause in found.causes) < sum(cause.messages for cause in found.causes)
 
 
-def test_topics_tags_keys_and_sql_can_be_chosen(growing: GrowingLake) -> None:
+def test_dead_letters_are_selected_by_topic_tag_key_and_sql(growing: GrowingLake) -> None:
     assert group_by_cause(growing.lake, LetterChoice(topics=["orders", HOSTILE])).messages == 5
     assert group_by_cause(growing.lake, LetterChoice(tags=["paid"])).messages == 3
     assert group_by_cause(growing.lake, LetterChoice(keys=["order-1"])).messages == 1
@@ -118,7 +118,7 @@ def test_the_shape_of_a_body_is_part_of_its_cause(growing: GrowingLake) -> None:
     assert [sample.stored_at.minute for sample in hostile.samples] == [6, 5]
 
 
-def test_what_died_again_after_a_replay_is_counted(growing: GrowingLake) -> None:
+def test_messages_that_died_again_after_a_replay_are_counted(growing: GrowingLake) -> None:
     assert {one.replayed for one in group_by_cause(growing.lake).causes if one.tag != "paid"} == {0}
     assert sum(one.replayed for one in group_by_cause(growing.lake).causes) == 1
 

@@ -1,4 +1,4 @@
-"""Files of dead letters: exact, safe in a spreadsheet, whole or not there."""
+"""Files of dead letters: exact, safe in a spreadsheet, complete or absent."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def test_no_field_of_csv_is_a_formula(write: Export) -> None:
 
 
 @pytest.mark.parametrize("first", sorted(export.FORMULA_STARTS))
-def test_a_changed_field_of_csv_is_what_it_was_without_its_first_quote(first: str) -> None:
+def test_a_csv_field_like_a_formula_begins_with_a_quote(first: str) -> None:
     assert export._field(f"{first}x") == f"'{first}x"
 
 
 @pytest.mark.parametrize("value", ["x=1", "", " =1", -1, None])
-def test_other_fields_of_csv_stay(value: object) -> None:
+def test_other_csv_fields_are_unchanged(value: object) -> None:
     assert export._field(value) == value
 
 
@@ -89,7 +89,7 @@ def test_parquet_has_types(write: Export, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
-def test_bodies_are_there_where_they_are_asked_for(form: str, write: Export) -> None:
+def test_bodies_are_left_out_unless_requested(form: str, write: Export) -> None:
     path = write(form, with_bodies=False)
     if form == "csv":
         names = list(rows_of_csv(path)[0])
@@ -100,7 +100,7 @@ def test_bodies_are_there_where_they_are_asked_for(form: str, write: Export) -> 
     assert names == [name for name, _ in export._COLUMNS]
 
 
-def test_a_file_is_whole_or_not_there(write: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_export_leaves_the_old_file(write: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write("jsonl")
     before = path.read_bytes()
     with pytest.raises(QueryError):

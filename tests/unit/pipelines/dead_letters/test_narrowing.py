@@ -14,7 +14,7 @@ from commitlake.pipelines.dead_letters.narrowing import find_cause, narrow_to_ca
 from tests.support.lakes import GrowingLake
 
 
-def test_a_cause_that_only_its_bodies_tell_is_a_list_of_places(dead_letters: GrowingLake) -> None:
+def test_a_cause_known_only_from_bodies_is_a_list_of_offsets(dead_letters: GrowingLake) -> None:
     table, packs = open_table(dead_letters.lake, "messages"), open_store(dead_letters.lake.bodies)
     where = letters_condition(table, LetterChoice())
     found = group_letters(table, where, packs, samples=1)
@@ -26,7 +26,7 @@ def test_a_cause_that_only_its_bodies_tell_is_a_list_of_places(dead_letters: Gro
         assert only == cause
 
 
-def test_a_cause_that_columns_tell_needs_no_list(dead_letters: GrowingLake) -> None:
+def test_a_cause_known_from_columns_needs_no_list(dead_letters: GrowingLake) -> None:
     table = open_table(dead_letters.lake, "messages")
     where = letters_condition(table, LetterChoice())
     found = group_letters(table, where, None, samples=1)
@@ -48,7 +48,7 @@ def test_a_cause_has_a_number_and_a_name(dead_letters: GrowingLake) -> None:
         find_cause([], "1")
 
 
-def test_places_are_left_out(dead_letters: GrowingLake) -> None:
+def test_messages_sent_before_are_left_out(dead_letters: GrowingLake) -> None:
     table = open_table(dead_letters.lake, "messages")
     where = letters_condition(table, LetterChoice())
     assert without_places(where, []) == where

@@ -47,7 +47,7 @@ def test_a_shape_has_sorted_paths_with_types(value: object, shape: str) -> None:
         (b" " * (MAX_BODY_BYTES + 1), "(large)"),
     ],
 )
-def test_what_is_no_json_has_the_shape_of_its_kind(body: bytes | None, shape: str) -> None:
+def test_bodies_that_are_not_json_have_the_shape_of_their_kind(body: bytes | None, shape: str) -> None:
     assert body_shape(body) == shape
 
 

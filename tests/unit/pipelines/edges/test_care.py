@@ -1,4 +1,4 @@
-"""`edges` is compacted, erased from and made again, and says the same afterwards, also of steps that are still open."""
+"""`edges` has the same rows after compaction, erasure and rebuilding, also for steps that are still open."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def follow(family: Family) -> None:
     follow_edges(family.growing.lake)
 
 
-def go_on(family: Family) -> list[Step]:
+def complete_open_steps(family: Family) -> list[Step]:
     """Let the open steps be completed."""
     prepared = family.places[3]
     family.write(delivered("U2", 21), committed("T1", prepared, 22), op([0], 23))
@@ -91,7 +91,7 @@ def test_compaction_leaves_open_steps_to_the_next_run(family: Family) -> None:
 
 
 @pytest.mark.parametrize("what", ["a data file", "all data files", "the log"])
-def test_a_damaged_table_is_made_again(family: Family, what: str) -> None:
+def test_a_damaged_table_is_rebuilt(family: Family, what: str) -> None:
     folder = Path(family.growing.lake.edges)
     files = sorted(folder.glob("_delta_log/*.json" if what == "the log" else "*.parquet"))
     for path in files[:1] if what == "a data file" else files:
@@ -101,12 +101,12 @@ def test_a_damaged_table_is_made_again(family: Family, what: str) -> None:
     repair_lake(family.growing.lake, plan, "1")
     assert plan_repair(family.growing.lake).is_nothing
     assert family.steps() == FIRST
-    assert go_on(family) == LATER
+    assert complete_open_steps(family) == LATER
 
 
-def test_a_table_that_was_deleted_is_made_anew(family: Family) -> None:
+def test_a_deleted_table_is_rebuilt(family: Family) -> None:
     lake = family.growing.lake
-    assert go_on(family) == LATER
+    assert complete_open_steps(family) == LATER
     other = LakePaths(f"{lake.root}-other")
     Path(lake.root).rename(other.root)
     for path in Path(other.edges).rglob("*"):
@@ -123,7 +123,7 @@ def erase(lake: LakePaths, unique_key: str) -> None:
     run_erasure(place, plan, "a test", datetime.timedelta(days=7), lambda _: None)
 
 
-def test_an_erased_message_has_no_steps_and_gets_none_later(family: Family) -> None:
+def test_an_erased_message_never_has_steps_again(family: Family) -> None:
     lake = family.growing.lake
     erase(lake, "U2")
     assert family.steps() == [FIRST[0], FIRST[2]]
@@ -136,7 +136,7 @@ def test_an_erased_message_has_no_steps_and_gets_none_later(family: Family) -> N
     assert family.steps() == [("committed", 3, 4, None, "committed"), ("finished", 3, 5, None, "committed")]
 
 
-def test_a_trace_that_is_erased_tells_nothing_any_longer(family: Family) -> None:
+def test_an_erased_trace_has_no_steps(family: Family) -> None:
     family.write(record("U9", seconds=20, properties={"KEYS": "key"}))
     keys = {"KEYS": "U9"}
     told = trace(pub("U9", family.places[4], 20), begun("U9", "r"), ended("U9", "r"), seconds=21)

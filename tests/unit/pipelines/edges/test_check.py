@@ -16,7 +16,7 @@ from tests.support.message_families import Family, dead, delayed, delivered, fai
 
 @pytest.fixture
 def family(tmp_path: Path) -> Family:
-    """A lake with records of each kind, of which `edges` tells."""
+    """A lake with records of each kind that has steps in `edges`."""
     family = Family(GrowingLake(tmp_path), [])
     family.write(record("U1"), *failed("U1", 1, 0, 1), dead("U1", 2, 0, 20), delayed(None), delivered("U9", 30))
     family.write(half("T1"), half("T2", 1), half("T2", 9, 1), given_up("T2", 12), op([0], 13), delayed("U2", 14))
@@ -24,7 +24,7 @@ def family(tmp_path: Path) -> Family:
     return family
 
 
-def test_a_table_that_has_all_steps_is_whole(family: Family) -> None:
+def test_a_table_with_all_steps_has_no_finding(family: Family) -> None:
     lake = family.growing.lake
     assert compare_edges(lake, read_moment(lake)) == ([], "")
     follow_edges(lake)

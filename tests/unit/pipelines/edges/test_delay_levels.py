@@ -1,4 +1,4 @@
-"""A message that waits is due by its own broker's delay levels."""
+"""A delayed message is due according to its own broker's delay levels."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def write_levels(lake: LakePaths, broker: str, levels: str) -> None:
 
 
 def due_seconds(lake: LakePaths) -> list[float]:
-    """When messages are due, in seconds since the first was stored."""
+    """Return when messages are due, in seconds since the first was stored."""
     rows = DeltaTable(lake.edges).to_pyarrow_table(columns=["side", "due_timestamp"]).to_pylist()
     return sorted(row["due_timestamp"].timestamp() - START_MS / 1000 for row in rows if row["side"] != "to")
 
 
-def test_levels_that_the_lake_knows_go_before_the_defaults(tmp_path: Path) -> None:
+def test_levels_in_the_lake_are_preferred_to_the_defaults(tmp_path: Path) -> None:
     family = Family(GrowingLake(tmp_path), [])
     family.write(delayed("U1", 0, level=3), delayed("U2", 1, level=2), timed("U3", 2, due_ms=START_MS + 60_000))
     family.growing.archive()
@@ -46,7 +46,7 @@ def test_levels_that_the_lake_knows_go_before_the_defaults(tmp_path: Path) -> No
     assert due_seconds(family.growing.lake) == [2.0, 6.0, 60.0]
 
 
-def test_each_brokers_levels_are_its_own(tmp_path: Path) -> None:
+def test_each_broker_has_its_own_levels(tmp_path: Path) -> None:
     lake = LakePaths(str(tmp_path))
     write_levels(lake, BROKER, '{"1":3000}')
     write_levels(lake, "another", '{"1":4000,"2":9000}')
@@ -57,7 +57,7 @@ def test_each_brokers_levels_are_its_own(tmp_path: Path) -> None:
     assert DelayLevels().of(BROKER) == DEFAULT_DELAY_LEVELS_MS
 
 
-def test_defaults_stand_in_with_a_warning_where_the_table_is_damaged(
+def test_defaults_are_used_with_a_warning_if_the_table_is_damaged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lake = LakePaths(str(tmp_path))

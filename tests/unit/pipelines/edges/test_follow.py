@@ -1,4 +1,4 @@
-"""`edges` has a step for each copy of a message and each word of a trace, however the log came into the lake."""
+"""`edges` has a step for each copy of a message and each trace entry, for any sequence of archive runs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def done(request: pytest.FixtureRequest, family: Family) -> Done:
     return follow
 
 
-def test_a_delayed_message_leads_to_its_copy(family: Family, done: Done) -> None:
+def test_a_delayed_message_has_a_step_to_its_copy(family: Family, done: Done) -> None:
     done(
         delayed("U1", 0),  # 0
         delayed("U2", 1),  # 1: still waits
@@ -77,17 +77,17 @@ def test_a_delayed_message_may_be_delivered_twice(family: Family, done: Done) ->
     assert family.steps() == [("delayed", 0, 1, None, None), ("delayed", 0, 2, None, None)]
 
 
-def test_a_timer_leads_to_the_next_timer_and_to_the_copy(family: Family, done: Done) -> None:
+def test_a_timer_has_a_step_to_the_next_timer_and_to_the_copy(family: Family, done: Done) -> None:
     done(timed("U1", 0), timed("U1", 30, properties={"TIMER_ROLL_TIMES": 1}), timer_delivered("U1"))
     assert family.steps() == [("timer", 0, 1, None, None), ("timer", 1, 2, None, None)]
 
 
-def test_a_timer_that_was_called_back_waits_for_nothing(family: Family, done: Done) -> None:
+def test_a_cancelled_timer_has_a_cancelled_step(family: Family, done: Done) -> None:
     done(timed("U1", 0), timed("X", 1, properties={"TIMER_DEL_UNIQKEY": "orders_U1"}))
     assert family.steps() == [("timer", 0, 1, None, "cancelled")]
 
 
-def test_failures_lead_from_retry_to_retry_and_to_the_dead_letter(family: Family, done: Done) -> None:
+def test_failures_have_steps_between_retries_and_to_the_dead_letter(family: Family, done: Done) -> None:
     done(
         record("U1"),  # 0
         *failed("U1", 1, 0, 1),  # 1 waits, 2
@@ -103,7 +103,7 @@ def test_failures_lead_from_retry_to_retry_and_to_the_dead_letter(family: Family
     ]
 
 
-def test_two_groups_fail_on_the_same_message_each_for_itself(family: Family, done: Done) -> None:
+def test_failures_of_two_groups_have_separate_steps(family: Family, done: Done) -> None:
     done(record("U1"), *failed("U1", 1, 0, 1, "a"), *failed("U1", 1, 0, 2, "b"), dead("U1", 2, 0, 30, "b"))
     assert family.steps() == [
         ("dead", 4, 5, None, None),
@@ -131,7 +131,7 @@ def test_transactions_end_by_their_op_records(family: Family, done: Done) -> Non
     ]
 
 
-def test_half_messages_are_asked_for_and_given_up(family: Family, done: Done) -> None:
+def test_half_messages_are_checked_and_given_up(family: Family, done: Done) -> None:
     done(half("T1"), half("T1", 6, 1), half("T1", 12, 2), given_up("T1", 18))
     assert family.steps() == [
         ("given_up", 2, 3, None, None),
@@ -140,7 +140,7 @@ def test_half_messages_are_asked_for_and_given_up(family: Family, done: Done) ->
     ]
 
 
-def test_traces_tell_who_sent_and_consumed_a_message(family: Family, done: Done) -> None:
+def test_traces_give_steps_of_producer_and_consumers(family: Family, done: Done) -> None:
     done(
         record("U1"),  # 0
         trace(pub("U1", 0)),  # 1
@@ -148,7 +148,7 @@ def test_traces_tell_who_sent_and_consumed_a_message(family: Family, done: Done)
         trace(ended("U1", "r1", 4, seconds=1), seconds=2),  # 3
         *failed("U1", 1, 0, 2),  # 4, 5
         trace(begun("U1", "r2", 1, seconds=13), ended("U1", "r2", seconds=13), seconds=14),  # 6
-        trace(begun("U1", "r3", 0, seconds=13, group="other"), seconds=15),  # 7: no end of it was told
+        trace(begun("U1", "r3", 0, seconds=13, group="other"), seconds=15),  # 7: has no end
     )
     assert family.steps() == [
         ("consumed", 0, None, None, "failed"),
@@ -160,19 +160,19 @@ def test_traces_tell_who_sent_and_consumed_a_message(family: Family, done: Done)
     ]
 
 
-def test_a_trace_tells_what_a_producer_has_decided(family: Family, done: Done) -> None:
+def test_a_trace_gives_the_decision_of_a_producer(family: Family, done: Done) -> None:
     done(half("T1"), trace(decided("T1", "ROLLBACK_MESSAGE", 1)), op([0], 2))
     assert family.steps() == [("ended", 0, None, None, "rolled_back"), ("finished", 0, 2, None, "rolled_back")]
 
 
-def test_a_trace_that_comes_before_its_message_waits_for_it(family: Family, done: Done) -> None:
+def test_a_trace_stored_before_its_message_is_linked_later(family: Family, done: Done) -> None:
     done(trace(begun("U1", "r1", seconds=1), ended("U1", "r1", seconds=1)))
     assert family.steps() == [("consumed", None, None, "not_yet", "success")]
     done(record("U1", seconds=0))
     assert family.steps() == [("consumed", 1, None, None, "success")]
 
 
-def test_a_message_that_was_not_stored_is_refused(family: Family, done: Done) -> None:
+def test_a_trace_of_a_message_that_was_not_stored_is_a_refused_step(family: Family, done: Done) -> None:
     done(trace(pub("U1", None, succeeded=False)))
     assert family.steps() == [("produced", None, None, "refused", "failed")]
 
@@ -182,12 +182,12 @@ def test_a_consumption_of_one_of_two_equal_messages_is_ambiguous(family: Family,
     assert family.steps() == [("consumed", None, None, "ambiguous", "success")]
 
 
-def test_without_a_trace_nothing_is_told_of_clients(family: Family, done: Done) -> None:
+def test_without_traces_there_are_no_steps_of_clients(family: Family, done: Done) -> None:
     done(record("U1"), record("U2"), record(None))
     assert not DeltaTable.is_deltatable(family.growing.lake.edges) or family.steps() == []
 
 
-def test_an_end_before_the_archive_began_is_said_to_be_so(family: Family, done: Done) -> None:
+def test_an_end_before_the_archive_has_that_reason(family: Family, done: Done) -> None:
     done(delivered("U1", 10), *failed("U2", 2, 99_999_999, 20))
     assert family.steps() == [
         ("delayed", 1, 2, None, None),
@@ -205,7 +205,7 @@ def test_files_have_the_declared_columns_sorted_by_hash(family: Family, done: Do
     assert sorted(rows.column("side").to_pylist()) == ["both", "from", "to"]
 
 
-def test_what_was_followed_is_not_followed_again(family: Family) -> None:
+def test_followed_versions_are_not_followed_again(family: Family) -> None:
     family.write(delayed("U1"))
     family.growing.archive()
     lake = family.growing.lake
@@ -217,7 +217,7 @@ def test_what_was_followed_is_not_followed_again(family: Family) -> None:
     assert followed_version(lake) == DeltaTable(lake.messages).version()
 
 
-def test_another_follower_that_is_first_is_no_error(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_follower_that_is_first_is_not_an_error(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     family.write(delayed("U1"))
     family.growing.archive()
     lake = family.growing.lake
@@ -245,7 +245,7 @@ def replayed(
     return record(unique_key, seconds=seconds, properties=stamps)
 
 
-def test_a_message_that_was_sent_again_leads_back_to_its_origin(family: Family, done: Done) -> None:
+def test_a_replayed_message_has_a_step_from_its_origin(family: Family, done: Done) -> None:
     first = record("U1")
     size = 4096  # no record begins there
     done(
@@ -263,7 +263,7 @@ def test_a_message_that_was_sent_again_leads_back_to_its_origin(family: Family, 
     ]
 
 
-def test_a_dead_letter_that_was_sent_again_is_redriven(family: Family, done: Done) -> None:
+def test_a_dead_letter_that_was_sent_again_has_a_redriven_step(family: Family, done: Done) -> None:
     done(record("U1"), dead("U1", 1, 0, 1))
     place = family.places[1]
     done(replayed("U1", place, "%DLQ%shop", 2))
@@ -274,7 +274,7 @@ def test_a_dead_letter_that_was_sent_again_is_redriven(family: Family, done: Don
     }
 
 
-def test_copies_of_a_message_that_was_sent_again_are_no_replays(family: Family, done: Done) -> None:
+def test_copies_of_a_replayed_message_are_not_replays(family: Family, done: Done) -> None:
     done(record("U1"))
     sent = replayed("N1", 0, seconds=1)
     stamps = dict(sent.properties)

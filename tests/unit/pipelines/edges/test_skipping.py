@@ -1,4 +1,4 @@
-"""Files that no step needs are not read, and those that one needs are."""
+"""Only files that a step needs are read."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_file_with_the_record_that_an_open_step_waits_for_is_read(
 
 
 @pytest.mark.parametrize("how", ["cut", "zeroed"])
-def test_a_damaged_file_is_told_and_not_skipped(family: Family, how: str) -> None:
+def test_a_damaged_file_is_an_error_and_not_skipped(family: Family, how: str) -> None:
     family.write(*plain(20))
     family.growing.archive()
     (path,) = Path(family.growing.lake.messages).rglob("*.parquet")

@@ -1,4 +1,4 @@
-"""Bodies of traces give entries, and what has another form is counted and passed over."""
+"""Bodies of traces give entries; bodies in another form are counted and skipped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def body(*records: Sequence[object]) -> bytes:
 
 
 def parsed(*bodies: bytes | None) -> Traces:
-    """What some bodies tell."""
+    """Return the parsed bodies."""
     count = len(bodies)
     parents = pa.table(
         {
@@ -37,10 +37,10 @@ def parsed(*bodies: bytes | None) -> Traces:
     return found
 
 
-def told(
+def entries_of(
     *bodies: bytes | None, names: Sequence[str] = ("action", "unique_key", "group", "outcome")
 ) -> list[tuple[Any, ...]]:
-    """Some columns of the entries of bodies."""
+    """Return some columns of the entries of bodies."""
     return [tuple(row[name] for name in names) for row in parsed(*bodies).entries.to_pylist()]
 
 
@@ -52,7 +52,7 @@ def test_each_kind_of_record_is_an_entry() -> None:
         decided("T1", "COMMIT_MESSAGE", 4),
         ["Recall", START_MS, "R", "producers", "orders", "U3", "true"],
     ]
-    assert told(body(*records)) == [
+    assert entries_of(body(*records)) == [
         ("Pub", "U1", "producers", "success"),
         ("SubBefore", "U1", "shop", None),
         ("SubAfter", "U1", "shop", "returned_null"),
@@ -77,10 +77,10 @@ def test_each_kind_of_record_is_an_entry() -> None:
 )
 def test_a_pub_has_three_forms(tail: Sequence[str], expected: tuple[str, int | None]) -> None:
     columns = pub("U1", 0)[:12]
-    assert told(body([*columns, *tail]), names=("outcome", "sent_offset")) == [expected]
+    assert entries_of(body([*columns, *tail]), names=("outcome", "sent_offset")) == [expected]
 
 
-def test_an_old_consumer_does_not_tell_when_and_of_which_group_it_ended() -> None:
+def test_an_end_of_an_old_consumer_has_no_group_and_time() -> None:
     (row,) = parsed(body(ended("U1", "r", 1)[:7])).entries.to_pylist()
     assert (row["group"], row["outcome"]) == (None, "time_out")
     assert row["event_timestamp"] == row["store_timestamp"]
@@ -89,9 +89,9 @@ def test_an_old_consumer_does_not_tell_when_and_of_which_group_it_ended() -> Non
 def test_a_batch_is_an_entry_for_each_message() -> None:
     columns = pub("U1,U2,U3", 0)
     columns[12] = ",".join(map(offset_id, (1, 2, 3)))
-    assert told(body(columns), names=("unique_key", "sent_offset")) == [("U1", 1), ("U2", 2), ("U3", 3)]
+    assert entries_of(body(columns), names=("unique_key", "sent_offset")) == [("U1", 1), ("U2", 2), ("U3", 3)]
     columns[12] = offset_id(1)  # fewer ids than messages: nobody knows whose it is
-    assert told(body(columns), names=("unique_key", "sent_offset")) == [("U1", None), ("U2", None), ("U3", None)]
+    assert entries_of(body(columns), names=("unique_key", "sent_offset")) == [("U1", None), ("U2", None), ("U3", None)]
 
 
 @pytest.mark.parametrize(
@@ -106,12 +106,12 @@ def test_a_batch_is_an_entry_for_each_message() -> None:
         body(["Drop", "table"]),
     ],
 )
-def test_another_form_is_passed_over_and_counted(hostile: bytes) -> None:
+def test_another_form_is_skipped_and_counted(hostile: bytes) -> None:
     found = parsed(hostile, body(pub("U1", 1)))
     assert (found.entries.num_rows, found.passed_over) == (1, 1)
 
 
-def test_numbers_that_are_none_are_left_out() -> None:
+def test_invalid_numbers_are_left_out() -> None:
     columns = pub("U1", 1)
     columns[1], columns[10] = "9" * 5000, "-1"
     (row,) = parsed(body(columns)).entries.to_pylist()
@@ -122,12 +122,12 @@ def test_numbers_that_are_none_are_left_out() -> None:
     assert row["event_timestamp"] == row["store_timestamp"]
 
 
-def test_text_that_is_no_utf8_leaves_its_column_out() -> None:
+def test_text_that_is_not_utf8_makes_its_column_null() -> None:
     data = body(pub("U1", 1)).replace(b"producers", b"\xff\xff")
-    assert told(data) == [("Pub", "U1", None, "success")]
+    assert entries_of(data) == [("Pub", "U1", None, "success")]
 
 
-def test_bodies_beyond_the_limits_are_passed_over() -> None:
+def test_bodies_beyond_the_limits_are_skipped() -> None:
     large = body(pub("U1", 1)) + b"x" * MAX_BODY_BYTES
     many = b"x\x02" * (MAX_ENTRIES + 1)
     wide = body(begun("," * MAX_ENTRIES, "r"))
@@ -135,5 +135,5 @@ def test_bodies_beyond_the_limits_are_passed_over() -> None:
     assert (found.entries.num_rows, found.passed_over) == (1, 3)
 
 
-def test_a_body_that_cannot_be_read_is_none() -> None:
-    assert told(None, body(pub("U1", 1))) == [("Pub", "U1", "producers", "success")]
+def test_an_unreadable_body_gives_no_entries() -> None:
+    assert entries_of(None, body(pub("U1", 1))) == [("Pub", "U1", "producers", "success")]

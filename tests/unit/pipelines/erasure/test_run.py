@@ -1,4 +1,4 @@
-"""An erasure that is stopped anywhere, that meets other runs, or that a repair undoes: in the end it is done."""
+"""An erasure that is stopped anywhere, overlaps with other runs, or is undone by a repair completes in the end."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def place_of(growing: GrowingLake) -> Place:
 
 
 def erase(growing: GrowingLake, *, is_alone: bool = False) -> ErasureResult | None:
-    """What the job does: finish what was stopped, erase, and purge."""
+    """Do the steps of the job: finish stopped erasures, erase, and purge."""
     place = place_of(growing)
     finish_erasures(place, lambda _: None)
     plan = plan_erasure(place, KeysToErase([KEY]))
@@ -91,7 +91,7 @@ def audited(growing: GrowingLake) -> int:
 
 
 def check_done(growing: GrowingLake, messages: int = 100) -> None:
-    """Nothing of the message is left, and all else is there."""
+    """Check that the message is erased and all others exist."""
     assert traces(Path(growing.lake.root)) == []
     assert len(rows_of(growing.lake.messages)) == messages
     assert unfinished_erasures(growing.lake) == []
@@ -99,7 +99,7 @@ def check_done(growing: GrowingLake, messages: int = 100) -> None:
 
 
 def stop_at(monkeypatch: pytest.MonkeyPatch, module: str, name: str, call: int, *, after: bool) -> None:
-    """Let a call of a function be the last thing that happens."""
+    """Stop the run at a call of a function."""
     function: Callable[..., Any] = getattr(importlib.import_module(module), name)
     calls = 0
 
@@ -130,14 +130,12 @@ def test_a_run_that_is_stopped_is_completed_by_the_next(
     check_done(growing)
 
 
-def test_what_is_stopped_after_it_has_begun_needs_no_key_to_be_finished(
-    growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_erasure_is_finished_without_its_key(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         stop_at(patched, "commitlake.pipelines.erasure.run", "begin", 1, after=True)
         with pytest.raises(KilledError):
             erase(growing)
-    assert audited(growing) == ExitCode.OK  # not erased yet, and nobody says that it is
+    assert audited(growing) == ExitCode.OK  # not erased yet, and not reported as erased
     (done,) = finish_erasures(place_of(growing), lambda _: None)
     assert done.state.messages == 1
     purge_erasures(place_of(growing), NOW, lambda _: None, is_alone=True)
@@ -145,7 +143,7 @@ def test_what_is_stopped_after_it_has_begun_needs_no_key_to_be_finished(
 
 
 @pytest.mark.parametrize("table", ["messages", "message_keys"])
-def test_an_archive_in_the_middle_loses_nothing_and_brings_nothing_back(
+def test_an_archive_run_during_an_erasure_loses_and_restores_nothing(
     growing: GrowingLake, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
     """Another run commits after the erasure has read the table, and before its commit."""
@@ -201,14 +199,14 @@ def test_a_compaction_that_began_before_the_erasure_is_refused(growing: GrowingL
     check_done(growing)
 
 
-def test_maintain_before_and_after_changes_nothing(growing: GrowingLake) -> None:
+def test_maintain_before_and_after_does_not_affect_an_erasure(growing: GrowingLake) -> None:
     assert maintain.main(["--lake", growing.lake.root, "--quiet"]) == ExitCode.OK
     erase(growing, is_alone=True)
     assert maintain.main(["--lake", growing.lake.root, "--quiet"]) == ExitCode.OK
     check_done(growing)
 
 
-def test_a_repair_that_sets_messages_back_does_not_bring_anything_back(
+def test_a_repair_to_an_older_version_does_not_restore_erased_content(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     erase(growing)
@@ -222,7 +220,7 @@ def test_a_repair_that_sets_messages_back_does_not_bring_anything_back(
     check_done(growing)
 
 
-def test_the_retention_begins_anew_where_a_repair_has_undone_an_erasure(growing: GrowingLake) -> None:
+def test_the_retention_restarts_after_a_repair_has_undone_an_erasure(growing: GrowingLake) -> None:
     erase(growing)
     (first,) = read_states(growing.lake)
     newest = DeltaTable(growing.lake.messages).version()
@@ -240,7 +238,7 @@ def test_the_retention_begins_anew_where_a_repair_has_undone_an_erasure(growing:
     check_done(growing)
 
 
-def test_an_archive_takes_an_erased_message_again_without_its_contents(growing: GrowingLake) -> None:
+def test_an_erased_message_is_archived_again_without_its_contents(growing: GrowingLake) -> None:
     """`messages` has lost the run that took the message; its store still has it."""
     erase(growing)
     log = Path(growing.lake.messages) / "_delta_log"
@@ -259,7 +257,7 @@ def test_an_archive_takes_an_erased_message_again_without_its_contents(growing: 
     check_done(growing)
 
 
-def test_two_erasures_of_one_pack(growing: GrowingLake) -> None:
+def test_two_erasures_in_one_pack_complete(growing: GrowingLake) -> None:
     place = place_of(growing)
     for number, key in enumerate([KEY, "order-3", "order-5"], 1):
         run_erasure(place, plan_erasure(place, KeysToErase([key])), "a test", WEEK, lambda _: None)
@@ -269,7 +267,7 @@ def test_two_erasures_of_one_pack(growing: GrowingLake) -> None:
     assert DeltaTable(growing.lake.messages).transaction_version(APPLICATION_ID) == 3
 
 
-def test_an_unfinished_archive_run_holds_the_purge_up(growing: GrowingLake) -> None:
+def test_an_unfinished_archive_run_delays_the_purge(growing: GrowingLake) -> None:
     erase(growing)
     growing.write([shop_message(100)])
     growing.archive(finish=False)
@@ -280,7 +278,7 @@ def test_an_unfinished_archive_run_holds_the_purge_up(growing: GrowingLake) -> N
     check_done(growing, messages=101)
 
 
-def test_beside_other_jobs_a_purge_waits_for_the_retention_and_a_day(growing: GrowingLake) -> None:
+def test_with_other_jobs_a_purge_waits_for_the_retention_and_a_day(growing: GrowingLake) -> None:
     erase(growing)
     place = place_of(growing)
     (state,) = read_states(growing.lake)
@@ -301,7 +299,7 @@ def test_a_large_group_of_messages_is_erased_at_once(tmp_path: Path) -> None:
     check_done(growing, messages=200)
 
 
-def test_a_lake_of_which_nothing_was_erased_has_no_table_of_erasures(growing: GrowingLake) -> None:
+def test_a_lake_without_erasures_has_no_table_of_erasures(growing: GrowingLake) -> None:
     assert erase_nothing(growing.lake) == []
     assert not Path(growing.lake.erasures).exists()
 
@@ -312,7 +310,7 @@ def erase_nothing(lake: LakePaths) -> list[Any]:
     return [*finish_erasures(place, lambda _: None), *purge_erasures(place, NOW, lambda _: None)[0]]
 
 
-def test_the_checksums_before_and_after_are_those_of_the_rows(growing: GrowingLake) -> None:
+def test_the_checksums_before_and_after_match_the_rows(growing: GrowingLake) -> None:
     erase(growing)
     rows = pa.Table.from_pylist([row for row in rows_of(growing.lake.erasures) if row["event"] == "message"])
     assert rows.num_rows == 1
@@ -321,7 +319,7 @@ def test_the_checksums_before_and_after_are_those_of_the_rows(growing: GrowingLa
 
 
 @pytest.mark.parametrize("damaged", ["newest entry", "all entries", "log", "folder and note"])
-def test_a_damaged_table_of_erasures_is_an_error_and_is_made_again(growing: GrowingLake, damaged: str) -> None:
+def test_a_damaged_table_of_erasures_is_an_error_and_is_rebuilt(growing: GrowingLake, damaged: str) -> None:
     place = place_of(growing)
     for key in (KEY, "order-3"):
         run_erasure(place, plan_erasure(place, KeysToErase([key])), "a test", WEEK, lambda _: None)
@@ -358,7 +356,7 @@ def test_a_damaged_table_of_erasures_is_an_error_and_is_made_again(growing: Grow
         ("detail", """'{"retention_s": 8e13}'"""),
     ],
 )
-def test_a_ledger_of_erasures_that_somebody_has_changed_is_refused_by_name(
+def test_the_error_for_a_changed_table_of_erasures_names_it(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str], column: str, value: str
 ) -> None:
     erase(growing)

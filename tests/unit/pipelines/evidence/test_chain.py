@@ -1,4 +1,4 @@
-"""The table of evidence: one chain, whoever writes to it."""
+"""The table of evidence: one chain, also with several writers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_row_without_a_document_is_named(growing: GrowingLake) -> None:
         newest_document(growing.lake)
 
 
-def test_nothing_is_added_to_a_chain_that_has_lost_its_newest_document(growing: GrowingLake) -> None:
+def test_a_chain_without_its_newest_document_is_not_continued(growing: GrowingLake) -> None:
     add(growing, 2)
     DeltaTable(growing.lake.evidence).delete("number = 2")
     with pytest.raises(EvidenceError, match="expected document 2 as the newest, found 1"):

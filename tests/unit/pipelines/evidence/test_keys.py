@@ -24,12 +24,12 @@ def test_a_key_and_its_public_one_have_the_same_id(tmp_path: Path) -> None:
     assert from_variable.private_bytes_raw() == private.private_bytes_raw()
 
 
-def test_without_a_file_or_a_variable_there_is_no_key() -> None:
+def test_there_is_no_key_without_a_file_or_a_variable() -> None:
     assert private_key(None, {}) is None
     assert private_key(None, {SECRET_VARIABLE: ""}) is None
 
 
-def test_a_link_to_a_key_is_no_key(tmp_path: Path) -> None:
+def test_a_link_to_a_key_is_refused(tmp_path: Path) -> None:
     make_key(tmp_path / "key.pem")
     (tmp_path / "link.pem").symlink_to(tmp_path / "key.pem")
     with pytest.raises(EvidenceError):

@@ -1,4 +1,4 @@
-"""A chain of evidence: whatever is done to it is told, with the number of the document."""
+"""A chain of evidence: any change is reported with the number of the document."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEYS = {key_id_of(KEY.public_key()): KEY.public_key()}
 
 
 def chain(count: int, key: Ed25519PrivateKey = KEY, lake: str = "lake-1") -> list[Document]:
-    """Some documents, each after the one before."""
+    """Return a chain of documents."""
     documents: list[Document] = []
     for number in range(count):
         before = documents[-1] if documents else None
@@ -40,7 +40,7 @@ def codes(texts: list[str]) -> list[str]:
     return [finding.code for finding in verified(texts).findings]
 
 
-def test_a_chain_that_nobody_touched_is_whole() -> None:
+def test_an_unchanged_chain_has_no_finding() -> None:
     documents = chain(5)
     found = verified(texts_of(documents), head=documents[-1].hash)
     assert found.findings == []
@@ -55,7 +55,7 @@ def edited(text: str, change: Callable[[dict[str, object]], object]) -> str:
 
 
 @pytest.mark.parametrize("place", range(4))
-def test_a_changed_document_is_named_and_so_is_the_next_one_which_names_another(place: int) -> None:
+def test_a_changed_document_and_its_successor_are_reported(place: int) -> None:
     texts = texts_of(chain(4))
     texts[place] = edited(texts[place], lambda payload: payload.update(facts={"messages": 11}))
     found = verified(texts).findings
@@ -64,7 +64,7 @@ def test_a_changed_document_is_named_and_so_is_the_next_one_which_names_another(
     assert [finding.code for finding in found[1:]] == (["chain"] if place < 3 else [])
 
 
-def test_documents_that_are_left_out_are_named() -> None:
+def test_missing_documents_are_reported() -> None:
     texts = texts_of(chain(6))
     found = verified([texts[0], texts[1], texts[4], texts[5]]).findings
     assert [(finding.code, finding.text) for finding in found] == [
@@ -74,7 +74,7 @@ def test_documents_that_are_left_out_are_named() -> None:
     assert verified(texts[1:], first=None).findings == []
 
 
-def test_the_newest_ones_that_are_gone_show_by_the_head_alone() -> None:
+def test_missing_newest_documents_are_found_by_the_head() -> None:
     documents = chain(4)
     assert codes(texts_of(documents[:3])) == []
     (finding,) = verified(texts_of(documents[:3]), head=documents[3].hash).findings
@@ -82,7 +82,7 @@ def test_the_newest_ones_that_are_gone_show_by_the_head_alone() -> None:
     assert "of document 3" in finding.text
 
 
-def test_the_newest_ones_that_are_gone_show_where_their_number_is_known() -> None:
+def test_missing_newest_documents_are_found_by_the_last_number() -> None:
     texts = texts_of(chain(3))
     assert verified(texts, last=3).findings == []
     found = verified(texts[:2], last=3)
@@ -91,40 +91,40 @@ def test_the_newest_ones_that_are_gone_show_where_their_number_is_known() -> Non
     assert [finding.code for finding in verified([], last=3).findings] == ["missing"]
 
 
-def test_documents_in_another_order_are_named() -> None:
+def test_documents_in_another_order_are_reported() -> None:
     texts = texts_of(chain(4))
     found = verified([texts[0], texts[2], texts[1], texts[3]]).findings
     assert [finding.code for finding in found] == ["missing", "order"]
     assert "document 2 is stored after document 3" in found[1].text
 
 
-def test_a_document_that_is_there_twice_is_named() -> None:
+def test_a_repeated_document_is_reported() -> None:
     texts = texts_of(chain(3))
     assert [finding.text for finding in verified([*texts, texts[2]]).findings] == [
         "document 3 appears twice: the second one is the same"
     ]
 
 
-def test_a_key_that_nobody_has_named_is_told() -> None:
+def test_an_unknown_key_is_reported() -> None:
     (finding,) = verified(texts_of(chain(1, OTHER))).findings
     assert finding.code == "unknown key"
     assert key_id_of(OTHER.public_key()) in finding.text
     assert key_id_of(KEY.public_key()) in finding.text
 
 
-def test_a_document_of_another_chain_is_told() -> None:
+def test_a_document_of_another_chain_is_reported() -> None:
     """Signed by the same key, with the number that comes next."""
     own, other = chain(3), chain(4, lake="lake-2")
     assert codes(texts_of([*own, other[3]])) == ["lake", "chain"]
 
 
-def test_a_signature_of_one_key_under_the_name_of_another_is_no_signature() -> None:
+def test_a_signature_by_another_key_than_named_is_invalid() -> None:
     (document,) = chain(1, OTHER)
     text = document.text.replace(document.key_id, key_id_of(KEY.public_key()))
     assert codes([text]) == ["changed"]
 
 
-def test_a_document_that_is_kept_under_another_number_is_told() -> None:
+def test_a_document_stored_under_another_number_is_reported() -> None:
     first, second = chain(2)
     found = verify_chain([(1, first.text), (3, second.text)], KEYS)
     assert [finding.text for finding in found.findings] == ["document 2 is stored as document 3"]
@@ -148,7 +148,7 @@ def test_a_document_that_is_kept_under_another_number_is_told() -> None:
         "x" * (MAX_BYTES + 1),
     ],
 )  # fmt: skip
-def test_other_texts_are_an_error_and_nothing_else(text: str) -> None:
+def test_other_texts_are_an_evidence_error(text: str) -> None:
     with pytest.raises(EvidenceError):
         parse_document(text)
     assert codes([text]) == ["unreadable"]
@@ -169,7 +169,7 @@ def test_a_document_with_other_blanks_is_unreadable() -> None:
     assert codes([json.dumps(json.loads(document.text))]) == ["unreadable"]
 
 
-def test_every_single_changed_character_is_noticed() -> None:
+def test_every_single_changed_character_is_found() -> None:
     first, second = chain(2)
     for place in range(len(first.text)):
         changed = first.text[:place] + chr(ord(first.text[place]) ^ 1) + first.text[place + 1 :]

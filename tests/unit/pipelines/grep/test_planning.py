@@ -1,4 +1,4 @@
-"""The tasks of a search: which packs, and which rows of messages."""
+"""The tasks of a search: packs, and rows of messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_small_packs_share_a_task_up_to_a_size() -> None:
     assert list(tasks_of([])) == []
 
 
-def test_rows_of_packs_are_named_by_offsets_too() -> None:
+def test_rows_of_packs_are_also_selected_by_offsets() -> None:
     conditions = rows_of([PackPart("it's", "b'", 5, 9, 2, 7), PackPart("p", "b'", 11, 12, 1, 1)])
     assert conditions == [
         "((broker = 'b''' AND physical_offset BETWEEN 5 AND 12))",
@@ -39,14 +39,14 @@ def test_rows_of_packs_are_named_by_offsets_too() -> None:
     ]
 
 
-def test_a_plan_counts_what_is_to_be_read(tmp_path: Path) -> None:
+def test_a_plan_counts_messages_and_packs(tmp_path: Path) -> None:
     growing = write_lake(tmp_path)
     plan = plan_search(open_table(growing.lake, "messages"), [])
     assert (plan.messages, plan.packs, plan.without_body) == (100, 2, 0)
     assert plan_search(open_table(growing.lake, "messages"), ["false"]).tasks == []
 
 
-def test_matches_come_in_the_same_order_wherever_tasks_run(tmp_path: Path) -> None:
+def test_matches_are_in_the_same_order_with_any_runner(tmp_path: Path) -> None:
     growing = write_lake(tmp_path)
     table = open_table(growing.lake, "messages")
     columns = ["broker", "physical_offset"]

@@ -1,4 +1,4 @@
-"""Lag where something is wrong: offsets that cannot be, clocks that step, segments that are gone."""
+"""Lag in unusual cases: impossible offsets, clocks that step, deleted segments."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def growing(tmp_path: Path) -> GrowingLake:
     return growing
 
 
-def test_an_offset_before_the_oldest_message_is_lost_and_only_what_is_there_counts(
+def test_an_offset_before_the_oldest_message_is_lost_and_existing_ones_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root, lake = write_indexed_store(tmp_path / "broker-a"), tmp_path / "lake"
@@ -87,11 +87,11 @@ def test_a_clock_that_was_ahead_gives_no_negative_time(tmp_path: Path, capsys: p
     put_offsets(growing.store, "consumerOffset.json", {"orders@billing": {0: 0}})
     for arguments in places_of(growing).values():
         (row,) = lag_rows(capsys, *arguments)
-        # What says that it was stored later than the moment does not count for it.
+        # Messages with a store time after the moment are not counted for it.
         assert (row["messages_max"], row["end"], row["time_lag_s_max"]) == (1, 3, 60.0)
 
 
-def test_snapshots_that_come_late_or_twice_change_nothing(growing: GrowingLake) -> None:
+def test_late_and_repeated_snapshots_do_not_change_the_lag(growing: GrowingLake) -> None:
     for second, offset in ((5, 4), (9, 8), (7, 1), (9, 2), (5, 4)):
         append_progress(growing.lake, progress(second, offset))
     (row,) = lag_of_lake(growing.lake, None, Choice()).rows
@@ -100,7 +100,7 @@ def test_snapshots_that_come_late_or_twice_change_nothing(growing: GrowingLake) 
     assert (row.offset.low, row.offset.high) == (4, 8)
 
 
-def test_a_group_that_was_set_back_between_two_snapshots_may_have_been_anywhere(growing: GrowingLake) -> None:
+def test_a_group_reset_between_two_snapshots_has_wide_bounds(growing: GrowingLake) -> None:
     for second, offset in ((3, 3), (5, 5), (9, 3)):
         append_progress(growing.lake, progress(second, offset))
     (row,) = lag_of_lake(growing.lake, START + datetime.timedelta(seconds=7), Choice()).rows

@@ -1,4 +1,4 @@
-"""Messages behind places in queues, counted batch by batch."""
+"""Messages after offsets of queues, counted batch by batch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def batch_of(rows: list[tuple[str, int, int, int, int, str | None]]) -> pa.Recor
     )
 
 
-def test_messages_before_the_place_of_other_queues_and_unwanted_ones_do_not_count() -> None:
+def test_earlier_unwanted_and_other_queues_messages_are_not_counted() -> None:
     everything, paid = Cursor(ORDERS, 1), Cursor(ORDERS, 1, PAID)
     counter = BacklogCounter([everything, paid])
     counter.add("a", batch_of([("orders", 0, 2, 20, 102, "paid"), ("orders", 1, 5, 50, 105, "paid")]))
@@ -40,7 +40,7 @@ def test_messages_before_the_place_of_other_queues_and_unwanted_ones_do_not_coun
     assert counter.behind[paid] == Behind(1, 20, 2, 102)
 
 
-def test_messages_that_were_stored_later_do_not_count() -> None:
+def test_messages_that_were_stored_later_are_not_counted() -> None:
     cursor = Cursor(ORDERS, 0)
     counter = BacklogCounter([cursor], until_ms=101)
     counter.add("a", batch_of([("orders", 0, number, 1, 100 + number, None) for number in range(5)]))
@@ -73,7 +73,7 @@ def test_the_order_of_batches_does_not_matter() -> None:
         assert counter.behind[cursor] == expected
 
 
-def test_records_before_a_floor_or_the_start_of_the_log_do_not_count() -> None:
+def test_records_before_a_floor_or_the_start_of_the_log_are_not_counted() -> None:
     cursor, other = Cursor(ORDERS, 0), Cursor(Queue("a", "orders", 1), 0)
     counter = BacklogCounter([cursor, other], log_start=101_000)
     rows = batch_of([("orders", queue, number, 1, 100 + number, None) for queue in (0, 1) for number in range(5)])
@@ -94,7 +94,7 @@ def test_messages_that_an_index_lists_are_timed_afterwards() -> None:
     assert asked == [(ORDERS, 2, 20)]
 
 
-def test_a_cursor_can_end_at_a_time_of_its_own() -> None:
+def test_a_cursor_can_have_its_own_end_time() -> None:
     early, late = Cursor(ORDERS, 0, until_ms=101), Cursor(ORDERS, 0)
     counter = BacklogCounter([early, late], until_ms=103)
     counter.add("a", batch_of([("orders", 0, number, 1, 100 + number, None) for number in range(9)]))

@@ -19,7 +19,7 @@ def row(group: str, verdict: LagVerdict, high: int | None, topic: str = "orders"
     )
 
 
-def test_the_group_with_the_gravest_verdict_is_first() -> None:
+def test_the_group_with_the_worst_verdict_is_first() -> None:
     rows = [
         row("well", LagVerdict.OK, 500),
         row("ill", LagVerdict.OK, 3, "payments"),

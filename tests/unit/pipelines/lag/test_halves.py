@@ -1,4 +1,4 @@
-"""Half messages in flight, told from finished ones by the op records."""
+"""Half messages in flight, distinguished from finished ones by the op records."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_half_without_an_op_record_is_in_flight_once(
     assert "without an op record" in row["notes"][0]
 
 
-def test_a_half_is_finished_where_an_op_record_names_its_first_place(
+def test_a_half_is_finished_if_an_op_record_names_its_first_offset(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     growing = GrowingLake(tmp_path)
@@ -66,7 +66,7 @@ def test_a_half_is_finished_where_an_op_record_names_its_first_place(
     assert half_row(capsys, "--store", str(growing.store))["messages_max"] == 1
 
 
-def test_op_records_without_bodies_leave_bounds(
+def test_op_records_without_bodies_give_bounds(
     growing: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake = Path(shutil.copytree(growing.lake.root, tmp_path / "lake"))
@@ -76,7 +76,7 @@ def test_op_records_without_bodies_leave_bounds(
     assert "2 op records have no body here, so it is not known which half messages they finish" in row["notes"]
 
 
-def test_halves_that_are_not_here_leave_bounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_halves_missing_from_the_lake_give_bounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     growing = GrowingLake(tmp_path)
     growing._queues[HALF, 0] = 3  # what came before was deleted
     growing.write([stored(HALF, 1, UNIQ_KEY="U3"), stored(HALF, 2, UNIQ_KEY="U4"), stored(OP, 3, b"4,")])
@@ -86,7 +86,7 @@ def test_halves_that_are_not_here_leave_bounds(tmp_path: Path, capsys: pytest.Ca
     assert "2 half messages after the broker's offset are missing here and may be in flight" in row["notes"]
 
 
-def test_no_half_in_flight_is_no_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_is_no_row_without_a_half_in_flight(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     growing = GrowingLake(tmp_path)
     growing.write([stored(HALF, 1, UNIQ_KEY="U0"), stored(OP, 3, b"0,")])
     put_offsets(growing.store, "consumerOffset.json", {f"{HALF}@{GROUP}": {0: 0}, f"{OP}@{GROUP}": {0: 0}})

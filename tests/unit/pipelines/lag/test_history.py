@@ -1,4 +1,4 @@
-"""The history of lag: at each snapshot the lag of that time, filters included; no figure where nothing is known."""
+"""The history of lag: at each snapshot the lag of that time, filters included; no figure where the lag is unknown."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def test_each_window_has_the_lag_of_its_snapshot(shop: GrowingLake) -> None:
         for group in GROUPS:
             expected = sum(row.messages.low for row in rows if row.group == group)
             assert history.messages[group][hour] == expected, (group, hour)
-    assert history.messages["reports"][12]  # a filter by tag, and something behind it
+    assert history.messages["reports"][12]  # a filter by tag, with a lag
 
 
-def test_a_filter_by_properties_counts_too(shop: GrowingLake) -> None:
+def test_a_filter_by_properties_is_applied(shop: GrowingLake) -> None:
     given = {GroupTopic("billing", "orders"): GroupFilter.of(SQL92_EXPRESSION, "KEYS LIKE '%1'")}
     history = lag_history(shop.lake, ["billing"], END, given=given)
     rows = lag_of_lake(shop.lake, END, Choice(groups={"billing"}), given=Given(given)).rows
@@ -145,7 +145,7 @@ def test_a_snapshot_of_a_log_that_is_not_archived_yet_has_no_figure(tmp_path: Pa
     assert [figure for figure in history.messages["billing"] if figure is not None] == [4]
 
 
-def test_one_of_two_stores_without_a_snapshot_leaves_no_figure(tmp_path: Path) -> None:
+def test_there_is_no_figure_if_one_of_two_stores_has_no_snapshot(tmp_path: Path) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(new_message(n, queue_id=0, born_timestamp=MIDNIGHT_MS + n * 60_000) for n in range(10))
     growing.archive()

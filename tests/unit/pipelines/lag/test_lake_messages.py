@@ -1,4 +1,4 @@
-"""Where queues begin and end, told from the messages of a lake."""
+"""First and last offsets of queues, found from the messages of a lake."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def messages(
 def measured(
     folder: Path, rows: list[dict[str, object]], start: int, log_start: int | None = 1000
 ) -> tuple[QueueSpan | None, int]:
-    """Return the span of the queue, and the messages behind an offset."""
+    """Return the span of the queue, and the number of messages from an offset on."""
     lake = make_lake(folder, rows)
     cursor = Cursor(ORDERS, start)
     counter = BacklogCounter([cursor], None, log_start)
@@ -52,41 +52,39 @@ OLD = messages(range(100, 140), 10, 1000) + messages(range(140, 145), 70, 9000)
     ("start", "span", "behind"),
     [
         (145, QueueSpan(144, 145, 140), 0),  # at the end
-        (143, QueueSpan(140, 145, 140), 2),  # a little behind
-        (110, QueueSpan(109, 145, 140), 35),  # far behind
+        (143, QueueSpan(140, 145, 140), 2),  # a small lag
+        (110, QueueSpan(109, 145, 140), 35),  # a large lag
         (20, QueueSpan(100, 145, 140), 45),  # its messages are gone
         (999, QueueSpan(140, 145, 140), 0),  # beyond the end
     ],
 )
-def test_an_old_queue_is_told_from_its_newest_messages(
+def test_the_span_of_an_old_queue_is_found_from_its_newest_messages(
     tmp_path: Path, start: int, span: QueueSpan, behind: int
 ) -> None:
     found, counted = measured(tmp_path, OLD, start)
     assert found is not None
     assert (found.end, found.compared_end, counted) == (span.end, span.compared_end, behind)
     lost, expected = (None if one.first is None else max(0, one.first - start) for one in (found, span))
-    assert lost == expected  # nothing else is told by the first message
+    assert lost == expected  # the first message is used for nothing else
 
 
-def test_a_queue_without_a_message_in_the_brokers_log_ends_where_the_archive_says(tmp_path: Path) -> None:
+def test_a_queue_with_only_deleted_messages_ends_as_in_the_archive(tmp_path: Path) -> None:
     assert measured(tmp_path, OLD, 145, log_start=50_000) == (QueueSpan(145, 145, 140), 0)
 
 
-def test_a_queue_of_which_nothing_was_archived_has_no_span(tmp_path: Path) -> None:
+def test_a_queue_without_archived_messages_has_no_span(tmp_path: Path) -> None:
     assert measured(tmp_path, messages(range(70, 80), 1, 1000, "payments"), 5) == (None, 0)
 
 
 @pytest.mark.parametrize("start", [0, 20, 120, 150])
-def test_a_topic_that_was_made_again_is_told_whatever_offset_a_group_has(tmp_path: Path, start: int) -> None:
+def test_a_recreated_topic_is_recognised_for_any_offset_of_a_group(tmp_path: Path, start: int) -> None:
     again = OLD + messages(range(30), 80, 20_000)
     found, counted = measured(tmp_path, again, start)
     assert found is not None
     assert (found.end, found.floor, counted) == (30, 20_000, max(0, 30 - start))
 
 
-def test_messages_that_the_broker_has_no_longer_are_not_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_deleted_by_the_broker_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def run_sql(table: object, name: str, sql: str, **more: bool) -> object:
@@ -100,7 +98,7 @@ def test_messages_that_the_broker_has_no_longer_are_not_asked_for(
     assert not any("last_value" in sql for sql in asked)
 
 
-def test_queues_of_a_topic_are_named_at_once_where_little_else_is_read() -> None:
+def test_queues_of_a_topic_are_read_in_one_query_if_that_is_cheap() -> None:
     many = {Queue(BROKER, "orders", number): 1000 + number % 10 for number in range(500)}
     assert list(lake_messages._places(many)) == ["(topic = 'orders' AND queue_offset >= 1000)"]
     many[Queue(BROKER, "orders", 500)] = 0

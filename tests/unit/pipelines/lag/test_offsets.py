@@ -1,4 +1,4 @@
-"""Lag at past times, from snapshots, compared with what was so at these times."""
+"""Lag at past times, from snapshots, compared with the recorded lag at these times."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ IDLE = OffsetOwner(OffsetKind.GROUP, "idle", "orders", 0)
 
 
 class Recording(NamedTuple):
-    """What was so: for each second, messages that were stored and the group's offset."""
+    """Recorded state: for each second, stored messages and the group's offset."""
 
     lake: LakePaths
     stored: list[int]
     offset: list[int]
 
     def lag(self, second: int) -> int:
-        """Messages behind the group at a second."""
+        """Return the group's lag at a second."""
         return self.stored[second] - self.offset[second]
 
 
@@ -97,31 +97,31 @@ def test_lag_between_snapshots_is_within_its_bounds(recording: Recording) -> Non
         assert row.messages.low <= recording.lag(second) <= row.messages.high, second
 
 
-def test_a_group_that_does_not_move_between_two_snapshots_is_known_exactly(recording: Recording) -> None:
+def test_the_lag_is_exact_if_a_group_does_not_move_between_snapshots(recording: Recording) -> None:
     row = lag_at(recording, 615, "idle")
     assert row.messages.is_exact
     assert row.messages.low == recording.stored[615]
 
 
-def test_after_the_last_snapshot_a_group_may_have_consumed_everything(recording: Recording) -> None:
+def test_after_the_last_snapshot_the_lag_may_be_zero(recording: Recording) -> None:
     row = lag_at(recording, SECONDS + 60)
     assert (row.messages.low, row.messages.high) == (0, None)
     assert "later changes are not known" in row.notes[-1]
 
 
-def test_before_the_first_snapshot_nothing_is_known(recording: Recording) -> None:
+def test_before_the_first_snapshot_the_lag_is_unknown(recording: Recording) -> None:
     answer = lag_of_lake(recording.lake, at(-1), Choice())
     assert not answer.rows
     (sentence,) = answer.missing
     assert "has no snapshot of its groups at or before 2023-11-14T23:59:59Z" in sentence
 
 
-def test_what_happened_is_the_verdict(recording: Recording) -> None:
+def test_the_verdict_matches_the_groups_behaviour(recording: Recording) -> None:
     told = {second: str(lag_at(recording, second).judged.verdict) for second in (180, 510)}
     assert told == {180: "slow", 510: "rewound"}
 
 
-def test_times_are_compared_with_a_snapshot_of_half_an_hour_before(recording: Recording) -> None:
+def test_the_verdict_compares_with_a_snapshot_half_an_hour_earlier(recording: Recording) -> None:
     table = open_snapshots(recording.lake, OFFSETS)
     assert table is not None
     moment = offsets_at(table, "broker-a", at(600))[OffsetKind.GROUP]
@@ -138,7 +138,7 @@ def empty(tmp_path: Path) -> GrowingLake:
     return growing
 
 
-def test_a_lake_without_snapshots_says_so(empty: GrowingLake) -> None:
+def test_a_lake_without_snapshots_is_reported(empty: GrowingLake) -> None:
     answer = lag_of_lake(empty.lake, None, Choice())
     assert not answer.rows
     assert answer.missing == ["broker-a: the lake has no snapshot of its groups, so their lag is not known"]

@@ -1,4 +1,4 @@
-"""Where queues begin and end, from messages in the order of the log."""
+"""First and last offsets of queues, from messages in the order of the log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_queue_begins_with_its_first_message_and_ends_after_its_last() -> None
     assert finder.floors == {}
 
 
-def test_offsets_that_begin_again_are_those_of_a_topic_that_was_made_again() -> None:
+def test_offsets_that_restart_mark_a_recreated_topic() -> None:
     for parts in (
         [([0, 1, 2, 0, 1], [10, 20, 30, 40, 50])],
         [([0, 1, 2], [10, 20, 30]), ([0, 1], [40, 50])],
@@ -35,5 +35,5 @@ def test_offsets_that_begin_again_are_those_of_a_topic_that_was_made_again() -> 
         assert finder.floors == {ORDERS: 40}
 
 
-def test_a_queue_that_begins_again_further_on_keeps_its_floor() -> None:
+def test_a_queue_that_restarts_above_0_keeps_its_floor() -> None:
     assert span_of(([4, 2, 3], [1, 2, 3]), ([4, 9], [4, 5])).found == {ORDERS: QueueSpan(2, 10, floor=2)}

@@ -1,4 +1,4 @@
-"""Since when a group has not moved."""
+"""The time since which a group has not moved."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
     return growing
 
 
-def test_a_group_stands_since_it_had_its_offset_or_since_a_message_waits(growing: GrowingLake) -> None:
+def test_a_group_is_standing_since_its_offset_or_the_first_waiting_message(growing: GrowingLake) -> None:
     found = []
     for hour in OFFSETS:
         (row,) = lag_of_lake(growing.lake, MIDNIGHT + hour * HOUR, Choice()).rows

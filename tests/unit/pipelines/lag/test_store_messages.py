@@ -68,7 +68,7 @@ def from_log(root: Path, monkeypatch: pytest.MonkeyPatch, given: Given | None = 
         return lag(root, given=given)
 
 
-def test_entries_alone_tell_the_lag_of_groups_that_take_everything(
+def test_lag_of_groups_without_a_filter_is_counted_from_entries_alone(
     root: Path, read: list[Split], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = lag(root)
@@ -88,7 +88,7 @@ def test_a_filter_reads_the_records_of_its_topic_only(
     assert found == from_log(root, monkeypatch, FILTERED)
 
 
-def test_nothing_is_read_twice(root: Path, read: list[Split], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_split_is_read_twice(root: Path, read: list[Split], monkeypatch: pytest.MonkeyPatch) -> None:
     from_log(root, monkeypatch, FILTERED)
     assert len(read) == len({split.start for split in read}) > 5
 
@@ -104,7 +104,7 @@ def test_segments_with_messages_after_the_offsets_are_scanned(
     assert 0 < sum(row.messages.low for row in found.rows) < 190  # 2 of 10 minutes are later
 
 
-def test_what_the_queues_do_not_account_for_is_scanned(
+def test_records_missing_from_the_queues_are_scanned(
     root: Path, read: list[Split], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = lag(root)
@@ -114,7 +114,7 @@ def test_what_the_queues_do_not_account_for_is_scanned(
     assert read
 
 
-def test_entries_that_do_not_fit_the_log_are_not_believed(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_entries_that_do_not_match_the_log_are_ignored(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     expected = lag(root)
     queues = root / "consumequeue"
     (queues / "topic-1" / "0").rename(root / "moved")
@@ -138,7 +138,7 @@ def made_again(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("place", ["store", "store without indexes", "lake"])
-def test_messages_from_before_a_topic_was_made_again_do_not_count(
+def test_messages_before_the_recreation_of_a_topic_are_not_counted(
     made_again: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if place == "lake":
@@ -158,7 +158,7 @@ def test_messages_from_before_a_topic_was_made_again_do_not_count(
 
 
 @pytest.mark.parametrize("place", ["store", "lake"])
-def test_lag_of_a_jmq_store(place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lag_of_a_jmq_store_is_counted(place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = write_jmq_store(tmp_path / "jmq-a")
     arguments = [f"--{place}", str(root if place == "store" else tmp_path / "lake")]
     if place == "lake":
@@ -171,9 +171,7 @@ def test_lag_of_a_jmq_store(place: str, tmp_path: Path, capsys: pytest.CaptureFi
     assert 3 < billing["end"] < 600
 
 
-def test_damaged_ranges_of_a_log_are_said_and_end_with_exit_code_3(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_ranges_of_a_log_are_reported_with_exit_code_3(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--store", str(root), "--group", "tagged", "--filter", f"tagged@{RARE}=tag-0"]
     before = lag_rows(capsys, *asked)
     for segment in (root / "commitlog").iterdir():

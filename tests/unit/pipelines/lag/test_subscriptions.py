@@ -1,4 +1,4 @@
-"""What groups wanted at a time, and whether they had clients."""
+"""Filters of groups at a time, and whether they had clients."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ def lake(tmp_path: Path) -> LakePaths:
     return paths
 
 
-def tell(lake: LakePaths, second: int, expression: str | None, source: SnapshotSource = SnapshotSource.BROKER) -> None:
-    """Keep what a broker tells, or what its file does."""
+def add_subscription(
+    lake: LakePaths, second: int, expression: str | None, source: SnapshotSource = SnapshotSource.BROKER
+) -> None:
+    """Store the subscriptions reported by a broker or its file."""
     members = (CLIENT,) if source is SnapshotSource.BROKER else None
     wanted = {} if expression is None else {BILLING: Subscription("TAG", expression, second, members=members)}
     taken = START + datetime.timedelta(seconds=second)
@@ -42,47 +44,47 @@ def ask(lake: LakePaths, second: int) -> Subscriptions:
     return subscriptions_at(table, "a", START + datetime.timedelta(seconds=second))
 
 
-def test_a_group_wants_what_it_wanted_last(lake: LakePaths) -> None:
-    tell(lake, 0, "paid")
-    tell(lake, 10, "open")
+def test_a_group_has_its_latest_filter_at_each_time(lake: LakePaths) -> None:
+    add_subscription(lake, 0, "paid")
+    add_subscription(lake, 10, "open")
     assert ask(lake, 9).of(BILLING).wanted == GroupFilter.of("TAG", "paid")
     assert ask(lake, 10).of(BILLING).wanted == GroupFilter.of("TAG", "open")
     assert ask(lake, 10).of(BILLING).members == 1
 
 
 def test_a_group_without_a_client_keeps_its_filter(lake: LakePaths) -> None:
-    tell(lake, 0, "paid")
-    tell(lake, 10, None)
+    add_subscription(lake, 0, "paid")
+    add_subscription(lake, 10, None)
     found = ask(lake, 20).of(BILLING)
     assert (found.wanted, found.members) == (GroupFilter.of("TAG", "paid"), 0)
 
 
 def test_a_group_that_a_broker_did_not_name_has_no_client(lake: LakePaths) -> None:
-    tell(lake, 0, "paid")
+    add_subscription(lake, 0, "paid")
     other = GroupTopic("other", "orders")
     assert (ask(lake, 0).of(other).members, ask(lake, 0).of(other).wanted) == (0, GroupFilter())
 
 
-def test_files_tell_nothing_of_clients(lake: LakePaths) -> None:
-    tell(lake, 0, "paid", SnapshotSource.FILE)
+def test_the_number_of_clients_is_unknown_from_files(lake: LakePaths) -> None:
+    add_subscription(lake, 0, "paid", SnapshotSource.FILE)
     assert ask(lake, 0).of(BILLING).members is None
     assert ask(lake, 0).of(GroupTopic("other", "orders")).members is None
 
 
-def test_a_filter_that_is_known_later_only_is_taken_and_said_so(lake: LakePaths) -> None:
-    tell(lake, 60, "paid")
+def test_a_filter_known_only_from_later_is_used_with_a_note(lake: LakePaths) -> None:
+    add_subscription(lake, 60, "paid")
     found = ask(lake, 0).of(BILLING)
     assert found.wanted == GroupFilter.of("TAG", "paid")
     assert "is known only from 2026-11-20T14:01:00Z on" in found.note
 
 
-def test_clients_that_subscribe_differently_are_told(lake: LakePaths) -> None:
+def test_clients_with_different_subscriptions_have_a_note(lake: LakePaths) -> None:
     for second in range(5):
-        tell(lake, second, "paid" if second % 2 else "open")
+        add_subscription(lake, second, "paid" if second % 2 else "open")
     assert "its clients subscribe differently" in ask(lake, 5).of(BILLING).note
 
 
-def test_what_the_user_states_goes_before_what_is_known(lake: LakePaths) -> None:
-    tell(lake, 0, "paid")
+def test_a_filter_given_by_the_user_is_preferred(lake: LakePaths) -> None:
+    add_subscription(lake, 0, "paid")
     stated = ask(lake, 0).with_given({BILLING: GroupFilter.of("TAG", "sent")})
     assert (stated.of(BILLING).wanted, stated.of(BILLING).members) == (GroupFilter.of("TAG", "sent"), 1)

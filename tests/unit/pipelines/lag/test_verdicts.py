@@ -1,4 +1,4 @@
-"""Verdicts on groups, from how they moved."""
+"""Verdicts on groups, from their movement."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ WINDOW = 600.0
         (QueueSpan(0, 100, 50), Movement(100, 50, (), WINDOW), 0, 0, LagVerdict.OK),
         # It catches up: 60 consumed, 50 came.
         (QueueSpan(0, 100, 50), Movement(90, 30, (60,), WINDOW), 10, 60, LagVerdict.OK),
-        # It falls behind: 30 consumed, 50 came, and it was behind before.
+        # Its lag grows: 30 consumed, 50 new, and it had a lag before.
         (QueueSpan(0, 100, 50), Movement(60, 30, (45,), WINDOW), 40, 400, LagVerdict.SLOW),
-        # It was not behind, and messages have just come.
+        # It had no lag, and messages have just arrived.
         (QueueSpan(0, 100, 50), Movement(50, 50, (), WINDOW), 50, 5, LagVerdict.OK),
         (QueueSpan(0, 100, 80), Movement(50, 50, (), WINDOW), 50, 700, LagVerdict.STALLED),
         (QueueSpan(0, 100, 80), Movement(50, 50, (), WINDOW, has_members=True), 50, 700, LagVerdict.STALLED),
@@ -33,7 +33,7 @@ WINDOW = 600.0
         # It was set back in between, and has come further since.
         (QueueSpan(0, 100, 80), Movement(70, 50, (60, 10), WINDOW), 30, 5, LagVerdict.REWOUND),
         (QueueSpan(60, 100, 80), Movement(50, 50, (), WINDOW), 40, 700, LagVerdict.LOST),
-        # -1 stands for a group that has consumed nothing yet.
+        # -1 means that a group has not consumed yet.
         (QueueSpan(0, 100, 80), Movement(-1, -1, (), WINDOW), 100, 700, LagVerdict.STALLED),
         (QueueSpan(1, 100, 80), Movement(-1, -1, (), WINDOW), 99, 700, LagVerdict.LOST),
         (QueueSpan(0, 100, 80), Movement(101, 50, (), WINDOW), 0, 0, LagVerdict.AHEAD),
@@ -41,19 +41,19 @@ WINDOW = 600.0
         (None, Movement(50, 50, (), WINDOW), 0, 0, LagVerdict.OK),
     ],
 )
-def test_verdict(
+def test_each_movement_has_its_verdict(
     span: QueueSpan | None, movement: Movement, messages: int, waited: float, expected: LagVerdict
 ) -> None:
     next_time = AT - datetime.timedelta(seconds=waited) if messages else None
     assert judge(span, movement, messages, next_time, AT).verdict is expected
 
 
-def test_an_offset_beyond_what_is_archived_is_no_fault() -> None:
+def test_an_offset_beyond_the_archived_messages_is_ok() -> None:
     judged = judge(QueueSpan(0, 100), Movement(101, 50, (), WINDOW), 0, None, AT, is_complete=False)
     assert judged.verdict is LagVerdict.OK
 
 
-def test_the_drain_is_told_where_the_group_is_faster_than_its_producers() -> None:
+def test_the_drain_time_is_known_if_a_group_is_faster_than_its_producers() -> None:
     catching_up = judge(QueueSpan(0, 100, 40), Movement(90, 0, (), 60.0), 10, AT, AT)
     assert (catching_up.consume_tps, catching_up.produce_tps) == (1.5, 1.0)
     assert catching_up.drain_seconds(10) == 20.0

@@ -1,4 +1,4 @@
-"""Delay levels and timers: what waits, and what is overdue."""
+"""Delay levels and timers: waiting and overdue messages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def timers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("place", ["lake", "store"])
-def test_timers_that_were_delivered_or_deleted_do_not_count(
+def test_delivered_and_deleted_timers_are_not_counted(
     place: str, timers: dict[str, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (row,) = rows_of_kind(capsys, "timer", *timers[place])
@@ -61,7 +61,7 @@ def test_timers_that_were_delivered_or_deleted_do_not_count(
     assert "2 more wait for their time" in row["notes"]  # U3 once, U_6
 
 
-def test_timers_of_which_a_snapshot_does_not_tell_have_no_upper_bound(
+def test_timers_have_no_upper_bound_without_timer_progress_in_a_snapshot(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     growing = GrowingLake(tmp_path)
@@ -84,7 +84,7 @@ def delayed(tmp_path: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("place", ["lake", "store"])
-def test_the_default_delays_are_taken_and_said_so(
+def test_the_default_delays_are_used_with_a_note(
     place: str, delayed: dict[str, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (row,) = rows_of_kind(capsys, "delay", *delayed[place])
@@ -96,7 +96,7 @@ def test_the_default_delays_are_taken_and_said_so(
 
 
 @pytest.mark.parametrize("place", ["lake", "store"])
-def test_the_delays_of_the_brokers_settings_are_taken(
+def test_the_delays_of_the_brokers_settings_are_used(
     place: str, delayed: dict[str, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     conf = tmp_path / "broker-a.conf"
@@ -106,7 +106,7 @@ def test_the_delays_of_the_brokers_settings_are_taken(
     assert row["notes"] == ["level 1, 40 s; 1 more wait"]
 
 
-def test_delays_that_cannot_be_are_refused(
+def test_impossible_delays_are_refused(
     delayed: dict[str, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     conf = tmp_path / "broker.conf"

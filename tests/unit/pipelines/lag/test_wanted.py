@@ -1,4 +1,4 @@
-"""Which messages a group's filter leaves, batch by batch."""
+"""Messages selected by a group's filter, batch by batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def batch_of(tags: list[str | None], properties: list[dict[str, str]] | None = N
         ("", [True, True, True, True]),
         ("a", [True, False, False, False]),
         ("a || b", [True, True, False, False]),
-        # Two tags of one hash: a broker cannot tell them apart, a client does.
+        # Two tags with one hash: a broker cannot distinguish them, a client can.
         ("Aa", [False, False, False, False]),
     ],
 )
@@ -40,7 +40,7 @@ def test_tags_are_compared_as_texts(expression: str, wanted: list[bool]) -> None
 @pytest.mark.parametrize(
     "expression", ["price > 10", "price > 10 AND city = 'Bonn'", "city IS NULL", "NOT price > 10", "TRUE"]
 )
-def test_sql92_leaves_what_the_broker_would(expression: str) -> None:
+def test_sql92_selects_the_same_messages_as_the_broker(expression: str) -> None:
     generator = random.Random(expression)
     drawn = [generator.choice(PROPERTIES) for _ in range(500)]
     condition = compile_sql92(expression)
@@ -48,7 +48,7 @@ def test_sql92_leaves_what_the_broker_would(expression: str) -> None:
     assert found.tolist() == [condition(properties) for properties in drawn]
 
 
-def test_a_filter_that_cannot_be_evaluated_leaves_everything_and_says_so() -> None:
+def test_an_invalid_filter_selects_everything_and_has_a_problem() -> None:
     wanted = GroupFilter.of("SQL92", "price >")
     assert wanted.takes_all
     assert "the filter is not valid SQL92" in wanted.problem

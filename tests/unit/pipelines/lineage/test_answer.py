@@ -1,4 +1,4 @@
-"""Stories from small lakes: what is found, in which order, how it stands, and what is said of it."""
+"""Stories from small lakes: their steps, order, outcomes and texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def outcome_of(story: Story, group: str | None) -> Outcome:
     return found
 
 
-def test_an_order_is_told_from_its_sending_to_each_groups_outcome(tmp_path: Path) -> None:
+def test_an_order_has_steps_from_its_sending_to_each_groups_outcome(tmp_path: Path) -> None:
     story = story_of(order_lake(tmp_path), Question(key=KEY))
     assert [(step.title, step.at) for step in story.steps] == [
         ("sent to orders", at(0)),
@@ -68,13 +68,13 @@ def test_an_order_is_told_from_its_sending_to_each_groups_outcome(tmp_path: Path
         Question(place=(BROKER, 2000)),
     ],
 )
-def test_each_question_leads_to_the_same_steps(tmp_path: Path, question: Question) -> None:
+def test_each_way_to_ask_gives_the_same_steps(tmp_path: Path, question: Question) -> None:
     story = story_of(order_lake(tmp_path), question)
     assert len(story.steps) == 5
     assert any(each.matched for each in story.records)
 
 
-def test_depth_cuts_what_is_further_away_and_says_so(tmp_path: Path) -> None:
+def test_depth_leaves_out_distant_steps_with_a_caution(tmp_path: Path) -> None:
     story = story_of(order_lake(tmp_path), Question(place=(BROKER, 3000), depth=1))
     assert [step.title for step in story.steps] == [
         "waits in level 3 for the first retry of billing", "the first retry of billing", "consumed by billing",
@@ -82,14 +82,14 @@ def test_depth_cuts_what_is_further_away_and_says_so(tmp_path: Path) -> None:
     assert any("more than 1 edge" in caution for caution in story.cautions)
 
 
-def test_nothing_found_is_a_story_without_steps(tmp_path: Path) -> None:
+def test_a_question_without_matches_gives_a_story_without_steps(tmp_path: Path) -> None:
     lake = order_lake(tmp_path)
     for question in (Question(key="order-1"), Question(key=KEY, start=at(100)), Question(place=(BROKER, 1))):
         story = story_of(lake, question)
         assert (story.steps, story.outcomes, story.as_of) == ([], [], None)
 
 
-def test_a_lake_without_edges_shows_records_in_time_order_and_says_how_to_get_them(tmp_path: Path) -> None:
+def test_without_edges_records_are_in_time_order_with_a_caution(tmp_path: Path) -> None:
     records = [record(3000, 9, "%DLQ%billing", reconsume_times=3), record(1000, 0, "orders"),
                record(500, 0.1, "SCHEDULE_TOPIC_XXXX")]  # fmt: skip
     story = story_of(make_lake(tmp_path, records, None), Question(key=KEY))
@@ -104,12 +104,12 @@ def test_a_lake_without_edges_shows_records_in_time_order_and_says_how_to_get_th
     assert "without the table edges" in outcome_of(story, "billing").text
 
 
-def test_there_is_an_error_where_there_is_no_lake(tmp_path: Path) -> None:
+def test_a_missing_lake_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LakeError):
         story_of(LakePaths(str(tmp_path / "none")), Question(key=KEY))
 
 
-def test_what_waits_is_waiting_and_later_overdue(tmp_path: Path) -> None:
+def test_a_delayed_message_is_waiting_and_later_overdue(tmp_path: Path) -> None:
     waits = record(1000, 0, "SCHEDULE_TOPIC_XXXX", queue_id=4)
     open_edge = edge(
         "delayed", waits, due_timestamp=at(420), to_topic="orders", absent_end="to", absent_reason="not_yet"
@@ -127,7 +127,7 @@ def test_what_waits_is_waiting_and_later_overdue(tmp_path: Path) -> None:
         assert story.steps[1].at is None
 
 
-def test_a_dead_letter_is_told_with_its_day_and_its_redrive_has_outcomes_of_its_own(tmp_path: Path) -> None:
+def test_a_dead_letter_has_its_day_and_a_redrive_has_its_own_outcomes(tmp_path: Path) -> None:
     sent = record(1000, 0, "orders")
     dead = record(2000, 5, "%DLQ%billing", reconsume_times=2)
     again = record(7000, 86_400 * 3, "orders", unique_key="NEW", queue_offset=8000)
@@ -180,10 +180,10 @@ def test_ends_that_are_missing_are_steps_with_their_reasons(tmp_path: Path) -> N
     assert found["missing:broker-a:17"] == ("before_archive", "broker-a:17")
     assert found["missing:broker-a:4000"] == ("gone", "broker-a:4000")
     assert ("refused", "orders, 7F00A1") in found.values()
-    assert story.steps[0].missing is not None  # what led to the first record stands before it
+    assert story.steps[0].missing is not None  # the cause of the first record is before it
 
 
-def test_a_snapshot_from_before_a_message_proves_nothing_about_it(tmp_path: Path) -> None:
+def test_a_snapshot_older_than_a_message_proves_no_outcome(tmp_path: Path) -> None:
     sent = record(1000, 100, "orders")
     offsets = snapshot(0, {("billing", "orders", 0): 2_000})
     story = story_of(make_lake(tmp_path, [sent], [], offsets), Question(key=KEY))
@@ -192,7 +192,7 @@ def test_a_snapshot_from_before_a_message_proves_nothing_about_it(tmp_path: Path
     assert "is older than the record" in outcome.text
 
 
-def test_failed_and_begun_consumptions_are_told_as_such(tmp_path: Path) -> None:
+def test_failed_and_begun_consumptions_have_their_texts(tmp_path: Path) -> None:
     sent = record(1000, 0, "orders")
     rows = [
         *consumption(sent, "a", 0, 1, "time_out"),
@@ -208,7 +208,7 @@ def test_failed_and_begun_consumptions_are_told_as_such(tmp_path: Path) -> None:
     assert "several records match" in "".join(step.text for step in story.steps if step.missing is not None)
 
 
-def test_nobody_known_to_consume_is_said(tmp_path: Path) -> None:
+def test_a_message_without_known_consumers_is_reported(tmp_path: Path) -> None:
     story = story_of(make_lake(tmp_path, [record(1000, 0, "orders")]), Question(key=KEY))
     (outcome,) = story.outcomes
     assert (outcome.state, outcome.group) == (OutcomeState.UNKNOWN, None)
@@ -234,14 +234,14 @@ def test_records_related_by_a_property_are_in_the_story_and_marked(tmp_path: Pat
     assert len(by_key.records) == 1
 
 
-def test_of_too_many_records_the_newest_are_told_and_the_rest_counted(tmp_path: Path) -> None:
+def test_the_newest_of_too_many_records_are_shown_and_others_counted(tmp_path: Path) -> None:
     records = [record(1000 + n, n, "orders", unique_key=f"U{n}") for n in range(30)]
     story = story_of(make_lake(tmp_path, records), Question(key=KEY, limit=10))
     assert (len(story.steps), story.not_shown) == (10, 20)
     assert story.records[0].physical_offset == 1020
 
 
-def test_trace_records_that_name_a_key_are_no_steps(tmp_path: Path) -> None:
+def test_trace_records_with_the_key_are_not_steps(tmp_path: Path) -> None:
     records = [record(1000, 0, "orders"), record(2000, 1, "RMQ_SYS_TRACE_TOPIC", unique_key="T")]
     story = story_of(make_lake(tmp_path, records), Question(key=KEY))
     assert [step.lane for step in story.steps] == ["orders"]

@@ -32,7 +32,7 @@ def archived(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
     return growing
 
 
-def test_a_story_is_one_call(tmp_path: Path) -> None:
+def test_a_story_needs_one_call(tmp_path: Path) -> None:
     order_lake(tmp_path)
     lake = commitlake.open(str(tmp_path / "lake"))
     assert isinstance(lake, Lake)
@@ -42,7 +42,7 @@ def test_a_story_is_one_call(tmp_path: Path) -> None:
     assert story.steps[0].title == "sent to orders"
 
 
-def test_records_and_bodies_are_found_by_key_place_and_id(archived: GrowingLake) -> None:
+def test_records_and_bodies_are_found_by_key_offset_and_id(archived: GrowingLake) -> None:
     lake = commitlake.open(archived.lake.root)
     records = lake.records(key="order-1")
     assert [record.unique_key for record in records] == ["U1", "U4", "U7"]
@@ -54,7 +54,7 @@ def test_records_and_bodies_are_found_by_key_place_and_id(archived: GrowingLake)
         lake.body("U99")
 
 
-def test_a_story_has_bodies_where_they_are_asked_for_and_masks_hold(archived: GrowingLake) -> None:
+def test_a_story_has_bodies_on_request_and_masked_values(archived: GrowingLake) -> None:
     lake = commitlake.open(archived.lake.root)
     plain = lake.lineage(message_id="U4")
     assert plain.records[0].body is None
@@ -72,7 +72,7 @@ def test_times_without_a_zone_are_utc(archived: GrowingLake) -> None:
     assert [node.topic for node in lake.topics(plain - datetime.timedelta(days=1), plain).topics] == ["orders"]
 
 
-def test_importing_and_asking_load_neither_spark_nor_pandas_nor_the_compiler(tmp_path: Path) -> None:
+def test_lineage_does_not_load_spark_pandas_or_the_compiler(tmp_path: Path) -> None:
     order_lake(tmp_path)
     code = (
         "import sys, commitlake\n"

@@ -25,7 +25,7 @@ def test_without_rules_the_story_is_the_same() -> None:
 
 
 @pytest.mark.parametrize("rule", ["keys=hash", "keys=null", "keys=text:someone", "property.KEYS=hash"])
-def test_a_key_that_is_masked_is_nowhere_in_the_story(rule: str) -> None:
+def test_a_masked_key_is_not_in_the_story(rule: str) -> None:
     story = order_story()
     told = replace(
         story,

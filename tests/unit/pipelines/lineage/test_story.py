@@ -1,4 +1,4 @@
-"""The tree of a story: each step once, in time order, whatever its edges are."""
+"""The tree of a story: each step once, in time order, for any edges."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def a_story(steps: str, *edges: str) -> Story:
 
 
 def drawn(story: Story, depth: int | None = None) -> list[str]:
-    """A line for each branch: dots for its depth, the step, * where it was shown before, + for what is cut."""
+    """A line for each branch: dots for its depth, the step, * where it was shown before, + for hidden steps."""
     return [
         "." * branch.depth + branch.step.id + "*" * branch.again + (f"+{branch.cut}" if branch.cut else "")
         for branch in story.branches(depth)
     ]
 
 
-def test_tree_shows_each_step_below_what_led_to_it() -> None:
+def test_tree_shows_each_step_below_its_cause() -> None:
     assert drawn(a_story("abcd", "ab", "bd", "ac")) == ["a", ".b", "..d", ".c"]
 
 
-def test_step_with_two_sources_is_shown_again_without_what_follows_it() -> None:
+def test_step_with_two_sources_is_shown_again_without_its_successors() -> None:
     assert drawn(a_story("abcd", "ac", "bc", "cd")) == ["a", ".c", "..d", "b", ".c*"]
 
 
@@ -47,22 +47,22 @@ def test_circle_begins_with_its_earliest_step() -> None:
     assert drawn(a_story("abcx", "ab", "bc", "ca")) == ["x", "a", ".b", "..c", "...a*"]
 
 
-def test_edge_to_itself_hides_nothing() -> None:
+def test_edge_to_itself_hides_no_step() -> None:
     assert drawn(a_story("a", "aa")) == ["a", ".a*"]
 
 
-def test_depth_cuts_branches_and_says_how_many() -> None:
+def test_depth_cuts_branches_and_counts_the_hidden_steps() -> None:
     story = a_story("abcde", "ab", "bc", "bd", "de")
     assert drawn(story, 1) == ["a", ".b+2"]
     assert drawn(story, 0) == ["a+1"]
     assert drawn(story, 3) == ["a", ".b", "..c", "..d", "...e"]
 
 
-def test_step_below_a_cut_is_shown_where_another_way_leads_to_it() -> None:
+def test_step_below_a_cut_is_shown_if_another_path_reaches_it() -> None:
     assert drawn(a_story("abxc", "ab", "bc", "xc"), 1) == ["a", ".b+1", "x", ".c"]
 
 
-def test_circle_below_a_cut_is_no_tree_of_its_own() -> None:
+def test_circle_below_a_cut_is_not_a_separate_tree() -> None:
     assert drawn(a_story("abcd", "ab", "bc", "cd", "dc"), 1) == ["a", ".b+1"]
 
 

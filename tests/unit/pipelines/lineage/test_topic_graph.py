@@ -1,4 +1,4 @@
-"""Links between topics, counted by DataFusion, are those that a plain loop finds."""
+"""Links between topics, counted by DataFusion, equal those of a plain loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.lineage_lakes import at, make_lake, record
 HOUR = datetime.timedelta(hours=1)
 
 
-def test_links_are_those_of_records_that_follow_each_other_by_key(tmp_path: Path) -> None:
+def test_records_that_follow_each_other_by_key_are_links(tmp_path: Path) -> None:
     rng = random.Random(7)
     records = []
     by_key: dict[str, list[tuple[float, int, str]]] = defaultdict(list)
@@ -43,7 +43,7 @@ def test_links_are_those_of_records_that_follow_each_other_by_key(tmp_path: Path
     assert (len(some.links), some.not_shown) == (2, len(expected) - 2)
 
 
-def test_delays_are_told_and_long_ones_are_no_links(tmp_path: Path) -> None:
+def test_links_have_delays_and_long_delays_are_not_links(tmp_path: Path) -> None:
     records = [
         record(1, 0, "a", keys=["k", "l"]), record(2, 10, "b", keys=["k"]), record(3, 30, "b", keys=["l"]),
         record(4, 30 + 8 * 86_400, "c", keys=["l"]),

@@ -15,7 +15,7 @@ NOW = datetime.datetime(2026, 11, 24, 15, tzinfo=datetime.UTC)
     ("number", "text"),
     [(1, "first"), (3, "third"), (10, "tenth"), (11, "11th"), (22, "22nd"), (113, "113th"), (101, "101st")],
 )
-def test_ordinals(number: int, text: str) -> None:
+def test_numbers_have_their_ordinals(number: int, text: str) -> None:
     assert ordinal(number) == text
 
 
@@ -24,11 +24,11 @@ def test_ordinals(number: int, text: str) -> None:
     [(0, "0 ms"), (74, "74 ms"), (4_230, "4.2 s"), (9_990, "10 s"), (90_000, "1.5 min"), (3_600_036, "1 h"),
      (172_800_000, "2 d"), (-500, "-500 ms")],
 )  # fmt: skip
-def test_lengths_have_two_digits_or_so(milliseconds: int, text: str) -> None:
+def test_lengths_of_time_are_rounded_texts(milliseconds: int, text: str) -> None:
     assert length_text(datetime.timedelta(milliseconds=milliseconds)) == text
 
 
-def test_the_longest_lengths_are_texts_too() -> None:
+def test_the_longest_lengths_of_time_are_texts() -> None:
     assert length_text(datetime.timedelta.max) == "1000000000 d"
     assert length_text(datetime.timedelta.min) == "-999999999 d"
 
@@ -36,7 +36,7 @@ def test_the_longest_lengths_are_texts_too() -> None:
 @pytest.mark.parametrize(
     ("days", "text"), [(0, "15:00:00"), (1, "Mon 2026-11-23 15:00:00"), (30, "2026-10-25 15:00:00")]
 )
-def test_a_time_is_told_with_its_day_where_that_is_another_one(days: int, text: str) -> None:
+def test_a_time_on_another_day_has_its_date(days: int, text: str) -> None:
     assert when_text(NOW - datetime.timedelta(days=days), NOW) == text
 
 

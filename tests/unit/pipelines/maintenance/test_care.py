@@ -1,4 +1,4 @@
-"""What is old goes, what is needed stays: expiry, VACUUM, logs, packs."""
+"""Old files are deleted and needed ones kept: expiry, VACUUM, logs, packs."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def make_older(path: str | Path, age: datetime.timedelta) -> None:
 
 
 def now() -> datetime.datetime:
-    """Of the look."""
+    """Return the current time."""
     return datetime.datetime.now(datetime.UTC)
 
 
 # --- expiry ---
 
 
-def test_old_dates_go_and_the_others_stay(growing: GrowingLake) -> None:
+def test_only_rows_of_old_dates_expire(growing: GrowingLake) -> None:
     uri = growing.lake.messages
     files = expired_files(uri, FIRST_DAY + 2 * DAY)
     assert (measure(files).count, measure(files).rows) == (4, 120)
@@ -73,7 +73,7 @@ def test_old_dates_go_and_the_others_stay(growing: GrowingLake) -> None:
     assert expired_files(uri, FIRST_DAY + 2 * DAY) == []
 
 
-def test_the_archive_goes_on_behind_an_expiry_and_followers_are_told(growing: GrowingLake) -> None:
+def test_the_archive_continues_after_an_expiry_and_followers_notice_it(growing: GrowingLake) -> None:
     uri = growing.lake.messages
     last, version = read_last_commit(uri), DeltaTable(uri).version()
     expire_files(uri, expired_files(uri, FIRST_DAY + DAY), FIRST_DAY + DAY)
@@ -86,13 +86,13 @@ def test_the_archive_goes_on_behind_an_expiry_and_followers_are_told(growing: Gr
     assert len(rows_of(uri)) == 180 - 60 + 10
 
 
-def test_nothing_to_expire_makes_no_version(growing: GrowingLake) -> None:
+def test_an_expiry_without_old_rows_makes_no_version(growing: GrowingLake) -> None:
     version = DeltaTable(growing.lake.messages).version()
     expire_files(growing.lake.messages, expired_files(growing.lake.messages, FIRST_DAY), FIRST_DAY)
     assert DeltaTable(growing.lake.messages).version() == version
 
 
-def test_what_expires_is_announced_and_never_taken_back(growing: GrowingLake) -> None:
+def test_an_announced_expiry_is_never_withdrawn(growing: GrowingLake) -> None:
     uri = growing.lake.messages
     assert read_expiries(DeltaTable(uri)) == {}
     announce_expiry(uri, "bodies", FIRST_DAY + DAY)
@@ -105,7 +105,7 @@ def test_what_expires_is_announced_and_never_taken_back(growing: GrowingLake) ->
     assert read_expiries(DeltaTable(uri)) == {"bodies": FIRST_DAY + DAY, "messages": FIRST_DAY}
 
 
-def test_a_run_that_planned_before_an_announcement_commits_behind_it(
+def test_a_run_planned_before_an_announcement_commits_after_it(
     growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = DeltaTable.create_write_transaction
@@ -120,7 +120,7 @@ def test_a_run_that_planned_before_an_announcement_commits_behind_it(
     assert len(rows_of(growing.lake.messages)) == 190
 
 
-def test_an_announcement_that_another_commit_overtakes_is_made_again(
+def test_an_announcement_overtaken_by_another_commit_is_repeated(
     growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri, stale = growing.lake.messages, DeltaTable(growing.lake.messages)
@@ -131,7 +131,7 @@ def test_an_announcement_that_another_commit_overtakes_is_made_again(
     assert read_expiries(DeltaTable(uri)) == {"bodies": FIRST_DAY, "messages": FIRST_DAY}
 
 
-def test_a_table_without_dates_goes_by_when_its_rows_came(growing: GrowingLake) -> None:
+def test_a_table_without_dates_expires_by_the_time_of_its_files(growing: GrowingLake) -> None:
     today = now().date()
     assert expired_files(growing.lake.archive_runs, today) == []
     assert measure(expired_files(growing.lake.archive_runs, today + 2 * DAY)).rows == 2
@@ -144,7 +144,7 @@ def test_a_table_without_dates_goes_by_when_its_rows_came(growing: GrowingLake) 
 # --- VACUUM and logs ---
 
 
-def test_vacuum_deletes_the_profiles_that_a_killed_run_has_staged(growing: GrowingLake) -> None:
+def test_vacuum_deletes_profiles_staged_by_a_killed_run(growing: GrowingLake) -> None:
     profile = many_windows(range(3))
     paths = []
     for run in ("killed", "running"):
@@ -162,7 +162,7 @@ def test_vacuum_deletes_the_profiles_that_a_killed_run_has_staged(growing: Growi
     assert DeltaTable(growing.lake.profiles).to_pyarrow_table().to_pylist() == [{"run_id": "r"}]
 
 
-def test_vacuum_deletes_what_no_version_needs_and_nothing_young(growing: GrowingLake) -> None:
+def test_vacuum_deletes_only_old_files_that_no_version_needs(growing: GrowingLake) -> None:
     uri = growing.lake.messages
     folder = Path(uri) / f"store_date={FIRST_DAY}"
     kept = shutil.copy(next(folder.glob("*.parquet")), folder / "young.parquet")
@@ -182,7 +182,7 @@ def test_vacuum_deletes_what_no_version_needs_and_nothing_young(growing: Growing
     assert find_garbage(uri, WEEK).count == 0
 
 
-def test_a_retention_that_could_take_a_running_archives_files_is_refused(growing: GrowingLake) -> None:
+def test_a_retention_too_short_for_a_running_archive_is_refused(growing: GrowingLake) -> None:
     with pytest.raises(ValueError, match="at least 1 day"):
         vacuum(growing.lake.messages, datetime.timedelta(hours=23))
 
@@ -202,7 +202,7 @@ def age_log(uri: str, age: datetime.timedelta) -> None:
         make_older(path, age)
 
 
-def test_the_log_loses_old_entries_but_never_the_archives_progress(growing: GrowingLake) -> None:
+def test_cleaning_the_log_keeps_the_archives_progress(growing: GrowingLake) -> None:
     uri = growing.lake.messages
     DeltaTable(uri).create_checkpoint()
     last = read_last_commit(uri)
@@ -223,7 +223,7 @@ def test_the_log_loses_old_entries_but_never_the_archives_progress(growing: Grow
 
 
 @pytest.mark.parametrize(("interval", "cleaned"), [("interval 2 weeks", True), ("interval 5 days", False)])
-def test_the_tables_own_retention_counts(growing: GrowingLake, interval: str, cleaned: bool) -> None:
+def test_the_retention_of_the_table_is_used(growing: GrowingLake, interval: str, cleaned: bool) -> None:
     uri = growing.lake.messages
     DeltaTable(uri).alter.set_table_properties({"delta.logRetentionDuration": interval})
     assert (clean_log(uri, now() + 10 * DAY) == "") == cleaned
@@ -254,7 +254,7 @@ def orphans_of(growing: GrowingLake) -> list[str]:
     return [pack.name for pack in find_orphans(growing.lake.messages, packs, last.stores, now(), WEEK)]
 
 
-def test_a_pack_that_no_row_names_is_found(growing: GrowingLake) -> None:
+def test_a_pack_that_no_row_references_is_found(growing: GrowingLake) -> None:
     for pack in packs_of(growing).list_packs():
         make_older(Path(growing.lake.bodies) / pack.name, 10 * DAY)
     assert orphans_of(growing) == []
@@ -262,7 +262,7 @@ def test_a_pack_that_no_row_names_is_found(growing: GrowingLake) -> None:
     assert orphans_of(growing) == [orphan]
 
 
-def test_a_pack_that_a_run_may_yet_name_is_left_alone(growing: GrowingLake) -> None:
+def test_a_pack_that_a_run_may_still_reference_is_kept(growing: GrowingLake) -> None:
     end = len(growing.log)
     write_pack(growing, 0, 77, 6 * DAY)  # too young
     write_pack(growing, end, end + 77, 10 * DAY)  # ahead of the archive

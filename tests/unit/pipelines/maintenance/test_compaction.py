@@ -1,4 +1,4 @@
-"""Merging changes no row, keeps the order, and loses to nobody."""
+"""Merging changes no row, keeps the order, and is safe with concurrent commits."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def growing(tmp_path: Path) -> GrowingLake:
 
 
 def compact_all(growing: GrowingLake, target_bytes: int = 128 * MIB) -> compaction.Compaction:
-    """Merge what there is to merge."""
+    """Merge all files that can be merged."""
     uri = growing.lake.messages
     return compact(uri, plan_compaction(uri, target_bytes), SORT_COLUMNS)
 
 
-def test_rows_are_the_same_and_files_are_few(growing: GrowingLake) -> None:
+def test_merging_keeps_the_rows_and_leaves_few_files(growing: GrowingLake) -> None:
     before, files = rows_of(growing.lake.messages), data_files(growing.lake.messages)
     assert len(files) == 12
     done = compact_all(growing)
@@ -60,7 +60,7 @@ def test_rows_are_the_same_and_files_are_few(growing: GrowingLake) -> None:
 
 
 @pytest.mark.parametrize("runner", [ThreadRunner(2), ProcessRunner(2)], ids=["threads", "processes"])
-def test_tasks_of_any_runner_merge_the_same_and_tell_how_far_they_are(growing: GrowingLake, runner: Runner) -> None:
+def test_tasks_of_any_runner_merge_the_same_and_report_progress(growing: GrowingLake, runner: Runner) -> None:
     uri, told = growing.lake.messages, list[int]()
     before, bins = rows_of(uri), plan_compaction(uri, 128 * MIB)
     done = compact(uri, bins, SORT_COLUMNS, told.append, runner)
@@ -82,7 +82,7 @@ def test_a_merged_file_is_sorted_and_written_as_the_archive_writes(growing: Grow
                 assert (column.compression, set(column.encodings)) == (was.compression, set(was.encodings))
 
 
-def test_statistics_let_readers_pass_over_files(growing: GrowingLake) -> None:
+def test_statistics_let_readers_skip_files(growing: GrowingLake) -> None:
     compact_all(growing)
     for action in pa.table(DeltaTable(growing.lake.messages).get_add_actions()).to_pylist():
         assert action["num_records"] == 180
@@ -90,7 +90,7 @@ def test_statistics_let_readers_pass_over_files(growing: GrowingLake) -> None:
         assert action["min"]["store_timestamp"] <= action["max"]["store_timestamp"]
 
 
-def test_the_archive_goes_on_where_it_was_and_followers_see_nothing(growing: GrowingLake) -> None:
+def test_the_archive_continues_after_a_merge_and_followers_see_no_change(growing: GrowingLake) -> None:
     last, version = read_last_commit(growing.lake.messages), DeltaTable(growing.lake.messages).version()
     compact_all(growing)
     assert read_last_commit(growing.lake.messages) == last
@@ -102,7 +102,7 @@ def test_the_archive_goes_on_where_it_was_and_followers_see_nothing(growing: Gro
     assert len(rows_of(growing.lake.messages)) == 380
 
 
-def test_a_large_file_stays(growing: GrowingLake) -> None:
+def test_a_large_file_is_not_merged(growing: GrowingLake) -> None:
     smallest = min(file.size for file in read_table_files(DeltaTable(growing.lake.messages)))
     assert plan_compaction(growing.lake.messages, smallest * 2) == []
     assert plan_compaction(growing.lake.messages, smallest * 20) != []
@@ -114,7 +114,7 @@ def file_of(number: int, size: int = 10, day: str | None = "2026-11-20", rows: i
     return TableFile(f"file-{number}", partition, size, rows, 1_700_000_000_000 + number)
 
 
-def test_a_bin_is_neighbours_up_to_the_target() -> None:
+def test_a_bin_has_neighbouring_files_up_to_the_target_size() -> None:
     bins = plan_bins([file_of(number) for number in (3, 0, 2, 1, 4)], 30)
     assert [[file.path for file in found.files] for found in bins] == [
         ["file-0", "file-1", "file-2"],
@@ -122,7 +122,7 @@ def test_a_bin_is_neighbours_up_to_the_target() -> None:
     ]
 
 
-def test_dates_and_months_stay_apart() -> None:
+def test_files_of_different_dates_or_months_are_not_merged() -> None:
     days = [file_of(0), file_of(1), file_of(2, day="2026-11-21"), file_of(3, day="2026-11-21")]
     assert len(plan_bins(days, 1000)) == 2
     month_ms = 32 * 86_400_000
@@ -131,13 +131,13 @@ def test_dates_and_months_stay_apart() -> None:
     assert len(plan_bins([*months, file_of(1, day=None)], 1000)) == 1
 
 
-def test_what_cannot_be_merged_is_left_out() -> None:
+def test_files_that_cannot_be_merged_are_left_out() -> None:
     unknown = TableFile("unknown", {}, 10, None, 0)
     deleted = TableFile("deleted", {}, 10, 5, 0, has_deletions=True)
     assert plan_bins([file_of(0), unknown, deleted], 1000) == []
 
 
-def test_a_file_in_another_order_is_left_alone(growing: GrowingLake) -> None:
+def test_a_file_in_another_order_is_not_changed(growing: GrowingLake) -> None:
     rows = DeltaTable(growing.lake.messages).to_pyarrow_table()
     write_deltalake(growing.lake.messages, rows.take(list(range(len(rows) - 1, -1, -1))), mode="append")
     before = rows_of(growing.lake.messages)
@@ -146,7 +146,7 @@ def test_a_file_in_another_order_is_left_alone(growing: GrowingLake) -> None:
     assert rows_of(growing.lake.messages) == before
 
 
-def test_a_column_that_came_later_is_null_in_older_rows(tmp_path: Path) -> None:
+def test_a_column_added_later_is_null_in_older_rows(tmp_path: Path) -> None:
     uri = str(tmp_path / "table")
     write_deltalake(uri, pa.table({"name": ["b", "c"]}), mode="append")
     write_deltalake(
@@ -199,7 +199,7 @@ def groups_with(uri: str, topic: str) -> tuple[int, int, int]:
     return groups, rows, total
 
 
-def test_a_look_up_by_topic_touches_few_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_up_by_topic_reads_few_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merging, "_CHUNK_ROWS", 100)
     monkeypatch.setattr(compaction, "_ROW_GROUP_ROWS", 200)
     growing = GrowingLake(tmp_path)
@@ -230,7 +230,7 @@ def test_a_second_merge_of_the_same_files_is_refused(growing: GrowingLake) -> No
     assert rows_of(uri) == before
 
 
-def test_a_merge_beside_deltalakes_own_optimize_leaves_every_row_once(
+def test_a_merge_concurrent_with_deltalakes_optimize_fails_and_keeps_rows(
     growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = growing.lake.messages
@@ -242,7 +242,7 @@ def test_a_merge_beside_deltalakes_own_optimize_leaves_every_row_once(
 
 
 @pytest.mark.parametrize("archives", [10, pytest.param(30, marks=pytest.mark.long("the same race more often"))])
-def test_many_merges_and_archives_at_once_lose_nothing(tmp_path: Path, archives: int) -> None:
+def test_concurrent_merges_and_archive_runs_lose_no_row(tmp_path: Path, archives: int) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(40))
     growing.archive()
@@ -257,7 +257,7 @@ def test_many_merges_and_archives_at_once_lose_nothing(tmp_path: Path, archives:
                     outcomes.append(f"merged {compact_all(growing).merged > 0}")
                 except ConcurrentMaintenanceError:
                     outcomes.append("refused")
-        except BaseException as error:  # noqa: BLE001 (told by the test's own thread)
+        except BaseException as error:  # noqa: BLE001 (raised in the test's own thread)
             errors.append(error)
 
     threads = [threading.Thread(target=maintain) for _ in range(2)]
@@ -282,7 +282,7 @@ def test_many_merges_and_archives_at_once_lose_nothing(tmp_path: Path, archives:
     assert last.sequence == archives + 1
 
 
-def test_the_note_says_what_a_commit_was(growing: GrowingLake) -> None:
+def test_the_commit_metadata_names_the_action(growing: GrowingLake) -> None:
     compact_all(growing)
     (entry,) = DeltaTable(growing.lake.messages).history(1)
     note: dict[str, Any] = json.loads(entry["userMetadata"])
@@ -291,7 +291,7 @@ def test_the_note_says_what_a_commit_was(growing: GrowingLake) -> None:
     assert note == {"commitlake.maintain": {"action": "compact"}}
 
 
-def test_an_exchange_whose_answer_was_lost_is_done(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exchange_with_a_lost_answer_succeeds(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, calls = DeltaTable.create_write_transaction, []
 
     def commit_and_lose_the_answer(table: DeltaTable, *arguments: Any, **named: Any) -> None:

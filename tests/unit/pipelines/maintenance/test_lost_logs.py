@@ -1,4 +1,4 @@
-"""A lake of which logs, or the ends of logs, are gone: no answer is smaller for it, and a repair brings them back."""
+"""A lake that has lost logs, or ends of logs: queries fail instead of returning less, and a repair restores them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def state(growing: GrowingLake) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("lose", [lose_newest_entry, lose_log, lose_table])
 @pytest.mark.parametrize("table", TABLES)
-def test_what_is_lost_of_a_table_is_missed_and_brought_back(
+def test_a_lost_part_of_a_table_is_found_and_restored(
     whole: GrowingLake,
     growing: GrowingLake,
     capsys: pytest.CaptureFixture[str],
@@ -114,7 +114,7 @@ def test_what_is_lost_of_a_table_is_missed_and_brought_back(
     missing = repair(growing)
     archive(growing)
     if (table, lose) in {("store_config", lose_table), ("messages", lose_table)}:
-        assert any(table in line for line in missing)  # the data files are gone, too, and that is said
+        assert any(table in line for line in missing)  # the data files are also lost, which is reported
     else:
         assert state(growing) == state(whole)
     assert state(growing)["messages"] == state(whole)["messages"]
@@ -125,7 +125,7 @@ def test_what_is_lost_of_a_table_is_missed_and_brought_back(
 
 
 @pytest.mark.parametrize("lose", [lose_newest_entry, lose_log, lose_table])
-def test_messages_are_missed_by_what_follows_them_where_the_note_is_gone_too(
+def test_lost_messages_are_found_by_following_tables_without_the_note(
     whole: GrowingLake, growing: GrowingLake, capsys: pytest.CaptureFixture[str], lose: Callable[..., None]
 ) -> None:
     lose(growing, "messages")
@@ -144,7 +144,7 @@ def test_messages_are_missed_by_what_follows_them_where_the_note_is_gone_too(
 
 
 @pytest.mark.parametrize("lose", [lose_newest_entry, lose_log, lose_table])
-def test_a_table_that_lacks_a_finished_run_is_missed_where_the_note_is_gone_too(
+def test_a_table_without_a_finished_run_is_found_without_the_note(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str], lose: Callable[..., None]
 ) -> None:
     lose(growing, "store_config")
@@ -158,7 +158,7 @@ def test_a_table_that_lacks_a_finished_run_is_missed_where_the_note_is_gone_too(
 
 
 @pytest.mark.parametrize("how", ["deleted", "cut", "zeroed"])
-def test_entry_zero_is_written_again(whole: GrowingLake, growing: GrowingLake, how: str) -> None:
+def test_entry_zero_is_restored(whole: GrowingLake, growing: GrowingLake, how: str) -> None:
     for table in TABLES:
         damage(log_of(growing, table) / entry_name(0), how)
     assert not repair(growing)
@@ -170,7 +170,7 @@ def test_entry_zero_is_written_again(whole: GrowingLake, growing: GrowingLake, h
         assert len(ids) == 1
 
 
-def test_entry_zero_and_a_later_one_are_brought_back_together(whole: GrowingLake, growing: GrowingLake) -> None:
+def test_entry_zero_and_a_later_one_are_restored_together(whole: GrowingLake, growing: GrowingLake) -> None:
     for version in (0, 3):
         damage(log_of(growing, "messages") / entry_name(version), "cut")
     assert not repair(growing)
@@ -178,7 +178,7 @@ def test_entry_zero_and_a_later_one_are_brought_back_together(whole: GrowingLake
     assert state(growing) == state(whole)
 
 
-def test_messages_are_made_anew_of_the_files_that_are_theirs(whole: GrowingLake, growing: GrowingLake) -> None:
+def test_the_table_messages_is_rebuilt_from_its_own_files(whole: GrowingLake, growing: GrowingLake) -> None:
     maintain.main(["--lake", growing.lake.root, "--quiet"])  # the merged files stay beside the new one
     killed = GrowingLake(growing.folder, bytearray(growing.log), growing.count)
     killed.write(shop_messages(COUNT, seed=RUNS))
@@ -196,7 +196,7 @@ def test_messages_are_made_anew_of_the_files_that_are_theirs(whole: GrowingLake,
     assert check_keys(growing.lake).same
 
 
-def test_a_data_file_that_is_lost_with_the_log_is_said(growing: GrowingLake) -> None:
+def test_a_data_file_lost_with_the_log_is_reported(growing: GrowingLake) -> None:
     first = min((growing.folder / "lake" / "messages").rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
     damage(first, "cut")
     lose_log(growing, "messages")
@@ -218,7 +218,7 @@ def test_a_damaged_data_file_is_named_by_restore(
     assert "--repair" in err
 
 
-def test_a_repair_that_is_killed_while_messages_are_made_anew_is_finished(
+def test_a_repair_killed_while_rebuilding_messages_is_finished(
     whole: GrowingLake, growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = LogFolder.write
@@ -241,7 +241,7 @@ def test_a_repair_that_is_killed_while_messages_are_made_anew_is_finished(
         assert check_keys(growing.lake).same
 
 
-def test_a_damaged_note_tells_nothing_and_is_written_with_the_next_seal(growing: GrowingLake) -> None:
+def test_a_damaged_note_is_ignored_and_rewritten_with_the_next_seal(growing: GrowingLake) -> None:
     path = growing.folder / "lake" / "_newest" / "messages.json"
     written = path.read_bytes()
     version = delta_table(growing.lake.messages).version()
@@ -253,7 +253,7 @@ def test_a_damaged_note_tells_nothing_and_is_written_with_the_next_seal(growing:
     assert json.loads(path.read_bytes().splitlines()[0]) == {"table": "messages", "version": version}
 
 
-def test_a_folder_that_is_no_lake_is_not_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_without_a_lake_is_not_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_bytes(b"x")
     assert maintain.main(["--lake", str(tmp_path), "--repair"]) == ExitCode.USAGE
     assert "is not a lake" in capsys.readouterr().err

@@ -47,7 +47,7 @@ def test_a_damaged_log_is_counted_again(growing: GrowingLake) -> None:
     assert counted(growing) == growing.count
 
 
-def test_later_runs_go_on_after_the_repair(growing: GrowingLake) -> None:
+def test_later_runs_continue_after_the_repair(growing: GrowingLake) -> None:
     path = next(Path(growing.lake.topic_minutes).glob("part-*.parquet"))
     path.write_bytes(b"")
     repaired(growing)
@@ -56,6 +56,6 @@ def test_later_runs_go_on_after_the_repair(growing: GrowingLake) -> None:
     assert counted(growing) == growing.count
 
 
-def test_a_lake_of_an_earlier_version_is_whole(growing: GrowingLake) -> None:
+def test_a_lake_of_an_earlier_version_needs_no_repair(growing: GrowingLake) -> None:
     shutil.rmtree(growing.lake.topic_minutes)
     assert "topic_minutes" not in plan_repair(growing.lake).files

@@ -1,4 +1,4 @@
-"""What is an orphan where a range has more dates than packs."""
+"""Orphaned packs when a range has more dates than packs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAY = datetime.timedelta(days=1)
 
 
 @pytest.mark.parametrize("days", [3, 30])
-def test_a_pack_without_a_date_is_named_by_rows_of_any_date(tmp_path: Path, days: int) -> None:
+def test_a_pack_without_a_date_is_referenced_by_rows_of_any_date(tmp_path: Path, days: int) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(60, days=days))
     growing.archive()

@@ -1,4 +1,4 @@
-"""A lake of which any one file is damaged is whole again after a repair and an archive run."""
+"""A lake with any one damaged file is complete again after a repair and an archive run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ KILLED_AT = (1, 2, 4, 5, 6, 9, 13)
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
-    """A lake of some runs, each with other settings and a snapshot, with keys, and a checkpoint behind the first."""
+    """A lake of some runs, each with other settings and a snapshot, with keys, and a checkpoint after the first."""
     growing = GrowingLake(tmp_path_factory.mktemp("whole"))
     for number in range(RUNS):
         growing.configure(number + 1)
@@ -64,7 +64,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
 
 
 def take_snapshot(growing: GrowingLake, number: int) -> Appended:
-    """Keep that a group has come so far, and what it subscribes to."""
+    """Store a group's offset and its subscriptions."""
     at = datetime.datetime(2026, 11, 23, 12, number, tzinfo=datetime.UTC)
     offsets = {OffsetOwner(OffsetKind.GROUP, "billing", "topic-00", 0): number}
     wanted = {GroupTopic("billing", "topic-00"): Subscription("TAG", f"tag{number}")}
@@ -90,7 +90,7 @@ def repair(lake: LakePaths, **options: Any) -> list[str]:
 
 
 def counted(lake: LakePaths) -> int:
-    """The messages that the runs say they took."""
+    """Return the number of messages that the runs report."""
     rows = delta_table(lake.archive_runs).to_pyarrow_table(columns=["messages"])
     return sum(rows.column("messages").to_pylist())
 
@@ -105,7 +105,7 @@ def files_of(growing: GrowingLake) -> list[Path]:
 @pytest.mark.parametrize(
     "stride", [9, pytest.param(1, marks=pytest.mark.long("all files; every ninth is damaged each time"))]
 )
-def test_any_damaged_file_is_brought_back(whole: GrowingLake, copied: Callable[[], GrowingLake], stride: int) -> None:
+def test_any_damaged_file_is_restored(whole: GrowingLake, copied: Callable[[], GrowingLake], stride: int) -> None:
     expected = contents(whole.lake)
     ways = list(DAMAGES)
     for number, name in list(enumerate(files_of(whole)))[::stride]:
@@ -130,7 +130,7 @@ def test_any_damaged_file_is_brought_back(whole: GrowingLake, copied: Callable[[
 
 @pytest.mark.parametrize("table", sorted(ONLY_COPIES))
 @pytest.mark.parametrize("how", ["deleted", "cut"])
-def test_an_archive_and_a_snapshot_go_on_beside_a_damaged_table(
+def test_archive_and_snapshot_work_with_a_damaged_side_table(
     copied: Callable[[], GrowingLake], caplog: pytest.LogCaptureFixture, table: str, how: str
 ) -> None:
     growing = copied()
@@ -158,14 +158,14 @@ def test_every_table_is_repaired() -> None:
     assert made_again | set(KEPT_TABLES) == set(repair_module.TABLES)
 
 
-def test_rows_that_nobody_took_out_are_missed(copied: Callable[[], GrowingLake]) -> None:
+def test_rows_deleted_by_another_program_are_found(copied: Callable[[], GrowingLake]) -> None:
     growing = copied()
     delta_table(growing.lake.store_config).delete("name = 'topic-00'")
     (finding,) = compare_archive_runs(growing.lake, read_moment(growing.lake))
     assert finding.table == "store_config"
 
 
-def test_a_whole_lake_is_left_as_it_is(copied: Callable[[], GrowingLake]) -> None:
+def test_a_sound_lake_is_not_changed(copied: Callable[[], GrowingLake]) -> None:
     growing = copied()
     before = {path: path.read_bytes() for path in growing.folder.rglob("*") if path.is_file()}
     plan = plan_repair(growing.lake)
@@ -193,7 +193,7 @@ def test_without_a_store_a_damaged_data_file_becomes_a_gap(copied: Callable[[], 
     assert plan_repair(growing.lake).is_nothing
 
 
-def test_a_store_that_has_lost_the_messages_is_not_gone_back_to(copied: Callable[[], GrowingLake]) -> None:
+def test_a_store_without_the_messages_is_not_used_for_a_repair(copied: Callable[[], GrowingLake]) -> None:
     growing = copied()
     damage(max((growing.folder / "lake" / "messages").rglob("part-*.parquet")), "cut")
     for offsets, reason in (({}, "is not among the given stores"), ({"broker-a": 1 << 40}, "starts at 1099511627776")):

@@ -1,4 +1,4 @@
-"""Lakes whose messages are masked when they are archived: what is in them, what is not, and what an audit says."""
+"""Lakes whose messages are masked when they are archived: their contents, and their audits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def masks_of(*rules: str) -> ArchiveMasks:
 
 
 def archive(growing: GrowingLake, *rules: str) -> Result:
-    """Archive what is new with these rules."""
+    """Archive new messages with these rules."""
     masks = parse_archive_masks(rules, ENVIRONMENT)
     return run_archive(HERE, Config(str(growing.store), growing.lake.root, judge=judge_nothing, masks=masks))
 
@@ -65,11 +65,11 @@ def rows_of(growing: GrowingLake) -> list[dict[str, Any]]:
 
 
 def audited(growing: GrowingLake) -> int:
-    """Exit code of an audit with the store beside the lake."""
+    """Return the exit code of an audit with the store next to the lake."""
     return audit.main(["--lake", growing.lake.root, "--store", str(growing.store), "--local", "--threads", "1"])
 
 
-def test_nothing_of_what_is_masked_is_in_any_file_of_the_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_file_of_the_lake_has_a_masked_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMMITLAKE_MASK_KEY", "a key")
     growing, _ = write(tmp_path, shop_messages(50), *RULES)
     assert traces(Path(growing.lake.root)) == []
@@ -88,7 +88,7 @@ def test_nothing_of_what_is_masked_is_in_any_file_of_the_lake(tmp_path: Path, mo
     assert audited(growing) == ExitCode.OK
 
 
-def test_a_question_for_a_key_says_that_keys_are_masked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_query_by_key_warns_that_keys_are_masked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     growing, _ = write(tmp_path, [shop_message(1)], "keys=last:2", "property.UNIQ_KEY=null")
     assert query.main(["--lake", growing.lake.root, "--key", "order-1"]) == ExitCode.OK
     assert "are masked (keys=last:2, property.UNIQ_KEY=null): search for" in capsys.readouterr().err
@@ -98,7 +98,7 @@ def test_a_question_for_a_key_says_that_keys_are_masked(tmp_path: Path, capsys: 
     assert "masked" not in captured.err
 
 
-def test_messages_that_come_later_are_masked_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_messages_are_masked_in_the_same_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMMITLAKE_MASK_KEY", "a key")
     growing, _ = write(tmp_path, [shop_message(0)], *RULES)
     growing.write([shop_message(1, secret=True)])
@@ -118,7 +118,7 @@ def test_an_audit_needs_the_key_of_the_lake(
     assert "masked with a different key" in capsys.readouterr().err
 
 
-def test_an_audit_finds_a_body_that_was_not_masked_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_audit_finds_a_body_that_was_masked_differently(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     growing, _ = write(tmp_path, shop_messages(3), "body.name=text:x")
     assert audited(growing) == ExitCode.OK
     other = masks_of("body.name=text:y")
@@ -126,7 +126,7 @@ def test_an_audit_finds_a_body_that_was_not_masked_alike(tmp_path: Path, monkeyp
     assert audited(growing) == ExitCode.DAMAGE
 
 
-def test_an_erasure_of_a_masked_message_is_proven_as_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_erasure_of_a_masked_message_is_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMMITLAKE_MASK_KEY", "a key")
     growing, _ = write(tmp_path, shop_messages(20), "keys=hash", "body.name=hash")
     key = parse_mask("keys=hash").value(KEY, b"a key")
@@ -145,7 +145,7 @@ def test_compressed_bodies_stay_compressed(tmp_path: Path, codec: BodyCodec) -> 
     assert audited(growing) == ExitCode.OK
 
 
-def test_a_body_that_cannot_be_masked_is_left_out_and_told(tmp_path: Path) -> None:
+def test_a_body_that_cannot_be_masked_is_left_out_with_a_note(tmp_path: Path) -> None:
     messages = [
         new_message(0, body=b"no JSON: CANARY"),
         new_message(1, body=b"CANARY", sys_flag=compression_bits(BodyCodec.ZLIB)),
@@ -162,7 +162,7 @@ def test_a_body_that_cannot_be_masked_is_left_out_and_told(tmp_path: Path) -> No
     assert audited(growing) == ExitCode.OK
 
 
-def test_bodies_of_traces_are_left_out_where_keys_are_masked(tmp_path: Path) -> None:
+def test_bodies_of_traces_are_left_out_if_keys_are_masked(tmp_path: Path) -> None:
     trace = new_message(0, topic="RMQ_SYS_TRACE_TOPIC", body=b"Pub\x01CANARY\x02")
     other = new_message(1, body=b"no trace")
     growing, result = write(tmp_path, [trace, other], "keys=null")
@@ -216,7 +216,7 @@ def test_rules_that_cannot_be_read_are_an_error(remembered: str) -> None:
         masks_of_lake(remembered, ENVIRONMENT)
 
 
-def test_what_a_lake_remembers_does_not_tell_the_key() -> None:
+def test_the_rules_stored_in_a_lake_do_not_contain_the_key() -> None:
     text = masks_of("keys=hash", "body.a.b=text:x=y", "property.a.b=truncate:3").to_text()
     assert "a key" not in text
     again = masks_of_lake(text, ENVIRONMENT)

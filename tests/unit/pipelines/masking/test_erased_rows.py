@@ -1,4 +1,4 @@
-"""What an erasure takes out of rows of messages, and what it leaves."""
+"""Values that an erasure removes from rows of messages, and values that it keeps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def places(rows: pa.Table, *numbers: int) -> ErasedPlaces:
     return erased_places(named.append_column("number", pa.array([1] * len(numbers), pa.int64())), 1)
 
 
-def test_only_the_columns_that_are_stated_change_and_only_in_those_rows(rows: pa.Table) -> None:
+def test_only_the_stated_columns_of_those_rows_change(rows: pa.Table) -> None:
     after, hits = erase_rows(rows, places(rows, 3, 17))
     assert hits.tolist() == [3, 17]
     assert after.schema == rows.schema
@@ -43,14 +43,14 @@ def test_only_the_columns_that_are_stated_change_and_only_in_those_rows(rows: pa
     assert dict(after_rows[17]["properties"])[MARKER] == "E"
 
 
-def test_again_changes_nothing(rows: pa.Table) -> None:
+def test_erasing_again_changes_nothing(rows: pa.Table) -> None:
     after, _ = erase_rows(rows, places(rows, 3))
     again, hits = erase_rows(after, places(rows, 3))
     assert not len(hits)
     assert again.equals(after)
 
 
-def test_rows_with_dictionaries_are_erased_alike(rows: pa.Table) -> None:
+def test_rows_with_dictionaries_are_erased_in_the_same_way(rows: pa.Table) -> None:
     encoded = rows
     for name in ("broker", "topic", "tags", "kind"):
         place = encoded.schema.get_field_index(name)
@@ -67,7 +67,7 @@ def test_other_checksums_than_those_of_the_tombstones_do_not_change() -> None:
         assert bool(changes) == (checksum.name in CHECKSUMS)
 
 
-def test_tombstones_hold_nothing_of_what_was_erased(rows: pa.Table) -> None:
+def test_tombstones_have_no_erased_value(rows: pa.Table) -> None:
     after, _ = erase_rows(rows, places(rows, 17))
     before, after = (each.slice(17, 1).combine_chunks() for each in (rows, after))
     (row,) = tombstones(before, after, ["E"], [1], ErasureEvent.MESSAGE, Writer(0, "host 1", "1")).to_pylist()

@@ -31,7 +31,7 @@ def starred(body: str, *path: str) -> str:
         ('"whole"', (), '"<whole>"'),
     ],
 )
-def test_what_is_at_the_path_is_replaced(body: str, path: tuple[str, ...], changed: str) -> None:
+def test_the_value_at_the_path_is_replaced(body: str, path: tuple[str, ...], changed: str) -> None:
     assert starred(body, *path) == changed
 
 
@@ -41,7 +41,7 @@ def test_numbers_keep_their_digits_and_names_their_order() -> None:
 
 
 @pytest.mark.parametrize("body", ['{"a" : 1}', "null", '{"b": null, "a": null}', "[ ]", '{"a": {"b": 1}}'])
-def test_a_text_without_the_path_stays_byte_for_byte(body: str) -> None:
+def test_a_text_without_the_path_is_unchanged(body: str) -> None:
     assert replace_values(body.encode(), ("a", "c"), lambda _: "new") == body.encode()
 
 
@@ -52,7 +52,7 @@ def test_a_text_without_the_path_stays_byte_for_byte(body: str) -> None:
         b"tru", b'"a', b"[", b"[" * 100_000, b'{"a":' * 50_000,
     ],
 )  # fmt: skip
-def test_what_is_no_json_is_an_error(body: bytes) -> None:
+def test_text_that_is_not_json_is_an_error(body: bytes) -> None:
     with pytest.raises(JsonError, match="expected JSON"):
         replace_values(body, ("a",), lambda _: None)
 
@@ -76,7 +76,7 @@ JSON = st.recursive(
 
 
 def _expected(value: object, path: list[str]) -> object:
-    """What becomes of a value at a path where everything is replaced by its type."""
+    """Return a value in which everything at a path is replaced by its type."""
     if isinstance(value, list):
         return [_expected(each, path) for each in value]
     if isinstance(value, dict) and path:
@@ -94,7 +94,7 @@ def test_the_values_at_the_path_change_and_no_others(
 
 
 @given(st.text(st.sampled_from('{}[]",:\\ \n01.eEnulltrfas-+aZ'), max_size=12))
-def test_what_python_reads_is_read_and_nothing_else(text: str) -> None:
+def test_exactly_the_texts_that_python_accepts_are_accepted(text: str) -> None:
     try:
         json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Masks over columns give what they give for each value."""
+"""Masks over columns give the same result as for each value alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def mask_of(rule: str) -> Mask:
 
 @pytest.mark.parametrize("rule", RULES)
 @given(texts=st.lists(st.none() | TEXTS, max_size=8))
-def test_texts_are_masked_as_one_by_one(rule: str, texts: list[str | None]) -> None:
+def test_texts_are_masked_like_single_values(rule: str, texts: list[str | None]) -> None:
     mask = mask_of(rule)
     expected = [None if text is None else mask.value(text, KEY) for text in texts]
     plain = pa.array(texts, pa.string())
@@ -42,7 +42,7 @@ def test_texts_are_masked_as_one_by_one(rule: str, texts: list[str | None]) -> N
 
 @pytest.mark.parametrize("rule", RULES)
 @given(lists=st.lists(st.none() | st.lists(TEXTS, max_size=3), min_size=2, max_size=6))
-def test_lists_are_masked_as_one_by_one(rule: str, lists: list[list[str] | None]) -> None:
+def test_lists_are_masked_like_single_values(rule: str, lists: list[list[str] | None]) -> None:
     mask = mask_of(rule)
     expected = [[new for text in each or () if (new := mask.value(text, KEY))] or None for each in lists]
     column = pa.array([["before"], *lists], pa.list_(pa.string()))
@@ -54,7 +54,7 @@ def test_lists_are_masked_as_one_by_one(rule: str, lists: list[list[str] | None]
 
 @pytest.mark.parametrize("rule", RULES)
 @given(maps=st.lists(st.none() | st.dictionaries(st.sampled_from("abc"), TEXTS), min_size=1, max_size=6))
-def test_entries_are_masked_as_one_by_one(rule: str, maps: list[dict[str, str] | None]) -> None:
+def test_entries_are_masked_like_single_values(rule: str, maps: list[dict[str, str] | None]) -> None:
     mask = mask_of(rule)
 
     def expected(found: dict[str, str] | None) -> list[tuple[str, str]] | None:
@@ -69,7 +69,7 @@ def test_entries_are_masked_as_one_by_one(rule: str, maps: list[dict[str, str] |
     assert masked.to_pylist() == [expected(each) for each in maps]
 
 
-def test_entries_are_replaced_by_a_text_a_row() -> None:
+def test_entries_are_replaced_by_one_text_for_each_row() -> None:
     maps = pa.array([[("K", "a b"), ("x", "1")], [("x", "2")], None, [("K", "c")], [("K", "d")]], MAPS)
     joined = join_lists(pa.array([["A", "B"], None, None, None, ["D"]], pa.list_(pa.string())), " ")
     assert set_entries(maps, "K", joined).to_pylist() == [
@@ -81,7 +81,7 @@ def test_entries_are_replaced_by_a_text_a_row() -> None:
     ]
 
 
-def test_entries_are_added_where_there_is_a_text() -> None:
+def test_entries_are_added_to_rows_with_a_text() -> None:
     maps = pa.array([[("x", "1")], None, [("x", "2")]], MAPS)
     added = add_entries(maps, "m", pa.array(["body", "body", None], pa.string()))
     assert added.to_pylist() == [[("x", "1"), ("m", "body")], [("m", "body")], [("x", "2")]]

@@ -36,7 +36,7 @@ def masked(*masks: str, message: Message = ORDER) -> Message:
         ("body.note=text:a=b:c", Mask("body", ("note",), "text", "a=b:c")),
     ],
 )
-def test_a_mask_is_a_field_and_a_rule(text: str, mask: Mask) -> None:
+def test_a_mask_has_a_field_and_a_rule(text: str, mask: Mask) -> None:
     assert parse_mask(text) == mask
 
 
@@ -48,12 +48,12 @@ def test_a_mask_is_a_field_and_a_rule(text: str, mask: Mask) -> None:
         "tags=no",
     ],
 )  # fmt: skip
-def test_what_is_no_mask_is_refused(text: str) -> None:
+def test_an_invalid_mask_is_refused(text: str) -> None:
     with pytest.raises(MaskRuleError, match="mask"):
         parse_mask(text)
 
 
-def test_values_of_a_json_body_are_masked_and_the_rest_stays() -> None:
+def test_only_values_at_the_paths_of_a_json_body_are_masked() -> None:
     found = masked("body.customer.email=text:removed", "body.customer.phone=last:4")
     assert found.body == b'{"id": 4711, "customer": {"email": "removed", "phone": "****0199"}}'
     assert replace(found, body=ORDER.body) == ORDER
@@ -74,7 +74,7 @@ def test_null_leaves_a_field_out() -> None:
     assert found.body == b'{"id": 4711, "customer": null}'
 
 
-def test_a_field_that_is_not_there_stays_away() -> None:
+def test_a_missing_field_is_not_added() -> None:
     bare = Message(b"{}", (), None, {})
     assert masked("body.a.b=hash", "property.phone=hash", "keys=hash", "tags=text:x", message=bare) == replace(
         bare, keys=[]
@@ -92,7 +92,7 @@ def test_a_body_that_cannot_be_masked_is_an_error(body: bytes) -> None:
         masked("body.email=hash", message=replace(ORDER, body=body))
 
 
-def test_a_masked_key_is_still_one_key() -> None:
+def test_a_mask_that_makes_two_keys_is_an_error() -> None:
     with pytest.raises(MaskError, match="blank"):
         masked("keys=text:two words")
 

@@ -1,4 +1,4 @@
-"""Every key of every message leads to it, however far `message_keys` has followed."""
+"""Every message is found by each of its keys, however far `message_keys` has followed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIZE = 1 << 16
 
 
 def archive(store: Path, lake: LakePaths) -> int:
-    """What an archive run writes and commits, in this process."""
+    """Write and commit an archive run in this process."""
     work = find_work(str(store), "a", lake)
     open_for_append(lake.messages)
     tasks = ArchiveTasks(work.splits(SIZE), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
@@ -75,7 +75,7 @@ def lake(tmp_path: Path) -> LakePaths:
 
 
 @pytest.mark.parametrize("followed", ["nothing", "a part", "all"])
-def test_a_key_leads_to_its_messages(lake: LakePaths, tmp_path: Path, followed: str) -> None:
+def test_a_key_finds_its_messages(lake: LakePaths, tmp_path: Path, followed: str) -> None:
     if followed == "a part":
         follow_keys(lake)
     archive(tmp_path / "store", lake)
@@ -103,7 +103,7 @@ def test_files_have_the_declared_columns_sorted_by_hash(lake: LakePaths) -> None
     assert {field.name for field in table.schema().fields} == set(MESSAGE_KEYS.names)
 
 
-def test_what_was_followed_is_not_followed_again(lake: LakePaths, tmp_path: Path) -> None:
+def test_followed_versions_are_not_followed_again(lake: LakePaths, tmp_path: Path) -> None:
     assert follow_keys(lake).rows == 6
     assert follow_keys(lake).rows == 0
     newest = archive(tmp_path / "store", lake)
@@ -113,7 +113,7 @@ def test_what_was_followed_is_not_followed_again(lake: LakePaths, tmp_path: Path
     assert DeltaTable(lake.message_keys).to_pyarrow_table().num_rows == 11
 
 
-def test_of_two_followers_one_adds(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_of_two_followers_adds_the_keys(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
     def overtaken(*arguments: object, **options: bool) -> bool:
         monkeypatch.undo()
         assert follow_keys(lake).rows == 6
@@ -142,7 +142,7 @@ def test_a_follower_that_is_overtaken_catches_up(
     assert not followed.is_behind
 
 
-def test_a_follower_that_is_always_overtaken_says_that_it_is_behind(
+def test_a_follower_that_is_always_overtaken_reports_that_it_is_behind(
     lake: LakePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("commitlake.pipelines.message_keys.follow.advance", lambda *_, **__: False)
@@ -164,7 +164,7 @@ def left_behind(lake: LakePaths, tmp_path: Path) -> LakePaths:
     return lake
 
 
-def test_a_follower_that_stayed_away_too_long_makes_the_table_anew(left_behind: LakePaths, tmp_path: Path) -> None:
+def test_a_follower_without_the_needed_files_rebuilds_the_table(left_behind: LakePaths, tmp_path: Path) -> None:
     followed = follow_keys(left_behind)
     assert followed.version == DeltaTable(left_behind.messages).version() == followed_version(left_behind)
     assert DeltaTable(left_behind.message_keys).to_pyarrow_table().num_rows == 11
@@ -172,14 +172,14 @@ def test_a_follower_that_stayed_away_too_long_makes_the_table_anew(left_behind: 
     assert follow_keys(left_behind).rows == 0
 
 
-def test_a_look_up_tells_that_what_it_lacks_is_gone_and_a_question_goes_without(left_behind: LakePaths) -> None:
+def test_without_the_needed_files_look_ups_fail_and_queries_do_without_keys(left_behind: LakePaths) -> None:
     with pytest.raises(VersionGoneError, match="without --no-keys"):
         find_keys(left_behind, ["it's"])
     assert where_keys_are(left_behind, ["it's"]) is None
     assert where_unique_key_is(left_behind, "U5") is None
 
 
-def test_a_follower_behind_a_cleaned_log_makes_the_table_anew(lake: LakePaths, tmp_path: Path) -> None:
+def test_a_follower_rebuilds_the_table_after_the_log_was_cleaned(lake: LakePaths, tmp_path: Path) -> None:
     follow_keys(lake)
     archive(tmp_path / "store", lake)
     table = DeltaTable(lake.messages)
@@ -192,7 +192,7 @@ def test_a_follower_behind_a_cleaned_log_makes_the_table_anew(lake: LakePaths, t
     assert DeltaTable(lake.message_keys).to_pyarrow_table().num_rows == 11
 
 
-def test_hashes_are_those_of_zlib() -> None:
+def test_hashes_equal_those_of_zlib() -> None:
     texts = ["", "a", "订单-1", "x" * 5000, *map(str, range(300))]
     array = pa.array(["skipped", *texts])
     assert key_hashes(array[1:]).tolist() == [zlib.crc32(text.encode()) for text in texts]
@@ -200,7 +200,7 @@ def test_hashes_are_those_of_zlib() -> None:
 
 
 @pytest.mark.parametrize("what", ["an entry of the log", "a data file", "a page"])
-def test_a_question_does_without_a_damaged_table_and_says_so(
+def test_a_query_does_without_a_damaged_table_with_a_warning(
     lake: LakePaths, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     follow_keys(lake)

@@ -1,4 +1,4 @@
-"""Commands of mqadmin: what a shell runs, queue by queue."""
+"""Commands of mqadmin for a shell, queue by queue."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_each_queue_has_a_command_with_the_address_of_its_broker() -> None:
     ]
 
 
-def test_offset_0_takes_the_whole_topic_to_its_beginning_and_the_other_queues_back() -> None:
+def test_offset_0_resets_the_whole_topic_and_restores_the_other_queues() -> None:
     assert commands({A0: 0, A1: 7}, {A0: 9, A1: 9}, {B0: 3}) == [
         "# orders: set all queues to their beginning first, because mqadmin cannot set one queue to 0",
         f"{BASE} 0",

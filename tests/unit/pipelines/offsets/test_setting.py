@@ -1,4 +1,4 @@
-"""Setting of offsets at a broker whose answers are lost, wrong or lies."""
+"""Setting of offsets at a broker whose answers are lost, wrong or false."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_an_offset_that_was_not_set_and_has_no_answer_is_an_error(broker: LiveBr
     assert error_of(admin).endswith("; the offset was not set, it is None")
 
 
-def test_an_offset_that_cannot_be_read_back_is_not_known(broker: LiveBroker, admin: Admin) -> None:
+def test_an_offset_that_cannot_be_read_back_is_unknown(broker: LiveBroker, admin: Admin) -> None:
     asked: list[Command] = []
 
     def closed_the_second_time(request: Command, answer: Command) -> Command | None:
@@ -75,6 +75,6 @@ def test_an_offset_that_cannot_be_read_back_is_not_known(broker: LiveBroker, adm
     assert error_of(admin).endswith("; it is not known whether the offset was set")
 
 
-def test_a_refusal_is_the_error(broker: LiveBroker, admin: Admin) -> None:
+def test_a_refusal_by_the_broker_is_the_error(broker: LiveBroker, admin: Admin) -> None:
     broker.lies[RequestCode.UPDATE_CONSUMER_OFFSET] = refusal(ResponseCode.NO_PERMISSION, "no")
     assert "NO_PERMISSION" in error_of(admin)

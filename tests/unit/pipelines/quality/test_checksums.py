@@ -78,7 +78,7 @@ def test_another_date_is_another_hash() -> None:
     assert len({hash_of(message(store_timestamp=time))[1] for time in times}) == len(times)
 
 
-def test_texts_of_any_length_and_nulls_are_hashed_where_they_stand() -> None:
+def test_texts_of_any_length_and_nulls_are_hashed_by_row() -> None:
     texts = ["x" * length for length in range(70)]
     rows = [message(number, unique_key=text, keys=[text, text], tags=text) for number, text in enumerate(texts)]
     rows[7]["keys"] = rows[9]["unique_key"] = None

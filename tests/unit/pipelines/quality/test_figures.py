@@ -1,4 +1,4 @@
-"""What the page shows of a profile in stretches is what it shows of the whole."""
+"""The page shows the same for a profile in stretches as for the whole."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def in_stretches(profile: pa.Table, rows: int, seed: int) -> PageFigures:
 
 
 @pytest.mark.parametrize("rows", [20, 300])
-def test_the_page_of_stretches_is_that_of_the_whole(rows: int) -> None:
+def test_the_page_of_stretches_equals_that_of_the_whole(rows: int) -> None:
     assert len(list(stretches_of(PROFILE, rows))) > 3
     for seed in range(2):
         assert page_of_run(report_of(), in_stretches(PROFILE, rows, seed)) == WHOLE
 
 
-def test_sums_are_those_of_the_rows() -> None:
+def test_sums_equal_those_of_the_rows() -> None:
     figures = in_stretches(PROFILE, 50, 0)
     assert (figures.messages, figures.bytes) == (len(ROWS), 200 * len(ROWS))
     assert (figures.brokers, figures.topics) == (3, len({(row["broker"], row["topic"]) for row in ROWS}))
@@ -58,7 +58,7 @@ def test_only_the_topics_that_are_shown_are_kept() -> None:
     assert figures.of_topic(("a", "t00")) == {}
 
 
-def test_nothing_has_figures() -> None:
+def test_an_empty_profile_has_figures() -> None:
     figures = figures_of(merge_profiles([]))
     assert (figures.messages, figures.topics, figures.span, figures.by_window, list(figures.shown)) == (
         0, 0, None, {}, [],

@@ -1,4 +1,4 @@
-"""Suites on profiles: what stops a commit, what is told, and what is neither."""
+"""Suites on profiles: critical failures, warnings, and usual cases without either."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _loaded() -> None:
 
 
 def judged(rows: list[Row], facts: RunFacts = FACTS) -> QualityReport:
-    """The suites' word on rows."""
+    """Return the suites' report on rows."""
     return judge(profile_of(rows), facts=facts)
 
 
@@ -50,7 +50,7 @@ def suite_with(name: str) -> list[Suite]:
 
 
 def unmet(report: QualityReport) -> set[str]:
-    """What was not met."""
+    """Return the names of unmet expectations."""
     return {found.expectation.name for found in report.judgements if not found.success}
 
 
@@ -97,7 +97,7 @@ def test_healthy_messages_meet_all_expectations() -> None:
         pytest.param([message(0, body_size=0, body_ref=None)], id="an empty body"),
     ],
 )
-def test_what_is_usual_breaks_nothing(rows: list[Row]) -> None:
+def test_usual_rows_meet_all_expectations(rows: list[Row]) -> None:
     assert unmet(judged(rows)) == set()
 
 
@@ -106,7 +106,7 @@ def test_no_messages_meet_all_expectations() -> None:
     assert unmet(report) == set()
 
 
-def test_a_topic_that_was_made_anew_is_told_and_stops_nothing() -> None:
+def test_a_recreated_topic_is_a_warning() -> None:
     again = [message(2000 + n, queue_offset=n) for n in range(10)]
     report = judged([*messages(range(1000, 1010)), *again])
     assert unmet(report) == {"queue_offsets_do_not_restart"}
@@ -144,7 +144,7 @@ def test_a_lost_message_of_a_damaged_broker_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize("flag", [0x4, 0xC, 0x84])
-def test_a_client_that_says_a_message_is_prepared_does_not_stop_the_run(flag: int) -> None:
+def test_a_message_with_a_prepared_flag_of_its_client_passes(flag: int) -> None:
     prepared = message(2, queue_offset=0, sys_flag=flag, physical_offset=1500)  # brokers store it in no queue
     report = judged([*messages([0, 1]), prepared, *messages([2, 3])], FACTS)
     assert report.passed
@@ -164,7 +164,7 @@ def test_a_client_that_says_a_message_is_prepared_does_not_stop_the_run(flag: in
         ([message(0, broker=None)], "brokers_are_named"),
     ],
 )
-def test_what_no_broker_writes_is_critical(rows: list[Row], name: str) -> None:
+def test_rows_that_no_broker_writes_are_critical(rows: list[Row], name: str) -> None:
     report = judge(profile_of(rows), suite_with(name), FACTS)
     assert name in {found.expectation.name for found in report.critical_failures}
     assert any("critical: " in line and name in line for line in sentences(report))
@@ -191,14 +191,14 @@ def test_what_no_broker_writes_is_critical(rows: list[Row], name: str) -> None:
         ([message(2000), message(2001, store_timestamp=NOON)], "clocks_do_not_step_back"),
     ],
 )
-def test_what_somebody_should_know_is_a_warning(rows: list[Row], name: str) -> None:
+def test_unusual_rows_are_a_warning(rows: list[Row], name: str) -> None:
     report = judge(profile_of(rows), suite_with(name), FACTS)
     assert report.passed
     assert name in {found.expectation.name for found in report.warnings}
 
 
 @pytest.mark.parametrize("year", [1, 1677, 2263, 9999])
-def test_a_time_that_nanoseconds_do_not_hold_stops_nothing(year: int) -> None:
+def test_a_time_beyond_nanoseconds_is_judged(year: int) -> None:
     last = datetime.datetime(year, 12, 31, 23, 59, 59, 999_000, tzinfo=datetime.UTC)
     rows = [message(0), message(1, store_timestamp=last)]
     windows = windows_of(profile_of(rows), FACTS)
@@ -206,7 +206,7 @@ def test_a_time_that_nanoseconds_do_not_hold_stops_nothing(year: int) -> None:
     assert "<svg" in page_of_run(judged(rows), figures_of(profile_of(rows)))
 
 
-def test_a_queue_that_does_all_the_work_is_told() -> None:
+def test_a_queue_with_nearly_all_messages_is_a_warning() -> None:
     rows = [message(n, queue_offset=n) for n in range(3000)]
     rows += [message(4000 + n, queue_id=1 + n, queue_offset=0) for n in range(3)]
     assert unmet(judged(rows)) == {"queues_share_the_load"}
@@ -236,7 +236,7 @@ def test_examples_are_the_first_few() -> None:
     assert (found.unexpected, found.judged, len(found.examples)) == (50, 50, 10)
 
 
-def test_a_sentence_says_where_and_whom_it_concerns() -> None:
+def test_a_sentence_names_the_place_and_the_brokers() -> None:
     rows = [*messages([0, 1, 5]), *messages(range(5), broker="b"), *messages([0, 3], broker="c", topic="x\x1b[2J")]
     report = judge(profile_of(rows), suite_with("no_message_is_lost"), FACTS)
     (line,) = (line for line in sentences(report) if line.endswith(" (expectation queues.no_message_is_lost)"))
@@ -276,7 +276,7 @@ def test_an_error_within_is_an_error_and_not_bad_data(suite: Suite, words: str) 
         judge(profile_of([message()]), [suite])
 
 
-def test_a_table_that_is_no_profile_is_an_error() -> None:
+def test_a_table_that_is_not_a_profile_is_an_error() -> None:
     with pytest.raises(ProfileError):
         judge(pa.table({"messages": [1]}))
 
@@ -295,7 +295,7 @@ def test_results_are_rows_of_their_table() -> None:
     assert dataclasses.replace(report, judgements=()).passed
 
 
-def test_nothing_leaves_the_machine_and_nothing_is_left_on_it(tmp_path: Path) -> None:
+def test_judging_uses_no_network_and_leaves_no_files(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent(
@@ -337,7 +337,7 @@ def test_nothing_leaves_the_machine_and_nothing_is_left_on_it(tmp_path: Path) ->
     assert list(home.rglob("*")) == []
 
 
-def test_great_expectations_tells_nobody_of_its_folders(caplog: pytest.LogCaptureFixture) -> None:
+def test_great_expectations_does_not_log_its_folders(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         judge(profile_of(messages(range(10))))
     assert not [record for record in caplog.records if record.name.startswith("great_expectations")]

@@ -1,4 +1,4 @@
-"""A process of its own gives the same judgement, and the same errors."""
+"""A separate process gives the same judgement, and the same errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_error_is_the_same(process: JudgeProcess) -> None:
         process.start().call(judge_by_suites, suites, windows, KEYS[Grain.WINDOW])
 
 
-def test_it_starts_when_it_is_first_needed() -> None:
+def test_the_process_starts_when_first_needed() -> None:
     with JudgeProcess() as process:
         assert not process.is_started
         assert process.start() is process.start()

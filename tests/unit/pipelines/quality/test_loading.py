@@ -11,7 +11,7 @@ from commitlake.pipelines.quality import loading
 ROOT = Path(__file__).parents[4]
 
 
-def test_a_program_without_a_file_can_load_it_and_spare_what_judging_does_not_need() -> None:
+def test_a_program_without_a_file_loads_only_needed_packages() -> None:
     code = (
         f"import __main__, sys; from {loading.__name__} import load, spared_packages\n"
         "with spared_packages(): gx = load()\n"

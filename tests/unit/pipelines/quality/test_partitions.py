@@ -1,4 +1,4 @@
-"""A profile in partitions is the profile, however it is divided; a damaged one is an error."""
+"""A profile in partitions equals the whole profile for any division; a damaged one is an error."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ ALL = Group()
 
 
 def part_of(group: Group, data: pa.Buffer = DATA, index: PartitionIndex = INDEX) -> pa.Table:
-    """The rows of a group, from the bytes that the index tells."""
+    """Return the rows of a group, from the bytes that the index names."""
     offset, length = index.stretch(group)
     return parse_partitions(data[offset : offset + length].to_pybytes(), index, group)
 
 
 def topics_of(profile: pa.Table) -> set[tuple[str | None, str | None]]:
-    """Its topics."""
+    """Return the topics of a part."""
     return set(zip(*(profile.column(name).to_pylist() for name in ("broker", "topic")), strict=True))
 
 
 @pytest.mark.parametrize("most", [10, 500, 10**6])
-def test_groups_are_the_whole_and_tear_no_topic_apart(most: int) -> None:
+def test_groups_together_equal_the_whole_and_divide_no_topic(most: int) -> None:
     groups = plan_groups(INDEX.rows, most)
     parts = [part_of(group) for group in groups]
     assert merge_profiles(parts).equals(PROFILE)
@@ -55,7 +55,7 @@ def test_groups_are_the_whole_and_tear_no_topic_apart(most: int) -> None:
     assert all(rows_of(PROFILE, group).num_rows == part.num_rows for group, part in zip(groups, parts, strict=True))
 
 
-def test_a_file_is_arrows_own_and_its_parts_are_counted() -> None:
+def test_a_file_is_in_arrow_format_with_counts_of_its_parts() -> None:
     with pa.ipc.open_file(DATA) as reader:
         assert merge_profiles([reader.read_all()]).equals(PROFILE)
     assert INDEX.rows.tolist() == partition_counts(PROFILE).tolist()
@@ -74,7 +74,7 @@ def test_a_topic_is_in_one_partition_of_every_file() -> None:
     assert len(set.union(*places.values())) > PARTITIONS / 2
 
 
-def test_a_partition_that_is_too_large_is_shared_out() -> None:
+def test_a_partition_that_is_too_large_is_divided() -> None:
     rows = [0] * PARTITIONS
     rows[5], rows[6], rows[7] = 10, 95, 10
     groups = plan_groups(rows, 30)

@@ -1,4 +1,4 @@
-"""Profiles of rows: what is counted, what is marked, and that parts put together are the whole."""
+"""Profiles of rows: counts and marks; merged parts equal the whole."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_window_is_ten_minutes_of_the_brokers_clock() -> None:
     assert [row["messages"] for row in found] == [599, 600, 100]
 
 
-def test_brokers_topics_and_queues_have_windows_of_their_own_in_order() -> None:
+def test_each_broker_topic_and_queue_has_its_own_windows_in_order() -> None:
     rows = [
         message(n, broker=b, topic=t, queue_id=q) for n in range(3) for b in "ba" for t in ("y", "x") for q in (1, 0)
     ]
@@ -138,7 +138,7 @@ def test_offsets_that_are_left_out_are_missing() -> None:
     assert shape(messages([3, 4, 7, 8, 20])) == (0, 0, 13, 0)
 
 
-def test_a_row_that_is_there_twice_is_a_duplicate_row() -> None:
+def test_a_repeated_row_is_a_duplicate_row() -> None:
     assert shape(messages([0, 1, 1, 2])) == (1, 0, 0, 0)
     assert shape(messages([0, 1, 2, 0, 1, 2, 0])) == (4, 0, 0, 0)
 
@@ -147,13 +147,13 @@ def test_an_offset_of_two_records_is_a_duplicate_offset() -> None:
     assert shape([*messages([0, 1]), message(2, queue_offset=1), message(3, queue_offset=2)]) == (0, 1, 0, 1)
 
 
-def test_a_topic_that_was_made_anew_restarts_and_misses_nothing() -> None:
+def test_a_recreated_topic_restarts_without_missing_offsets() -> None:
     again = [message(100 + n, queue_offset=n, store_timestamp=NOON) for n in range(5)]
     assert shape([*messages(range(50, 60)), *again]) == (0, 0, 0, 1)
     assert shape(list(reversed([*messages(range(50, 60)), *again]))) == (0, 0, 0, 1)
 
 
-def test_an_inner_batch_takes_an_offset_for_each_of_its_messages() -> None:
+def test_an_inner_batch_has_an_offset_for_each_of_its_messages() -> None:
     batch = {"sys_flag": INNER_BATCH, "properties": [("INNER_NUM", "5")]}
     found = only([message(0), message(1, **batch), message(2, queue_offset=6), message(3, queue_offset=7)])
     assert (found["inner_batches"], found["queue_offsets"], found["missing_offsets"]) == (1, 8, 0)
@@ -161,12 +161,12 @@ def test_an_inner_batch_takes_an_offset_for_each_of_its_messages() -> None:
 
 
 @pytest.mark.parametrize("told", ["", "-3", "x", "0", "\u00b2", "\u0663", "1_0", "9" * 5000, "2147483648"])
-def test_an_inner_batch_that_does_not_tell_its_number_takes_one(told: str) -> None:
+def test_an_inner_batch_with_an_invalid_number_has_one_offset(told: str) -> None:
     found = only([message(0, sys_flag=INNER_BATCH, properties=[("INNER_NUM", told)]), message(1)])
     assert (found["queue_offsets"], found["missing_offsets"]) == (2, 0)
 
 
-def test_the_bit_of_inner_batches_means_nothing_in_a_jmq_record() -> None:
+def test_the_bit_of_inner_batches_is_ignored_in_a_jmq_record() -> None:
     strange = {"sys_flag": INNER_BATCH, "properties": [("INNER_NUM", "5")], "msg_id": "orders/0/1@a", "format": "jmq"}
     found = only([message(0), message(1, **strange), message(2)])
     assert (found["inner_batches"], found["queue_offsets"], found["missing_offsets"]) == (0, 3, 0)
@@ -192,7 +192,7 @@ def test_a_row_that_two_tasks_read_is_found() -> None:
     assert (found["duplicate_rows"], found["missing_offsets"], found["messages"]) == (1, 0, 101)
 
 
-def test_a_window_with_too_many_gaps_is_taken_as_it_was_counted() -> None:
+def test_a_window_with_too_many_gaps_keeps_its_counts() -> None:
     rows = [message(n, queue_offset=2 * n, store_timestamp=NOON) for n in range(MAX_RUNS + 1)]
     found = only(rows)
     assert found["queue_runs"] is None
@@ -230,14 +230,14 @@ def test_parts_in_any_order_and_depth_give_the_whole(seed: int, cuts: list[int])
 # --- on its way ---
 
 
-def test_a_profile_goes_as_bytes_and_comes_back() -> None:
+def test_a_profile_round_trips_as_bytes() -> None:
     profile = profile_of([*messages(range(2000)), message(5, topic="x", store_timestamp=None)])
     assert parse_profile(serialize_profile(profile)).equals(profile)
     assert parse_profile(serialize_profile(SCHEMA.empty_table())).num_rows == 0
 
 
 @pytest.mark.parametrize("data", [b"", b"nothing", serialize_profile(SCHEMA.empty_table())[:-20]])
-def test_other_bytes_are_no_profile(data: bytes) -> None:
+def test_other_bytes_are_not_a_profile(data: bytes) -> None:
     with pytest.raises(ProfileError, match="expected a profile as bytes"):
         parse_profile(data)
 
@@ -254,7 +254,7 @@ def test_a_run_has_rows_of_the_table() -> None:
 
 
 def hash_long(value: int, seed: int) -> int:
-    """XXH64 of one bigint, as its description says it."""
+    """Return XXH64 of one bigint, computed from its description."""
 
     def rotated(number: int, by: int) -> int:
         return (number << by | number >> (64 - by)) & _MASK
@@ -295,5 +295,5 @@ def test_the_checksum_is_the_sum_of_sparks_hashes(values: list[tuple[int, int, i
     assert sum(row["checksum"] for row in profile_of(rows).to_pylist()) & _MASK == total & _MASK
 
 
-def test_columns_are_those_of_the_table() -> None:
+def test_columns_equal_those_of_the_table() -> None:
     assert SCHEMA.names == PROFILE.names

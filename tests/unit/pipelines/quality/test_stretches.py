@@ -1,4 +1,4 @@
-"""A profile that is judged in stretches is judged as it is in one piece."""
+"""A profile judged in stretches has the same verdict as in one piece."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.profiles import NOON, message, profile_of
 
 LATER = NOON + datetime.timedelta(hours=8)
 FACTS = RunFacts({"a": BrokerFacts(log_bytes=1000), "b": BrokerFacts(bad_ranges=1)}, written=70, now=LATER)
-# Of two brokers, and in several topics: lost offsets, odd kinds, a large record, an early time, and what is healthy.
+# Rows of two brokers and several topics: lost offsets, unknown kinds, a large record, an early time, and sound rows.
 ROWS = [
     message(600 * n, broker=broker, topic=topic, queue_offset=n * (2 if topic == "t2" else 1), **changes)
     for broker in "ab"
@@ -31,7 +31,7 @@ ROWS = [
 ]
 
 
-def test_a_stretch_is_some_whole_topics() -> None:
+def test_a_stretch_has_whole_topics() -> None:
     profile = profile_of(ROWS)
     for rows in (1, 6, 7, 13, 30, 1000):
         found = list(stretches_of(profile, rows))
@@ -46,14 +46,14 @@ def test_a_stretch_is_some_whole_topics() -> None:
     assert not nothing.num_rows
 
 
-def test_topics_that_do_not_lie_together_are_put_together() -> None:
+def test_parts_of_a_topic_in_different_places_are_put_together() -> None:
     profile = profile_of(ROWS)
     mixed = profile.take(pa.array([*range(0, profile.num_rows, 2), *range(1, profile.num_rows, 2)]))
     found = list(stretches_of(mixed, 6))
     assert [len(set(part.column("topic").to_pylist())) for part in found] == [1] * 12
 
 
-def test_the_judgement_is_that_of_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_judgement_equals_that_of_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     profile = profile_of(ROWS)
     whole = judge(profile, facts=FACTS)
     monkeypatch.setattr(judging_module, "stretches_of", lambda table: stretches_of(table, 20))

@@ -1,4 +1,4 @@
-"""The verdict on a run: its words, its colour and its exit code are one."""
+"""The verdict on a run: its words, its colour and its exit code agree."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def report_with(*failed: Severity) -> QualityReport:
         (Losses(quarantined=2, gaps=1, accepts_quarantined=True), [], "critical", True),
     ],
 )
-def test_page_table_and_exit_code_have_one_verdict(
+def test_page_table_and_exit_code_have_the_same_verdict(
     losses: Losses, failed: list[Severity], kind: str, is_damage: bool
 ) -> None:
     report = report_with(*failed)
@@ -53,5 +53,5 @@ def test_page_table_and_exit_code_have_one_verdict(
 
 
 @pytest.mark.parametrize("losses", [Losses(), Losses(gaps=3), Losses(gaps=3, accepts_gaps=True)])
-def test_a_run_without_a_judgement_has_a_verdict_too(losses: Losses) -> None:
+def test_a_run_without_a_judgement_also_has_a_verdict(losses: Losses) -> None:
     assert losses.verdict().is_damage == losses.is_damage

@@ -24,12 +24,12 @@ SIZES = RequestedSettings(
     index_entries=OPTIONS.index_entries,
     index_tags=True,
 )
-"""What the small stores of the tests have, also where nothing but their log is left."""
+"""Settings of the tests' small stores, also if only their log is left."""
 
 
 @pytest.fixture
 def rebuild(tmp_path: Path) -> Rebuild:
-    """Rebuild a store into a folder beside the others of the test."""
+    """Rebuild a store into a folder next to the others of the test."""
 
     def run(root: Path, out: Path | None = None, wanted: RequestedSettings = SIZES, **changes: object) -> Rebuilt:
         (store,) = find_stores(str(root), "a")
@@ -54,7 +54,7 @@ def built_by_plain_rules(tmp_path: Path) -> Built:
 
 @pytest.fixture
 def same_files() -> Compare:
-    """See that two stores have the same queues and the same index, but for the names of IndexFiles."""
+    """Check that two stores have the same queues and the same index, but for the names of IndexFiles."""
 
     def compare(expected: Path, found: Path) -> None:
         queues, own = files_of(expected / "consumequeue"), files_of(found / "consumequeue")

@@ -1,4 +1,4 @@
-"""Whether a broker enters TAGS: its newest IndexFile tells, as long as one of its records can be looked at."""
+"""Recognition of brokers that enter TAGS, from the newest IndexFile with a readable record."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def write(root: Path, *, tags: bool, count: int = 60, without: tuple[str, ...] =
     return root
 
 
-def told(root: Path) -> bool | None:
+def tags_found(root: Path) -> bool | None:
     return index_has_tags(root, sorted((root / "index").iterdir()), GEOMETRY)
 
 
 @pytest.mark.parametrize("tags", [True, False])
-def test_the_newest_file_tells(tmp_path: Path, tags: bool) -> None:
+def test_the_newest_file_shows_whether_tags_are_entered(tmp_path: Path, tags: bool) -> None:
     root = write(tmp_path / "store", tags=tags)
-    assert told(root) is tags
+    assert tags_found(root) is tags
     (root / "checkpoint").unlink(missing_ok=True)
     assert find_settings(root, RequestedSettings(), ROCKETMQ).index_tags is tags
 
 
-def test_a_file_of_two_records_says_nothing_and_the_one_before_tells(tmp_path: Path) -> None:
+def test_a_file_of_two_records_is_not_enough_and_the_one_before_is_used(tmp_path: Path) -> None:
     root = write(tmp_path / "store", tags=False, count=120)
     oldest, *_, newest = sorted((root / "index").iterdir())
     data = newest.read_bytes()
@@ -56,31 +56,31 @@ def test_a_file_of_two_records_says_nothing_and_the_one_before_tells(tmp_path: P
     assert index_has_tags(root, [oldest, newest], GEOMETRY) is False
 
 
-def test_records_without_tags_say_nothing(tmp_path: Path) -> None:
-    assert told(write(tmp_path / "store", tags=True, without=NO_TAGS)) is None
+def test_records_without_tags_give_no_answer(tmp_path: Path) -> None:
+    assert tags_found(write(tmp_path / "store", tags=True, without=NO_TAGS)) is None
 
 
-def test_what_is_damaged_or_gone_says_nothing(tmp_path: Path) -> None:
+def test_damaged_or_missing_segments_give_no_answer(tmp_path: Path) -> None:
     root = write(tmp_path / "store", tags=True)
     for path in (root / "commitlog").iterdir():
         path.write_bytes(bytes(path.stat().st_size))
-    assert told(root) is None
+    assert tags_found(root) is None
     for path in (root / "commitlog").iterdir():
         path.unlink()
-    assert told(root) is None
+    assert tags_found(root) is None
 
 
-def test_an_index_file_that_is_none_says_nothing(tmp_path: Path) -> None:
+def test_an_invalid_index_file_gives_no_answer(tmp_path: Path) -> None:
     root = write(tmp_path / "store", tags=True)
     for path in (root / "index").iterdir():
         path.write_bytes(path.read_bytes()[:30])
-    assert told(root) is None
+    assert tags_found(root) is None
 
 
-def test_a_record_that_says_another_offset_of_itself_is_not_believed(tmp_path: Path) -> None:
+def test_a_record_with_another_offset_is_ignored(tmp_path: Path) -> None:
     root = write(tmp_path / "store", tags=False)
     first = root / "commitlog" / segment_name(0)
     moved = first.with_name(segment_name(OPTIONS.segment_size_bytes * 8))
     for path in sorted((root / "commitlog").iterdir()):
         path.rename(moved) if path == first else path.unlink()
-    assert told(root) is None
+    assert tags_found(root) is None

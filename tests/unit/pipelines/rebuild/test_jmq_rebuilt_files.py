@@ -1,4 +1,4 @@
-"""What is rebuilt of a JMQ store is, byte for byte, what broker_lite writes."""
+"""Files rebuilt for a JMQ store equal broker_lite's, byte for byte."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def compare(expected: Path, found: Path) -> None:
 
 
 def numbered(places: Iterable[tuple[str, int]], base_offset: int = 0) -> bytes:
-    """Records of queue 0 with these topics and queue offsets, one behind the other."""
+    """Records of queue 0 with these topics and queue offsets, one after the other."""
     data = b""
     for number, (topic, queue_offset) in enumerate(places):
         data += serialize_message(
@@ -74,7 +74,7 @@ def write_numbered(root: Path, numbers: Sequence[int], base_offset: int = 0) -> 
 
 
 @pytest.mark.parametrize(("partition", "threads"), [(1 << 30, 1), (5000, 1), (5000, 3)])
-def test_all_files_are_equal(store: Path, tmp_path: Path, partition: int, threads: int) -> None:
+def test_rebuilt_files_equal_the_originals(store: Path, tmp_path: Path, partition: int, threads: int) -> None:
     rebuilt = rebuild(
         store, tmp_path / "out", RequestedSettings(), partition_bytes=partition, runner=ThreadRunner(threads)
     )
@@ -84,14 +84,14 @@ def test_all_files_are_equal(store: Path, tmp_path: Path, partition: int, thread
     assert sorted(path.name for path in rebuilt.out.iterdir()) == ["checkpoint", "queue"]
 
 
-def test_the_store_is_not_touched(store: Path, tmp_path: Path) -> None:
+def test_the_store_is_not_changed(store: Path, tmp_path: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
     rebuild(store, tmp_path / "out")
     assert {path: path.stat().st_mtime_ns for path in store.rglob("*")} == before
 
 
 @pytest.mark.parametrize("gone", [1, 3, 5])
-def test_a_journal_without_its_head_gives_queues_that_begin_with_their_first_message(
+def test_without_the_journals_head_queues_begin_with_their_first_message(
     store: Path, tmp_path: Path, gone: int
 ) -> None:
     root = tmp_path / "headless"
@@ -111,9 +111,7 @@ def test_a_journal_without_its_head_gives_queues_that_begin_with_their_first_mes
     [0, 2, 4, 6, 1, 3, 5, 7], [0, 1, 5, 2, 3, 4, 6, 2], [1 << 40, 0, 1], [0, 1 << 62, 1], [0, (1 << 64) - 1, 1],
     [0, (1 << 63) // 44, 1], [7] * 9, [100, 101, 102, 103], [0, 60, 61, 62, 63, 64, 1],
 ])  # fmt: skip
-def test_odd_numbers_are_entered_as_the_broker_enters_them(
-    tmp_path: Path, numbers: list[int], base_offset: int
-) -> None:
+def test_unusual_offsets_are_entered_as_by_the_broker(tmp_path: Path, numbers: list[int], base_offset: int) -> None:
     root = write_numbered(tmp_path / "odd", numbers, base_offset)
     expected = built_by_the_broker(root, tmp_path / "plain", LARGE)
     compare(expected, rebuild(root, tmp_path / "out").out)
@@ -121,7 +119,7 @@ def test_odd_numbers_are_entered_as_the_broker_enters_them(
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_numbers_at_random_are_entered_as_the_broker_enters_them(tmp_path: Path, seed: int) -> None:
+def test_random_offsets_are_entered_as_by_the_broker(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     numbers, following = [], chance.choice([0, 3, 30])
     for _ in range(150):
@@ -137,7 +135,7 @@ def test_numbers_at_random_are_entered_as_the_broker_enters_them(tmp_path: Path,
     assert rebuilt.skipped == len(numbers) - sum(not entry.is_lost for entry in entries)
 
 
-def test_a_damaged_record_leaves_its_number_to_nobody(store: Path, tmp_path: Path) -> None:
+def test_the_queue_offset_of_a_damaged_record_is_not_reused(store: Path, tmp_path: Path) -> None:
     root = tmp_path / "damaged"
     shutil.copytree(store / "journal", root / "journal")
     broken = list(journal_records(root))[100]
@@ -151,9 +149,7 @@ def test_a_damaged_record_leaves_its_number_to_nobody(store: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_of_a_journal_damaged_at_random_the_same_is_made_as_by_the_broker(
-    store: Path, tmp_path: Path, seed: int
-) -> None:
+def test_a_randomly_damaged_journal_is_rebuilt_as_by_the_broker(store: Path, tmp_path: Path, seed: int) -> None:
     root, chance = tmp_path / "damaged", random.Random(seed)
     shutil.copytree(store / "journal", root / "journal")
     for path in sorted((root / "journal").iterdir())[:-1]:  # of the last one a broker without a checkpoint takes less
@@ -168,7 +164,7 @@ def test_of_a_journal_damaged_at_random_the_same_is_made_as_by_the_broker(
     assert rebuilt.totals.bad_ranges > 0
 
 
-def test_a_run_that_was_interrupted_goes_on(store: Path, tmp_path: Path) -> None:
+def test_an_interrupted_run_is_continued(store: Path, tmp_path: Path) -> None:
     class StoppedError(Exception):
         pass
 
@@ -183,7 +179,7 @@ def test_a_run_that_was_interrupted_goes_on(store: Path, tmp_path: Path) -> None
     assert not (tmp_path / "out" / ".rebuild").exists()
 
 
-def test_a_store_opened_on_what_is_rebuilt_serves_everything_at_once(store: Path, tmp_path: Path) -> None:
+def test_a_store_with_rebuilt_files_serves_every_message_at_once(store: Path, tmp_path: Path) -> None:
     rebuilt = rebuild(store, tmp_path / "out")
     shutil.copytree(store / "journal", rebuilt.out / "journal")
     wanted = list(journal_records(store))
@@ -199,7 +195,7 @@ def test_a_store_opened_on_what_is_rebuilt_serves_everything_at_once(store: Path
         )
 
 
-def test_one_topic_gives_its_queues_and_nothing_else(store: Path, tmp_path: Path) -> None:
+def test_a_rebuild_of_one_topic_makes_only_its_queues(store: Path, tmp_path: Path) -> None:
     out = rebuild(store, tmp_path / "out", RequestedSettings(topics=("rare", "unknown"))).out
     assert [path.name for path in out.iterdir()] == ["queue"]
     assert files_of(out / "queue" / "rare") == files_of(store / "queue" / "rare")
@@ -207,7 +203,7 @@ def test_one_topic_gives_its_queues_and_nothing_else(store: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("topic", ["..", "a/../../b", ".", "a\x00b", "a\nb", "\ufffd"])
-def test_no_topic_leads_out_of_its_folder(tmp_path: Path, topic: str) -> None:
+def test_no_topic_name_leaves_the_folder(tmp_path: Path, topic: str) -> None:
     root = write_journal(tmp_path / "forged", [(0, numbered([(topic, 0), ("orders", 0)]).ljust(LARGE, b"\0"))])
     rebuilt = rebuild(root, tmp_path / "out")
     assert rebuilt.totals.refused == 1
@@ -215,7 +211,7 @@ def test_no_topic_leads_out_of_its_folder(tmp_path: Path, topic: str) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["forged", "out"]
 
 
-def test_a_journal_that_ends_with_a_filler_has_its_end_behind_its_last_record(tmp_path: Path) -> None:
+def test_a_journal_that_ends_with_a_filler_ends_after_its_last_record(tmp_path: Path) -> None:
     data = numbered([("orders", number) for number in range(5)])
     whole = (data + serialize_filler(LARGE - len(data))).ljust(LARGE, b"\0")
     root = write_journal(tmp_path / "filled", [(0, whole), (LARGE, bytes(LARGE))])
@@ -223,7 +219,7 @@ def test_a_journal_that_ends_with_a_filler_has_its_end_behind_its_last_record(tm
     compare(expected, rebuild(root, tmp_path / "out").out)
 
 
-def test_sizes_are_those_of_the_files_that_are_left(store: Path, tmp_path: Path) -> None:
+def test_sizes_are_those_of_the_remaining_files(store: Path, tmp_path: Path) -> None:
     assert find_settings(store, RequestedSettings(), JMQ).queue_file_size == OPTIONS.queue_file_size_bytes
     assert find_settings(tmp_path, RequestedSettings(), JMQ).queue_file_size == 300_000 * ENTRY.size
     with pytest.raises(RebuildError, match="expected a multiple of 22, found 40"):
@@ -239,6 +235,6 @@ def test_sizes_are_those_of_the_files_that_are_left(store: Path, tmp_path: Path)
         RequestedSettings(delay_levels_ms=(5,)),
     ],
 )
-def test_what_a_jmq_store_has_not_is_refused(store: Path, wanted: RequestedSettings) -> None:
+def test_options_that_a_jmq_store_does_not_have_are_refused(store: Path, wanted: RequestedSettings) -> None:
     with pytest.raises(RebuildError, match="expected no option of an index or of delay levels"):
         find_settings(store, wanted, JMQ)

@@ -39,7 +39,7 @@ def store(intact: Path, tmp_path: Path) -> Path:
 
 
 def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:
-    """What is rebuilt of a store, and verified."""
+    """Return the verified replacement of a store's files."""
     (found,) = find_stores(str(root), "a", (JMQ,))
     replacement = Replacement(root, JMQ)
     rebuilt = rebuild_store(found, replacement.out, RequestedSettings(topics=topics))
@@ -48,7 +48,7 @@ def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:
     return replacement
 
 
-def test_new_files_take_the_place_of_the_old_ones_which_stay_beside(store: Path, intact: Path) -> None:
+def test_new_files_replace_the_old_ones_which_are_kept(store: Path, intact: Path) -> None:
     damaged = store / "queue" / "rare" / "0" / segment_name(0)
     size = damaged.stat().st_size
     damaged.write_bytes(bytes(size))
@@ -68,7 +68,7 @@ def test_one_topic_is_replaced_alone(store: Path, intact: Path) -> None:
     assert not (store / "queue" / "topic-1").exists()
 
 
-def test_queues_without_a_record_in_the_journal_carry_their_numbers_on(store: Path) -> None:
+def test_queues_without_a_record_in_the_journal_keep_their_next_offset(store: Path) -> None:
     lonely = store / "queue" / "lonely" / "0"
     lonely.mkdir(parents=True)
     size = OPTIONS.queue_file_size_bytes
@@ -82,7 +82,7 @@ def test_queues_without_a_record_in_the_journal_carry_their_numbers_on(store: Pa
         assert sum(map(len, all_messages(opened).values())) == len(list(journal_records(store)))
 
 
-def test_a_damaged_record_is_stepped_over(store: Path) -> None:
+def test_a_damaged_record_is_skipped(store: Path) -> None:
     broken = list(journal_records(store))[100]
     path = store / "journal" / segment_name(FILE_BYTES * (broken.journal_offset // FILE_BYTES))
     data = bytearray(path.read_bytes())
@@ -94,7 +94,7 @@ def test_a_damaged_record_is_stepped_over(store: Path) -> None:
         assert sum(map(len, all_messages(opened).values())) == 599
 
 
-def test_a_journal_that_lacks_a_file_replaces_nothing(store: Path) -> None:
+def test_with_a_missing_journal_file_no_file_is_replaced(store: Path) -> None:
     (store / "journal" / segment_name(FILE_BYTES)).unlink()
     before = files_of(store / "queue")
     with pytest.raises(DisagreementError, match="nothing was replaced: log_missing_segment"):
@@ -102,7 +102,7 @@ def test_a_journal_that_lacks_a_file_replaces_nothing(store: Path) -> None:
     assert files_of(store / "queue") == before
 
 
-def test_files_that_do_not_agree_with_the_journal_replace_nothing(store: Path) -> None:
+def test_files_that_do_not_match_the_journal_replace_nothing(store: Path) -> None:
     (found,) = find_stores(str(store), "a", (JMQ,))
     replacement = Replacement(store, JMQ)
     rebuild_store(found, replacement.out, RequestedSettings())

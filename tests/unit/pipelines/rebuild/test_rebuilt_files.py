@@ -1,4 +1,4 @@
-"""What is rebuilt is, byte for byte, what the plain rules write."""
+"""Rebuilt files equal those of the plain rules, byte for byte."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("partition", "threads"), [(1 << 30, 1), (5000, 1), (5000, 3)])
-def test_all_files_are_equal(
+def test_rebuilt_files_equal_the_originals(
     store: Path, rebuild: Rebuild, same_files: Compare, tmp_path: Path, partition: int, threads: int
 ) -> None:
     rebuilt = rebuild(store, wanted=RequestedSettings(), partition_bytes=partition, runner=ThreadRunner(threads))
@@ -66,13 +66,13 @@ def test_all_files_are_equal(
     assert sorted(path.name for path in rebuilt.out.iterdir()) == ["checkpoint", "config", "consumequeue", "index"]
 
 
-def test_the_store_is_not_touched(store: Path, rebuild: Rebuild) -> None:
+def test_the_store_is_not_changed(store: Path, rebuild: Rebuild) -> None:
     before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
     rebuild(store)
     assert {path: path.stat().st_mtime_ns for path in store.rglob("*")} == before
 
 
-def test_odd_records_are_entered_as_the_plain_rules_enter_them(
+def test_unusual_records_are_entered_as_by_the_plain_rules(
     rebuild: Rebuild, built_by_plain_rules: Built, same_files: Compare, tmp_path: Path
 ) -> None:
     odd = [
@@ -95,7 +95,7 @@ def test_odd_records_are_entered_as_the_plain_rules_enter_them(
 
 
 @pytest.mark.parametrize("gone", [1, 3])
-def test_a_log_without_its_head_gives_queues_that_begin_with_filler(
+def test_without_the_logs_head_queues_begin_with_filler(
     store: Path, rebuild: Rebuild, built_by_plain_rules: Built, same_files: Compare, tmp_path: Path, gone: int
 ) -> None:
     root = tmp_path / "headless"
@@ -109,8 +109,8 @@ def test_a_log_without_its_head_gives_queues_that_begin_with_filler(
     assert parse_entry(first.read_bytes()) == PRE_BLANK
 
 
-def test_a_gap_in_a_queue_is_closed_as_brokers_close_it(rebuild: Rebuild, tmp_path: Path) -> None:
-    numbers = [5, 6, 9, 10, 0, 11, 3, 40]  # 0 is always appended, what is behind the end otherwise never
+def test_a_gap_in_a_queue_is_closed_as_by_brokers(rebuild: Rebuild, tmp_path: Path) -> None:
+    numbers = [5, 6, 9, 10, 0, 11, 3, 40]  # 0 is always appended, others below the end never are
     messages = [(new_message(place, queue_id=0), number) for place, number in enumerate(numbers)]
     root = write_numbered(tmp_path / "gaps", messages)
     rebuilt = rebuild(root)
@@ -121,7 +121,7 @@ def test_a_gap_in_a_queue_is_closed_as_brokers_close_it(rebuild: Rebuild, tmp_pa
     assert (rebuilt.skipped, rebuilt.shifted, rebuilt.shifted_queues) == (1, 4, ("orders/0",))
 
 
-def test_a_run_that_goes_on_tells_of_the_queues_that_are_done(
+def test_a_continued_run_counts_the_queues_that_were_finished_before(
     rebuild: Rebuild, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages = [(new_message(place, queue_id=0), number) for place, number in enumerate([5, 6, 9, 5])]
@@ -140,9 +140,7 @@ def test_a_run_that_goes_on_tells_of_the_queues_that_are_done(
     assert not (rebuilt.out / ".rebuild").exists()
 
 
-def test_a_queue_that_lacks_its_head_begins_at_0_where_filler_would_hide_what_follows(
-    rebuild: Rebuild, tmp_path: Path
-) -> None:
+def test_a_queue_without_its_head_begins_at_0_if_heads_are_closed(rebuild: Rebuild, tmp_path: Path) -> None:
     root = write_numbered(tmp_path / "headless", [(new_message(place, queue_id=0), 5 + place) for place in range(3)])
     rebuilt = rebuild(root, wanted=replace(SIZES, close_heads=True))
     entries = (rebuilt.out / "consumequeue" / "orders" / "0" / f"{0:020d}").read_bytes()
@@ -153,7 +151,7 @@ def test_a_queue_that_lacks_its_head_begins_at_0_where_filler_would_hide_what_fo
 
 
 @pytest.mark.parametrize("keys_of_last", [0, 1])
-def test_a_full_index_file_is_followed_by_an_empty_one_where_a_record_follows(
+def test_a_full_index_file_is_followed_by_an_empty_one_if_records_follow(
     rebuild: Rebuild, built_by_plain_rules: Built, same_files: Compare, tmp_path: Path, keys_of_last: int
 ) -> None:
     room = OPTIONS.index_entries - 1
@@ -172,7 +170,7 @@ def test_brokers_before_5_5_have_no_tags_in_the_index(store: Path, rebuild: Rebu
     assert with_tags.totals.keys - without.totals.keys == 600
 
 
-def test_the_checkpoint_vouches_for_all_of_the_log(store: Path, rebuild: Rebuild) -> None:
+def test_the_checkpoint_covers_the_whole_log(store: Path, rebuild: Rebuild) -> None:
     rebuilt = rebuild(store)
     checkpoint = parse_checkpoint((rebuilt.out / "checkpoint").read_bytes())
     assert checkpoint.physic_msg_timestamp == checkpoint.logics_msg_timestamp == rebuilt.totals.last_time
@@ -180,7 +178,7 @@ def test_the_checkpoint_vouches_for_all_of_the_log(store: Path, rebuild: Rebuild
     assert 0 < checkpoint.index_msg_timestamp <= checkpoint.physic_msg_timestamp
 
 
-def test_topics_have_the_queues_that_their_records_name(store: Path, rebuild: Rebuild, tmp_path: Path) -> None:
+def test_topics_have_the_queues_of_their_records(store: Path, rebuild: Rebuild, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     shutil.copytree(store / "commitlog", bare / "commitlog")
     document = parse_fastjson((rebuild(bare).out / "config" / "topics.json").read_text())
@@ -190,9 +188,7 @@ def test_topics_have_the_queues_that_their_records_name(store: Path, rebuild: Re
     }  # fmt: skip
 
 
-def test_a_queue_number_of_a_damaged_header_makes_no_topic_of_millions_of_queues(
-    rebuild: Rebuild, tmp_path: Path
-) -> None:
+def test_a_damaged_queue_id_makes_no_topic_of_millions_of_queues(rebuild: Rebuild, tmp_path: Path) -> None:
     sent = [(new_message(topic="order", queue_id=number % 3), number // 3) for number in range(12)]
     damaged = [(new_message(topic="order", queue_id=1 | 1 << 24), 4), (new_message(topic="order", queue_id=1000), 4)]
     rebuilt = rebuild(write_numbered(tmp_path / "flipped", sent + damaged))
@@ -210,7 +206,7 @@ def test_a_topic_of_thousands_of_queues_keeps_them(rebuild: Rebuild, tmp_path: P
     assert (table["wide"]["readQueueNums"], rebuilt.unlikely_queues) == (8 * 199 + 1, ())
 
 
-def test_what_topics_json_says_already_stays(store: Path, rebuild: Rebuild, tmp_path: Path) -> None:
+def test_existing_topics_of_topics_json_are_kept(store: Path, rebuild: Rebuild, tmp_path: Path) -> None:
     root = Path(shutil.copytree(store, tmp_path / "configured"))
     (root / "config").mkdir(exist_ok=True)
     (root / "config" / "topics.json").write_text('{"topicConfigTable":{"rare":{"topicName":"rare","perm":4}}}')
@@ -220,7 +216,7 @@ def test_what_topics_json_says_already_stays(store: Path, rebuild: Rebuild, tmp_
 
 
 @pytest.mark.parametrize("has_bak", [True, False])
-def test_topics_json_that_cannot_be_read_is_told_and_the_one_before_taken(
+def test_an_unreadable_topics_json_is_reported_and_its_backup_used(
     store: Path, rebuild: Rebuild, tmp_path: Path, caplog: pytest.LogCaptureFixture, has_bak: bool
 ) -> None:
     root = Path(shutil.copytree(store, tmp_path / "configured"))
@@ -239,7 +235,7 @@ def test_topics_json_that_cannot_be_read_is_told_and_the_one_before_taken(
     assert ("topics.json.bak" in told) == has_bak
 
 
-def test_one_topic_gives_its_queues_and_nothing_else(store: Path, rebuild: Rebuild) -> None:
+def test_a_rebuild_of_one_topic_makes_only_its_queues(store: Path, rebuild: Rebuild) -> None:
     rebuilt = rebuild(store, wanted=RequestedSettings(topics=("rare", "unknown")))
     assert [path.name for path in rebuilt.out.iterdir()] == ["consumequeue"]
     for queue in ("0", "1", "2"):
@@ -261,7 +257,7 @@ def test_a_record_that_is_in_a_light_queue_twice_is_entered_once(rebuild: Rebuil
     assert rebuilt.skipped == 2
 
 
-def test_inner_batches_are_in_queues_of_their_own_kind(rebuild: Rebuild, tmp_path: Path) -> None:
+def test_inner_batches_are_entered_in_batch_queues(rebuild: Rebuild, tmp_path: Path) -> None:
     def batch(count: int) -> NewMessage:
         return new_message(queue_id=2, sys_flag=INNER_BATCH, properties=(("INNER_NUM", str(count)), ("TAGS", "TagA")))
 
@@ -283,7 +279,7 @@ def test_inner_batches_are_in_queues_of_their_own_kind(rebuild: Rebuild, tmp_pat
 
 
 @pytest.mark.parametrize("topic", ["..", "a/../../b", ".", "a\x00b", "a\nb"])
-def test_no_topic_leads_out_of_its_folder(rebuild: Rebuild, tmp_path: Path, topic: str) -> None:
+def test_no_topic_name_leaves_the_folder(rebuild: Rebuild, tmp_path: Path, topic: str) -> None:
     root = write_numbered(tmp_path / "forged", [(new_message(0, topic, queue_id=0), 0), (new_message(queue_id=0), 0)])
     rebuilt = rebuild(root)
     assert rebuilt.totals.refused == 1
@@ -294,14 +290,14 @@ def test_no_topic_leads_out_of_its_folder(rebuild: Rebuild, tmp_path: Path, topi
 
 
 @pytest.mark.parametrize("number", [-1, 1 << 62, (1 << 63) - 1])
-def test_a_forged_number_makes_no_file_beyond_measure(rebuild: Rebuild, tmp_path: Path, number: int) -> None:
+def test_a_forged_queue_offset_makes_no_huge_file(rebuild: Rebuild, tmp_path: Path, number: int) -> None:
     root = write_numbered(tmp_path / "forged", [(new_message(queue_id=0), number), (new_message(queue_id=0), 0)])
     rebuilt = rebuild(root)
     (path,) = (rebuilt.out / "consumequeue" / "orders" / "0").iterdir()
     assert path.name == f"{0:020d}"
 
 
-def test_damage_is_counted_and_what_is_intact_is_entered(rebuild: Rebuild, tmp_path: Path) -> None:
+def test_damage_is_counted_and_intact_records_are_entered(rebuild: Rebuild, tmp_path: Path) -> None:
     data = bytearray(closed_segment([new_message(number) for number in range(40)], SEGMENT_BYTES))
     broken = records([new_message(number) for number in range(40)])
     at = sum(map(len, broken[:7])) + 90
@@ -312,7 +308,7 @@ def test_damage_is_counted_and_what_is_intact_is_entered(rebuild: Rebuild, tmp_p
     assert rebuilt.entries == 39
 
 
-def test_index_files_are_named_so_that_later_ones_come_behind_them_in_every_zone() -> None:
+def test_names_of_index_files_sort_before_later_ones_in_every_time_zone() -> None:
     assert index_file_name(1_700_000_000_456) == "20231114101320456"  # UTC less 12 hours
     assert index_file_name(-1) == index_file_name(0) == "19700101120000000"
     assert len(index_file_name(1 << 62)) == 17

@@ -1,4 +1,4 @@
-"""Runs that are interrupted, that find something else in their folder, and that replace a store's own files."""
+"""Runs that are interrupted, that find other files in their folder, and that replace a store's own files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STAMP = "20260101T000000Z"
 
 
 class StoppedError(Exception):
-    """What interrupts a run."""
+    """The exception that interrupts a run."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def store(intact: Path, tmp_path: Path) -> Path:
 
 
 def stop_after(tasks: int) -> Callable[[int], None]:
-    """What interrupts a run after some ranges of the log."""
+    """Return a callback that interrupts a run after some ranges of the log."""
     done: list[int] = []
 
     def advance(more: int) -> None:
@@ -61,7 +61,7 @@ def interrupted(rebuild: Rebuild, store: Path, tasks: int = 4) -> Path:
     return out
 
 
-def test_a_run_goes_on_where_it_was_interrupted(store: Path, rebuild: Rebuild, same_files: Compare) -> None:
+def test_an_interrupted_run_continues_where_it_stopped(store: Path, rebuild: Rebuild, same_files: Compare) -> None:
     out = interrupted(rebuild, store)
     parts = sorted((out / ".rebuild" / "parts").iterdir())
     assert len(parts) == 4
@@ -76,7 +76,7 @@ def test_a_run_goes_on_where_it_was_interrupted(store: Path, rebuild: Rebuild, s
     assert not (out / ".rebuild").exists()
 
 
-def test_a_run_that_goes_on_keeps_its_end_while_the_log_grows(
+def test_a_continued_run_keeps_its_end_while_the_log_grows(
     store: Path, intact: Path, rebuild: Rebuild, same_files: Compare
 ) -> None:
     newest = max((store / "commitlog").iterdir())
@@ -89,7 +89,7 @@ def test_a_run_that_goes_on_keeps_its_end_while_the_log_grows(
     assert rebuilt.totals.last_offset < int(newest.name)
 
 
-def test_a_part_that_was_cut_is_made_again(store: Path, rebuild: Rebuild, same_files: Compare) -> None:
+def test_a_truncated_part_is_made_again(store: Path, rebuild: Rebuild, same_files: Compare) -> None:
     out = interrupted(rebuild, store)
     part = min((out / ".rebuild" / "parts").iterdir())
     part.write_bytes(part.read_bytes()[:-1])
@@ -109,7 +109,7 @@ def test_a_part_that_was_changed_is_not_used(store: Path, rebuild: Rebuild) -> N
 
 
 @pytest.mark.parametrize("size", range(0, 40, 7))
-def test_no_cut_part_has_a_table(store: Path, rebuild: Rebuild, tmp_path: Path, size: int) -> None:
+def test_a_truncated_part_is_not_read(store: Path, rebuild: Rebuild, tmp_path: Path, size: int) -> None:
     out = interrupted(rebuild, store)
     part = min((out / ".rebuild" / "parts").iterdir())
     cut = tmp_path / "cut"
@@ -127,7 +127,7 @@ def test_an_unfinished_run_with_other_options_is_refused(store: Path, rebuild: R
 
 
 @pytest.mark.parametrize("name", ["consumequeue", "index", "checkpoint"])
-def test_nothing_is_overwritten(store: Path, rebuild: Rebuild, tmp_path: Path, name: str) -> None:
+def test_existing_files_are_not_overwritten(store: Path, rebuild: Rebuild, tmp_path: Path, name: str) -> None:
     (tmp_path / "out" / name).mkdir(parents=True)
     with pytest.raises(RebuildError, match=f"holds {name}: expected a folder without"):
         rebuild(store, tmp_path / "out")
@@ -135,7 +135,7 @@ def test_nothing_is_overwritten(store: Path, rebuild: Rebuild, tmp_path: Path, n
         rebuild(store, store)
 
 
-def test_settings_are_those_of_the_files_that_are_left(intact: Path, tmp_path: Path) -> None:
+def test_settings_are_those_of_the_remaining_files(intact: Path, tmp_path: Path) -> None:
     found = find_settings(intact, RequestedSettings(), ROCKETMQ)
     assert (found.queue_file_size, found.index_slots, found.index_entries) == (320, 50, 200)
     nothing = find_settings(tmp_path, RequestedSettings(index_slots=7), ROCKETMQ)
@@ -143,7 +143,7 @@ def test_settings_are_those_of_the_files_that_are_left(intact: Path, tmp_path: P
     assert (nothing.index_slots, nothing.index_entries, nothing.index_tags) == (7, 20_000_000, True)
 
 
-def test_settings_that_no_broker_takes_are_refused(intact: Path, tmp_path: Path) -> None:
+def test_settings_that_no_broker_accepts_are_refused(intact: Path, tmp_path: Path) -> None:
     with pytest.raises(RebuildError, match="expected a multiple of 20, found 30"):
         find_settings(intact, RequestedSettings(queue_file_size=30), ROCKETMQ)
     with pytest.raises(RebuildError, match="expected 1 slot and 2 entries or more"):
@@ -155,7 +155,7 @@ def test_settings_that_no_broker_takes_are_refused(intact: Path, tmp_path: Path)
 
 
 def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:
-    """What is rebuilt of a store, and verified."""
+    """Return the verified replacement of a store's files."""
     (store,) = find_stores(str(root), "a")
     replacement = Replacement(root, ROCKETMQ)
     rebuilt = rebuild_store(store, replacement.out, RequestedSettings(topics=topics))
@@ -164,9 +164,7 @@ def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:
     return replacement
 
 
-def test_new_files_take_the_place_of_the_old_ones_which_stay_beside(
-    store: Path, intact: Path, same_files: Compare
-) -> None:
+def test_new_files_replace_the_old_ones_which_are_kept(store: Path, intact: Path, same_files: Compare) -> None:
     damaged = store / "consumequeue" / "rare" / "0" / segment_name(0)
     damaged.write_bytes(bytes(320))
     old = replaced(store).replace(STAMP)
@@ -195,7 +193,7 @@ def test_a_replacement_that_was_interrupted_is_finished(
     assert list(store.glob("*.old-another*")) == []
 
 
-def test_two_replacements_of_one_second_keep_their_own_old_files(store: Path, intact: Path) -> None:
+def test_two_replacements_in_one_second_keep_separate_old_files(store: Path, intact: Path) -> None:
     for _ in range(3):
         replaced(store).replace(STAMP)
     for stamp in (STAMP, f"{STAMP}-2", f"{STAMP}-3"):
@@ -214,7 +212,7 @@ def test_one_topic_is_replaced_alone(store: Path, intact: Path, same_files: Comp
     assert not (store / "consumequeue" / "topic-1").exists()
 
 
-def test_queues_without_a_record_in_the_log_carry_their_numbers_on(store: Path) -> None:
+def test_queues_without_a_record_in_the_log_keep_their_next_offset(store: Path) -> None:
     lonely = store / "consumequeue" / "lonely" / "0"
     lonely.mkdir(parents=True)
     (lonely / segment_name(3200)).write_bytes(bytes(320))
@@ -223,7 +221,7 @@ def test_queues_without_a_record_in_the_log_carry_their_numbers_on(store: Path) 
     assert [path.name for path in lonely.iterdir()] == [segment_name(3200)]
 
 
-def test_files_that_do_not_agree_with_the_log_replace_nothing(store: Path) -> None:
+def test_files_that_do_not_match_the_log_replace_nothing(store: Path) -> None:
     (found,) = find_stores(str(store), "a")
     replacement = Replacement(store, ROCKETMQ)
     rebuild_store(found, replacement.out, RequestedSettings())

@@ -1,4 +1,4 @@
-"""Which topics get BatchConsumeQueues: what topics.json, the folders and the numbers in the log say, not a flag."""
+"""Topics get BatchConsumeQueues by topics.json, the folders and the offsets in the log, not by a flag."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.rebuilt_stores import Rebuild, files_of
 
 
 def forged_batch(number: int, topic: str = "orders") -> NewMessage:
-    """Return a record that says it is a batch of three, and takes one number in its queue."""
+    """Return a record with the flag of a batch of three that takes one offset in its queue."""
     properties = (("INNER_NUM", "3"), ("INNER_BASE", str(number)), ("TAGS", "TagA"))
     return new_message(number, topic, queue_id=2, sys_flag=INNER_BATCH, properties=properties)
 
@@ -34,7 +34,7 @@ def write_topics(root: Path, **queue_types: str) -> None:
 
 
 def contradict_folder(root: Path) -> None:
-    """Write a topics.json that says another kind than a folder."""
+    """Write a topics.json with another kind than a folder."""
     write_topics(root, orders="SimpleCQ")
     (root / "batchconsumequeue" / "orders" / "2").mkdir(parents=True)
 
@@ -49,7 +49,7 @@ KINDS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("partition_bytes", [1 << 27, 300])
 @pytest.mark.parametrize("why", KINDS)
-def test_a_forged_batch_does_not_turn_the_queues_of_a_simple_topic(
+def test_a_forged_batch_does_not_change_the_queues_of_a_simple_topic(
     rebuild: Rebuild, tmp_path: Path, why: str, partition_bytes: int
 ) -> None:
     single = new_message(queue_id=2)
@@ -66,7 +66,7 @@ def test_a_forged_batch_does_not_turn_the_queues_of_a_simple_topic(
 
 
 @pytest.mark.parametrize("topic", ["%RETRY%group", "%LMQ%light", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"])
-def test_a_forged_batch_does_not_turn_queues_that_are_never_of_batches(
+def test_a_forged_batch_does_not_change_queues_that_are_never_of_batches(
     rebuild: Rebuild, tmp_path: Path, topic: str
 ) -> None:
     root = write_numbered(tmp_path / "forged", [(forged_batch(0, topic), 0)])
@@ -90,7 +90,7 @@ def test_single_messages_of_a_topic_of_batches_are_in_its_queues(rebuild: Rebuil
 
 
 @pytest.mark.parametrize("kept", [slice(0), slice(3), slice(None)])
-def test_a_rebuild_that_was_interrupted_after_it_saw_batches_goes_on(
+def test_a_rebuild_interrupted_after_reading_batches_is_continued(
     rebuild: Rebuild, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: slice
 ) -> None:
     batches = [(replace(forged_batch(number), queue_id=number % 2), number // 2 * 3) for number in range(8)]

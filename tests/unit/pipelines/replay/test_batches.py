@@ -1,4 +1,4 @@
-"""Messages as batches: what the compiled code writes is what the protocol's own parser reads."""
+"""Messages as batches: the protocol's own parser reads the batches of the compiled code."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_protocols_parser_reads_every_message(given_messages: list[tuple[dic
         assert {name: value for name, value in sent.items() if name not in STAMPS} == kept
 
 
-def test_a_message_tells_where_it_comes_from() -> None:
+def test_a_message_has_properties_of_its_origin() -> None:
     part = encode(rows_of([{"KEYS": "order-1"}, {}]), [b"a", b"b"])
     sent = [dict(parse_properties(item.properties)) for item in parse_batch(bytes(part.data))]
     assert sent[1] == {
@@ -57,7 +57,7 @@ def test_a_message_tells_where_it_comes_from() -> None:
     assert sent[0]["KEYS"] == "order-1"
 
 
-def test_what_brokers_own_and_an_earlier_replay_is_not_sent_again() -> None:
+def test_properties_of_brokers_and_earlier_replays_are_not_sent() -> None:
     own = dict.fromkeys(sorted(BROKERS_OWN | DELAYS), "1") | {"REPLAY_ID": "R0", "ORIGIN_TOPIC": "other"}
     part = encode(rows_of([own | {"UNIQ_KEY": "U", "TAGS": "paid", "mine": "x"}]), [b"a"])
     (item,) = parse_batch(bytes(part.data))
@@ -67,7 +67,7 @@ def test_what_brokers_own_and_an_earlier_replay_is_not_sent_again() -> None:
     assert len(sent) == len(dict(sent))
 
 
-def test_keys_and_tags_that_are_no_properties_become_such() -> None:
+def test_keys_and_tags_become_properties() -> None:
     rows = rows_of([{}], format="jmq", keys=["order-1", "order-2"], tags="7")
     (item,) = parse_batch(bytes(encode(rows, [b"a"]).data))
     sent = dict(parse_properties(item.properties))
@@ -120,7 +120,7 @@ def test_messages_of_one_batch_have_one_compression() -> None:
     assert [(batch.sys_flag, batch.rows.tolist()) for batch in batches] == [(0, [0]), (0x101, [1, 2]), (0, [3])]
 
 
-def test_a_batch_without_some_of_its_messages() -> None:
+def test_messages_can_be_removed_from_a_batch() -> None:
     part = encode(rows_of([{}] * 4), [b"a", b"b", b"c", b"d"])
     (batch,) = part.batches(np.arange(4), 10**6, 100)
     assert [item.body for item in parse_batch(batch.without([0, 2]).body())] == [b"b", b"d"]

@@ -1,4 +1,4 @@
-"""How many of the chosen messages a group has consumed, where they are dead letters, too."""
+"""Number of the selected messages that a group has consumed, also for dead letters."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_messages_before_the_offsets_are_consumed(growing: GrowingLake) -> None:
     assert messages.consumed({}) == Consumed(0)
 
 
-def test_a_dead_letter_is_consumed_where_its_first_record_is(growing: GrowingLake) -> None:
+def test_a_dead_letter_is_consumed_according_to_its_first_record(growing: GrowingLake) -> None:
     messages = chosen(growing, LETTERS)
     rows = sorted(rows_of(growing.lake.messages), key=lambda row: row["physical_offset"])
     given_up = [rows[number] for number in (0, 4, 8)]

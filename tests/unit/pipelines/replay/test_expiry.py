@@ -37,7 +37,7 @@ def lake(tmp_path: Path) -> LakePaths:
 
 
 def copies(lake: LakePaths) -> dict[str, int]:
-    """How many rows each replay has."""
+    """Return the number of rows of each replay."""
     return dict(Counter(DeltaTable(lake.replay_rows).to_pyarrow_table().column("replay_id").to_pylist()))
 
 
@@ -71,9 +71,7 @@ def test_copies_of_a_replay_that_ended_long_ago_are_dropped(lake: LakePaths, eve
 
 
 @pytest.mark.parametrize("event", [ReplayEvent.STOPPED, ReplayEvent.FAILED])
-def test_copies_of_a_replay_that_can_be_resumed_are_dropped_only_where_somebody_asks(
-    lake: LakePaths, event: ReplayEvent
-) -> None:
+def test_copies_of_a_resumable_replay_are_dropped_only_on_request(lake: LakePaths, event: ReplayEvent) -> None:
     add_copied_replay(lake, "left", ReplayEvent.STARTED, event)
     found = find(lake)
     assert (found.replays, found.files, found.resumable) == ((), (), ("left",))
@@ -84,7 +82,7 @@ def test_copies_of_a_replay_that_can_be_resumed_are_dropped_only_where_somebody_
     assert copies(lake) == {}
 
 
-def test_copies_of_a_replay_that_a_process_sends_are_kept(lake: LakePaths) -> None:
+def test_copies_of_a_running_replay_are_kept(lake: LakePaths) -> None:
     add_copied_replay(lake, "sending", ReplayEvent.STARTED)  # by this process
     found = find(lake, drops_resumable=True)
     assert (found.replays, found.resumable) == ((), ("sending",))
@@ -101,7 +99,7 @@ def test_copies_of_a_replay_that_was_killed_before_its_plan_was_written_are_drop
     assert set(copies(lake)) == {begins, "20269999-999999-5f2a1c", "unknown"}
 
 
-def test_a_replay_that_the_ledger_cannot_tell_keeps_its_copies(lake: LakePaths) -> None:
+def test_copies_of_a_replay_with_a_damaged_plan_are_kept(lake: LakePaths) -> None:
     add_copied_replay(lake, "ended", ReplayEvent.FINISHED)
     add_copied_replay(lake, "damaged", ReplayEvent.FINISHED)
     DeltaTable(lake.replays).update({"plan": "'{'"}, predicate="replay_id = 'damaged' AND plan IS NOT NULL")
@@ -109,7 +107,7 @@ def test_a_replay_that_the_ledger_cannot_tell_keeps_its_copies(lake: LakePaths) 
     assert (found.replays, found.unknown) == (("ended",), ("damaged",))
 
 
-def test_a_file_of_several_replays_is_written_again_without_those_that_are_dropped(lake: LakePaths) -> None:
+def test_a_file_of_several_replays_is_rewritten_without_dropped_ones(lake: LakePaths) -> None:
     for name in ("first", "second", "third"):
         add_copied_replay(lake, name, ReplayEvent.STARTED, ReplayEvent.FINISHED)
     compact(lake.replay_rows, plan_compaction(lake.replay_rows, 1 << 20), (), lambda _: None)
@@ -122,7 +120,7 @@ def test_a_file_of_several_replays_is_written_again_without_those_that_are_dropp
     assert {row["body"] for row in kept} == {b"text"}
 
 
-def test_what_was_announced_and_not_done_is_done_by_the_next_run(lake: LakePaths) -> None:
+def test_the_next_run_completes_an_announced_drop(lake: LakePaths) -> None:
     add_copied_replay(lake, "ended", ReplayEvent.FINISHED)
     add_event(lake, "ended", ReplayEvent.COPIES_DROPPED)
     found = find(lake, NOW)
@@ -133,13 +131,13 @@ def test_what_was_announced_and_not_done_is_done_by_the_next_run(lake: LakePaths
     assert DeltaTable(lake.replays).to_pyarrow_table().num_rows == before
 
 
-def test_a_lake_without_copies_has_none_that_are_old(lake: LakePaths) -> None:
+def test_a_lake_without_copies_has_no_old_copies(lake: LakePaths) -> None:
     assert find(lake) == OldCopies()
     drop_copies(lake, OldCopies())
     assert not Path(lake.replays).exists()
 
 
-def test_a_replay_whose_last_outcome_is_young_is_not_left(lake: LakePaths) -> None:
+def test_a_replay_with_a_recent_outcome_is_resumable(lake: LakePaths) -> None:
     add_copied_replay(lake, "left", ReplayEvent.STARTED, ReplayEvent.STOPPED)
     ledger = Ledger(lake, "left")
     ledger.claim()

@@ -1,4 +1,4 @@
-"""Where each message goes: its topic and its queue in the target."""
+"""Topic and queue of each message in the target."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def queues_of(rows: pa.Table, mapping: QueueMapping = QueueMapping.SAME) -> list
     return numbers
 
 
-def test_messages_go_to_the_topic_that_they_were_sent_to_at_first() -> None:
+def test_messages_go_to_their_original_topic() -> None:
     rows = rows_of([{"DLQ_ORIGIN_TOPIC": "orders"}, {"RETRY_TOPIC": "payments"}])
     rows = rows.set_column(rows.column_names.index("topic"), "topic", pa.array(["%DLQ%billing", "%RETRY%billing"]))
     assert target_topics(rows, None).to_pylist() == ["orders", "payments"]
@@ -32,42 +32,42 @@ def test_messages_go_to_the_topic_that_they_were_sent_to_at_first() -> None:
     assert target_topics(rows_of([{}, {}]), None).to_pylist() == ["orders", "orders"]
 
 
-def test_a_dead_letter_that_does_not_tell_its_topic_is_refused() -> None:
+def test_a_dead_letter_without_its_original_topic_is_refused() -> None:
     rows = rows_of([{}], topic="%DLQ%billing")
     with pytest.raises(ReplayError, match=r"message ID0 of %DLQ%billing is not known: give a topic with --to-topic"):
         target_topics(rows, None)
 
 
-def test_a_queue_is_that_of_the_same_broker_and_number() -> None:
+def test_messages_go_to_the_queue_with_the_same_broker_and_number() -> None:
     assert queues_of(rows_of([{}] * 4)) == [0, 1, 0, 1]
     assert queues_of(rows_of([{}] * 4, broker="broker-b")) == [2, 3, 2, 3]
 
 
-def test_a_store_that_the_target_does_not_know_goes_to_one_of_its_brokers() -> None:
+def test_a_broker_missing_from_the_target_is_mapped_to_one_of_its_brokers() -> None:
     found = queues_of(rows_of([{}] * 4, broker="old-name"))
     assert found in ([0, 1, 0, 1], [2, 3, 2, 3])
 
 
-def test_a_number_that_the_target_lacks_is_refused() -> None:
+def test_a_queue_that_the_target_lacks_is_refused() -> None:
     with pytest.raises(TargetError, match="broker broker-a has a queue 7, but the target has only 2 queues"):
         queues_of(rows_of([{}], queue_id=7))
 
 
-def test_a_key_chooses_as_the_java_client_does() -> None:
+def test_a_key_selects_the_queue_as_in_the_java_client() -> None:
     rows = pa.concat_tables([rows_of([{}], keys=[f"order-{number}", "all"]) for number in range(20)])
     expected = [abs(java_hash(f"order-{number}")) % 4 for number in range(20)]
     assert queues_of(rows, QueueMapping.KEY) == expected
     assert set(expected) == {0, 1, 2, 3}
 
 
-def test_a_sharding_key_chooses_likewise() -> None:
+def test_a_sharding_key_selects_the_queue() -> None:
     rows = rows_of([{"__SHARDINGKEY": f"customer-{number % 3}"} for number in range(9)])
     found = queues_of(rows, QueueMapping.SHARDING_KEY)
     assert found == [abs(java_hash(f"customer-{number % 3}")) % 4 for number in range(9)]
 
 
 @pytest.mark.parametrize("mapping", [QueueMapping.KEY, QueueMapping.SHARDING_KEY])
-def test_messages_without_a_key_stay_with_their_queue(mapping: QueueMapping) -> None:
+def test_messages_without_a_key_stay_together_by_queue(mapping: QueueMapping) -> None:
     found = queues_of(rows_of([{}] * 6), mapping)
     assert found[0] == found[2] == found[4]
     assert found[1] == found[3] == found[5]

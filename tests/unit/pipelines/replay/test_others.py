@@ -1,4 +1,4 @@
-"""Replays of the same messages to the same place are told, and refused while one has not finished."""
+"""Replays of the same messages to the same target are reported, and refused while one has not finished."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_messages_that_two_replays_share_are_counted(lake: LakePaths) -> Non
 
 
 @pytest.mark.parametrize("event", [ReplayEvent.STARTED, ReplayEvent.STOPPED, ReplayEvent.FAILED])
-def test_what_has_not_finished_is_refused(lake: LakePaths, event: ReplayEvent) -> None:
+def test_a_replay_is_refused_while_another_has_not_finished(lake: LakePaths, event: ReplayEvent) -> None:
     add_event(lake, "A", ReplayEvent.PLANNED, plan=plan("A", "true"))
     add_event(lake, "A", event)
     found = find_others(lake, plan("B", "true"), open_table(lake, "messages"))
@@ -72,7 +72,7 @@ def test_what_has_not_finished_is_refused(lake: LakePaths, event: ReplayEvent) -
     check_unfinished(found)
 
 
-def test_of_those_that_have_ended_the_newest_are_told(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_of_the_ended_replays_are_reported(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(others, "_MAX_ENDED", 1)
     for name, event in (("A", ReplayEvent.FAILED), ("B", ReplayEvent.FINISHED), ("C", ReplayEvent.FINISHED)):
         add_event(lake, name, ReplayEvent.PLANNED, plan=plan(name, "true"))
@@ -80,7 +80,7 @@ def test_of_those_that_have_ended_the_newest_are_told(lake: LakePaths, monkeypat
     assert list(shared(lake, plan("D", "true"))) == ["A", "C"]
 
 
-def test_of_two_that_are_planned_at_once_one_withdraws(lake: LakePaths) -> None:
+def test_one_of_two_replays_planned_at_once_withdraws(lake: LakePaths) -> None:
     table = open_table(lake, "messages")
     announce(lake, plan("A", "true"), table, [])
     with pytest.raises(OtherReplayError, match="belong to the replay A"):

@@ -1,4 +1,4 @@
-"""Chosen messages by window of time."""
+"""Selected messages by window of time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_messages_are_counted_by_second(growing: GrowingLake) -> None:
     assert found.messages == expected
 
 
-def test_windows_are_as_long_as_the_time_asks_for(growing: GrowingLake) -> None:
+def test_the_length_of_windows_depends_on_the_time(growing: GrowingLake) -> None:
     table = open_table(growing.lake, "messages")
     found = count_over_time(table, "true", count_choice(table, "true"))
     assert found.step == datetime.timedelta(days=30)
@@ -50,6 +50,6 @@ def test_windows_are_as_long_as_the_time_asks_for(growing: GrowingLake) -> None:
     assert found.messages["topic-0"][-1] == 1
 
 
-def test_no_message_has_no_window(growing: GrowingLake) -> None:
+def test_no_messages_give_no_window(growing: GrowingLake) -> None:
     table = open_table(growing.lake, "messages")
     assert count_over_time(table, "false", []).messages == {}

@@ -1,4 +1,4 @@
-"""The pace of a replay, by a clock of the test's own."""
+"""The pace of a replay, measured with a test clock."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def test_every_ten_seconds_have_as_many_messages_as_the_rate_allows(clock: Clock
         assert inside == pytest.approx(10 * rate, rel=0.05, abs=1)
 
 
-def test_without_a_limit_nothing_waits(clock: Clock) -> None:
+def test_without_a_limit_there_is_no_wait(clock: Clock) -> None:
     pace = pace_of(clock)
     assert all(pace.wait(1000, 0) for _ in range(100))
     assert clock.now == 1000
     assert pace.fitting(np.zeros(1000, np.int64)) == 1000
 
 
-def test_messages_keep_the_distance_that_they_had(clock: Clock) -> None:
+def test_messages_keep_their_distance_in_time(clock: Clock) -> None:
     pace = pace_of(clock, speed=2)
     at = []
     for stored_ms in (50_000, 50_500, 54_000):
@@ -62,7 +62,7 @@ def test_messages_keep_the_distance_that_they_had(clock: Clock) -> None:
     assert at == pytest.approx([0, 0.25, 2.0], abs=0.01)
 
 
-def test_a_changed_rate_holds_for_the_next_messages(clock: Clock) -> None:
+def test_a_changed_rate_applies_to_the_next_messages(clock: Clock) -> None:
     pace = pace_of(clock, 1)
     assert pace.wait(1, 0)
     pace.set_rate(1000)
@@ -72,19 +72,19 @@ def test_a_changed_rate_holds_for_the_next_messages(clock: Clock) -> None:
     assert clock.now - before == pytest.approx(1.0, abs=0.1)
 
 
-def test_a_stopped_replay_lets_nothing_through(clock: Clock) -> None:
+def test_a_stopped_replay_sends_no_message(clock: Clock) -> None:
     pace = pace_of(clock)
     pace.stop()
     assert not pace.wait(1, 0)
 
 
-def test_a_paused_one_waits_until_it_goes_on(clock: Clock) -> None:
+def test_a_paused_replay_waits_until_it_is_resumed(clock: Clock) -> None:
     pace = Pace(clock=clock.time, sleep=lambda _: pace.pause(is_paused=False))
     pace.pause(is_paused=True)
     assert pace.wait(1, 0)
 
 
-def test_a_changed_speed_counts_from_the_next_message(clock: Clock) -> None:
+def test_a_changed_speed_applies_from_the_next_message(clock: Clock) -> None:
     pace = pace_of(clock, speed=1)
     assert pace.wait(1, 0)
     pace.set_speed(10)
@@ -98,7 +98,7 @@ def test_a_changed_speed_counts_from_the_next_message(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("change", ["rate", "speed"])
-def test_what_waits_takes_notice_of_a_change(clock: Clock, change: str) -> None:
+def test_a_waiting_replay_applies_a_change(clock: Clock, change: str) -> None:
     pace: Pace
 
     def sleep(seconds: float) -> None:
@@ -113,7 +113,7 @@ def test_what_waits_takes_notice_of_a_change(clock: Clock, change: str) -> None:
     assert clock.now == pytest.approx(1005.2, abs=0.2)
 
 
-def test_what_was_to_be_sent_during_a_pause_is_not_hurried_afterwards(clock: Clock) -> None:
+def test_messages_due_during_a_pause_are_not_sent_faster_afterwards(clock: Clock) -> None:
     pace = pace_of(clock, speed=1)
     assert pace.wait(1, 0)
     pace.pause(is_paused=True)
@@ -125,7 +125,7 @@ def test_what_was_to_be_sent_during_a_pause_is_not_hurried_afterwards(clock: Clo
     assert clock.now - before == pytest.approx(2.0, abs=0.01)
 
 
-def test_a_speed_sends_together_what_was_stored_together(clock: Clock) -> None:
+def test_messages_stored_together_are_sent_together(clock: Clock) -> None:
     pace = pace_of(clock, speed=10)
     stored_ms = np.array([50_000, 50_500, 51_000, 51_001, 60_000], np.int64)  # a tenth of a second of sending: 1000 ms
     assert pace.fitting(stored_ms) == 3
@@ -134,7 +134,7 @@ def test_a_speed_sends_together_what_was_stored_together(clock: Clock) -> None:
     assert pace_of(clock, rate=20, speed=10).fitting(stored_ms) == 2
 
 
-def test_the_time_for_which_a_target_was_away_is_not_made_up_for(clock: Clock) -> None:
+def test_messages_are_not_sent_faster_after_the_target_was_unreachable(clock: Clock) -> None:
     pace = pace_of(clock, speed=1)
     assert pace.wait(1, 50_000)
     clock.sleep(60)  # the target is away

@@ -1,4 +1,4 @@
-"""A plan that is written down is the plan that is read."""
+"""A plan round-trips through its text."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ PLAN = ReplayPlan(
 )
 
 
-def test_a_plan_survives_its_text() -> None:
+def test_a_plan_round_trips() -> None:
     assert plan_from_json(plan_to_json(PLAN)) == PLAN
     assert PLAN.wanted == 3
 
 
-def test_a_plan_of_another_version_is_refused_with_what_to_do() -> None:
+def test_a_plan_of_another_version_is_refused_with_the_remedy() -> None:
     text = json.dumps(json.loads(plan_to_json(PLAN)) | {"version": 1})
     with pytest.raises(
         ReplayError, match=r"has version 1, and this program reads version 2\. Resume the replay with the"
@@ -104,7 +104,7 @@ QUEUES = [["orders", "broker-a", 0, 17]]
         {"target": "a:1"},
     ],
 )
-def test_a_plan_that_somebody_has_changed_is_refused(change: dict[str, object]) -> None:
+def test_a_plan_with_invalid_changes_is_refused(change: dict[str, object]) -> None:
     text = json.dumps(json.loads(plan_to_json(PLAN)) | change)
     with pytest.raises(ReplayError, match=r"cannot be read: .*expected") as raised:
         plan_from_json(text)

@@ -1,4 +1,4 @@
-"""Which messages a replay chooses, asked of a real engine."""
+"""Messages that a replay selects, with the real query engine."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def chosen(table: DeltaTable, selection: Selection) -> list[str]:
         (Selection(Conditions(), offsets={}), []),
     ],
 )
-def test_each_choice_has_its_messages(table: DeltaTable, selection: Selection, expected: list[str]) -> None:
+def test_each_option_selects_its_messages(table: DeltaTable, selection: Selection, expected: list[str]) -> None:
     assert chosen(table, selection) == expected
 
 
@@ -70,7 +70,7 @@ def test_topics_of_the_broker_are_refused(topic: str) -> None:
         condition(Selection(Conditions(topics=[topic])))
 
 
-def test_a_group_of_very_many_queues_can_be_asked_for(table: DeltaTable) -> None:
+def test_a_group_with_very_many_queues_can_be_selected(table: DeltaTable) -> None:
     offsets = {("broker-a", f"topic-{number}", number): number for number in range(5_000)}
     sql = f"SELECT count(*) AS messages FROM messages WHERE {condition(Selection(Conditions(), offsets=offsets))}"
     assert run_sql(table, "messages", sql).read_all().to_pylist() == [{"messages": 0}]

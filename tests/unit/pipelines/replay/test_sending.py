@@ -1,4 +1,4 @@
-"""A batch on its way: what becomes of it when the target fails, and that no message is there twice."""
+"""Sending of a batch when the target fails: no message is lost or stored twice."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ class Target:
         return self.store(body)
 
     def send_encoded_alone(self, queue: MessageQueue, body: bytes, sys_flag: int) -> int:
-        """Likewise."""
+        """Fail as wanted, or store."""
         self.alone += 1
         return self.send_encoded(queue, body, sys_flag)
 
     def max_offset(self, _: MessageQueue) -> int:
-        """Where the queue ends."""
+        """Return the end of the queue."""
         return len(self.log) - self.undispatched
 
     def pull(self, _: MessageQueue, offset: int, *, max_messages: int) -> PullResult:
-        """Some messages."""
+        """Return some messages."""
         end = min(offset + max_messages, self.max_offset(QUEUE))
         found = [
             cast("Message", SimpleNamespace(properties=self.log[number], queue_offset=number))
@@ -76,7 +76,7 @@ class Target:
         return PullResult(PullStatus.FOUND, end, 0, len(self.log), found)
 
     def runtime(self, _: str) -> dict[str, str]:
-        """How far the queues are behind the log; each question brings them on."""
+        """Return the lag of the queues after the log; each request reduces it."""
         left, self.undispatched = self.undispatched, max(0, self.undispatched - 1)
         return {"commitLogMaxOffset": str(len(self.log)), "dispatchBehindBytes": str(left)}
 
@@ -127,21 +127,21 @@ def late_queue(target: Target, body: bytes) -> int:
     return lost_answer(target, body)
 
 
-def test_an_answer_says_where_the_messages_are() -> None:
+def test_an_answer_gives_the_offsets_of_the_messages() -> None:
     target = Target()
     assert landed(send(target, make_batch())) == {row: ("sent", 5 + row) for row in range(4)}
     assert target.sends == 1
 
 
 @pytest.mark.parametrize("fault", [lost_answer, late_queue])
-def test_messages_whose_answer_was_lost_are_found_and_not_sent_again(fault: Fault) -> None:
+def test_messages_with_a_lost_answer_are_found_and_not_sent_again(fault: Fault) -> None:
     target = Target(fault)
     assert landed(send(target, make_batch())) == {row: ("found", 5 + row) for row in range(4)}
     assert (target.sends, len(target.log)) == (1, 9)
 
 
 @pytest.mark.parametrize("offset", [-(2**63), -1, 4, 2**63 - 1])
-def test_a_place_that_cannot_be_is_not_believed(offset: int) -> None:
+def test_an_impossible_offset_in_an_answer_is_not_used(offset: int) -> None:
     def lie(target: Target, body: bytes) -> int:
         target.store(body)
         return offset
@@ -151,7 +151,7 @@ def test_a_place_that_cannot_be_is_not_believed(offset: int) -> None:
     assert target.sends == 1
 
 
-def test_what_a_broker_says_to_have_stored_and_does_not_show_is_not_sent_again() -> None:
+def test_messages_reported_as_stored_but_not_found_are_not_sent_again() -> None:
     def hide(target: Target, _: bytes) -> int:
         target.faults.append(hide)
         return -1
@@ -162,7 +162,7 @@ def test_what_a_broker_says_to_have_stored_and_does_not_show_is_not_sent_again()
     assert target.sends == 1
 
 
-def test_a_message_at_an_offset_that_cannot_be_is_not_found() -> None:
+def test_a_message_at_an_impossible_offset_is_an_error() -> None:
     class Lying(Target):
         def pull(self, queue: MessageQueue, offset: int, *, max_messages: int) -> PullResult:
             result = super().pull(queue, offset, max_messages=max_messages)
@@ -176,7 +176,7 @@ def test_a_message_at_an_offset_that_cannot_be_is_not_found() -> None:
         list(find_sent(cast("Any", target), QUEUE, 5, "R1"))
 
 
-def test_a_search_in_a_queue_without_messages_has_an_end() -> None:
+def test_a_search_in_a_queue_without_messages_ends_with_an_error() -> None:
     class Empty(Target):
         def max_offset(self, _: MessageQueue) -> int:
             return 1 << 55
@@ -188,7 +188,7 @@ def test_a_search_in_a_queue_without_messages_has_an_end() -> None:
         list(find_sent(cast("Any", Empty()), QUEUE, 0, "R1"))
 
 
-def test_what_a_killed_broker_has_not_stored_is_sent() -> None:
+def test_messages_that_a_killed_broker_did_not_store_are_sent() -> None:
     target = Target(cut_write)
     found = landed(send(target, make_batch()))
     assert found == {0: ("found", 5), 1: ("found", 6), 2: ("sent", 7), 3: ("sent", 8)}
@@ -204,7 +204,7 @@ def test_what_a_killed_broker_has_not_stored_is_sent() -> None:
         RefusedError("broker", ResponseCode.SERVICE_NOT_AVAILABLE, "the disk is full"),
     ],
 )
-def test_a_target_that_fails_for_a_while_is_waited_for(fault: RocketMQError) -> None:
+def test_a_send_waits_for_a_target_that_fails_temporarily(fault: RocketMQError) -> None:
     target = Target(fault, fault, fault)
     assert landed(send(target, make_batch())) == {row: ("sent", 5 + row) for row in range(4)}
     assert (target.sends, len(target.log)) == (4, 9)
@@ -218,7 +218,7 @@ def test_a_target_that_fails_for_a_while_is_waited_for(fault: RocketMQError) -> 
         (ResponseCode.SYSTEM_ERROR, "java.lang.RuntimeException, Properties size of messageExtBatch exceeded!, org"),
     ],
 )
-def test_one_message_that_is_refused_does_not_stop_the_others(code: ResponseCode, remark: str) -> None:
+def test_a_refused_message_does_not_stop_the_others(code: ResponseCode, remark: str) -> None:
     def refuse_the_second(target: Target, body: bytes) -> int:
         if b"B" in [item.body for item in parse_batch(body)]:
             target.faults.append(refuse_the_second)
@@ -234,7 +234,7 @@ def test_one_message_that_is_refused_does_not_stop_the_others(code: ResponseCode
     assert error.endswith(remark)
 
 
-def test_an_error_in_the_broker_may_come_after_it_has_stored_the_messages() -> None:
+def test_messages_stored_before_a_broker_error_are_found() -> None:
     def store_and_fail(target: Target, body: bytes) -> int:
         target.store(body)
         raise RefusedError("broker", ResponseCode.SYSTEM_ERROR, "unknown error")
@@ -250,14 +250,14 @@ def test_a_message_too_large_for_a_batch_is_sent_alone() -> None:
     assert target.alone == 1
 
 
-def test_nobody_waits_for_a_target_once_the_replay_is_stopped() -> None:
+def test_a_stopped_replay_does_not_wait_for_a_target() -> None:
     target = Target(*[RefusedError("broker", ResponseCode.SYSTEM_BUSY, "busy")] * 100)
     with pytest.raises(StoppedError, match="busy"):
         send(target, make_batch(), is_stopped=lambda: target.sends == 3)
     assert target.sends == 3
 
 
-def test_patience_has_an_end() -> None:
+def test_a_send_fails_after_its_patience() -> None:
     target = Target(*[RefusedError("broker", ResponseCode.SYSTEM_BUSY, "busy")] * 100)
     with pytest.raises(
         TargetGoneError, match=r"not sent for 20 s: .*busy\. 'commitlake replay resume [\w-]+' continues the replay"
@@ -266,18 +266,18 @@ def test_patience_has_an_end() -> None:
 
 
 @pytest.mark.parametrize("code", [ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION])
-def test_a_topic_that_is_gone_ends_the_replay(code: ResponseCode) -> None:
+def test_a_missing_topic_ends_the_replay(code: ResponseCode) -> None:
     with pytest.raises(TargetError, match="orders: broker answered"):
         send(Target(RefusedError("broker", code, "no")), make_batch())
 
 
-def test_a_topic_that_was_made_anew_is_not_searched() -> None:
+def test_a_recreated_topic_is_not_searched() -> None:
     target = Target(UnreachableError("no connection"))
     with pytest.raises(TargetError, match="ends at 5, but ended at 9 before: the topic was deleted and created again"):
         send(target, make_batch(), end=9)
 
 
-def test_a_queue_that_stops_before_its_end_is_an_error_and_no_shorter_answer() -> None:
+def test_a_queue_that_stops_before_its_end_is_an_error() -> None:
     class Stuck(Target):
         def pull(self, _: MessageQueue, offset: int, *, max_messages: int) -> PullResult:
             return PullResult(PullStatus.NO_NEW, offset, 0, max_messages, [])
@@ -287,9 +287,9 @@ def test_a_queue_that_stops_before_its_end_is_an_error_and_no_shorter_answer() -
 
 
 def test_a_broker_that_never_queues_its_log_is_an_error() -> None:
-    class Behind(Target):
+    class Lagging(Target):
         def runtime(self, _: str) -> dict[str, str]:
             return {"commitLogMaxOffset": "100", "dispatchBehindBytes": "1"}
 
     with pytest.raises(ProtocolError, match="did not reach offset 100 of its log"):
-        wait_until_queued(cast("Any", Behind()), "broker-a", sleep=lambda _: None, tries=3)
+        wait_until_queued(cast("Any", Lagging()), "broker-a", sleep=lambda _: None, tries=3)

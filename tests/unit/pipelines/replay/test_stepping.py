@@ -1,4 +1,4 @@
-"""How far a group is moved over a replay's messages, and where it stops."""
+"""Moves of a group's offset over a replay's messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NONE = Others()
 
 
 def others_in(start: int, end: int) -> Others:
-    """All of them are others'."""
+    """Count all messages as other producers' messages."""
     return Others(end - start, tuple(f"offset {offset}" for offset in range(start, end)))
 
 
@@ -33,15 +33,15 @@ ONE = Others(1, ("offset 8",))
         (99, GroupMove(99, 0, 8, 0, NONE, NONE)),
     ],
 )
-def test_a_group_steps_over_what_comes_next_and_stops_at_others(position: int, expected: GroupMove) -> None:
+def test_a_group_skips_the_replays_messages_and_stops_at_others(position: int, expected: GroupMove) -> None:
     assert step_over(RUNS, position, others_in, skips_others=False) == expected
 
 
-def test_others_are_skipped_where_that_is_asked_for() -> None:
+def test_other_messages_are_skipped_on_request() -> None:
     assert step_over(RUNS, 6, others_in, skips_others=True) == GroupMove(14, 7, 1, 0, ONE, NONE)
 
 
-def test_others_that_a_group_does_not_want_do_not_stop_it() -> None:
+def test_filtered_messages_of_others_do_not_stop_a_group() -> None:
     assert step_over(RUNS, 5, lambda *_: NONE, skips_others=False) == GroupMove(14, 8, 0, 0, NONE, NONE)
 
 

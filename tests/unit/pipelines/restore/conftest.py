@@ -1,4 +1,4 @@
-"""Small stores in lakes, and what is restored of them beside what they were."""
+"""Small stores in lakes, and stores restored from them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SMALL = RequestedSettings(
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Archive:
-    """Archive what is new in a store, in this process, into a lake beside the others of the test."""
+    """Archive new messages of a store, in this process, into a lake next to the others of the test."""
 
     def run(root: Path, times: int = 1, broker: str = BROKER, partition: int = 5000) -> LakePaths:
         lake = LakePaths(str(tmp_path / "lake"))

@@ -17,7 +17,7 @@ from tests.support.restored_stores import Archive, Restore, messages_of, segment
 BOLTMQ_OPTIONS = replace(OPTIONS, dialect=BOLTMQ)
 
 
-def test_records_become_rocketmqs(tmp_path: Path, archive: Archive, restore: Restore) -> None:
+def test_records_are_restored_in_rocketmqs_dialect(tmp_path: Path, archive: Archive, restore: Restore) -> None:
     root = write_indexed_store(tmp_path / "store", 100, options=BOLTMQ_OPTIONS)
     restored = restore(archive(root))
     assert not restored.boltmq_delays
@@ -29,7 +29,9 @@ def test_records_become_rocketmqs(tmp_path: Path, archive: Archive, restore: Res
         assert logs[name][at : at + record.size] == in_dialect(sent[name][at : at + record.size], ROCKETMQ)
 
 
-def test_what_waits_in_boltmqs_topic_is_told(tmp_path: Path, archive: Archive, restore: Restore) -> None:
+def test_messages_waiting_in_boltmqs_schedule_topic_are_reported(
+    tmp_path: Path, archive: Archive, restore: Restore
+) -> None:
     root = tmp_path / "store"
     with MessageStore.open(root, BOLTMQ_OPTIONS) as store:
         parked = replace(message(1, random.Random(1)), topic=BOLTMQ.schedule_topic, properties=(("DELAY", "3"),))
@@ -39,5 +41,5 @@ def test_what_waits_in_boltmqs_topic_is_told(tmp_path: Path, archive: Archive, r
     assert any("delivers nothing from SCHEDULE_TOPIC_XXX" in line for line in summary(restored))
 
 
-def test_offsets_of_boltmqs_are_taken() -> None:
+def test_offset_files_of_boltmq_are_used() -> None:
     assert parse_offsets(b'{"offsets":{"orders@mail":{"0":12,"1":9}}}', "file") == {"orders@mail": {0: 12, 1: 9}}

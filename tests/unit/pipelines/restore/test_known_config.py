@@ -65,7 +65,7 @@ def configure(root: Path, **topics: object) -> None:
 
 
 def archive(lake: LakePaths, root: Path) -> ArchiveWork:
-    """Archive what is new, but for the configuration."""
+    """Archive new messages, without the configuration."""
     work = find_work(str(root), BROKER, lake)
     open_for_append(lake.messages)
     tasks = ArchiveTasks(work.splits(5000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
@@ -80,7 +80,7 @@ def next_work(lake: LakePaths, root: Path) -> ArchiveWork:
 
 
 def restore(lake: LakePaths, out: Path, **options: object) -> Restored:
-    """Restore with nothing said of the broker's settings."""
+    """Restore without options for the broker's settings."""
     return restore_store(lake, lake.bodies, out, Chosen(BROKER), **options)  # type: ignore[arg-type]
 
 
@@ -98,7 +98,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> LakePaths:
-    """Where the lake will be."""
+    """The lake, not yet created."""
     return LakePaths(str(tmp_path / "lake"))
 
 
@@ -115,7 +115,7 @@ def test_a_restored_store_has_its_topics_groups_and_file_sizes(tmp_path: Path, r
     assert restored.has_config
 
 
-def test_the_summary_says_what_the_broker_needs(tmp_path: Path, root: Path, lake: LakePaths) -> None:
+def test_the_summary_names_the_settings_that_the_broker_needs(tmp_path: Path, root: Path, lake: LakePaths) -> None:
     compacted = {"topicName": "orders", "attributes": {"cleanup.policy": "COMPACTION"}}
     configure(root, orders=compacted, empty=compacted, odd=7, older={"attributes": None})
     record_config(lake, archive(lake, root))
@@ -129,7 +129,9 @@ def test_the_summary_says_what_the_broker_needs(tmp_path: Path, root: Path, lake
     )
 
 
-def test_a_lake_without_configuration_makes_topics_of_the_log(tmp_path: Path, root: Path, lake: LakePaths) -> None:
+def test_without_recorded_configuration_topics_are_made_from_the_log(
+    tmp_path: Path, root: Path, lake: LakePaths
+) -> None:
     archive(lake, root)
     restored = restore(lake, tmp_path / "out", settings=RequestedSettings(index_slots=10, index_entries=20))
     topics = read_topics(restored.out)[TABLE]
@@ -137,7 +139,7 @@ def test_a_lake_without_configuration_makes_topics_of_the_log(tmp_path: Path, ro
     assert not restored.has_config
 
 
-def test_only_what_has_changed_is_recorded(root: Path, lake: LakePaths) -> None:
+def test_only_changes_are_recorded(root: Path, lake: LakePaths) -> None:
     work = archive(lake, root)
     first = record_config(lake, work, at(0))
     assert first > 5
@@ -151,7 +153,7 @@ def test_only_what_has_changed_is_recorded(root: Path, lake: LakePaths) -> None:
     assert read_store_config(lake, "another").values == {}
 
 
-def test_a_queue_file_that_was_cut_does_not_decide_the_size_of_all(root: Path, lake: LakePaths) -> None:
+def test_a_truncated_queue_file_does_not_decide_the_size_of_all(root: Path, lake: LakePaths) -> None:
     for path in sorted((root / "consumequeue" / "orders").rglob("0*"))[:1]:
         os.truncate(path / f"{0:020d}" if path.is_dir() else path, 20)
     record_config(lake, archive(lake, root))
@@ -159,7 +161,7 @@ def test_a_queue_file_that_was_cut_does_not_decide_the_size_of_all(root: Path, l
 
 
 @pytest.mark.parametrize("content", ["", '{"topicConfigTable":', "[]", '{"topicConfigTable":{"a":' + "9" * 5000])
-def test_a_file_caught_in_a_write_deletes_no_topic(root: Path, lake: LakePaths, content: str) -> None:
+def test_a_half_written_file_deletes_no_topic(root: Path, lake: LakePaths, content: str) -> None:
     record_config(lake, archive(lake, root), at(0))
     (root / TOPICS).write_text(content)
     assert record_config(lake, next_work(lake, root), at(1)) == 0

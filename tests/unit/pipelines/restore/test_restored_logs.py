@@ -1,4 +1,4 @@
-"""A restored log is, byte for byte, what was archived; where its rows do not tell the bytes, it says the same."""
+"""A restored log equals the archived one byte for byte, or is equivalent where rows do not determine the bytes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def log_of(pieces: list[tuple[str, bytes]]) -> bytes:
     return data.ljust(SIZE, b"\0")
 
 
-def test_every_file_is_what_it_was(tmp_path: Path, archive: Archive, restore: Restore) -> None:
+def test_restored_files_equal_the_originals(tmp_path: Path, archive: Archive, restore: Restore) -> None:
     root = write_indexed_store(tmp_path / "store")
     restored = restore(archive(root))
     assert (restored.records, restored.segments, restored.segment_size) == (600, 11, SEGMENT_BYTES)
@@ -102,7 +102,7 @@ def test_every_file_is_what_it_was(tmp_path: Path, archive: Archive, restore: Re
 
 @pytest.mark.parametrize("store_host", [BROKER_HOST, V6])
 @pytest.mark.parametrize("partition", [2000, SIZE])
-def test_records_of_every_form_are_what_they_were(
+def test_restored_records_of_every_form_equal_the_originals(
     tmp_path: Path, archive: Archive, restore: Restore, store_host: Host, partition: int
 ) -> None:
     data = b"".join(records(ODD, store_host=store_host))
@@ -112,7 +112,7 @@ def test_records_of_every_form_are_what_they_were(
     assert segments(restored.out) == segments(root)
 
 
-def test_properties_without_their_last_separator_are_what_they_were(
+def test_properties_without_their_last_separator_are_restored(
     tmp_path: Path, archive: Archive, restore: Restore
 ) -> None:
     data = b""
@@ -126,7 +126,7 @@ def test_properties_without_their_last_separator_are_what_they_were(
 
 
 @pytest.mark.parametrize("stored", [b"a\x01b\x01c\x02", b"a\x01\x01\x02", b"a\x01b", b""])
-def test_properties_that_the_table_has_as_they_are_come_out_so(
+def test_properties_that_the_table_holds_exactly_are_restored(
     tmp_path: Path, archive: Archive, restore: Restore, stored: bytes
 ) -> None:
     root = write_store(tmp_path / "store", [(0, log_of([("t", stored), ("t", b"c\x01d\x02"), ("t", stored)]))])
@@ -146,7 +146,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("stored", FORMS.values(), ids=FORMS.keys())
-def test_other_properties_say_the_same_in_as_many_bytes(
+def test_other_properties_are_equivalent_and_of_the_same_size(
     tmp_path: Path, archive: Archive, restore: Restore, stored: bytes
 ) -> None:
     root = write_store(tmp_path / "store", [(0, log_of([("t", b"a\x01b\x02"), ("t", stored), ("t", b"c\x01d")]))])
@@ -163,12 +163,10 @@ def test_other_properties_say_the_same_in_as_many_bytes(
     rows = lake_rows(lake)
     again = tmp_path / "again"
     again.mkdir()
-    assert lake_rows(_archive_beside(restored.out, again)) == rows
+    assert lake_rows(_archive_restored(restored.out, again)) == rows
 
 
-def test_properties_that_a_broker_repeats_for_a_batch_are_the_same_bytes(
-    tmp_path: Path, archive: Archive, restore: Restore
-) -> None:
+def test_properties_repeated_for_a_batch_are_restored(tmp_path: Path, archive: Archive, restore: Restore) -> None:
     stored = b"UNIQ_KEY\x01AA\x02WAIT\x01true\x02UNIQ_KEY\x01BB\x02WAIT\x01true\x02"
     root = write_store(tmp_path / "store", [(0, log_of([("t", stored)]))])
     restored = restore(archive(root), segment_size=SIZE)
@@ -177,8 +175,8 @@ def test_properties_that_a_broker_repeats_for_a_batch_are_the_same_bytes(
     assert before.rstrip(b"\0") == after.rstrip(b"\0")
 
 
-def _archive_beside(root: Path, folder: Path) -> LakePaths:
-    """What is archived of a restored store."""
+def _archive_restored(root: Path, folder: Path) -> LakePaths:
+    """Archive a restored store, and return the lake."""
     (path,) = (root / "commitlog").iterdir()
     return _archive_split(folder, Split("a", str(path), 0, 0, _end_of(path), SIZE, SIZE, ROCKETMQ))
 
@@ -208,7 +206,7 @@ def _archive_split(folder: Path, split: Split) -> LakePaths:
         (b"\xff", b"a\x01b\x02", False),
     ],
 )
-def test_properties_that_are_not_utf8_are_told(
+def test_properties_that_are_not_utf8_are_noted(
     tmp_path: Path, archive: Archive, restore: Restore, topic: bytes, stored: bytes, is_kept: bool
 ) -> None:
     data = log_of([("t", b"a\x01b\x02"), ("t", stored), ("t", b"a\x01b\x02")])
@@ -226,7 +224,7 @@ def test_properties_that_are_not_utf8_are_told(
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=[path.stem for path in GOLDEN])
-def test_what_real_brokers_wrote_comes_out_as_it_was(tmp_path: Path, restore: Restore, path: Path) -> None:
+def test_records_of_real_brokers_are_restored_byte_for_byte(tmp_path: Path, restore: Restore, path: Path) -> None:
     _, _, segment, position = path.stem.split("-")
     base, start, data = int(segment), int(segment) + int(position), path.read_bytes()
     copy = tmp_path / segment_name(base)
@@ -235,7 +233,7 @@ def test_what_real_brokers_wrote_comes_out_as_it_was(tmp_path: Path, restore: Re
     restored = restore(_archive_split(tmp_path, split), segment_size=SIZE)
     assert restored.lost == 0
     found = (restored.out / "commitlog" / segment_name(base)).read_bytes()[int(position) :][: len(data)]
-    assert found == data  # of the older broker's batches, too, where the rows do not tell the bytes
+    assert found == data  # also for the older broker's batches, whose bytes do not follow from rows
     extents = dict(_extents(data))
     repeated = sum(data[at : at + size].count(b"WAIT\x01true") == 2 for at, size in extents.items())
     assert repeated == (8 if path.name == "rocketmq-4.9.7-00000000000003145728-271320.bin" else 0)
@@ -258,7 +256,7 @@ def _notes(restored: Restored) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_rows_that_are_there_twice_give_their_record_once(tmp_path: Path, archive: Archive, restore: Restore) -> None:
+def test_repeated_rows_give_their_record_once(tmp_path: Path, archive: Archive, restore: Restore) -> None:
     root = write_store(
         tmp_path / "store", [(0, closed_segment(messages(700), SIZE)), (SIZE, open_segment(messages(9), SIZE, SIZE))]
     )
@@ -267,7 +265,7 @@ def test_rows_that_are_there_twice_give_their_record_once(tmp_path: Path, archiv
     assert segments(restored.out) == segments(root)
 
 
-def test_a_store_whose_first_segments_are_gone_keeps_its_offsets(
+def test_a_store_without_its_first_segments_keeps_its_offsets(
     tmp_path: Path, archive: Archive, restore: Restore
 ) -> None:
     root = write_indexed_store(tmp_path / "store", options=OPTIONS)

@@ -37,13 +37,13 @@ def lake(store: Path, archive: Archive) -> LakePaths:
 
 @pytest.fixture
 def interrupted(tmp_path: Path, lake: LakePaths, restore: Restore) -> Path:
-    """The folder of a run that was interrupted behind its fifth segment."""
+    """The folder of a run that was interrupted after its fifth segment."""
     with pytest.raises(StoppedError):
         restore(lake, begin=stop_after(5))
     return tmp_path / "out"
 
 
-def test_a_run_goes_on_with_what_is_not_there_yet(
+def test_an_interrupted_run_continues_with_the_missing_segments(
     store: Path, lake: LakePaths, restore: Restore, interrupted: Path
 ) -> None:
     before = {path.name: path.stat().st_ino for path in (interrupted / WORK / "commitlog").glob("0*[0-9]")}
@@ -59,7 +59,7 @@ def test_a_run_goes_on_with_what_is_not_there_yet(
     assert not (interrupted / WORK).exists()
 
 
-def test_a_run_that_goes_on_takes_nothing_that_was_archived_since(
+def test_a_continued_run_ignores_messages_archived_since(
     store: Path, lake: LakePaths, archive: Archive, restore: Restore, interrupted: Path
 ) -> None:
     before = segments(store)
@@ -77,7 +77,7 @@ def test_tasks_of_any_runner_restore_the_same(store: Path, lake: LakePaths, rest
 
 
 @pytest.mark.parametrize("stage", ["_write_config", "_rebuild", "_write_notes"])
-def test_a_run_goes_on_behind_its_log_too(
+def test_a_run_interrupted_after_its_log_is_continued(
     store: Path, lake: LakePaths, restore: Restore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
     with monkeypatch.context() as patch:
@@ -89,7 +89,7 @@ def test_a_run_goes_on_behind_its_log_too(
     assert segments(tmp_path / "out") == segments(store)
 
 
-def test_what_was_restored_is_not_overwritten(lake: LakePaths, restore: Restore, tmp_path: Path) -> None:
+def test_a_restored_store_is_not_overwritten(lake: LakePaths, restore: Restore, tmp_path: Path) -> None:
     restore(lake)
     with pytest.raises(RestoreError, match="holds checkpoint: expected a new or an empty folder"):
         restore(lake)
@@ -127,7 +127,7 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_broker_must_be_named_where_there_are_several(
+def test_the_broker_must_be_named_if_there_are_several(
     store: Path, lake: LakePaths, archive: Archive, restore: Restore
 ) -> None:
     archive(store, broker="it's b")
@@ -136,12 +136,12 @@ def test_a_broker_must_be_named_where_there_are_several(
     assert segments(restore(lake, chosen=Chosen("it's b")).out) == segments(store)
 
 
-def test_a_folder_that_is_no_lake_is_refused(restore: Restore, tmp_path: Path) -> None:
+def test_a_folder_without_a_lake_is_refused(restore: Restore, tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="does not exist"):
         restore(LakePaths(str(tmp_path / "none")))
 
 
-def test_groups_begin_where_their_offsets_say(lake: LakePaths, restore: Restore) -> None:
+def test_groups_begin_at_their_offsets(lake: LakePaths, restore: Restore) -> None:
     restored = restore(lake, offsets={"rare@group": {0: 4, 1: 99}, "gone@group": {0: 7}})
     config = restored.out / "config"
     assert restored.offsets is not None

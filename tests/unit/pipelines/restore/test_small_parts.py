@@ -1,4 +1,4 @@
-"""Sizes of segments, stretches without a record, offsets, delays: by the smallest of logs."""
+"""Sizes of segments, stretches without a record, offsets, delays: tests with very small logs."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def log_of(size: int, count: int, start: int = 0, without: range = range(0)) -> 
 @pytest.mark.parametrize("size", [4096, 10_000, 1 << 16, 104_857])
 @pytest.mark.parametrize("start", [0, 3, 40])
 @pytest.mark.parametrize("without", [range(0), range(1), range(5, 6), range(200, 203)])
-def test_the_size_of_segments_shows_in_the_log(size: int, start: int, without: range) -> None:
+def test_the_size_of_segments_is_found_from_the_log(size: int, start: int, without: range) -> None:
     assert segment_size_of(*log_of(size, 3000, start * size, without)) == size
 
 
 @pytest.mark.parametrize("without", [range(0), range(1), range(5, 6), range(1000, 1001)])
-def test_a_log_within_one_segment_is_of_the_default_size(without: range) -> None:
+def test_a_log_within_one_segment_has_the_default_size(without: range) -> None:
     assert segment_size_of(*log_of(DEFAULT_SEGMENT_SIZE, 3000, 0, without)) == DEFAULT_SEGMENT_SIZE
     assert segment_size_of(*log_of(DEFAULT_SEGMENT_SIZE, 3000, 7 << 30, without)) == DEFAULT_SEGMENT_SIZE
 
 
-def test_a_size_that_cannot_be_told_is_asked_for() -> None:
+def test_an_unknown_size_of_segments_must_be_given() -> None:
     starts = np.arange(3, dtype=np.int64) * 700_000_000
     with pytest.raises(RestoreError, match="Give the size in the broker"):
         segment_size_of(starts, starts + 700_000_000)
@@ -74,20 +74,20 @@ def test_a_size_that_cannot_be_told_is_asked_for() -> None:
         ([], True, []),
     ],
 )
-def test_records_stay_where_a_broker_gets_past_them(
+def test_records_are_kept_if_a_broker_can_read_past_them(
     extents: list[tuple[int, int]], is_closed: bool, kept: list[bool]
 ) -> None:
     starts, ends = np.array(extents, np.int64).reshape(-1, 2).T + BASE
     assert keep_fitting(starts, ends, BASE, BASE + 1000, is_closed=is_closed).tolist() == kept
 
 
-def test_stretches_lie_between_records_and_have_the_time_of_the_one_before() -> None:
+def test_stretches_between_records_have_the_time_of_the_record_before() -> None:
     starts, ends = np.array([[100, 200], [200, 300], [500, 600]], np.int64).T
     assert stretches(starts, ends, np.array([7, 8, 9]), 0) == [(0, 100, 7), (300, 500, 8)]
     assert stretches(starts[:0], ends[:0], starts[:0], 0) == []
 
 
-def test_hosts_that_are_none_have_no_bytes() -> None:
+def test_invalid_hosts_have_no_bytes() -> None:
     texts = ["10.0.0.1:10911", "[::1]:1", "[::1]:99999999999", "host:1", "10.0.0.1", "", None, "10.0.0.1:-1"]
     assert stored_hosts(texts).sizes.tolist() == [8, 20, 0, 0, 0, 0, 0, 8]
 
@@ -116,18 +116,18 @@ def test_offsets_are_read_in_both_forms_of_json(text: str) -> None:
         '{"offsetTable":{"t@g":{0:9223372036854775808}}}', '{"offsetTable":{"t@g":{0:true}}}', "\xff", "{" * 100_000,
     ],
 )  # fmt: skip
-def test_what_are_no_offsets_is_refused(text: str) -> None:
+def test_invalid_offsets_are_refused(text: str) -> None:
     with pytest.raises(RestoreError, match=r"file: .*expected"):
         parse_offsets(text.encode("latin-1"), "file")
 
 
-def test_offsets_do_not_lie_behind_their_queues() -> None:
+def test_offsets_are_limited_to_the_ends_of_their_queues() -> None:
     table = {"a@g": {0: 5, 1: 5, 2: 5}, "b@g": {0: 5}}
     fitting = fit_offsets(table, {("a", 0): 5, ("a", 1): 4})
     assert (fitting.table, fitting.set_back, fitting.left_out) == ({"a@g": {0: 5, 1: 4}}, 1, 2)
 
 
-def test_files_are_in_a_brokers_form() -> None:
+def test_files_have_the_form_of_a_brokers() -> None:
     fitting = fit_offsets({"a@g": {0: 5}}, {("a", 0): 5})
     known = {"g": {"groupName": "g", "retryMaxTimes": 3}, "other": {"groupName": "other"}}
     files = config_files(fitting, ["a", "%RETRY%h"], {2: 7, 1: 3}, 99, known)
@@ -136,7 +136,7 @@ def test_files_are_in_a_brokers_form() -> None:
     assert files["subscriptionGroup.json"].count(b'"retryMaxTimes":3') == 1
 
 
-def test_delays_that_were_due_are_done(tmp_path: Path, archive: Archive) -> None:
+def test_delays_that_were_due_count_as_delivered(tmp_path: Path, archive: Archive) -> None:
     # Stored from 1001 ms on, one each millisecond, in turn in the first two levels.
     sent = [new_message(number, topic=SCHEDULE_TOPIC, queue_id=number % 2) for number in range(100)]
     root = write_store(tmp_path / "store", [(0, open_segment(sent, 1 << 20))])
@@ -144,7 +144,7 @@ def test_delays_that_were_due_are_done(tmp_path: Path, archive: Archive) -> None
     table = open_table(lake, "messages")
     log = find_range(table, Chosen("a"))
     assert log.last_time == START_MS + 1099
-    # Of the first level, with a delay of 20 ms, what was stored before 1060 is done at 1080; of the second, nothing.
+    # In the first level, with a delay of 20 ms, messages stored before 1060 are delivered at 1080; in the second, none.
     done = first_undelivered(table, "a", log, [20, 1000], START_MS + 1080)
     first = min(number // 4 for number in range(100) if number % 2 == 0 and 1000 + number >= 1060)
     assert done == {1: first, 2: 0}
@@ -152,9 +152,7 @@ def test_delays_that_were_due_are_done(tmp_path: Path, archive: Archive) -> None
     assert first_undelivered(table, "a", log, [20], START_MS + 5000) == {1: 25}
 
 
-def test_the_format_of_a_lakes_rows_is_told_by_a_column_and_before_it_by_the_ids(
-    tmp_path: Path, archive: Archive
-) -> None:
+def test_the_format_of_rows_is_found_from_a_column_or_the_ids(tmp_path: Path, archive: Archive) -> None:
     sent = [new_message(number) for number in range(3)]
     table = open_table(archive(write_store(tmp_path / "store", [(0, open_segment(sent, 1 << 20))])), "messages")
     assert table.to_pyarrow_table(columns=["format"])["format"].unique().to_pylist() == ["rocketmq"]
@@ -173,7 +171,7 @@ def test_the_format_of_a_lakes_rows_is_told_by_a_column_and_before_it_by_the_ids
         find_range(table, Chosen("a"))
 
 
-def test_a_damaged_time_lets_no_delay_seem_to_be_done(tmp_path: Path, archive: Archive) -> None:
+def test_a_damaged_time_does_not_mark_a_delay_as_delivered(tmp_path: Path, archive: Archive) -> None:
     sent = [new_message(number, topic=SCHEDULE_TOPIC, queue_id=0) for number in range(20)]
     data = bytearray(open_segment(sent, 1 << 20))
     at = data.index((START_MS + 1007).to_bytes(8))

@@ -1,4 +1,4 @@
-"""What a restored store says of timers."""
+"""Timers of a restored store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.small_stores import STORED_MS, Clock
         ((5, 78, 500), 1),  # one of the last ten seconds may not have been
     ],
 )
-def test_a_broker_begins_with_the_first_timer_that_waits(
+def test_a_broker_begins_with_the_first_waiting_timer(
     tmp_path: Path, archive: Archive, restore: Restore, seconds: tuple[int, ...], expected: int
 ) -> None:
     clock = Clock(STORED_MS)
@@ -45,5 +45,5 @@ def test_a_broker_begins_with_the_first_timer_that_waits(
         before = store.max_offset("orders", 0)
         clock.now_ms += 1_000_000
         Delivery(store).deliver_due(clock.now_ms)
-        # What was delivered before is found by the index.
+        # Messages that were delivered before are found by the index.
         assert store.max_offset("orders", 0) - before == sum(delay > 80 for delay in seconds)

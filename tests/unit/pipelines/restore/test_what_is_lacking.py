@@ -1,4 +1,4 @@
-"""What the lake lacks becomes something that a broker steps over, and is told; all else is where it was."""
+"""Records missing from the lake become fillers that a broker skips, with a note; all others keep their offsets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SIZE = 1 << 16
 
 
 def notes(restored: Restored) -> list[dict[str, Any]]:
-    """What is not as the broker had it."""
+    """Return the notes on differences from the broker's log."""
     return [json.loads(line) for line in (restored.out / NOTES).read_text().splitlines()]
 
 
@@ -39,7 +39,7 @@ def store(tmp_path: Path) -> Path:
     return write_indexed_store(tmp_path / "store")
 
 
-def test_records_that_were_damaged_become_fillers(store: Path, archive: Archive, restore: Restore) -> None:
+def test_damaged_records_become_fillers(store: Path, archive: Archive, restore: Restore) -> None:
     whole = messages_of(store, SEGMENT_BYTES)
     offsets = sorted(whole)
     path = store / "commitlog" / segment_name(0)
@@ -59,7 +59,7 @@ def test_records_that_were_damaged_become_fillers(store: Path, archive: Archive,
     assert restored.rebuilt.totals.bad_ranges == 0
 
 
-def test_a_segment_that_is_gone_becomes_one_that_brokers_pass(store: Path, archive: Archive, restore: Restore) -> None:
+def test_a_missing_segment_becomes_one_that_brokers_skip(store: Path, archive: Archive, restore: Restore) -> None:
     whole = messages_of(store, SEGMENT_BYTES)
     (store / "commitlog" / segment_name(2 * SEGMENT_BYTES)).unlink()
     restored = restore(archive(store))
@@ -70,9 +70,7 @@ def test_a_segment_that_is_gone_becomes_one_that_brokers_pass(store: Path, archi
     assert len(segments(restored.out)) == 11
 
 
-def test_records_that_lack_at_a_segments_end_are_told_by_the_room_there(
-    store: Path, archive: Archive, restore: Restore
-) -> None:
+def test_records_missing_at_a_segments_end_are_noted(store: Path, archive: Archive, restore: Restore) -> None:
     offsets = [offset for offset in messages_of(store, SEGMENT_BYTES) if offset < SEGMENT_BYTES]
     path = store / "commitlog" / segment_name(0)
     data = bytearray(path.read_bytes())
@@ -84,7 +82,7 @@ def test_records_that_lack_at_a_segments_end_are_told_by_the_room_there(
     assert restored.records == 597
 
 
-def test_the_first_body_that_is_gone_is_an_error(store: Path, archive: Archive, restore: Restore) -> None:
+def test_a_missing_body_is_an_error(store: Path, archive: Archive, restore: Restore) -> None:
     lake = archive(store)
     list(packs_of(lake))[3].unlink()
     with pytest.raises(
@@ -93,7 +91,7 @@ def test_the_first_body_that_is_gone_is_an_error(store: Path, archive: Archive, 
         restore(lake)
 
 
-def test_records_whose_bodies_are_gone_can_be_left_out(store: Path, archive: Archive, restore: Restore) -> None:
+def test_records_without_bodies_can_be_left_out(store: Path, archive: Archive, restore: Restore) -> None:
     whole = messages_of(store, SEGMENT_BYTES)
     lake = archive(store)
     gone = list(packs_of(lake))[3]
@@ -109,9 +107,7 @@ def test_records_whose_bodies_are_gone_can_be_left_out(store: Path, archive: Arc
     assert "expected a file in" in told[0]["reason"]
 
 
-def test_of_a_damaged_pack_only_the_damaged_bodies_are_left_out(
-    tmp_path: Path, archive: Archive, restore: Restore
-) -> None:
+def test_only_damaged_bodies_of_a_pack_are_left_out(tmp_path: Path, archive: Archive, restore: Restore) -> None:
     sent = [new_message(number, body=bytes([number]) * 100_000) for number in range(6)]
     root = write_store(tmp_path / "store", [(0, open_segment(sent, 1 << 20))])
     lake = archive(root, partition=1 << 20)
@@ -161,7 +157,7 @@ def moment(ms: int) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC)
 
 
-def test_a_range_of_times_goes_from_its_first_record_to_its_last(
+def test_a_range_of_times_has_the_records_from_its_first_to_its_last(
     store: Path, archive: Archive, restore: Restore
 ) -> None:
     whole = messages_of(store, SEGMENT_BYTES)
@@ -175,14 +171,14 @@ def test_a_range_of_times_goes_from_its_first_record_to_its_last(
     assert restored.lacking == 0
 
 
-def test_nothing_in_a_range_is_an_error(store: Path, archive: Archive, restore: Restore) -> None:
+def test_a_range_without_records_is_an_error(store: Path, archive: Archive, restore: Restore) -> None:
     lake = archive(store)
     for chosen in (Chosen("b"), Chosen("a", end=moment(STORED_MS)), Chosen("a", 1 << 40), Chosen("it's")):
         with pytest.raises(RestoreError, match="has no record of the broker"):
             restore(lake, chosen=chosen)
 
 
-def test_another_size_of_segments_is_found_out(store: Path, archive: Archive, restore: Restore) -> None:
+def test_a_wrong_segment_size_is_an_error(store: Path, archive: Archive, restore: Restore) -> None:
     lake = archive(store)
     with pytest.raises(LakeRowsError, match=r"at least 91, and an end within its segment.*mappedFileSizeCommitLog"):
         restore(lake, segment_size=SEGMENT_BYTES - 1000)
@@ -198,11 +194,11 @@ def test_two_logs_under_one_name_are_refused(tmp_path: Path, store: Path, archiv
 
 
 def _rename_broker(lake: LakePaths) -> None:
-    """Let the lake call one broker as the other."""
+    """Rename one broker in the lake to the other."""
     DeltaTable(lake.messages).update(predicate="broker = 'b'", updates={"broker": "'a'"})
 
 
-def test_no_stretch_is_left_that_no_filler_fits(tmp_path: Path, archive: Archive, restore: Restore) -> None:
+def test_every_stretch_has_a_filler_that_fits(tmp_path: Path, archive: Archive, restore: Restore) -> None:
     # Forged: a hole of fewer bytes than a record has, in front of a record that has no room for its properties.
     sent = messages(40)
     data = bytearray(closed_segment(sent, SIZE))
@@ -219,7 +215,7 @@ def test_no_stretch_is_left_that_no_filler_fits(tmp_path: Path, archive: Archive
 
 
 def _move(lake: LakePaths, offset: int, to: int, size: int) -> None:
-    """Let a row lie elsewhere, with another size."""
+    """Move a row to another offset, with another size."""
     updates = {"physical_offset": str(to), "size": f"CAST({size} AS INT)"}
     DeltaTable(lake.messages).update(predicate=f"physical_offset = {offset}", updates=updates)
 

@@ -1,4 +1,4 @@
-"""What is archived of a segment, and what its file tells."""
+"""The archived part of a segment, and the state of its file."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def store(tmp_path: Path) -> Store:
         (END_OF_FIRST, ("yes", "no", "no")),  # what is left of it is a filler
         (SIZE, ("yes", "no", "no")),
         (SIZE + 100, ("yes", "partly", "no")),
-        (SIZE + END_OF_SECOND, ("yes", "yes", "no")),  # behind it nothing is written yet
+        (SIZE + END_OF_SECOND, ("yes", "yes", "no")),  # nothing is written after it yet
         (2 * SIZE, ("yes", "yes", "no")),
     ],
 )
-def test_how_much_is_archived(store: Store, end: int, archived: tuple[str, ...]) -> None:
+def test_the_archived_part_of_each_segment_is_found(store: Store, end: int, archived: tuple[str, ...]) -> None:
     assert tuple(segment.archived for segment in read_segments(store, end)) == tuple(map(Archived, archived))
 
 
-def test_the_file_tells_size_age_and_whether_it_is_begun(store: Store) -> None:
+def test_size_age_and_state_are_read_from_the_file(store: Store) -> None:
     os.utime(store.segments[0].path, (1_700_000_000, 1_700_000_000))
     first, second, third = read_segments(store, 0)
     assert first.modified == datetime.datetime.fromtimestamp(1_700_000_000, datetime.UTC)
@@ -58,7 +58,7 @@ def test_the_file_tells_size_age_and_whether_it_is_begun(store: Store) -> None:
     assert (first.begun, second.begun, third.begun) == (True, True, False)
 
 
-def test_a_segment_that_went_meanwhile_is_left_out(store: Store) -> None:
+def test_a_segment_deleted_meanwhile_is_left_out(store: Store) -> None:
     Path(store.segments[0].path).unlink()
     assert [segment.base_offset for segment in read_segments(store, 10)] == [SIZE, 2 * SIZE]
 
@@ -69,7 +69,7 @@ def test_a_store_in_an_object_store_is_read_by_its_uri(store: Store) -> None:
 
 
 @pytest.mark.parametrize("written", [1, 60_000, 70_000, 500_000, 1 << 20])
-def test_how_far_the_newest_is_written_is_found_by_halving(tmp_path: Path, written: int) -> None:
+def test_the_written_part_of_the_newest_is_found_by_bisection(tmp_path: Path, written: int) -> None:
     data = (b"\x01" * written).ljust(1 << 20, b"\0")
     write_store(tmp_path / "broker-a", [(0, data), (1 << 20, data)])
     (store,) = find_stores(str(tmp_path / "broker-a"))

@@ -1,4 +1,4 @@
-"""A salvaged log has every intact record at its own offset, and nothing that stops a reader."""
+"""A salvaged log has every intact record at its own offset, and can be read to its end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def salvage(root: Path, threads: int = 1) -> Salvaged:
 
 
 def log_of(root: Path) -> list[Message]:
-    """All records of a log that has no fault in it."""
+    """Return all records of a log without faults."""
     found = []
     for path in sorted((root / "commitlog").iterdir()):
         data, base = path.read_bytes(), int(path.name)
@@ -55,7 +55,7 @@ def log_of(root: Path) -> list[Message]:
 
 
 def kept(root: Path) -> list[Message]:
-    """Those that are no fillers."""
+    """Return the records that are not fillers."""
     return [message for message in log_of(root) if not message.sys_flag & TransactionType.ROLLBACK]
 
 
@@ -115,7 +115,7 @@ def three_segments(root: Path) -> Path:
     return write_store(root, [*closed, (2 * SEGMENT, open_segment(messages(COUNT), SEGMENT, 2 * SEGMENT))])
 
 
-def test_a_missing_segment_becomes_one_that_a_broker_steps_over(tmp_path: Path) -> None:
+def test_a_missing_segment_becomes_one_that_a_broker_skips(tmp_path: Path) -> None:
     root = three_segments(tmp_path / "missing")
     (root / "commitlog" / segment_name(SEGMENT)).unlink()
     salvaged = salvage(root)
@@ -130,7 +130,7 @@ def test_a_missing_segment_becomes_one_that_a_broker_steps_over(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("damage", ["blank", "cut", "tail", "head"])
-def test_the_ends_of_segments_are_mended(tmp_path: Path, damage: str) -> None:
+def test_the_ends_of_segments_are_repaired(tmp_path: Path, damage: str) -> None:
     root = three_segments(tmp_path / "damaged")
     path = root / "commitlog" / segment_name(SEGMENT)
     data = bytearray(path.read_bytes())
@@ -150,7 +150,7 @@ def test_the_ends_of_segments_are_mended(tmp_path: Path, damage: str) -> None:
     assert salvaged.damages == 1
 
 
-def test_a_file_far_from_the_log_is_refused_by_name(tmp_path: Path) -> None:
+def test_the_error_for_a_file_far_from_the_log_names_it(tmp_path: Path) -> None:
     far = 1 << 61
     segments = [(0, closed_segment(messages(3), SEGMENT)), (far, open_segment(messages(3), SEGMENT, far))]
     root = write_store(tmp_path / "store", segments)
@@ -172,7 +172,7 @@ def test_a_torn_end_of_the_log_is_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("zeroed", [0, 1, 4])
-def test_zeroed_records_at_the_end_of_the_log_are_counted_by_the_queues(tmp_path: Path, zeroed: int) -> None:
+def test_zeroed_records_at_the_end_are_counted_from_the_queues(tmp_path: Path, zeroed: int) -> None:
     root = tmp_path / "store"
     options = StoreOptions(
         segment_size_bytes=SEGMENT, consume_queue_file_size_bytes=100, index_slots=100, index_entries=400
@@ -193,7 +193,7 @@ def test_zeroed_records_at_the_end_of_the_log_are_counted_by_the_queues(tmp_path
     assert salvage(root) == salvaged
 
 
-def test_a_huge_empty_file_of_a_queue_is_not_read_as_a_whole(tmp_path: Path) -> None:
+def test_a_huge_empty_queue_file_is_not_read_completely(tmp_path: Path) -> None:
     root = three_segments(tmp_path / "planted")
     queue = root / "consumequeue" / "topic-0" / "0"
     queue.mkdir(parents=True)
@@ -203,7 +203,7 @@ def test_a_huge_empty_file_of_a_queue_is_not_read_as_a_whole(tmp_path: Path) -> 
     assert salvage(root).lost == 1
 
 
-def test_records_that_queues_of_an_open_store_have_are_not_missed(
+def test_records_named_by_queues_of_an_open_store_are_not_counted_as_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("commitlake.pipelines.salvage.run.is_locked", lambda _: True)
@@ -216,10 +216,10 @@ def test_records_that_queues_of_an_open_store_have_are_not_missed(
 
 
 @pytest.mark.parametrize("is_open", [False, True])
-def test_a_record_that_nothing_proves_to_be_whole_is_kept_or_told(
+def test_an_unproven_last_record_is_kept_or_reported(
     tmp_path: Path, is_open: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a stopped store its last record is kept, as a broker keeps it; of one that is open it may be half written."""
+    """The last record of a stopped store is kept, as by a broker; that of an open store may be half written."""
     monkeypatch.setattr("commitlake.pipelines.salvage.run.is_locked", lambda _: is_open)
     root = three_segments(tmp_path / "torn")
     path = max((root / "commitlog").iterdir())
@@ -235,7 +235,7 @@ def test_a_record_that_nothing_proves_to_be_whole_is_kept_or_told(
     assert (salvaged.damages, salvaged.dropped) == (is_open, is_open)
 
 
-def test_records_behind_a_page_of_zeros_are_kept_in_every_segment(tmp_path: Path) -> None:
+def test_records_after_a_page_of_zeros_are_kept_in_every_segment(tmp_path: Path) -> None:
     root = three_segments(tmp_path / "holes")
     intact = [one for one in log_of(root) if one.physical_offset % SEGMENT + one.size <= 4096] + [
         one for one in log_of(root) if one.physical_offset % SEGMENT >= 8192
@@ -249,11 +249,11 @@ def test_records_behind_a_page_of_zeros_are_kept_in_every_segment(tmp_path: Path
 
 
 def damages_of(salvaged: Salvaged) -> list[dict[str, object]]:
-    """The list of damages beside a salvaged log."""
+    """Return the list of damages next to a salvaged log."""
     return [json.loads(line) for line in (salvaged.out / DAMAGES).read_text().splitlines()]
 
 
-def test_a_range_too_small_for_a_filler_moves_what_follows_and_a_map_tells(tmp_path: Path) -> None:
+def test_records_after_a_range_too_small_for_a_filler_are_moved_and_listed(tmp_path: Path) -> None:
     gap = MIN_FILLER_BYTES - 20
     wanted = messages(20)
     before = b"".join(records(wanted[:10]))
@@ -268,7 +268,7 @@ def test_a_range_too_small_for_a_filler_moves_what_follows_and_a_map_tells(tmp_p
     assert [message.body for message in found] == [message.body for message in wanted]
 
 
-def test_a_broker_reads_a_salvaged_log_to_its_end_and_a_damaged_one_to_the_damage(tmp_path: Path) -> None:
+def test_a_broker_reads_a_salvaged_log_to_its_end_unlike_the_damaged_one(tmp_path: Path) -> None:
     root = three_segments(tmp_path / "damaged")
     path = root / "commitlog" / segment_name(0)
     data = bytearray(path.read_bytes())
@@ -283,7 +283,7 @@ def test_a_broker_reads_a_salvaged_log_to_its_end_and_a_damaged_one_to_the_damag
 
 
 @pytest.mark.parametrize("size", [MIN_FILLER_BYTES, MIN_FILLER_BYTES + 1, MIN_RECORD_SIZE + len(TOPIC) + 1, 5000])
-def test_a_filler_is_a_whole_record_of_its_size(size: int) -> None:
+def test_a_filler_is_a_complete_record_of_its_size(size: int) -> None:
     data = filler(4096, size, START_MS)
     parsed = parse_message(data)
     assert parsed is not None
@@ -301,7 +301,7 @@ def test_a_large_range_becomes_several_fillers(size: int) -> None:
     assert min(sizes) >= MIN_FILLER_BYTES
 
 
-def test_nothing_is_overwritten_and_no_log_without_a_record_is_salvaged(tmp_path: Path) -> None:
+def test_an_existing_log_is_not_overwritten_and_an_empty_log_is_refused(tmp_path: Path) -> None:
     root = three_segments(tmp_path / "whole")
     (tmp_path / "clean" / "commitlog").mkdir(parents=True)
     with pytest.raises(SalvageError, match="holds commitlog: expected a folder without"):

@@ -1,4 +1,4 @@
-"""What a snapshot adds to `consumer_offsets` and `subscriptions`."""
+"""Rows that a snapshot adds to `consumer_offsets` and `subscriptions`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def places(lake: LakePaths) -> list[tuple[int, object, object, object]]:
     return sorted(found, key=repr)
 
 
-def test_only_what_moved_is_added(lake: LakePaths) -> None:
+def test_only_changed_offsets_are_added(lake: LakePaths) -> None:
     append_progress(lake, snapshot(0, {queue("orders", 0): 5, queue("orders", 1): 7}))
     added = append_progress(lake, snapshot(60, {queue("orders", 0): 5, queue("orders", 1): 9}))
     assert (added.read, added.moved, added.groups, added.as_of) == (2, 1, 1, at(60))
@@ -65,13 +65,13 @@ def test_only_what_moved_is_added(lake: LakePaths) -> None:
     ]  # fmt: skip
 
 
-def test_a_snapshot_without_a_change_adds_nothing_but_a_heartbeat(lake: LakePaths) -> None:
+def test_a_snapshot_without_changes_adds_only_a_heartbeat(lake: LakePaths) -> None:
     for seconds in (0, 60, 599, 600, 660):
         append_progress(lake, snapshot(seconds, {queue("orders", 0): 5}))
     assert places(lake) == [(0, "", None, None), (0, "orders", 0, 5), (600, "", None, None)]
 
 
-def test_the_same_snapshot_again_changes_nothing(lake: LakePaths) -> None:
+def test_a_repeated_snapshot_adds_no_rows(lake: LakePaths) -> None:
     once = snapshot(0, {queue("orders", 0): 5})
     append_progress(lake, once)
     before = rows(lake)
@@ -81,13 +81,13 @@ def test_the_same_snapshot_again_changes_nothing(lake: LakePaths) -> None:
     assert rows(lake) == before
 
 
-def test_a_snapshot_that_is_older_than_the_last_one_adds_nothing(lake: LakePaths) -> None:
+def test_a_snapshot_older_than_the_last_one_adds_no_rows(lake: LakePaths) -> None:
     append_progress(lake, snapshot(60, {queue("orders", 0): 5}))
     assert append_progress(lake, snapshot(30, {queue("orders", 0): 4})).is_old
     assert len(rows(lake)) == 2
 
 
-def test_an_offset_that_is_gone_is_a_row_without_an_offset(lake: LakePaths) -> None:
+def test_a_removed_offset_is_a_row_without_an_offset(lake: LakePaths) -> None:
     append_progress(lake, snapshot(0, {queue("orders", 0): 5, queue("gone", 0): 1}))
     append_progress(lake, snapshot(60, {queue("orders", 0): 5}))
     append_progress(lake, snapshot(120, {queue("orders", 0): 5, queue("gone", 0): 0}))
@@ -96,7 +96,7 @@ def test_an_offset_that_is_gone_is_a_row_without_an_offset(lake: LakePaths) -> N
     ]  # fmt: skip
 
 
-def test_stores_do_not_know_of_one_another(lake: LakePaths) -> None:
+def test_stores_are_independent_of_each_other(lake: LakePaths) -> None:
     append_progress(lake, snapshot(60, {queue("orders", 0): 5}))
     added = append_progress(lake, snapshot(0, {queue("orders", 0): 9}, broker="b"))
     assert not added.is_old
@@ -110,7 +110,7 @@ def test_the_clock_of_the_timers_is_kept_with_the_heartbeat_only(lake: LakePaths
     assert [place[3] for place in places(lake) if place[1]] == [0, 600]
 
 
-def test_the_clock_of_the_timers_is_kept_where_timers_have_come(lake: LakePaths) -> None:
+def test_the_clock_of_the_timers_is_kept_if_timers_have_arrived(lake: LakePaths) -> None:
     clock = OffsetOwner(OffsetKind.TIMER_TIME, "", "rmq_sys_wheel_timer", 0)
     wheel = OffsetOwner(OffsetKind.TIMER, "", "rmq_sys_wheel_timer", 0)
     for seconds, entered in ((0, 0), (1, 0), (2, 5), (3, 5)):

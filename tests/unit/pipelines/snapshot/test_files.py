@@ -51,7 +51,7 @@ def group(group: str, topic: str, queue_id: int) -> OffsetOwner:
     return OffsetOwner(OffsetKind.GROUP, group, topic, queue_id)
 
 
-def test_offsets_are_those_of_the_moment_when_the_file_was_written(root: Path) -> None:
+def test_offsets_have_the_time_at_which_the_file_was_written(root: Path) -> None:
     put(root, "config/consumerOffset.json", '{"offsetTable":{"orders@billing":{0:388,1:4},"%RETRY%b@x@y":{0:1}}}')
     progress = read(root)
     assert progress.source == SnapshotSource.FILE
@@ -61,12 +61,12 @@ def test_offsets_are_those_of_the_moment_when_the_file_was_written(root: Path) -
     }  # fmt: skip
 
 
-def test_a_file_of_the_future_is_of_now(root: Path) -> None:
+def test_a_file_from_the_future_has_the_current_time(root: Path) -> None:
     put(root, "config/consumerOffset.json", '{"offsetTable":{}}', NOW + datetime.timedelta(days=1))
     assert read(root).taken == {OffsetKind.GROUP: NOW}
 
 
-def test_delay_levels_and_timers_are_kept_too(root: Path) -> None:
+def test_delay_levels_and_timers_are_read(root: Path) -> None:
     put(root, "config/delayOffset.json", '{"offsetTable":{1:7,3:9}}')
     put(root, "config/timercheck", serialize_timer_checkpoint(TimerCheckpoint(1_000_000, 52, 41)))
     progress = read(root)
@@ -79,12 +79,12 @@ def test_delay_levels_and_timers_are_kept_too(root: Path) -> None:
     assert OffsetKind.GROUP not in progress.taken
 
 
-def test_boltmq_writes_its_groups_in_another_order(root: Path) -> None:
+def test_boltmqs_order_of_group_and_topic_is_read(root: Path) -> None:
     put(root, "config/consumerOffset.json", '{"offsets":{"billing@%RETRY%billing":{"0":2},"billing@orders":{"0":5}}}')
     assert read(root).offsets == {group("billing", "%RETRY%billing", 0): 2, group("billing", "orders", 0): 5}
 
 
-def test_jmq_has_offsets_of_its_own(tmp_path: Path) -> None:
+def test_offsets_of_jmq_are_read(tmp_path: Path) -> None:
     root = tmp_path / "jmq"
     (root / "journal").mkdir(parents=True)
     (root / "journal" / f"{0:020}").write_bytes(bytes(4096))
@@ -129,7 +129,7 @@ def test_a_file_in_the_middle_of_a_write_is_read_again(root: Path, torn: bytes |
     assert len(waits) == 3
 
 
-def test_a_file_that_stays_unreadable_is_told_and_no_offset_is_taken_for_gone(root: Path) -> None:
+def test_an_unreadable_file_is_reported_and_removes_no_offset(root: Path) -> None:
     put(root, "config/consumerOffset.json", '{"offsetTable":{"orders@bil')
     waits: list[float] = []
     progress = read_store_progress(store_of(root), NOW, waits.append)
@@ -140,13 +140,13 @@ def test_a_file_that_stays_unreadable_is_told_and_no_offset_is_taken_for_gone(ro
     assert "consumerOffset.json: expected JSON with offsetTable, found" in sentence
 
 
-def test_a_store_without_offsets_says_so(root: Path) -> None:
+def test_a_store_without_offsets_has_a_note(root: Path) -> None:
     progress = read(root)
     assert not progress.taken
     assert progress.note.endswith("consumerOffset.json: no such file, so no offsets of groups are known")
 
 
-def test_a_file_that_stays_away_while_its_backup_is_there_is_told(root: Path) -> None:
+def test_a_missing_file_with_a_backup_is_reported(root: Path) -> None:
     put(root, "config/consumerOffset.json.bak", '{"offsetTable":{"orders@billing":{0:388}}}')
     progress = read(root)
     assert not progress.taken

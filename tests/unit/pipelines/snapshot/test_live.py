@@ -1,4 +1,4 @@
-"""A snapshot of a live broker that answers what cannot be."""
+"""A snapshot of a live broker with impossible answers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def admin(cluster: LiveCluster) -> Iterator[Admin]:
         (RequestCode.GET_ALL_CONSUMER_OFFSET, b"[" * 100_000, "nested too deeply"),
     ],
 )
-def test_offsets_that_cannot_be_are_refused(
+def test_impossible_offsets_are_refused(
     admin: Admin, broker: LiveBroker, code: RequestCode, body: bytes, message: str
 ) -> None:
     broker.lies[code] = with_body(body)
@@ -54,7 +54,7 @@ def test_offsets_that_cannot_be_are_refused(
         ask_progress(admin, "broker-a")
 
 
-def test_the_clients_of_very_many_groups_are_not_asked_for_for_ever(admin: Admin, broker: LiveBroker) -> None:
+def test_reading_the_clients_of_very_many_groups_times_out(admin: Admin, broker: LiveBroker) -> None:
     groups = ",".join(f'"t@g{number}":{{0:1}}' for number in range(50))
     broker.lies[RequestCode.GET_ALL_CONSUMER_OFFSET] = with_body(f'{{"offsetTable":{{{groups}}}}}'.encode())
     ticks = itertools.count(0, 100)

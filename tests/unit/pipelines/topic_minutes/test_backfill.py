@@ -71,7 +71,7 @@ def test_an_archive_counts_each_message_once(growing: GrowingLake) -> None:
     }
 
 
-def test_a_run_that_was_killed_behind_its_commit_is_counted_once(growing: GrowingLake) -> None:
+def test_a_run_killed_after_its_commit_is_counted_once(growing: GrowingLake) -> None:
     growing.write(shop_messages(30, seed=5))
     growing.archive(finish=False)
     for _ in range(2):
@@ -79,14 +79,14 @@ def test_a_run_that_was_killed_behind_its_commit_is_counted_once(growing: Growin
     assert messages_of(growing.lake) == growing.count
 
 
-def test_a_backfill_counts_what_archives_would_have_counted(growing: GrowingLake, old: GrowingLake) -> None:
+def test_a_backfill_gives_the_counts_of_archive_runs(growing: GrowingLake, old: GrowingLake) -> None:
     done = backfill_minutes(old.lake, ThreadRunner(2))
     assert done.messages == old.count
     assert totals(old.lake) == totals(growing.lake)
     assert covered_sequence(old.lake) == 2
 
 
-def test_a_backfill_again_adds_nothing(growing: GrowingLake, old: GrowingLake) -> None:
+def test_a_repeated_backfill_adds_no_rows(growing: GrowingLake, old: GrowingLake) -> None:
     backfill_minutes(old.lake)
     for lake in (growing.lake, old.lake):
         version = DeltaTable(lake.topic_minutes).version()
@@ -94,7 +94,7 @@ def test_a_backfill_again_adds_nothing(growing: GrowingLake, old: GrowingLake) -
         assert DeltaTable(lake.topic_minutes).version() == version
 
 
-def test_runs_after_a_backfill_are_counted_by_themselves(old: GrowingLake) -> None:
+def test_runs_after_a_backfill_are_counted_by_the_archive(old: GrowingLake) -> None:
     backfill_minutes(old.lake)
     old.write(shop_messages(30, seed=5))
     old.archive()
@@ -102,7 +102,7 @@ def test_runs_after_a_backfill_are_counted_by_themselves(old: GrowingLake) -> No
     assert messages_of(old.lake) == old.count
 
 
-def test_a_run_that_is_not_finished_is_left_to_its_commit(old: GrowingLake) -> None:
+def test_a_backfill_leaves_out_an_unfinished_run(old: GrowingLake) -> None:
     old.write(shop_messages(30, seed=5))
     old.archive(finish=False)
     assert backfill_minutes(old.lake).messages == old.count - 30
@@ -110,7 +110,7 @@ def test_a_run_that_is_not_finished_is_left_to_its_commit(old: GrowingLake) -> N
     assert messages_of(old.lake) == old.count
 
 
-def test_a_backfill_adds_a_run_that_lies_between_others(growing: GrowingLake) -> None:
+def test_a_backfill_adds_a_run_between_others(growing: GrowingLake) -> None:
     with without_topic_minutes():
         growing.write(shop_messages(30, seed=5))
         growing.archive()
@@ -120,13 +120,13 @@ def test_a_backfill_adds_a_run_that_lies_between_others(growing: GrowingLake) ->
     assert messages_of(growing.lake) == growing.count
 
 
-def test_counted_anew_the_table_has_each_message_once(growing: GrowingLake) -> None:
+def test_a_table_counted_again_has_each_message_once(growing: GrowingLake) -> None:
     expected = totals(growing.lake)
     backfill_minutes(growing.lake, anew=True)
     assert totals(growing.lake) == expected
 
 
-def test_of_two_backfills_at_once_one_is_kept(old: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_of_two_concurrent_backfills_is_kept(old: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
     real_advance = advance
 
     def late(*arguments: Any, **options: Any) -> bool:
@@ -162,12 +162,14 @@ def test_the_command_backfills(old: GrowingLake, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("more", [("--store", "/nowhere"), ("--follow",), ("--available-now",)])
-def test_a_backfill_takes_no_store(more: Sequence[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_backfill_with_a_store_is_refused(
+    more: Sequence[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     code, said = run_archive(capsys, "--lake", str(tmp_path), "--backfill", "topic_minutes", *more)
     assert code == ExitCode.USAGE
     assert f"{more[0]} has no effect with --backfill" in said
 
 
-def test_an_archive_needs_a_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_archive_without_a_store_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, said = run_archive(capsys, "--lake", str(tmp_path), "--local")
     assert (code, "--store" in said) == (ExitCode.USAGE, True)

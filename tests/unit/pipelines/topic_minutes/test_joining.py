@@ -1,4 +1,4 @@
-"""Rows of one key become one row that says the same."""
+"""Rows of one key become one equivalent row."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def joined_by_hand(rows: list[Row]) -> dict[tuple[Any, ...], Row]:
 
 
 @pytest.mark.parametrize("batch_rows", [1, 7, 1000])
-def test_a_joined_row_says_what_its_rows_said(rows: list[Row], batch_rows: int) -> None:
+def test_a_joined_row_has_the_sums_of_its_rows(rows: list[Row], batch_rows: int) -> None:
     table = pa.Table.from_pylist(rows, SCHEMA)
     batches = (table.slice(start, batch_rows) for start in range(0, len(rows), batch_rows))
     joined = pa.concat_tables(join_sorted(batches, "joined-3"))
@@ -115,7 +115,7 @@ def test_a_joined_row_says_what_its_rows_said(rows: list[Row], batch_rows: int) 
     assert order == sorted(order)
 
 
-def test_rows_that_are_alone_stay_as_they_are(rows: list[Row]) -> None:
+def test_single_rows_are_unchanged(rows: list[Row]) -> None:
     alone = join_rows(pa.Table.from_pylist(rows, SCHEMA), "one")
     assert join_rows(alone, "one").equals(alone)
 
@@ -138,7 +138,7 @@ def archive_more(growing: GrowingLake) -> None:
     growing.archive()
 
 
-def test_maintain_joins_rows_and_no_question_has_another_answer(
+def test_maintain_joins_rows_and_answers_stay_the_same(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake = growing.lake.root
@@ -167,7 +167,7 @@ def test_maintain_joins_rows_and_no_question_has_another_answer(
     assert audit.main(["--lake", lake, "--local", "--quiet"]) == ExitCode.OK
 
 
-def test_rows_are_not_joined_where_a_run_is_not_counted(growing: GrowingLake) -> None:
+def test_rows_are_not_joined_if_a_run_is_not_counted(growing: GrowingLake) -> None:
     assert joined_run_id(growing.lake) == "joined-4"
     run = rows_of(growing.lake.archive_runs)[1]["run_id"]
     delta_table(growing.lake.topic_minutes).delete(f"run_id = '{run}'")

@@ -1,4 +1,4 @@
-"""Messages counted by minute: the same as a plain loop over rows counts."""
+"""Messages counted by minute, compared with a plain loop over rows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def counted_plainly(rows: Sequence[Row]) -> dict[tuple[Any, ...], dict[str, Any]
     return found
 
 
-def test_counts_are_those_of_a_plain_loop_in_any_order_of_rows() -> None:
+def test_counts_equal_those_of_a_plain_loop_in_any_order_of_rows() -> None:
     random = np.random.default_rng(3)
     rows = [
         message(
@@ -81,12 +81,12 @@ def test_counts_are_those_of_a_plain_loop_in_any_order_of_rows() -> None:
         assert row["wait_messages"] == row["reconsumed"]
 
 
-def test_a_minute_that_comes_again_in_a_queue_is_one_row() -> None:
+def test_a_minute_that_recurs_in_a_queue_is_one_row() -> None:
     rows = [message(number, store_timestamp=NOON + number % 2 * 60 * SECOND) for number in range(10)]
     assert [(row["minute"], row["messages"]) for row in counted(rows)] == [(NOON, 5), (NOON + 60 * SECOND, 5)]
 
 
-def test_no_row_gives_no_minute() -> None:
+def test_no_rows_give_no_minute() -> None:
     assert counted([]) == []
 
 
@@ -127,7 +127,7 @@ def test_a_message_stored_before_it_was_born_is_clock_skew() -> None:
         ({"kind": "half", "properties": [("TRANSACTION_CHECK_TIMES", "1")]}, True),
     ],
 )
-def test_copies_that_are_stored_later_on_purpose_have_no_latency(changes: dict[str, Any], waits: bool) -> None:
+def test_copies_that_are_delayed_on_purpose_have_no_latency(changes: dict[str, Any], waits: bool) -> None:
     (row,) = counted([message(1, **changes)])
     assert (row["wait_messages"], row["latency_messages"]) == ((1, 0) if waits else (0, 1))
 
@@ -159,7 +159,7 @@ def test_the_most_frequent_tags_are_named_and_the_others_counted_together() -> N
     assert [row["tag"] for row in found if row["topic"] == "few"] == ["z"]
 
 
-def test_plain_strings_count_as_dictionaries_do() -> None:
+def test_plain_strings_are_counted_like_dictionaries() -> None:
     rows = [message(number, properties=[("DELAY", "1")] if number % 2 else []) for number in range(6)]
     table = table_of(rows)
     plain = pa.table([table.column(name).cast(pa.string()) if pa.types.is_dictionary(table.schema.field(name).type)

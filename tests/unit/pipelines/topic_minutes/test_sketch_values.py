@@ -1,4 +1,4 @@
-"""Values of sketches that contain all of them, beside the library's own reading."""
+"""Values of sketches that contain all of them, compared with the library's own reading."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAMPLES: dict[str, tuple[bytes | None, list[float] | None]] = {
     "two values": (sketch_of([3, 1]), [1, 3]),
     "another k": (sketch_of([5, 6, 5], 200), [5, 5, 6]),
     "k values": (sketch_of([float(n) for n in range(SKETCH_K)]), [float(n) for n in range(SKETCH_K)]),
-    # The library must read these: None stands for "not all values are there".
+    # The library must read these: None means "not all values are there".
     "empty": (sketch_of([]), None),
     "two levels": (sketch_of([float(n) for n in range(SKETCH_K + 1)]), None),
     "many levels": (sketch_of([float(n) for n in range(100_000)]), None),

@@ -1,4 +1,4 @@
-"""Sketches of groups: the library reads all, and small ones are byte for byte its own."""
+"""Sketches of groups: the library reads all of them, and small ones equal the library's byte for byte."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def grouped(*counts: int) -> tuple[Array, Array]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, SKETCH_K - 1, SKETCH_K])
-def test_a_small_sketch_is_the_librarys_own(count: int) -> None:
+def test_a_small_sketch_equals_the_librarys(count: int) -> None:
     values, starts = grouped(5, count, 2)
     expected = kll_doubles_sketch(SKETCH_K)
     expected.update(values[starts[1] : starts[2]])
     assert sketch_groups(values, starts)[1].as_py() == expected.serialize()
 
 
-def test_groups_of_all_sizes_lie_beside_one_another() -> None:
+def test_groups_of_all_sizes_are_sketched_together() -> None:
     counts = (0, 1, SKETCH_K + 1, 2, 3 * SKETCH_K, 0, 1, SKETCH_K, 4 * SKETCH_K + 3)
     values, starts = grouped(*counts)
     sketches = sketch_groups(values, starts)
@@ -59,5 +59,5 @@ def test_the_quantiles_of_up_to_k_values_are_exact() -> None:
     assert quantiles(sketches, (0.01, 0.5, 1.0)) == [1.0, 50.0, 100.0]
 
 
-def test_nothing_has_no_quantile() -> None:
+def test_an_empty_sketch_has_no_quantile() -> None:
     assert quantiles([None], (0.5,)) == [None]

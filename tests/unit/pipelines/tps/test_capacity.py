@@ -1,4 +1,4 @@
-"""Bytes of a day, and the questions about a whole time."""
+"""Bytes of a day, and the checks of a requested time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_only_whole_days_are_counted(rates: Rates) -> None:
     assert found.days_on_disk(12 * size) == 2
 
 
-def test_a_day_that_is_asked_for_in_part_is_not_whole(rates: Rates) -> None:
+def test_a_partly_requested_day_is_not_whole(rates: Rates) -> None:
     asked = overview(rates.coverage, start=MIDNIGHT + DAY + MINUTE)
     assert read_capacity(rates, asked.of_all).days == 1
 
@@ -61,7 +61,7 @@ def test_less_than_a_day_gives_its_rate(rates: Rates) -> None:
     assert nothing.days_on_disk(1) is None
 
 
-def test_questions_are_of_whole_minutes_and_windows(rates: Rates) -> None:
+def test_times_are_rounded_to_whole_minutes_and_windows(rates: Rates) -> None:
     start = MIDNIGHT + DAY + datetime.timedelta(seconds=61)
     asked = overview(rates.coverage, start=start, end=start + 90 * MINUTE, window=60 * MINUTE, topics=["orders"])
     assert (asked.by_topic.start, asked.by_topic.end) == (MIDNIGHT + DAY + MINUTE, MIDNIGHT + DAY + 92 * MINUTE)
@@ -70,12 +70,12 @@ def test_questions_are_of_whole_minutes_and_windows(rates: Rates) -> None:
     assert [row["messages"] for row in rates.rows(asked.by_window)] == [0, 0] or len(rates.rows(asked.by_window)) == 2
 
 
-def test_windows_are_chosen_by_the_length_of_the_time(rates: Rates) -> None:
+def test_the_length_of_windows_depends_on_the_time(rates: Rates) -> None:
     asked = overview(rates.coverage)
     assert asked.by_window.window == datetime.timedelta(hours=1)
 
 
-def test_a_time_without_anything_is_refused() -> None:
+def test_an_empty_time_is_refused() -> None:
     with pytest.raises(NothingArchivedError, match="no message is archived"):
         overview(Coverage({}))
     coverage = Coverage({"a": TimeSpan(MIDNIGHT, MIDNIGHT + DAY)})

@@ -15,7 +15,7 @@ def test_few_keys_are_counted_exactly() -> None:
     assert (found.total, found.error) == (4, 0)
 
 
-def test_of_many_keys_a_frequent_one_is_found_within_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frequent_one_of_many_keys_is_found_within_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hot_keys, "LOG_MAX_KEYS", 6)
     arrays = [pa.array([f"key-{number}-{part}" for number in range(100)] + ["hot"] * 20) for part in range(100)]
     found = count_keys(arrays)
@@ -25,5 +25,5 @@ def test_of_many_keys_a_frequent_one_is_found_within_the_error(monkeypatch: pyte
     assert found.total == 12_000
 
 
-def test_no_keys_are_no_rows() -> None:
+def test_no_keys_give_no_rows() -> None:
     assert count_keys([]).rows == []

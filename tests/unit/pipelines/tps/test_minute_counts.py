@@ -1,4 +1,4 @@
-"""Sums and busiest minutes of groups from `topic_minutes`, counted again by a plain loop over its rows."""
+"""Sums and busiest minutes of groups from `topic_minutes`, compared with a plain loop over its rows."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ QUESTIONS = {
 
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
 @pytest.mark.parametrize("limits", ["usual", "small"])
-def test_sums_and_peaks_are_those_of_the_rows(
+def test_sums_and_peaks_equal_those_of_the_rows(
     lake: LakePaths,
     rows: list[list[Row]],
     monkeypatch: pytest.MonkeyPatch,
@@ -161,7 +161,7 @@ def test_windows_have_the_sums_of_their_rows(
     }
 
 
-def test_an_answer_that_is_too_large_is_refused_while_it_is_counted(lake: LakePaths) -> None:
+def test_an_answer_that_is_too_large_is_refused_during_counting(lake: LakePaths) -> None:
     def refuse(cells: int) -> None:
         if cells > 20:
             raise ValueError(cells)

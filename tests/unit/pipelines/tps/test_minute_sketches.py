@@ -1,4 +1,4 @@
-"""Merged sketches of groups and windows, beside the values that were put into them."""
+"""Merged sketches of groups and windows, compared with their values."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_small_sketches_are_merged_exactly(tmp_path: Path, by: list[str], minute
             assert (sketch.get_min_value(), sketch.get_max_value()) == (numbers[0], numbers[-1])
 
 
-def test_sketches_of_many_values_are_merged_too(tmp_path: Path) -> None:
+def test_sketches_of_many_values_are_merged(tmp_path: Path) -> None:
     lake, rows = make_lake(tmp_path, random.Random(2), 900)
     merged = merge_minutes(lake, RatesQuestion([], START, START + 100 * MINUTE), 100 * MINUTE, COLUMNS)
     sketch = merged[(), 0]["size_sketch"]
@@ -99,5 +99,5 @@ def test_sketches_of_many_values_are_merged_too(tmp_path: Path) -> None:
         assert abs(sum(number <= value for number in numbers) / len(numbers) - rank) < 0.02
 
 
-def test_the_size_of_sketches_is_the_schemas() -> None:
+def test_the_size_of_sketches_is_that_of_the_schema() -> None:
     assert minute_sketches.SKETCH_K == topic_minutes.SKETCH_K

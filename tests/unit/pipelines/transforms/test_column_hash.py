@@ -19,7 +19,7 @@ def empty_message(spark: SparkSession, **changes: str) -> DataFrame:
     return row.withColumns({name: F.lit(value).cast(MESSAGES[name].dataType) for name, value in changes.items()})
 
 
-def test_a_hash_depends_on_its_columns_only(spark: SparkSession) -> None:
+def test_a_hash_depends_only_on_its_columns(spark: SparkSession) -> None:
     plain, tagged, dated = (
         empty_message(spark),
         empty_message(spark, tags="t"),
@@ -39,7 +39,7 @@ def test_rows_without_a_column_have_no_hash(spark: SparkSession) -> None:
     assert_df_equality(hashes, spark.createDataFrame([(None, None)], "row long, lake long"))
 
 
-def test_a_row_without_a_format_has_no_hash_of_it(spark: SparkSession) -> None:
+def test_a_row_without_a_format_has_no_format_hash(spark: SparkSession) -> None:
     earlier, known = empty_message(spark), empty_message(spark, format="jmq")
     assert earlier.select(column_hash(earlier.schema, FORMAT)).first() == (None,)
     assert known.select(column_hash(known.schema, FORMAT)).first() != (None,)

@@ -12,7 +12,7 @@ from commitlake.pipelines.transforms.kept_bodies import with_kept_bodies
 _OLD, _DAY = datetime.date(2026, 11, 19), datetime.date(2026, 11, 20)
 
 
-def test_bodies_expire_by_their_packs_date_or_by_their_messages(spark: SparkSession) -> None:
+def test_bodies_expire_by_the_date_of_their_pack_or_message(spark: SparkSession) -> None:
     rows = [
         (("store_date=2026-11-19/p",), _DAY, False),
         (("store_date=2026-11-20/p",), _OLD, True),

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from commitlake.pipelines.transforms.log_stretches import mark_counted_runs, to_counted_stretches, within_stretches
 
 
-def test_stretches_are_parted_by_runs_without_a_profile(spark: SparkSession) -> None:
+def test_runs_without_a_profile_divide_stretches(spark: SparkSession) -> None:
     runs = spark.createDataFrame([("r1", 1), ("r2", 2), ("r3", 3)], "run_id string, sequence long")
     profiles = spark.createDataFrame(
         [

@@ -40,7 +40,7 @@ def test_each_key_of_a_message_is_one_row(spark: SparkSession) -> None:
     )
 
 
-def test_totals_are_those_of_the_rows_in_any_order(spark: SparkSession) -> None:
+def test_totals_do_not_depend_on_the_order_of_rows(spark: SparkSession) -> None:
     once = keys(spark, ("x", "key", 0), ("y", "key", 0))
     again = keys(spark, ("y", "key", 0), ("x", "key", 0))
     assert_df_equality(to_totals(once), to_totals(again))

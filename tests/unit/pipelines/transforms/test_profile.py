@@ -45,7 +45,7 @@ def test_messages_are_counted_by_windows_of_ten_minutes(spark: SparkSession) -> 
     assert to_profile(messages(spark, 0, size=None)).isEmpty()  # bad ranges
 
 
-def test_combined_parts_are_the_profile_of_all(spark: SparkSession) -> None:
+def test_combined_parts_equal_the_profile_of_all(spark: SparkSession) -> None:
     rows = messages(spark, 0, 1, 600, 601)
     parts = [to_profile(rows.where(condition)) for condition in ("queue_offset % 2 = 0", "queue_offset % 2 = 1")]
     assert_df_equality(

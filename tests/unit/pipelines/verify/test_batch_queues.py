@@ -1,4 +1,4 @@
-"""BatchConsumeQueues against the log: what is wrong in them is found, and named."""
+"""BatchConsumeQueues compared with the log: faults in them are found and named."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def write_topics(root: Path, attributes: dict[str, str]) -> None:
 
 
 def findings_of(root: Path, **options: int) -> dict[str, int]:
-    """What is said of log and queues: the store has no other files."""
+    """Return the findings on log and queues; the store has no other files."""
     counts = report_of(root, **options).findings.counts
     return {code: count for code, count in counts.items() if code.startswith(("queue_", "log_"))}
 
@@ -96,7 +96,7 @@ def clear(root: Path, place: int) -> None:
 
 
 def append(root: Path, physical_offset: int) -> None:
-    """An entry more, behind the last."""
+    """Append an entry after the last."""
     last = entry_at(root, RECORDS // 2 - 1)
     following = last._replace(
         physical_offset=physical_offset, message_base_offset=last.message_base_offset + last.batch_size
@@ -149,14 +149,14 @@ def test_a_damage_is_found_and_named(store: Path, name: str, partition_bytes: in
     assert findings_of(store, partition_bytes=partition_bytes) == expected
 
 
-def test_a_queue_that_is_gone_is_one_finding(store: Path) -> None:
+def test_a_missing_queue_is_one_finding(store: Path) -> None:
     for path in (store / "batchconsumequeue" / TOPIC / "1").iterdir():
         path.unlink()
     assert findings_of(store) == {"queue_missing": 1}
 
 
 @pytest.mark.parametrize("has_topics", [True, False])
-def test_queues_of_a_kind_that_topics_json_does_not_say_are_a_finding(store: Path, has_topics: bool) -> None:
+def test_queues_of_another_kind_than_in_topics_json_are_a_finding(store: Path, has_topics: bool) -> None:
     if has_topics:
         write_topics(store, {})
         shutil.copytree(store / "batchconsumequeue", store / "consumequeue")
@@ -173,7 +173,7 @@ def test_simple_queues_of_a_topic_of_batches_are_a_finding(store: Path) -> None:
 
 
 @pytest.mark.parametrize("partition_bytes", [1 << 30, 1500])
-def test_the_numbers_of_batches_are_no_loss_where_only_the_log_tells_of_them(store: Path, partition_bytes: int) -> None:
+def test_offsets_of_batches_known_only_from_the_log_are_not_a_loss(store: Path, partition_bytes: int) -> None:
     shutil.rmtree(store / "batchconsumequeue")
     (store / "config" / "topics.json").unlink()
     assert findings_of(store, partition_bytes=partition_bytes) == {"queue_missing": 2}
@@ -197,7 +197,7 @@ def test_a_forged_flag_does_not_make_a_topic_one_of_batches(tmp_path: Path) -> N
     assert findings_of(root) == {}
 
 
-def test_records_that_are_not_dispatched_yet_are_no_damage(store: Path) -> None:
+def test_records_that_are_not_dispatched_yet_are_not_damage(store: Path) -> None:
     (store / "abort").touch()
     for queue_id in (0, 1):
         path, position = file_of(store, RECORDS // 2 - 1, queue_id)
@@ -205,7 +205,7 @@ def test_records_that_are_not_dispatched_yet_are_no_damage(store: Path) -> None:
     assert findings_of(store) == {"queue_not_dispatched": 2}
 
 
-def test_the_fixture_holds_what_it_says(store: Path) -> None:
+def test_entries_of_the_fixture_point_to_their_records(store: Path) -> None:
     data = (store / "commitlog" / segment_name(0)).read_bytes()
     entry = entry_at(store, 3)
     parsed = parse_message(data, entry.physical_offset)

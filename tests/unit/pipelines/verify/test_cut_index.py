@@ -1,4 +1,4 @@
-"""An index file that is cut while it is looked at is a finding or an error, and not the end of the process (SIGBUS)."""
+"""An index file that is truncated while it is read is a finding or an error, and does not end the process (SIGBUS)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("is_mapped", [True, False])
-def test_index_that_is_cut_while_it_is_verified_is_a_finding(
+def test_an_index_truncated_during_verify_is_a_finding(
     store: Path, monkeypatch: pytest.MonkeyPatch, is_mapped: bool
 ) -> None:
     path = sorted((store / "index").iterdir())[1]
@@ -54,7 +54,7 @@ def test_index_that_is_cut_while_it_is_verified_is_a_finding(
     ]
 
 
-def test_index_that_is_cut_while_it_is_dumped_is_an_error(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_truncated_during_dump_is_an_error(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexes, "CHUNK_ENTRIES", 10)
     entries = indexes.walk_index_files(store, OPTIONS.index_geometry)
     next(entries)

@@ -16,7 +16,7 @@ from tests.support.store_reports import report_of
 
 @dataclass(frozen=True)
 class Case:
-    """A damage, and what is found of it.
+    """A damage, and its findings.
 
     Attributes:
         damage: what is done to a store's folder.

@@ -80,7 +80,7 @@ def test_the_delays_of_levels_are_read_from_the_store(store: Path) -> None:
     assert found == [f"level {number} waits {text}" for number, text in enumerate(("2 s", "7 s", "30 s", "40 s"), 1)]
 
 
-def test_other_levels_than_the_brokers_are_not_called_damage(store: Path) -> None:
+def test_other_levels_than_the_brokers_are_not_damage(store: Path) -> None:
     assert counts(store, delay_levels_ms=(1000, 7000, 30_000, 40_000)) == {"queue_other_delay": PER_LEVEL}
 
 
@@ -106,7 +106,7 @@ def test_settings_are_taken_from_a_broker_conf(store: Path, tmp_path: Path) -> N
     assert verify(arguments) == ExitCode.DAMAGE
 
 
-def test_a_wrong_broker_conf_is_told(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_broker_conf_is_an_error(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("messageDelayLevel=soon")
     assert verify([str(store), "--local", "--broker-conf", str(conf)]) == ExitCode.USAGE
@@ -131,7 +131,7 @@ def test_a_rebuild_in_place_does_not_guess_delivery_times(store: Path, capsys: p
     assert counts(store) == {"delay_level_not_default": 4}
 
 
-def test_a_rebuild_without_queues_says_which_delays_it_assumes(
+def test_a_rebuild_without_queues_names_the_assumed_delays(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for level in range(1, 5):

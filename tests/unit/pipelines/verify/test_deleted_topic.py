@@ -1,4 +1,4 @@
-"""A topic that was deleted and made again: its older records are in the log still, and their entries are gone."""
+"""A topic that was deleted and created again: its older records are still in the log, without entries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def verify(root: Path) -> StoreReport:
 
 
 def write(root: Path, before: int, after: int) -> Path:
-    """A store whose topic was deleted behind some messages."""
+    """A store whose topic was deleted after some messages."""
     chance = random.Random(1)
     with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
         for number in range(before):
@@ -36,13 +36,13 @@ def write(root: Path, before: int, after: int) -> Path:
 
 
 @pytest.mark.parametrize(("before", "after"), [(300, 100), (200, 400)])
-def test_records_of_before_are_not_missed_in_the_new_queues(tmp_path: Path, before: int, after: int) -> None:
+def test_older_records_are_not_missing_from_the_new_queues(tmp_path: Path, before: int, after: int) -> None:
     report = verify(write(tmp_path / "store", before, after))
     assert report.findings.counts == {"log_queue_restarted": 3}
     assert report.records == before + after
 
 
-def test_groups_are_held_against_the_new_queue(tmp_path: Path) -> None:
+def test_offsets_of_groups_are_compared_with_the_new_queue(tmp_path: Path) -> None:
     root = write(tmp_path / "store", 300, 100)
     (root / "config").mkdir(exist_ok=True)
     of_queue = [each.queue_offset for each in ROCKETMQ.messages(root) if (each.topic, each.queue_id) == QUEUE]
@@ -60,7 +60,7 @@ def test_a_damaged_entry_of_the_new_queue_is_found(tmp_path: Path) -> None:
     assert verify(root).findings.counts == {"log_queue_restarted": 3, "queue_wrong_offset": 1}
 
 
-def test_a_topic_that_topics_json_does_not_have_was_deleted(tmp_path: Path) -> None:
+def test_a_topic_missing_from_topics_json_counts_as_deleted(tmp_path: Path) -> None:
     root = write(tmp_path / "store", 300, 0)
     (root / "config").mkdir(exist_ok=True)
     (root / "config" / "topics.json").write_text('{"topicConfigTable":{"topic-0":{},"topic-2":{},"rare":{}}}')
@@ -68,7 +68,7 @@ def test_a_topic_that_topics_json_does_not_have_was_deleted(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("topics", ["", "{", '{"topicConfigTable":{"topic-0":{},"topic-1":{},"topic-2":{},"rare":{}}}'])
-def test_a_queue_without_files_is_missing_unless_topics_json_speaks_against_it(tmp_path: Path, topics: str) -> None:
+def test_a_queue_without_files_is_missing_unless_topics_json_excludes_it(tmp_path: Path, topics: str) -> None:
     root = write(tmp_path / "store", 300, 0)
     (root / "config").mkdir(exist_ok=True)
     (root / "config" / "topics.json").write_text(topics)

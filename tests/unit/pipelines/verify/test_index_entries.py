@@ -1,4 +1,4 @@
-"""Entries of an index against the keys of a record, as columns."""
+"""Entries of an index compared with the keys of a record, as columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from commitlake.pipelines.verify import chains
         ([7, 8, 9, 5], [chains.WRONG_HASH]),
     ],
 )
-def test_a_key_that_is_entered_again_is_told_from_a_key_that_none_has(hashes: list[int], kinds: list[int]) -> None:
+def test_a_repeated_key_and_an_unknown_key_are_different_problems(hashes: list[int], kinds: list[int]) -> None:
     count = len(hashes)
     problems = np.zeros((3, 20), np.int64)
     found = chains.compare_entries(

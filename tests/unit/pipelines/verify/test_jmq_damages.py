@@ -1,4 +1,4 @@
-"""Damages that only a JMQ store can have, and what its findings say."""
+"""Damages that only a JMQ store can have, and the details of its findings."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ TABLE = {**{f"journal: {name}": each for name, each in LOG.items()},
 
 
 @pytest.mark.parametrize("partition", [1, 5000, 1 << 30])
-def test_a_store_in_parts_has_no_finding_either(intact_jmq: Path, partition: int) -> None:
+def test_a_store_read_in_parts_has_no_finding(intact_jmq: Path, partition: int) -> None:
     report = report_of(intact_jmq, partition_bytes=partition)
     assert (dict(report.findings.counts), report.records) == ({}, 600)
 
@@ -100,7 +100,7 @@ def test_a_damage_is_found_and_named(store: Path, name: str) -> None:
     check_findings(report_of(store).findings, expected)
 
 
-def test_a_finding_says_what_stands_where(store: Path) -> None:
+def test_a_finding_names_the_place_expected_and_found(store: Path) -> None:
     whole, damaged = JMQ.of_queue(store)[5], JMQ.record(store)
     JMQ.change_entry(store, 5, size=9)
     JMQ.patch_field(store, damaged, "body_crc", 1)

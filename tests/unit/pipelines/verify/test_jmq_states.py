@@ -1,4 +1,4 @@
-"""JMQ stores that are written, that crashed, that lost their oldest files, or that their broker has mended."""
+"""JMQ stores that are being written, that crashed, that lost their oldest files, or that their broker has repaired."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_crash_before_the_last_entries_is_a_lag(store: Path) -> None:
 
 
 @pytest.mark.parametrize("crashed", [True, False])
-def test_a_torn_end_that_the_checkpoint_does_not_vouch_for_is_worth_knowing(store: Path, crashed: bool) -> None:
+def test_a_torn_end_beyond_the_checkpoint_is_reported_as_a_torn_tail(store: Path, crashed: bool) -> None:
     if crashed:
         (store / "abort").touch()
     last = last_record(store)
@@ -55,7 +55,7 @@ def test_a_torn_end_that_the_checkpoint_does_not_vouch_for_is_worth_knowing(stor
     assert counts(store) == {"log_torn_tail": 1, **({"abort_present": 1} if crashed else {})}
 
 
-def test_a_torn_end_stays_what_it_is_when_the_broker_has_started_and_stopped_again(store: Path) -> None:
+def test_a_torn_end_remains_a_torn_tail_after_a_restart_of_the_broker(store: Path) -> None:
     (store / "abort").touch()
     last = last_record(store)
     JMQ.patch_log(store, last.journal_offset + last.size, b"\x00\x00\x01\x00\x12\x34 and no more")
@@ -63,7 +63,7 @@ def test_a_torn_end_stays_what_it_is_when_the_broker_has_started_and_stopped_aga
     assert counts(store) == {"log_torn_tail": 1}
 
 
-def test_an_end_that_was_lost_in_peace_is_damage(store: Path) -> None:
+def test_an_end_lost_after_a_clean_stop_is_damage(store: Path) -> None:
     last = last_record(store)
     JMQ.patch_log(store, last.journal_offset, b"\xff" * last.size)
     found = counts(store)
@@ -71,13 +71,13 @@ def test_an_end_that_was_lost_in_peace_is_damage(store: Path) -> None:
 
 
 @pytest.mark.parametrize("gone", [1, 3])
-def test_what_was_deleted_by_its_age_is_no_damage(store: Path, gone: int) -> None:
+def test_files_deleted_by_age_are_not_damage(store: Path, gone: int) -> None:
     for number in range(gone):
         (store / "journal" / segment_name(number * FILE_BYTES)).unlink()
     assert set(counts(store)) <= {"offset_below_queue"}
 
 
-def test_a_store_whose_broker_has_deleted_what_expired_has_no_finding(store: Path) -> None:
+def test_a_store_whose_broker_has_deleted_expired_files_has_no_damage(store: Path) -> None:
     retention = RetentionOptions(file_reserved_hours=0, delete_hours=tuple(range(24)), delete_batch=4)
     with JournalStore.open(store, replace(OPTIONS, retention=retention), clock=Clock()) as opened:
         assert opened.clean(time.time() + 10_000_000) == 4
@@ -86,7 +86,7 @@ def test_a_store_whose_broker_has_deleted_what_expired_has_no_finding(store: Pat
     assert set(counts(store)) <= {"offset_below_queue"}
 
 
-def test_queues_that_the_broker_built_anew_begin_at_their_first_message(store: Path) -> None:
+def test_queues_rebuilt_by_the_broker_begin_at_their_first_message(store: Path) -> None:
     for number in range(3):
         (store / "journal" / segment_name(number * FILE_BYTES)).unlink()
     shutil.rmtree(store / "queue")
@@ -99,7 +99,7 @@ def test_queues_that_the_broker_built_anew_begin_at_their_first_message(store: P
 
 
 @pytest.mark.parametrize("number", [0, 6])
-def test_messages_that_the_broker_has_given_up_are_told(store: Path, number: int) -> None:
+def test_messages_given_up_by_the_broker_are_reported(store: Path, number: int) -> None:
     JMQ.patch_field(store, JMQ.of_queue(store)[number], "body_crc", 1)
     shutil.rmtree(store / "queue")
     open_again(store)
@@ -118,7 +118,7 @@ def test_a_killed_store_has_no_damage(tmp_path: Path) -> None:
     assert set(counts(root)) <= {"abort_present", "checkpoint_missing"}
 
 
-def test_a_send_time_too_far_away_is_no_clock_that_went_back(tmp_path: Path) -> None:
+def test_a_distant_send_time_is_not_a_clock_that_went_back(tmp_path: Path) -> None:
     root = write_jmq_store(tmp_path / "store", 200)
     message = JMQ.record(root, 20)
     for name, value in (("send_timestamp", 0), ("receive_delay", (1 << 31) - 1), ("store_delay", (1 << 31) - 1)):

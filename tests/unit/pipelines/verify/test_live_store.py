@@ -1,4 +1,4 @@
-"""A store that a broker has open: what it has not come to yet is no damage."""
+"""A store that a broker has open: files that it has not written yet are not damage."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def commit_log(root: Path) -> Iterator[Callable[[int], object]]:
 
 @contextmanager
 def journal(root: Path) -> Iterator[Callable[[int], object]]:
-    """The same of JMQ's."""
+    """An open store of JMQ's, as a function that stores a message."""
     clock = Clock()
     with JournalStore.open(root, JMQ_OPTIONS, clock=clock, chance=random.Random(1)) as store:
         yield lambda number: put(store, clock, range(number, number + 1), seed=number)
@@ -72,7 +72,7 @@ def written(store: Callable[[int], object]) -> Iterator[threading.Event]:
 @pytest.mark.parametrize(
     ("opened", "lag"), [(commit_log, LAG), (journal, {"queue_not_dispatched"})], ids=["rocketmq", "jmq"]
 )
-def test_a_store_that_is_written_meanwhile_has_no_finding(
+def test_a_store_written_during_verify_has_no_finding(
     tmp_path: Path, opened: Callable[[Path], AbstractContextManager[Callable[[int], object]]], lag: set[str]
 ) -> None:
     root = tmp_path / "store"
@@ -90,7 +90,7 @@ def test_a_store_that_is_written_meanwhile_has_no_finding(
     assert verify(root).findings.counts == {}
 
 
-def test_who_looks_does_not_take_the_lock_away(tmp_path: Path) -> None:
+def test_checking_the_lock_does_not_release_it(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with MessageStore.open(root, OPTIONS, clock=Clock()):
         assert is_locked(root)
@@ -116,7 +116,7 @@ def test_a_crash_before_the_last_entries_is_a_lag(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("crashed", "code"), [(True, "log_torn_tail"), (False, "log_torn_clean")])
-def test_a_torn_end_is_judged_by_how_the_broker_ended(tmp_path: Path, crashed: bool, code: str) -> None:
+def test_a_torn_end_is_judged_by_the_brokers_last_stop(tmp_path: Path, crashed: bool, code: str) -> None:
     root = write_indexed_store(tmp_path / "store", 40)
     if crashed:
         (root / "abort").touch()
@@ -127,7 +127,7 @@ def test_a_torn_end_is_judged_by_how_the_broker_ended(tmp_path: Path, crashed: b
     assert dict(verify(root).findings.counts) == expected
 
 
-def test_a_log_that_lost_its_end_in_a_crash_is_told(tmp_path: Path) -> None:
+def test_a_log_that_lost_its_end_in_a_crash_is_reported(tmp_path: Path) -> None:
     root = write_indexed_store(tmp_path / "store", 40)
     (root / "abort").touch()
     last = ROCKETMQ.messages(root)[-1]
@@ -136,14 +136,14 @@ def test_a_log_that_lost_its_end_in_a_crash_is_told(tmp_path: Path) -> None:
     assert found == {"abort_present": 1, "queue_beyond_log": 1, "checkpoint_ahead": 2, "index_beyond_log": 4}
 
 
-def test_what_was_deleted_by_its_age_is_no_damage(tmp_path: Path) -> None:
+def test_segments_deleted_by_age_are_not_damage(tmp_path: Path) -> None:
     root = write_indexed_store(tmp_path / "store")
     for start in (0, OPTIONS.segment_size_bytes):
         (root / "commitlog" / f"{start:020d}").unlink()
     assert dict(verify(root).findings.counts) == {}
 
 
-def test_a_group_that_missed_what_was_deleted_is_told(tmp_path: Path) -> None:
+def test_a_group_that_missed_deleted_messages_is_reported(tmp_path: Path) -> None:
     root = write_indexed_store(tmp_path / "store")
     (root / "commitlog" / f"{0:020d}").unlink()
     (root / "config" / "consumerOffset.json").write_text('{"offsetTable":{"rare@shipping":{0:0}}}')

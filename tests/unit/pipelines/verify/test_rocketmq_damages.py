@@ -1,4 +1,4 @@
-"""Damages that only a RocketMQ store can have, and what a broken or forged one cannot make verify do."""
+"""Damages that only a RocketMQ store can have, and forged stores that must not stop or mislead verify."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Damage = Callable[[Path], object]
 
 
 def stale_record(root: Path) -> None:
-    """Put a record with a number that others have, and without an entry, behind a damaged one."""
+    """Put a record with a repeated queue offset, and without an entry, after a damaged one."""
     last, found = ROCKETMQ.of_queue(root)[-1], ROCKETMQ.messages(root)
     before = found[found.index(last) - 1]
     ROCKETMQ.patch_field(root, before, "magic", 7)
@@ -97,7 +97,7 @@ def change_header(root: Path, **changes: int) -> None:
 
 
 def clear_slot(root: Path, value: int) -> None:
-    """Another value in the slot of the newest entry, whose chain has no other."""
+    """Clear the slot of the newest entry, whose chain has no other."""
     path = path_of(root)
     geometry = indexfile.geometry_of(path.stat().st_size)
     alone = next(
@@ -212,7 +212,7 @@ def test_a_damage_is_found_and_named(store: Path, name: str) -> None:
     check_findings(report_of(store).findings, expected)
 
 
-def test_of_two_files_the_one_that_is_cut_is_the_wrong_one(tmp_path: Path) -> None:
+def test_the_truncated_one_of_two_files_is_reported(tmp_path: Path) -> None:
     root = write_store(tmp_path / "store", [(0, open_segment([new_message(0), new_message(1)], SEGMENT_BYTES))])
     for queue, (entry, size) in enumerate(zip(entries_of(root, "orders"), (100, 6_000_000), strict=True)):
         path = root / "consumequeue" / "orders" / str(queue) / segment_name(0)
@@ -223,7 +223,7 @@ def test_of_two_files_the_one_that_is_cut_is_the_wrong_one(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("topic", ["t" * 300, "..", "a\0b", "a/../../b"])
-def test_no_topic_ends_the_look_or_leads_it_elsewhere(tmp_path: Path, topic: str) -> None:
+def test_no_topic_name_stops_or_misleads_verify(tmp_path: Path, topic: str) -> None:
     messages = [new_message(0, topic), new_message()]
     root = write_store(tmp_path / "forged", [(0, open_segment(messages, SEGMENT_BYTES))])
     (root / "consumequeue" / "orders" / "0").mkdir(parents=True)
@@ -235,7 +235,7 @@ def test_no_topic_ends_the_look_or_leads_it_elsewhere(tmp_path: Path, topic: str
     assert len(bad.found) < 150
 
 
-def test_no_light_queues_name_ends_the_look(tmp_path: Path) -> None:
+def test_no_name_of_a_light_queue_stops_verify(tmp_path: Path) -> None:
     lights = (("INNER_MULTI_DISPATCH", "%LMQ%a\0b"), ("INNER_MULTI_QUEUE_OFFSET", "0"))
     messages = [new_message(properties=lights), new_message()]
     root = write_store(tmp_path / "light", [(0, open_segment(messages, SEGMENT_BYTES))])

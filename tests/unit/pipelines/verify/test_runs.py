@@ -1,4 +1,4 @@
-"""The numbers of one queue along the log: what is in order, and how what is not is called."""
+"""The queue offsets of one queue along the log: order, and names of faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_DAMAGE = BadRanges.of([])
 
 
 def runs(*numbers: tuple[int, int]) -> list[Run]:
-    """Runs of 100 bytes a record, one behind the other."""
+    """Runs of 100 bytes a record, one after the other."""
     found, offset = [], 0
     for first, end in numbers:
         last = offset + 100 * (end - first - 1)
@@ -37,13 +37,13 @@ def runs(*numbers: tuple[int, int]) -> list[Run]:
         ([(0, 9), (3, 4), (9, 10)], {"log_number_back": 1}),
     ],
 )
-def test_numbers_that_go_back_are_named(numbers: list[tuple[int, int]], expected: dict[str, int]) -> None:
+def test_queue_offsets_that_go_back_are_named(numbers: list[tuple[int, int]], expected: dict[str, int]) -> None:
     findings = Findings()
     check_order(runs(*numbers), NO_DAMAGE, findings, "commitlog")
     assert findings.counts == expected
 
 
-def test_behind_damage_they_are_stale() -> None:
+def test_queue_offsets_that_go_back_after_damage_are_stale() -> None:
     findings = Findings()
     first, second = runs((0, 9), (3, 12))
     second = second._replace(first_offset=second.first_offset + 500)
@@ -52,12 +52,12 @@ def test_behind_damage_they_are_stale() -> None:
     assert findings.counts == {"log_stale_records": 1}
 
 
-def test_ranges_of_numbers_are_put_together() -> None:
+def test_ranges_of_queue_offsets_are_joined() -> None:
     assert claimed(runs((5, 9), (0, 3), (9, 12), (2, 4))) == [(0, 4), (5, 12)]
     assert claimed(runs((-1, 1), (1 << 60, (1 << 60) + 1), (2, 3))) == [(2, 3)]
 
 
-def test_bad_ranges_know_what_is_in_them() -> None:
+def test_bad_ranges_find_the_offsets_in_them() -> None:
     bad = BadRanges.of([BadRange(50, 60, Fault.MAGIC), BadRange(10, 20, Fault.HOLE)])
     assert [bad.has(offset) for offset in (9, 10, 19, 20, 55, 60)] == [False, True, True, False, True, False]
     assert bad.any_between(0, 11)

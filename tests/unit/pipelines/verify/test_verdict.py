@@ -10,7 +10,7 @@ from commitlake.pipelines.verify.verdict import StoresVerdict, verdict_of
 
 
 def findings(*severities: Severity) -> Findings:
-    """A finding of each severity, of whatever class."""
+    """Return findings with one of each severity, of any class."""
     found = Findings()
     for severity in severities:
         code = next(kind.code for kind in CLASSES.values() if kind.severity is severity)
@@ -18,7 +18,7 @@ def findings(*severities: Severity) -> Findings:
     return found
 
 
-def test_nothing_found_is_sound() -> None:
+def test_stores_without_findings_are_sound() -> None:
     assert verdict_of(Findings(), 1) == StoresVerdict("1 store: sound, nothing found", "good", False)
 
 

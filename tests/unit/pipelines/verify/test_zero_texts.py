@@ -31,20 +31,20 @@ def verify(root: Path) -> StoreReport:
     return report
 
 
-def test_verify_counts_it_in_a_stopped_store(store: Path) -> None:
+def test_verify_counts_the_record_in_a_stopped_store(store: Path) -> None:
     report = verify(store)
     assert report.records == len(ROCKETMQ.messages(store))
     assert not {code for code in report.findings.codes if code.startswith("log_")}
 
 
-def test_a_reader_leaves_it_while_a_broker_may_be_writing(store: Path) -> None:
+def test_a_reader_leaves_out_the_record_while_a_broker_may_be_writing(store: Path) -> None:
     (store / "checkpoint").unlink()  # it would prove that the broker had the whole record
     (found,) = find_stores(str(store), "a")
     assert take_snapshot([found]).ranges["a"].tail is TailKind.TORN
     assert take_snapshot([found], is_stopped=True).ranges["a"].tail is TailKind.UNWRITTEN
 
 
-def test_verify_waits_for_it_while_a_broker_has_the_store_open(store: Path) -> None:
+def test_verify_leaves_out_the_record_while_a_broker_has_the_store_open(store: Path) -> None:
     stopped = verify(store).records
     with MessageStore.open(store, OPTIONS, clock=Clock()) as opened:
         assert opened.max_physical_offset > 0
@@ -54,7 +54,7 @@ def test_verify_waits_for_it_while_a_broker_has_the_store_open(store: Path) -> N
 
 
 @pytest.mark.parametrize("where", [["--in-place"], ["--out", "{out}"], ["--out", "{out}", "--salvage"]])
-def test_a_rebuild_and_a_salvage_keep_it(store: Path, tmp_path: Path, where: list[str]) -> None:
+def test_a_rebuild_and_a_salvage_keep_the_record(store: Path, tmp_path: Path, where: list[str]) -> None:
     out = tmp_path / "out"
     stopped = verify(store).records
     arguments = [text.replace("{out}", str(out)) for text in where]

@@ -1,4 +1,4 @@
-"""A store with a broker's indexes, for the tests of what a plan makes of them."""
+"""A store with a broker's indexes, for the tests of plans."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def patched(sent: Sequence[NewMessage], old: bytes, new: bytes) -> bytes:
     return data.replace(old, new)
 
 
-def test_columns_come_in_the_requested_order(tmp_path: Path) -> None:
+def test_columns_are_in_the_requested_order(tmp_path: Path) -> None:
     schema = arrow_schema("tags", "physical_offset", "body")
     batches = [
         batch for split in splits_of(tmp_path, log_of(messages(3))) for batch in read_split(split, Request(schema))
@@ -53,7 +53,7 @@ def test_a_column_that_the_format_does_not_have_is_null(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("column", [field.name for field in SOURCE])
-def test_every_column_stands_alone(tmp_path: Path, column: str) -> None:
+def test_every_column_can_be_read_alone(tmp_path: Path, column: str) -> None:
     data = log_of(messages(10))
     together = rows_of(splits_of(tmp_path, data))
     assert rows_of(splits_of(tmp_path, data), Mode.FAILFAST, column) == [{column: row[column]} for row in together]
@@ -75,7 +75,7 @@ def test_filters_keep_the_matching_records(tmp_path: Path, filters: Filters, exp
     assert [row["keys"] for row in rows] == [[f"order-{number}"] for number in expected]
 
 
-def test_offsets_keep_what_they_say(tmp_path: Path) -> None:
+def test_offsets_keep_the_records_between_them(tmp_path: Path) -> None:
     splits = splits_of(tmp_path, log_of(messages(12)))
     offsets = [row["physical_offset"] for row in rows_of(splits, Mode.FAILFAST, "physical_offset")]
     filters = Filters(min_offset=offsets[3], end_offset=offsets[5])  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ def test_dropmalformed_counts_in_the_log(tmp_path: Path, caplog: pytest.LogCaptu
     assert "dropped 1 body_crc" in caplog.text
 
 
-def test_bad_ranges_are_no_rows_of_a_topic(tmp_path: Path) -> None:
+def test_a_filter_by_topic_returns_no_bad_ranges(tmp_path: Path) -> None:
     assert len(rows_of(damaged(tmp_path), filters=Filters(topics=frozenset({"orders"})))) == 9
 
 
@@ -161,7 +161,7 @@ def test_topic_with_a_path_in_it_is_just_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("born", [-1, 1 << 62, 253_402_300_800_000])
-def test_time_that_no_calendar_has_is_null_and_marked(tmp_path: Path, born: int) -> None:
+def test_time_outside_the_calendar_is_null_and_marked(tmp_path: Path, born: int) -> None:
     rows = rows_of(splits_of(tmp_path, log_of([new_message(0, born_timestamp=born), new_message(1)])))
     assert rows[0]["born_timestamp"] is None
     assert rows[0]["_corrupt_record"]["reason"] == "timestamp"  # type: ignore[index]
@@ -222,7 +222,7 @@ def test_bodies_that_are_bombs_or_cut_are_null_and_marked(tmp_path: Path, body: 
 
 
 @pytest.mark.parametrize("codec", ["zlib", "lz4", "zstd"])
-def test_a_log_of_bombs_takes_no_more_memory_than_a_batch_of_bodies(
+def test_decompression_bombs_take_no_more_memory_than_a_batch(
     tmp_path: Path, codec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit, size, count = 1 << 20, 300_000, 60
@@ -254,9 +254,7 @@ def memory_of(split: Split, form: BodyForm, limit: int) -> tuple[list[tuple[int,
         tracemalloc.stop()
 
 
-def test_a_body_larger_than_a_batch_of_bodies_is_a_batch_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_body_larger_than_the_limit_is_a_separate_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commitlake.connectors.formats.engine.row_batch.BATCH_BYTES", 1000)
     sent = [
         new_message(n, body=zlib.compress(bytes(size)), sys_flag=compression_bits(BodyCodec.ZLIB))
@@ -290,7 +288,7 @@ def test_file_deleted_after_planning_is_a_missing_segment(tmp_path: Path) -> Non
         rows_of(splits, Mode.FAILFAST)
 
 
-def test_file_that_grows_after_planning_gives_what_was_planned(tmp_path: Path) -> None:
+def test_file_that_grows_after_planning_gives_the_planned_records(tmp_path: Path) -> None:
     splits = splits_of(tmp_path, log_of(messages(10)))
     Path(splits[0].path).write_bytes(log_of(messages(20)))
     assert len(rows_of(splits, Mode.FAILFAST, "size")) == 10
@@ -312,7 +310,7 @@ def test_closed_segment_has_no_bad_range(tmp_path: Path) -> None:
     assert len(rows_of(plan_splits(store, take_snapshot([store]).ranges["b"], 1 << 20), Mode.FAILFAST)) == 6
 
 
-def test_lying_size_does_not_make_the_window_grow(tmp_path: Path) -> None:
+def test_a_wrong_size_does_not_make_the_window_grow(tmp_path: Path) -> None:
     data = bytearray(log_of(messages(10)))
     (split,) = splits_of(tmp_path, bytes(data))
     data[0:4] = b"\x00\x00\x1f\xff"  # within the file, far more than the record
@@ -322,7 +320,7 @@ def test_lying_size_does_not_make_the_window_grow(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wanted", [{"\ufffdrders"}, {"\ufffdrders", "orders-2"}, {"orders-2"}])
-def test_a_topic_that_is_not_utf8_is_found_by_the_text_that_it_is_shown_as(tmp_path: Path, wanted: set[str]) -> None:
+def test_a_topic_that_is_not_utf8_is_found_by_its_displayed_text(tmp_path: Path, wanted: set[str]) -> None:
     sent = [new_message(0, topic="orders"), new_message(1, topic="orders-2"), new_message(2, topic="other")]
     splits = splits_of(tmp_path, patched(sent, b"orders\0", b"\xffrders\0"))
     filters = Filters(topics=frozenset(wanted))

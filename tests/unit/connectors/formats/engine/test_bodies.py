@@ -1,4 +1,4 @@
-"""Decompression: every codec, and both limits, whatever the bytes say."""
+"""Decompression: every codec, and both limits, for any bytes."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def compressed(body: bytes, codec: BodyCodec) -> bytes:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("size", [0, 1, 100_000, 3 << 20])
-def test_a_body_comes_back_as_it_was_sent(codec: BodyCodec, size: int) -> None:
+def test_a_decompressed_body_equals_the_sent_body(codec: BodyCodec, size: int) -> None:
     body = bytes(number * number % 251 for number in range(1000)) * (size // 1000) + b"x" * (size % 1000)
     stored = compressed(body, codec)
     assert decompress(stored, FLAGS[codec]) == decompress_as(stored, codec) == body
 
 
-def test_a_body_without_compression_is_left_alone() -> None:
+def test_a_body_without_compression_is_returned_unchanged() -> None:
     assert decompress(b"x" * 100, 0, max_bytes=1) == b"x" * 100
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_absolute_limit_is_one_of_the_result(codec: BodyCodec) -> None:
+def test_the_absolute_limit_applies_to_the_decompressed_size(codec: BodyCodec) -> None:
     stored = compressed(bytes(1000), codec)
     assert decompress_as(stored, codec, max_bytes=1000) == bytes(1000)
     with pytest.raises(BodyError, match=rf"^body: expected at most 999 bytes, found more in {len(stored)} bytes of "):
@@ -47,7 +47,7 @@ def test_the_absolute_limit_is_one_of_the_result(codec: BodyCodec) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_ratio_counts_from_the_free_bytes_on(codec: BodyCodec) -> None:
+def test_the_ratio_applies_after_the_free_bytes(codec: BodyCodec) -> None:
     free = compressed(bytes(FREE_BYTES), codec)
     assert decompress_as(free, codec, max_ratio=1) == bytes(FREE_BYTES)
     more = compressed(bytes(FREE_BYTES + 1), codec)
@@ -57,7 +57,7 @@ def test_the_ratio_counts_from_the_free_bytes_on(codec: BodyCodec) -> None:
     assert decompress_as(more, codec, max_ratio=enough) == bytes(FREE_BYTES + 1)
 
 
-def test_a_bomb_of_zstd_ends_at_the_ratio_and_not_at_the_absolute_limit() -> None:
+def test_a_zstd_bomb_is_refused_by_the_ratio_before_the_absolute_limit() -> None:
     bomb = compressed(bytes(DEFAULT_MAX_BYTES), BodyCodec.ZSTD)
     assert len(bomb) < 20_000
     with pytest.raises(BodyError, match="1100 for each stored one"):
@@ -65,7 +65,7 @@ def test_a_bomb_of_zstd_ends_at_the_ratio_and_not_at_the_absolute_limit() -> Non
 
 
 @pytest.mark.parametrize("codec", [BodyCodec.ZLIB, BodyCodec.LZ4])
-def test_what_zlib_and_lz4_can_do_is_within_the_default_ratio(codec: BodyCodec) -> None:
+def test_the_strongest_zlib_and_lz4_compression_is_within_the_default_ratio(codec: BodyCodec) -> None:
     body = bytes(DEFAULT_MAX_BYTES)
     assert decompress_as(compressed(body, codec), codec) == body
 

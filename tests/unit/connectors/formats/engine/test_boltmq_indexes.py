@@ -39,14 +39,14 @@ def store(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_topic_is_read_by_its_queues(store: Path) -> None:
+def test_a_topic_is_read_through_its_queues(store: Path) -> None:
     (plan,) = plan_of(store, topics=RARE).stores
     assert Way.CONSUME_QUEUE in plan.ways
     assert plan.bytes_planned < plan.store_range.size / 4
     assert read_by_plan(store, topics=RARE) == read_by_scan(store, topics=RARE) != []
 
 
-def test_a_key_is_not_looked_up_in_an_index_that_leads_nowhere(store: Path) -> None:
+def test_a_key_is_not_looked_up_in_an_index_without_chains(store: Path) -> None:
     (plan,) = plan_of(store, topics=RARE, keys="order-40").stores
     assert Way.INDEX_FILE not in plan.ways
     assert "IndexFile: BoltMQ writes no chains of keys into its own" in plan.reasons
@@ -55,7 +55,7 @@ def test_a_key_is_not_looked_up_in_an_index_that_leads_nowhere(store: Path) -> N
     assert found == read_by_scan(store, topics=RARE, keys="order-40")
 
 
-def test_a_store_tells_its_dialect_by_its_segments(store: Path, tmp_path: Path) -> None:
+def test_the_dialect_of_a_store_is_read_from_its_segments(store: Path, tmp_path: Path) -> None:
     assert dialects_of(find_stores(str(store))[0]) == {BOLTMQ}
     mixed = [(0, closed_segment(messages(3), 4096)), (4096, open_segment(messages(3), 4096, 4096, dialect=BOLTMQ))]
     write_store(tmp_path / "mixed", mixed)
@@ -64,7 +64,7 @@ def test_a_store_tells_its_dialect_by_its_segments(store: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("dialect", [ROCKETMQ, BOLTMQ])
 @pytest.mark.parametrize("damaged_bytes", [1, 8, 100, 4096, 5000])
-def test_a_store_with_a_damaged_beginning_tells_its_dialect_by_the_next_records(
+def test_the_dialect_is_read_from_later_records_if_the_first_are_damaged(
     dialect: Dialect, damaged_bytes: int, tmp_path: Path
 ) -> None:
     segments = [closed_segment(messages(20), 4096, 0, dialect=dialect)]

@@ -74,9 +74,7 @@ def test_looking_up_and_hopping_find_the_same_cuts(tmp_path: Path, seed: int) ->
 
 
 @pytest.mark.parametrize("written", [40, 700, 2500])
-def test_the_last_cut_is_found_from_the_end_also_of_a_segment_that_is_mostly_zeros(
-    tmp_path: Path, written: int
-) -> None:
+def test_the_last_cut_is_found_from_the_end_of_a_mostly_empty_segment(tmp_path: Path, written: int) -> None:
     whole = whole_of(write_store(tmp_path, [(0, open_segment(messages(written), SIZE))]))
     whole = replace(whole, end=whole.file_end)  # as before it is known where the log ends
     with OpenSegment(whole.path) as file:
@@ -105,7 +103,7 @@ def read_all(root: Path, *, near: bool, partition: int = PARTITION) -> tuple[lis
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_damage_around_the_cuts_loses_nothing(tmp_path: Path, seed: int) -> None:
+def test_damage_around_the_cuts_loses_no_record(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     data = open_segment(messages(2500, seed), SIZE)
     for number in range(1, 7):
@@ -116,7 +114,7 @@ def test_damage_around_the_cuts_loses_nothing(tmp_path: Path, seed: int) -> None
     assert read_all(root, near=True) == read_all(root, near=False)
 
 
-def test_planning_looks_at_little_of_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planning_reads_a_small_part_of_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = whole_of(write_store(tmp_path, [(0, open_segment(messages(2500), SIZE))]))
     read = []
     original = LocalFile.read_into
@@ -155,7 +153,7 @@ def test_end_of_log_is_the_same_from_a_cut_and_from_the_first_byte(tmp_path: Pat
             shutil.rmtree(root)
 
 
-def test_end_of_log_is_not_in_a_last_record_longer_than_a_look_back(tmp_path: Path) -> None:
+def test_end_of_log_is_found_after_a_last_record_longer_than_a_look_back(tmp_path: Path) -> None:
     root, _, end = holding(tmp_path, 2 * LOOK_BACK, LOOK_BACK + 1000)
     segment = tmp_path / "commitlog" / f"{0:020d}"
     kept = segment.read_bytes()[: end + BEHIND_BODY]
@@ -209,7 +207,7 @@ def offsets_of(splits: list[Split]) -> list[int]:
     return [row for split in splits for batch in read_split(split, REQUEST) for row in batch.column(0).to_pylist()]
 
 
-def test_records_in_a_body_are_no_cut(tmp_path: Path) -> None:
+def test_records_in_a_body_are_not_cuts(tmp_path: Path) -> None:
     root, first, end = holding(tmp_path, LOOK_BACK // 2, 1000)
     (cut, *_) = cuts_of(whole_of(root))
     assert cut >= end
@@ -218,7 +216,7 @@ def test_records_in_a_body_are_no_cut(tmp_path: Path) -> None:
     assert not any(first <= row < end for row in rows)
 
 
-def test_a_body_longer_than_a_look_back_is_an_error_and_an_undivided_read_is_not(tmp_path: Path) -> None:
+def test_a_body_longer_than_a_look_back_fails_a_divided_read_only(tmp_path: Path) -> None:
     root, first, end = holding(tmp_path, LOOK_BACK, LOOK_BACK + 1000)
     assert cuts_of(whole_of(root))[0] == first
     (store,) = find_stores(str(root), "b")
@@ -231,7 +229,7 @@ def test_a_body_longer_than_a_look_back_is_an_error_and_an_undivided_read_is_not
     assert not any(first <= row < end for row in rows)
 
 
-def test_a_record_in_a_body_that_ends_with_the_outer_one_is_no_cut(tmp_path: Path) -> None:
+def test_a_record_that_ends_with_its_outer_record_is_not_a_cut(tmp_path: Path) -> None:
     before, start = [], 0
     while start < PARTITION - 300:
         before.append(store_record(lambda _: bytes(200), start))
@@ -281,7 +279,7 @@ def test_a_starting_offset_inside_a_body_gives_no_record_of_it(tmp_path: Path, s
         assert rows == [start for start in log.starts if start >= fake]
 
 
-def test_bodies_full_of_blanks_cost_a_hop_and_no_more(tmp_path: Path) -> None:
+def test_bodies_full_of_blanks_do_not_change_the_cuts(tmp_path: Path) -> None:
     before, start = [], 0
     while start < SIZE - 3000:
         before.append(store_record(lambda at: serialize_blank(SIZE - at)[:8] + bytes(992), start))

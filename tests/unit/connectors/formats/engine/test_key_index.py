@@ -1,4 +1,4 @@
-"""Keys from IndexFiles: what they cannot answer for is scanned, and never missed."""
+"""Keys from IndexFiles: records that they may lack are scanned."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def with_header(path: Path, **changes: int) -> None:
 
 
 @pytest.mark.parametrize("keys", QUESTIONS)
-def test_a_key_leads_to_its_records(plain: Path, keys: str) -> None:
+def test_a_key_finds_its_records(plain: Path, keys: str) -> None:
     assert read_by_plan(plain, topics=RARE, keys=keys) == read_by_scan(plain, topics=RARE, keys=keys)
 
 
@@ -70,7 +70,7 @@ def test_a_known_key_reads_little(plain: Path) -> None:
     assert "order-40 group-40" in [found.properties["KEYS"] for found in read_splits(plan.splits)]
 
 
-def test_a_key_is_looked_up_by_its_topic(plain: Path) -> None:
+def test_a_key_is_looked_up_with_its_topic(plain: Path) -> None:
     assert read_by_plan(plain, topics="topic-1", keys="order-40") == read_by_scan(
         plain, topics="topic-1", keys="order-40"
     )
@@ -79,7 +79,7 @@ def test_a_key_is_looked_up_by_its_topic(plain: Path) -> None:
     )
 
 
-def test_a_message_id_that_the_index_does_not_contain_is_searched_in_the_log(plain: Path) -> None:
+def test_a_message_id_missing_from_the_index_is_searched_in_the_log(plain: Path) -> None:
     (plan,) = plan_of(plain, topics=RARE, keys=unique_key(9999)).stores
     assert plan.ways == [Way.CONSUME_QUEUE]
     assert [reason.split(",")[0] for reason in plan.reasons] == [f"IndexFile: it does not contain {unique_key(9999)}"]
@@ -194,7 +194,7 @@ def be_empty(root: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("with_queues", [True, False])
-def test_what_the_index_has_lost_is_scanned(store: Path, damage: Damage, with_queues: bool) -> None:
+def test_records_lost_from_the_index_are_scanned(store: Path, damage: Damage, with_queues: bool) -> None:
     damage(store)
     if not with_queues:
         shutil.rmtree(store / "consumequeue")
@@ -220,7 +220,7 @@ def lead_nowhere(root: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [lead_elsewhere, lead_nowhere])
-def test_entries_that_lead_to_other_records_are_not_believed(store: Path, damage: Damage) -> None:
+def test_entries_that_point_to_other_records_are_ignored(store: Path, damage: Damage) -> None:
     damage(store)
     numbers = range(0, 600, 20)
     for number in numbers:
@@ -228,7 +228,7 @@ def test_entries_that_lead_to_other_records_are_not_believed(store: Path, damage
         assert len(read_by_plan(store, topics=RARE, keys=keys)) == 1, keys
 
 
-def test_any_damage_gives_what_a_scan_gives(plain: Path, tmp_path: Path) -> None:
+def test_any_damage_gives_the_result_of_a_scan(plain: Path, tmp_path: Path) -> None:
     chance = random.Random(13)
     ways = set()
     for number in range(40):

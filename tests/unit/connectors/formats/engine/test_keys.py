@@ -17,7 +17,7 @@ KEYS = [None, ["b", "a"], ["b"], [], ["x", "y", "x"], None]
 )
 @pytest.mark.parametrize("start", [0, 1])
 @pytest.mark.parametrize("is_dictionary", [False, True])
-def test_a_record_has_a_key_as_its_own_or_as_one_of_its_business_keys(
+def test_a_key_matches_the_unique_key_or_a_business_key(
     wanted: set[str], expected: list[int], start: int, is_dictionary: bool
 ) -> None:
     unique_keys = pa.array(UNIQUE, pa.string())

@@ -1,4 +1,4 @@
-"""Listed records are read as a scan reads them, and are what the index says."""
+"""Listed records are read as by a scan, and match the index."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def read(split: ListedSplit, window: int = 1 << 20) -> tuple[list[int], list[Bad
 
 @pytest.mark.parametrize("window", [1, 300, 2000, 1 << 20])
 @pytest.mark.parametrize("rows", [[0], [59], [3, 4, 5], [0, 2, 4, 5, 9, 58], list(range(60)), list(range(1, 60, 7))])
-def test_listed_records_are_read_whatever_the_window(tmp_path: Path, rows: list[int], window: int) -> None:
+def test_listed_records_are_read_with_any_window(tmp_path: Path, rows: list[int], window: int) -> None:
     assert read(listed(tmp_path, rows), window) == (STARTS[rows].tolist(), [])
 
 
-def test_records_far_apart_are_read_without_what_lies_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_far_apart_are_read_without_the_bytes_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     split = listed(tmp_path, [0, 1])
     far = records([new_message(0), *[new_message(1, body=bytes(80_000))] * 2, new_message(3)])
     data = b"".join(far).ljust(SIZE, b"\0")
@@ -118,7 +118,9 @@ def test_a_file_that_was_cut_is_damage(tmp_path: Path) -> None:
         ({"queue_offsets": (0, 5)}, "expected queue offset 5, .* found 0"),
     ],
 )
-def test_an_entry_that_lies_is_an_error(tmp_path: Path, change: dict[str, tuple[int, int]], said: str) -> None:
+def test_an_entry_that_contradicts_its_record_is_an_error(
+    tmp_path: Path, change: dict[str, tuple[int, int]], said: str
+) -> None:
     rows = [1, 4, 6, 7]
     split = listed(tmp_path, rows)
     for name, (row, step) in change.items():
@@ -130,7 +132,7 @@ def test_an_entry_that_lies_is_an_error(tmp_path: Path, change: dict[str, tuple[
     assert "read with the option useIndexes=false" in str(error.value)
 
 
-def test_an_entry_that_leads_to_zeros_is_an_error(tmp_path: Path) -> None:
+def test_an_entry_that_points_to_zeros_is_an_error(tmp_path: Path) -> None:
     split = listed(tmp_path, [1])
     split = replace(split, offsets=np.array([200_000], np.int64).tobytes())
     with pytest.raises(IndexMismatchError, match="found unwritten"):

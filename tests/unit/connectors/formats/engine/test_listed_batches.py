@@ -61,7 +61,7 @@ def test_rows_are_those_of_a_scan(plain: Path, options: dict[str, object], windo
     assert found
 
 
-def test_columns_need_not_have_the_keys(plain: Path) -> None:
+def test_keys_are_filtered_also_when_not_selected(plain: Path) -> None:
     found = rows(plain, "tags", topics=RARE, keys="order-40", useIndexes="false")
     assert found == [{"tags": "tag-0"}]
 
@@ -77,7 +77,7 @@ def damage_a_body(root: Path) -> int:
     return message.physical_offset
 
 
-def test_a_damaged_body_goes_by_the_mode(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_body_is_handled_according_to_the_mode(store: Path, caplog: pytest.LogCaptureFixture) -> None:
     intact = rows(store, topics=RARE)
     offset = damage_a_body(store)
     with pytest.raises(DamagedLogError, match=rf"physical offset {offset}, to .*body_crc: expected \d+, found"):
@@ -91,7 +91,7 @@ def test_a_damaged_body_goes_by_the_mode(store: Path, caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_a_lying_index_is_an_error_in_every_mode(store: Path, mode: Mode) -> None:
+def test_a_wrong_index_is_an_error_in_every_mode(store: Path, mode: Mode) -> None:
     for path in (path for path in (store / "consumequeue" / RARE).rglob("0*") if path.is_file()):
         data = path.read_bytes()
         entries = [data[at : at + ENTRY.size] for at in range(0, len(data), ENTRY.size)]

@@ -1,4 +1,4 @@
-"""Mapped windows: a file that is cut under them gives zeros and a mark, and never ends the process unsaid."""
+"""Mapped windows: a file that is truncated under them gives zeros and a mark, and never ends the process."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_file_that_is_deleted_while_it_is_read_is_read_to_its_end(split: Split) 
     assert starts == whole
 
 
-def test_mapping_that_does_not_begin_with_a_page_shows_the_right_bytes(tmp_path: Path) -> None:
+def test_a_mapping_that_begins_within_a_page_has_the_right_bytes(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(np.random.default_rng(1).bytes(100_000))
     with path.open("rb") as file:
@@ -144,7 +144,7 @@ def test_no_mapping_after_the_end_of_a_file(tmp_path: Path) -> None:
         assert Mapping.of(file.fileno(), 1000, 10) is None
 
 
-def test_bus_errors_elsewhere_end_the_process_as_ever(tmp_path: Path) -> None:
+def test_other_bus_errors_still_end_the_process(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 10_000)
     program = (
@@ -162,7 +162,7 @@ def test_bus_errors_elsewhere_end_the_process_as_ever(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [100, 300, 1500])
-def test_a_file_that_is_cut_within_its_last_page_gives_no_zeros_for_data(
+def test_zeros_after_a_cut_within_the_last_page_are_not_returned_as_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
 ) -> None:
     sent = [new_message(n, body=bytes(1000), properties=(("KEYS", f"order-{n} " + "x" * 600),)) for n in range(2000)]

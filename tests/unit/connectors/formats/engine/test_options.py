@@ -14,7 +14,7 @@ def test_defaults_need_only_a_path() -> None:
     assert options.max_partition_bytes == BY_SIZE
 
 
-def test_names_are_taken_in_any_case_as_spark_hands_them_over() -> None:
+def test_names_are_accepted_in_any_case_as_spark_passes_them() -> None:
     options = ReadOptions.parse({"PATH": "/store", "maxpartitionbytes": "5", "MODE": "permissive", "Topics": "a, b"})
     assert options.max_partition_bytes == 5
     assert options.mode is Mode.PERMISSIVE
@@ -41,7 +41,7 @@ def test_the_error_for_a_wrong_option_names_the_valid_values(name: str, value: s
         ReadOptions.parse({"path": "/store", name: value})
 
 
-def test_what_may_be_skipped_has_defaults_that_are_safe() -> None:
+def test_options_for_skipping_have_safe_defaults() -> None:
     options = ReadOptions.parse({"path": "/store"})
     assert (options.use_indexes, options.clock_tolerance_ms, options.keys) == (True, 600_000, None)
     options = ReadOptions.parse(

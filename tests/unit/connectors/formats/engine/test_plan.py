@@ -47,12 +47,12 @@ def test_snapshot_ends_after_the_last_record(tmp_path: Path) -> None:
     assert range_of(store) == StoreRange(0, SECOND_ENDS[-1], TailKind.UNWRITTEN, 0, SECOND_ENDS[-2])
 
 
-def test_segments_made_ahead_are_no_data(tmp_path: Path) -> None:
+def test_preallocated_segments_are_not_data(tmp_path: Path) -> None:
     store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE), (2 * SIZE, bytes(SIZE)), (3 * SIZE, bytes(SIZE)))
     assert range_of(store).end == SECOND_ENDS[-1]
 
 
-def test_closed_newest_segment_is_taken_whole(tmp_path: Path) -> None:
+def test_closed_newest_segment_is_included_completely(tmp_path: Path) -> None:
     store = store_with(tmp_path, closed_segment(SECOND, SIZE, SIZE), (2 * SIZE, bytes(SIZE)))
     assert range_of(store) == StoreRange(0, 2 * SIZE, TailKind.CLOSED, 0, SECOND_ENDS[-2])
 
@@ -67,7 +67,7 @@ def test_torn_last_record_is_the_tail_and_not_damage(tmp_path: Path, kept: int) 
         assert found.tail is TailKind.TORN
 
 
-def test_last_bodies_that_did_not_get_to_disk_are_the_tail(tmp_path: Path) -> None:
+def test_last_bodies_that_did_not_reach_the_disk_are_the_tail(tmp_path: Path) -> None:
     data = bytearray(open_segment([new_message(n, body=b"x" * 50) for n in range(6)], SIZE, SIZE))
     size = len(records([new_message(0, body=b"x" * 50)])[0])
     for number in (4, 5):
@@ -77,7 +77,7 @@ def test_last_bodies_that_did_not_get_to_disk_are_the_tail(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("properties", [[("KEYS", "order-4711"), ("TAGS", "paid")], []])
-def test_last_record_whose_texts_did_not_get_to_disk_is_the_tail(
+def test_last_record_whose_texts_did_not_reach_the_disk_is_the_tail(
     tmp_path: Path, properties: list[tuple[str, str]]
 ) -> None:
     sent = [new_message(n, properties=properties) for n in range(3)]
@@ -91,7 +91,7 @@ def test_last_record_whose_texts_did_not_get_to_disk_is_the_tail(
 
 
 @pytest.mark.parametrize("value", ["a\0b", "\0", "a" + "\0" * 500 + "b"])
-def test_messages_with_a_nul_in_a_property_are_taken(tmp_path: Path, value: str) -> None:
+def test_messages_with_a_nul_in_a_property_are_included(tmp_path: Path, value: str) -> None:
     data = open_segment([new_message(n, properties=[("NOTE", value)]) for n in range(3)], SIZE, SIZE)
     assert range_of(store_with(tmp_path, data)).end == SIZE + len(data.rstrip(b"\0"))
 
@@ -105,7 +105,7 @@ def ending_in_zeros(count: int) -> tuple[bytes, list[int]]:
     return bytes(data), [SIZE + end for end in ends]
 
 
-def test_of_messages_that_end_in_a_nul_only_the_last_waits_for_the_next(tmp_path: Path) -> None:
+def test_only_the_last_message_that_ends_in_a_nul_is_left_for_later(tmp_path: Path) -> None:
     data, ends = ending_in_zeros(3)
     found = range_of(store_with(tmp_path, data))
     assert (found.end, found.tail, found.tail_bytes) == (ends[1], TailKind.TORN, ends[2] - ends[1])
@@ -168,12 +168,12 @@ def test_snapshot_survives_as_json() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"a": 1}', '{"a": {"start": 1}}', '{"a": {"tail": "x"}}'])
-def test_text_that_is_no_snapshot_is_refused(text: str) -> None:
+def test_text_that_is_not_a_snapshot_is_refused(text: str) -> None:
     with pytest.raises(OptionError, match="option snapshot"):
         Snapshot.from_json(text)
 
 
-def test_snapshot_of_a_store_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_snapshot_of_a_missing_store_is_refused(tmp_path: Path) -> None:
     store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
     with pytest.raises(StoreError, match="has a store 'other', but the path has b"):
         check_ranges([store], Snapshot({"other": StoreRange(0, 1)}))
@@ -211,13 +211,13 @@ def test_splits_up_to_an_offset_are_the_first_of_all(tmp_path: Path, until: int)
 
 
 @pytest.mark.parametrize("until", [1, SIZE - 1, SIZE])
-def test_what_is_wanted_up_to_a_later_segment_needs_no_end(tmp_path: Path, until: int) -> None:
+def test_a_snapshot_up_to_a_segment_boundary_does_not_search_the_end(tmp_path: Path, until: int) -> None:
     store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
     assert take_snapshot([store], until=until).ranges["b"] == StoreRange(0, SIZE, TailKind.CLOSED)
     assert take_snapshot([store], until=SIZE + 1).ranges["b"] == range_of(store)
 
 
-def test_a_segment_made_ahead_does_not_end_what_is_before_it(tmp_path: Path) -> None:
+def test_a_preallocated_segment_does_not_close_the_one_before_it(tmp_path: Path) -> None:
     store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE), (2 * SIZE, bytes(SIZE)))
     assert take_snapshot([store], until=2 * SIZE).ranges["b"] == range_of(store)
 
@@ -240,7 +240,7 @@ def test_a_missing_segment_is_a_split_marked_as_missing(tmp_path: Path) -> None:
     assert missing[0].path.endswith(f"{2 * SIZE:020d}")
 
 
-def test_what_was_deleted_before_it_was_read_is_missing(tmp_path: Path) -> None:
+def test_a_range_deleted_before_it_was_read_is_missing(tmp_path: Path) -> None:
     store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
     (store.segments and tmp_path / "commitlog" / f"{0:020d}").unlink()  # type: ignore[union-attr]
     (later,) = find_stores(str(tmp_path), "b")
@@ -251,7 +251,7 @@ def test_what_was_deleted_before_it_was_read_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kept", [0, 1, 7])
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("make", [open_segment, closed_segment])
-def test_newest_segments_without_a_whole_record_head_hide_nothing(
+def test_newest_segments_without_a_whole_record_head_hide_no_record(
     tmp_path: Path, make: Callable[..., bytes], count: int, kept: int
 ) -> None:
     store = store_with(tmp_path, make(SECOND, SIZE, SIZE))

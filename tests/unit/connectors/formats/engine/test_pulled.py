@@ -34,7 +34,7 @@ def rows(*answers: bytes) -> list[dict[str, object]]:
     return [row for batch in records.batches(answers) for row in batch.to_pylist()]
 
 
-def test_records_know_their_own_offsets() -> None:
+def test_rows_have_the_offsets_stored_in_their_records() -> None:
     answers = [record(number, offset) for number, offset in enumerate(OFFSETS)]
     expected = [
         {"physical_offset": offset, "queue_offset": number, "tags": f"tag{number}"}
@@ -66,7 +66,7 @@ def test_lengths_that_do_not_add_up_are_an_error() -> None:
         rows(bytes(data))
 
 
-def test_inner_batches_count_as_their_messages() -> None:
+def test_inner_batches_are_counted_by_message() -> None:
     properties = (("INNER_BASE", "10"), ("INNER_NUM", "5"))
     batch = record(10, 5, sys_flag=INNER_BATCH, properties=properties)
     records = PulledRecords("broker-a", Request(arrow_schema("queue_offset")))

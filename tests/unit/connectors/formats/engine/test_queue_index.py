@@ -1,4 +1,4 @@
-"""Topics from ConsumeQueues: what the queues have lost is scanned, and never missed."""
+"""Topics from ConsumeQueues: records that the queues have lost are scanned."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def patch(path: Path, position: int, data: bytes) -> None:
     path.write_bytes(bytes(content))
 
 
-def test_a_sound_index_leads_to_the_topics_records_and_nothing_else(plain: Path) -> None:
+def test_a_sound_index_finds_exactly_the_topics_records(plain: Path) -> None:
     (plan,) = plan_of(plain, topics=RARE).stores
     assert plan.ways == [Way.CONSUME_QUEUE]
     assert {type(split) for split in plan.splits} == {ListedSplit}
@@ -44,12 +44,12 @@ def test_a_sound_index_leads_to_the_topics_records_and_nothing_else(plain: Path)
 
 
 @pytest.mark.parametrize("queue_ids", ["0", "1,2", "7"])
-def test_queues_narrow_what_is_listed(plain: Path, queue_ids: str) -> None:
+def test_queue_ids_narrow_the_listed_records(plain: Path, queue_ids: str) -> None:
     found = list(read_splits(plan_of(plain, topics=RARE, queueIds=queue_ids).splits))
     assert found == read_by_scan(plain, topics=RARE, queueIds=queue_ids)
 
 
-def test_what_lies_too_close_together_is_scanned(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_close_together_are_scanned(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     (plan,) = plan_of(plain, topics=RARE).stores
     assert {segment.way for segment in plan.segments[:3]} == {Way.SCAN}
@@ -73,7 +73,7 @@ def test_a_lookup_is_cheaper_where_few_of_many_records_are_wanted(monkeypatch: p
             check_that_it_pays(too_much, their_sizes, unknown, whole)
 
 
-def test_a_topic_that_is_nowhere_reads_nothing(plain: Path) -> None:
+def test_an_unknown_topic_reads_no_records(plain: Path) -> None:
     (plan,) = plan_of(plain, topics="nothing").stores
     assert (plan.ways, plan.splits, plan.records) == ([Way.CONSUME_QUEUE], [], 0)
 
@@ -184,21 +184,21 @@ def be_a_file(root: Path) -> None:
         be_a_file,
     ],
 )
-def test_what_queues_have_lost_is_scanned(store: Path, damage: Damage) -> None:
+def test_records_lost_from_queues_are_scanned(store: Path, damage: Damage) -> None:
     expected = read_by_scan(store, topics=RARE)
     damage(store)
     assert read_by_plan(store, topics=RARE) == expected
     assert read_by_plan(store, queueIds="1") == read_by_scan(store, queueIds="1")
 
 
-def test_what_dispatch_has_not_reached_is_scanned_and_the_rest_looked_up(store: Path) -> None:
+def test_only_records_that_dispatch_has_not_reached_are_scanned(store: Path) -> None:
     lag(store)
     (plan,) = plan_of(store, topics=RARE).stores
     assert [segment.way for segment in plan.segments[:3]] == [Way.CONSUME_QUEUE] * 3
     assert {segment.way for segment in plan.segments[3:]} == {Way.SCAN}
 
 
-def test_light_queues_are_no_claim(store: Path) -> None:
+def test_light_queues_are_ignored(store: Path) -> None:
     expected = read_by_scan(store, topics=RARE)
     shutil.copytree(store / "consumequeue" / RARE / "0", store / "consumequeue" / "%LMQ%a" / "0")
     (plan,) = plan_of(store, topics=RARE).stores
@@ -207,14 +207,14 @@ def test_light_queues_are_no_claim(store: Path) -> None:
 
 
 @pytest.mark.parametrize("topic", ["../../etc", "ünïcode", "\ufffd"])
-def test_a_name_that_no_broker_accepts_is_searched_in_the_log(plain: Path, topic: str) -> None:
+def test_an_invalid_topic_name_is_searched_in_the_log(plain: Path, topic: str) -> None:
     (plan,) = plan_of(plain, topics=topic).stores
     assert plan.ways == [Way.SCAN]
     assert list(plan.reasons) == [f"ConsumeQueue: no broker has a topic {topic!r}"]
 
 
-def test_a_record_of_another_topic_is_an_error_that_tells_the_way_out(store: Path) -> None:
-    """The queues of two topics are exchanged: every byte has its entry, and each of them lies."""
+def test_the_error_for_a_record_of_another_topic_names_the_option(store: Path) -> None:
+    """The queues of two topics are exchanged, so every entry points to a record of the other topic."""
     folder = store / "consumequeue"
     (folder / RARE).rename(folder / "aside")
     (folder / "topic-1").rename(folder / RARE)
@@ -229,8 +229,8 @@ def test_a_record_of_another_topic_is_an_error_that_tells_the_way_out(store: Pat
     assert read_by_plan(store, topics=RARE, useIndexes="false") == read_by_scan(store, topics=RARE)
 
 
-def test_any_damage_gives_what_a_scan_gives_or_an_error(plain: Path, tmp_path: Path) -> None:
-    """Bytes of the topic's own queues may turn into a lie that is found out; other queues only make a read slower."""
+def test_any_damage_gives_the_result_of_a_scan_or_an_error(plain: Path, tmp_path: Path) -> None:
+    """Damage in the topic's own queues may be found as an error; in other queues it only makes a read slower."""
     chance = random.Random(11)
     expected = read_by_scan(plain, topics=RARE)
     answered = 0

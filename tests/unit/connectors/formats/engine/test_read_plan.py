@@ -56,7 +56,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return found
 
 
-def test_a_read_of_everything_skips_nothing(store: Path) -> None:
+def test_a_read_without_filters_skips_no_segment(store: Path) -> None:
     (plan,) = plan_of(store).stores
     assert plan.ways == [Way.SCAN]
     assert plan.bytes_planned == plan.store_range.size
@@ -82,12 +82,12 @@ def test_segments_outside_the_offsets_are_not_opened_to_find_cuts(store: Path, o
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (5000, 40000), (30000, 10**9), (16384, 16385), (100, 100)])
 @pytest.mark.parametrize("size", [300, 5000, 1 << 20])
-def test_offsets_give_the_same_with_and_without_the_rest(store: Path, low: int, high: int, size: int) -> None:
+def test_offset_filters_give_the_same_with_and_without_skipping(store: Path, low: int, high: int, size: int) -> None:
     options = {"startingOffset": low, "endingOffset": high}
     assert read_by_plan(store, **options, maxPartitionBytes=size) == read_by_scan(store, **options)
 
 
-def test_of_segments_outside_the_times_only_single_records_are_read(
+def test_segments_outside_the_times_are_only_probed(
     store: Path, opened: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("commitlake.connectors.formats.engine.time_bounds.PROBES", 4)
@@ -101,7 +101,7 @@ def test_of_segments_outside_the_times_only_single_records_are_read(
 
 
 @pytest.mark.parametrize("tolerance", [0, 5000, 600_000])
-def test_times_give_the_same_with_and_without_the_rest(store: Path, tolerance: int) -> None:
+def test_time_filters_give_the_same_with_and_without_skipping(store: Path, tolerance: int) -> None:
     for begin in range(STORED_MS - 50_000, STORED_MS + 700_000, 49_000):
         for end in (begin + 1, begin + 100_000):
             options = {"startingTimestamp": begin, "endingTimestamp": end}
@@ -131,7 +131,7 @@ def missing(splits: list[Split]) -> list[tuple[int, int]]:
     return [(split.start // SEGMENT_BYTES, split.end // SEGMENT_BYTES) for split in splits if split.missing]
 
 
-def test_a_gap_is_planned_where_it_could_hold_what_is_wanted(tmp_path: Path) -> None:
+def test_a_gap_is_planned_if_it_may_hold_wanted_records(tmp_path: Path) -> None:
     root = without(tmp_path, 2, 3)
     times = [found.store_timestamp for found in read_splits(plan_of(root, endingOffset=2 * SEGMENT_BYTES).splits)]
     inside = times[-1] + 5000
@@ -143,13 +143,13 @@ def test_a_gap_is_planned_where_it_could_hold_what_is_wanted(tmp_path: Path) -> 
     assert missing(plan_of(root, endingOffset=2 * SEGMENT_BYTES).splits) == []
 
 
-def test_a_gap_is_planned_for_topics_and_keys_whatever_the_indexes_say(tmp_path: Path) -> None:
+def test_a_gap_is_planned_for_topics_and_keys_regardless_of_indexes(tmp_path: Path) -> None:
     root = without(tmp_path, 2)
     assert missing(plan_of(root, topics=RARE).splits) == [(2, 3)]
     assert missing(plan_of(root, topics=RARE, keys="order-0").splits) == [(2, 3)]
 
 
-def test_a_plan_tells_its_counts(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_plan_reports_its_counts(store: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         plan = plan_of(store, topics=RARE, startingTimestamp=MIDDLE_MS, clockTolerance=0)
     row = plan.stores[0].to_row()
@@ -161,7 +161,7 @@ def test_a_plan_tells_its_counts(store: Path, caplog: pytest.LogCaptureFixture) 
     assert f"{row['segments_skipped_by_time']} by time" in caplog.text
 
 
-def test_a_plan_tells_why_an_index_was_not_used(store: Path) -> None:
+def test_a_plan_gives_the_reason_why_an_index_was_not_used(store: Path) -> None:
     (plan,) = plan_of(store, topics="topic-0,topic-1,topic-2").stores
     assert plan.ways == [Way.SCAN]
     assert list(plan.reasons) == ["ConsumeQueue: a scan is faster, because the wanted records are close together"]
@@ -170,7 +170,7 @@ def test_a_plan_tells_why_an_index_was_not_used(store: Path) -> None:
     assert plan.ways == [Way.SCAN]
 
 
-def test_stores_behind_a_uri_are_scanned(store: Path) -> None:
+def test_stores_given_by_uri_are_scanned(store: Path) -> None:
     (plan,) = plan_of(f"file://{store}", topics=RARE).stores
     assert plan.ways == [Way.SCAN]
     assert list(plan.reasons) == ["indexes are only read from local disks"]
@@ -182,7 +182,7 @@ def test_a_snapshot_of_another_store_is_refused(store: Path) -> None:
         plan_of(store, snapshot='{"other": {"start": 0, "end": 1, "tail": "unwritten"}}')
 
 
-def test_a_snapshot_bounds_what_indexes_list(store: Path) -> None:
+def test_a_snapshot_bounds_the_records_that_indexes_list(store: Path) -> None:
     name = plan_of(store).stores[0].broker
     end = next(found.physical_offset for found in read_splits(plan_of(store).splits) if found.topic == RARE) + 20_000
     end = next(found.physical_offset for found in read_splits(plan_of(store).splits) if found.physical_offset > end)
@@ -192,7 +192,7 @@ def test_a_snapshot_bounds_what_indexes_list(store: Path) -> None:
     assert found
 
 
-def test_any_question_gives_what_a_scan_gives(tmp_path: Path) -> None:
+def test_any_filters_give_the_result_of_a_scan(tmp_path: Path) -> None:
     chance = random.Random(5)
     root = write_indexed_store(tmp_path, 700, seed=3)
     ways: set[Way] = set()
@@ -218,5 +218,5 @@ def test_any_question_gives_what_a_scan_gives(tmp_path: Path) -> None:
     ("size", "cores", "expected"),
     [(0, 2, 64), (100 << 20, 2, 64), (1 << 30, 2, 256), (1 << 30, 4, 128), (1 << 30, 64, 64), (1 << 40, 8, 256)],
 )
-def test_partitions_are_two_for_each_core_within_bounds(size: int, cores: int, expected: int) -> None:
+def test_there_are_two_partitions_for_each_core_within_bounds(size: int, cores: int, expected: int) -> None:
     assert partition_bytes(size, cores) == expected << 20

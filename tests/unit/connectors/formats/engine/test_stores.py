@@ -42,7 +42,7 @@ def test_two_names_of_one_offset_are_an_error(tmp_path: Path) -> None:
         find_stores(str(root))
 
 
-def test_folder_that_is_just_named_store_takes_its_parents_name(tmp_path: Path) -> None:
+def test_a_folder_named_store_is_named_after_its_parent(tmp_path: Path) -> None:
     assert find_stores(str(make_store(tmp_path / "broker-a" / "store")))[0].broker == "broker-a"
 
 
@@ -78,7 +78,7 @@ def test_two_stores_with_one_name_are_refused(tmp_path: Path) -> None:
         find_stores(f"{tmp_path}/*/x/store")
 
 
-def test_other_files_and_folders_are_no_segments(tmp_path: Path) -> None:
+def test_other_files_and_folders_are_not_segments(tmp_path: Path) -> None:
     root = make_store(tmp_path / "a")
     (root / "commitlog" / "lock").write_text("lock")
     (root / "commitlog" / f"{9:020d}").mkdir()
@@ -91,7 +91,7 @@ def test_the_error_for_a_missing_path_names_the_expected_one(tmp_path: Path) -> 
         find_stores(str(tmp_path / "nowhere"))
 
 
-def test_folder_without_a_log_is_no_store(tmp_path: Path) -> None:
+def test_folder_without_a_log_is_not_a_store(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"is not a store: there is no 'commitlog' folder in it"):
         find_stores(str(tmp_path))
 
@@ -108,7 +108,7 @@ def test_the_error_for_a_store_of_another_layout_names_the_option_for_it(
             find_stores(str(path), formats=[asked])
 
 
-def test_file_is_no_store(tmp_path: Path) -> None:
+def test_file_is_not_a_store(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match="is a file"):
         find_stores(str(tmp_path / "file"))
@@ -120,7 +120,7 @@ def test_store_without_a_segment_is_empty(tmp_path: Path) -> None:
         find_stores(str(tmp_path))
 
 
-def test_empty_store_among_others_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_empty_store_among_others_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     make_store(tmp_path / "a")
     (tmp_path / "new" / "commitlog").mkdir(parents=True)
     assert [store.broker for store in find_stores(f"{tmp_path}/*")] == ["a"]
@@ -128,7 +128,7 @@ def test_empty_store_among_others_is_passed_over(tmp_path: Path, caplog: pytest.
 
 
 @pytest.mark.parametrize("name", ["store[1]", "st*r?", "a,b", " a", "store {broker}"])
-def test_a_folder_that_has_a_patterns_characters_in_its_name_is_that_store(tmp_path: Path, name: str) -> None:
+def test_a_folder_with_glob_characters_in_its_name_is_found(tmp_path: Path, name: str) -> None:
     make_store(tmp_path / name)
     make_store(tmp_path / "store1")
     for given in (tmp_path / name, tmp_path / name / "commitlog"):
@@ -137,7 +137,7 @@ def test_a_folder_that_has_a_patterns_characters_in_its_name_is_that_store(tmp_p
     assert len(find_stores(f"{tmp_path}/*")) == 2
 
 
-def test_glob_that_matches_nothing_is_an_error(tmp_path: Path) -> None:
+def test_glob_without_a_match_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no store matches"):
         find_stores(f"{tmp_path}/*/commitlog")
 
@@ -174,12 +174,14 @@ def test_segment_size_follows_from_names_and_lengths(files: list[tuple[int, int]
         pytest.param([(0, 4096), (4096, 0)], [4096, 4096], id="the newest is empty"),
     ],
 )
-def test_a_segment_reaches_as_far_as_its_file(files: list[tuple[int, int]], sizes: list[int]) -> None:
+def test_a_segment_is_as_long_as_its_file(files: list[tuple[int, int]], sizes: list[int]) -> None:
     segments = tuple(Segment(f"{base}", base, length) for base, length in files)
     assert segment_sizes(Store("b", "root", segments, ROCKETMQ)) == sizes
 
 
-def test_a_folder_whose_name_is_not_utf8_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_whose_name_is_not_utf8_is_skipped_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     make_store(tmp_path / "a")
     (Path(os.fsdecode(os.fsencode(tmp_path) + b"/bro\xffker")) / "commitlog").mkdir(parents=True)
     assert [store.broker for store in find_stores(f"{tmp_path}/*")] == ["a"]

@@ -51,7 +51,7 @@ def store_of(root: Path, *times: Sequence[int]) -> Path:
     return write_store(root, [(SIZE * n, segment(each, SIZE * n, is_open=n == last)) for n, each in enumerate(times)])
 
 
-def test_a_segment_ends_where_the_next_begins_and_the_newest_with_its_last_record(tmp_path: Path) -> None:
+def test_a_segments_bounds_end_where_the_next_segment_begins(tmp_path: Path) -> None:
     root = store_of(tmp_path, [0, 5, 9], [10, 15], [20, 21, 29])
     assert bounds_of(root) == [(0, 10), (10, 20), (20, 29)]
 
@@ -60,7 +60,7 @@ def test_bounds_are_wider_by_the_tolerance(tmp_path: Path) -> None:
     assert bounds_of(store_of(tmp_path, [0, 5], [10, 15]), 100) == [(-100, 110), (-90, 115)]
 
 
-def test_a_step_back_within_the_tolerance_turns_the_bounds_round(tmp_path: Path) -> None:
+def test_a_step_back_within_the_tolerance_swaps_the_bounds(tmp_path: Path) -> None:
     assert bounds_of(store_of(tmp_path, [50, 90], [20, 95]), 100) == [(-80, 150), (-80, 195)]
 
 
@@ -72,7 +72,7 @@ def test_a_larger_step_back_leaves_no_bounds(tmp_path: Path) -> None:
     ]
 
 
-def test_a_first_record_that_does_not_prove_itself_is_no_bound(tmp_path: Path) -> None:
+def test_a_damaged_first_record_gives_no_bound(tmp_path: Path) -> None:
     root = store_of(tmp_path, [0, 5], [10, 15], [20, 25])
     path = root / "commitlog" / f"{SIZE:020d}"
     data = bytearray(path.read_bytes())
@@ -95,7 +95,7 @@ def test_a_first_record_that_is_larger_than_the_first_read_is_a_bound(tmp_path: 
     assert bounds_of(write_store(tmp_path, [(0, data.ljust(size, b"\0"))])) == [(0, 1)]
 
 
-def test_a_missing_segment_lies_between_its_neighbours(tmp_path: Path) -> None:
+def test_a_missing_segment_is_bounded_by_its_neighbours(tmp_path: Path) -> None:
     root = store_of(tmp_path, [0, 5], [10, 15], [20, 25], [30, 35])
     assert bounds_of(root, without=[1]) == [(0, 20), (0, 20), (20, 30), (30, 35)]
 
@@ -113,7 +113,7 @@ HOUR = 3_600_000
         pytest.param([[0, 1, 2], [3, 4]], (5 * HOUR, None), [False, False], id="never wrong"),
     ],
 )
-def test_a_clock_that_was_wrong_for_a_while_is_found_before_a_segment_is_left_out(
+def test_a_temporary_wrong_clock_is_found_before_a_segment_is_skipped(
     tmp_path: Path, times: Sequence[Sequence[int]], wanted: tuple[int | None, int | None], expected: list[bool]
 ) -> None:
     (store,) = find_stores(str(store_of(tmp_path, *times)))
@@ -178,5 +178,5 @@ def test_bounds_meet_a_range_that_can_share_a_time(begin: int | None, end: int |
     assert TimeBounds(10, 20).meet(begin, end) is expected
 
 
-def test_what_has_no_bounds_meets_everything() -> None:
+def test_unknown_bounds_meet_every_range() -> None:
     assert TimeBounds().meet(1, 2)

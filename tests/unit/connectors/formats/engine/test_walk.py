@@ -1,4 +1,4 @@
-"""Walks that do not get on end in an error."""
+"""Walks that make no progress end in an error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOTHING = np.empty((COMMITLOG_PART_COUNT, 0), np.int64)
 
 
 @pytest.mark.parametrize("stop", [kernel.STOP_ROOM, kernel.STOP_WINDOW])
-def test_a_hop_that_takes_nothing_and_asks_to_go_on_is_an_error(tmp_path: Path, stop: int) -> None:
+def test_a_hop_without_progress_is_an_error(tmp_path: Path, stop: int) -> None:
     (split,) = splits_of(tmp_path, log_of(messages(3)))
 
     def stuck(arguments: HopArguments, state: Array, faults: Array) -> Array:
@@ -42,7 +42,7 @@ def test_a_hop_that_takes_nothing_and_asks_to_go_on_is_an_error(tmp_path: Path, 
         list(walk(file, split, 1 << 20, 1 << 20, End(), hop=stuck))
 
 
-def test_a_record_that_no_batch_has_room_for_is_an_error_that_names_it(
+def test_the_error_for_a_record_too_large_for_any_batch_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Bytes that are not UTF-8 make that the record is decoded a second time, from its mended properties.
@@ -54,8 +54,8 @@ def test_a_record_that_no_batch_has_room_for_is_an_error_that_names_it(
         list(read_split(split, Request(arrow_schema(), Mode.PERMISSIVE)))
 
 
-def test_no_row_is_lost_where_filtered_records_are_decoded_again(tmp_path: Path) -> None:
-    """Distinct topics take room that the second decoding does not have; what does not fit makes another batch."""
+def test_no_row_is_lost_when_filtered_records_are_decoded_again(tmp_path: Path) -> None:
+    """Distinct topics take space that the second decoding does not have; rows that do not fit are in another batch."""
     count, size = 3300, 120
     chance = random.Random(1)
     sent = [new_message(0)] + [new_message(number, topic="t" * size) for number in range(count)]

@@ -1,4 +1,4 @@
-"""Windows grow until the next record fits, mapped or read, whatever their first size is."""
+"""Windows of any first size grow until the next record fits, mapped or read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sizes_of(root: Path, max_batch_bytes: int) -> list[int]:
 
 
 @pytest.mark.parametrize("max_batch_mib", [4, 32, 64])
-def test_a_record_larger_than_what_is_mapped_is_read(tmp_path: Path, max_batch_mib: int) -> None:
+def test_a_record_larger_than_the_mapping_is_read(tmp_path: Path, max_batch_mib: int) -> None:
     sent = [new_message(0), new_message(1, body=bytes(40 * MIB)), new_message(2)]
     write_store(tmp_path, [(0, open_segment(sent, 42 * MIB))])
     assert sizes_of(tmp_path, max_batch_mib * MIB) == [len(record) for record in records(sent)]

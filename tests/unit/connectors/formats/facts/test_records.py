@@ -81,7 +81,7 @@ def check(chunks: Sequence[Facts], expected: Sequence[Message], dialect: Dialect
             begin = end
 
 
-def odd_messages(dialect: Dialect = ROCKETMQ) -> list[NewMessage]:
+def unusual_messages(dialect: Dialect = ROCKETMQ) -> list[NewMessage]:
     long = "%RETRY%" + "g" * (140 if dialect.long_topic else 100)
     return [
         new_message(number, topic=topic, properties=properties, sys_flag=int(kind))
@@ -97,12 +97,12 @@ def odd_messages(dialect: Dialect = ROCKETMQ) -> list[NewMessage]:
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 @pytest.mark.parametrize("chunk_rows", [1, 7, 1 << 10])
 def test_every_column_equals_the_brokers_own_value(tmp_path: Path, chunk_rows: int, dialect: Dialect) -> None:
-    wanted = odd_messages(dialect) + messages(300)
+    wanted = unusual_messages(dialect) + messages(300)
     write_store(tmp_path, [(0, closed_segment(wanted, 1 << 18, dialect=dialect))])
     check(facts_of(tmp_path, chunk_rows), parsed(records(wanted, dialect=dialect)), dialect)
 
 
-def test_text_that_is_not_utf8_is_read_as_java_reads_it(tmp_path: Path) -> None:
+def test_text_that_is_not_utf8_is_read_as_by_java(tmp_path: Path) -> None:
     data = records([new_message(properties=(("TAGS", "T__"), ("KEYS", "a b")))])
     (record,) = [data[0].replace(b"T__", b"T\xff_")]
     write_store(tmp_path, [(0, record.ljust(SEGMENT, b"\0"))])
@@ -141,7 +141,7 @@ def test_entries_are_grouped_by_queue_in_the_order_of_the_log(tmp_path: Path) ->
     assert found == expected
 
 
-def test_a_damaged_range_lies_between_the_records(tmp_path: Path) -> None:
+def test_a_damaged_range_is_reported_between_the_records(tmp_path: Path) -> None:
     data = records(messages(50))
     begin = sum(map(len, data[:20]))
     broken = bytearray(b"".join(data).ljust(SEGMENT, b"\0"))

@@ -1,4 +1,4 @@
-"""Small stores with queues and IndexFiles, and what the sources of both read of them, without Spark."""
+"""Small stores with queues and IndexFiles, and functions that read both by their sources, without Spark."""
 
 from __future__ import annotations
 

@@ -80,12 +80,12 @@ def test_unwritten_entries_with_written_ones_after_them_are_bad(
     assert walk(path, numbers) == (values, [(*place, Reason.ENTRY) for place in bad])
 
 
-def test_the_rest_of_the_file_tells_whether_a_range_ends_in_zeros(path: Path) -> None:
+def test_zeros_at_the_end_of_a_range_are_bad_if_entries_follow(path: Path) -> None:
     assert walk(path, [1, 2, 0, 0, 0, 0], end=4) == ([1, 2], [])
     assert walk(path, [1, 2, 0, 0, 0, 6], end=4) == ([1, 2], [(2, 4, Reason.ENTRY)])
 
 
-def test_entries_that_must_be_written_are_bad_at_the_end_too(path: Path) -> None:
+def test_unwritten_entries_that_must_be_written_are_bad_at_the_end(path: Path) -> None:
     assert walk(path, [1, 2, 0, 0, 0], written=3) == ([1, 2], [(2, 3, Reason.ENTRY)])
     assert walk(path, [0, 0], written=9) == ([], [(0, 2, Reason.ENTRY)])
 
@@ -97,7 +97,7 @@ def test_zeros_can_be_entries(path: Path) -> None:
     )
 
 
-def test_a_file_that_is_cut_meanwhile_is_bad_from_there(path: Path) -> None:
+def test_a_file_that_is_cut_during_the_read_is_bad_from_the_cut(path: Path) -> None:
     path.write_bytes(np.array([1, 2], _DTYPE).tobytes() + b"\0\0")
     assert walk_file(path, 5) == ([1, 2], [(2, 5, Reason.CUT)])
 
@@ -113,7 +113,7 @@ def test_holes_are_not_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert walk_file(path, 2 * hole // 4) == ([1, 2, 3], [(2, hole // 4, Reason.ENTRY)])
 
 
-def test_a_queue_that_grows_meanwhile_ends_where_it_ended(path: Path) -> None:
+def test_a_queue_that_grows_during_the_read_keeps_its_end(path: Path) -> None:
     path.write_bytes(np.array([1, 2, 0, 0], _DTYPE).tobytes())
     grown = np.array([1, 2, 3, 4], _DTYPE)
 

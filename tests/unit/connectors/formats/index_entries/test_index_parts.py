@@ -39,12 +39,12 @@ def test_each_file_is_read_from_its_first_entry_on(plain_store: Path) -> None:
     assert written_end(parts[0].file) == _GEOMETRY.file_size
 
 
-def test_content_chooses_slots_and_headers(plain_store: Path) -> None:
+def test_the_option_content_selects_slots_or_headers(plain_store: Path) -> None:
     assert {(part.start, part.end) for part in plan(plain_store, content="slots")} == {(40, 240)}
     assert {(part.start, part.end) for part in plan(plain_store, content="headers")} == {(0, 40)}
 
 
-def test_a_size_that_tells_no_geometry_is_bad_unless_it_is_given(store: Path) -> None:
+def test_a_size_of_no_known_geometry_is_bad_without_the_option(store: Path) -> None:
     size = _GEOMETRY.file_size
     os.truncate(first_file(store), size - 100)
     (found,) = [part.bad for part in plan(store) if part.bad]
@@ -55,7 +55,7 @@ def test_a_size_that_tells_no_geometry_is_bad_unless_it_is_given(store: Path) ->
     assert parts[0].end == size - 100
 
 
-def test_a_file_longer_than_its_geometry_is_bad_there(store: Path) -> None:
+def test_a_file_longer_than_its_geometry_is_bad_after_the_end(store: Path) -> None:
     size = _GEOMETRY.file_size
     os.truncate(first_file(store), size + 84)
     assert bad(plan(store, indexSlots="50", indexEntries="200")) == [(size, size + 84, Reason.SIZE)]
@@ -79,7 +79,7 @@ def test_a_file_without_a_whole_header_is_bad(store: Path, size: int) -> None:
         ("index_count", -1),
     ],
 )
-def test_a_header_that_contradicts_its_file_is_bad_and_not_believed(store: Path, field: str, value: int) -> None:
+def test_a_header_that_contradicts_its_file_is_bad_and_ignored(store: Path, field: str, value: int) -> None:
     path = first_file(store)
     data = bytearray(path.read_bytes())
     place = HEADER.offset_of(field)

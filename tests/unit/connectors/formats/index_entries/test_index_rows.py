@@ -46,7 +46,7 @@ def ranges(rows: Rows) -> list[tuple[int, int, str]]:
     return [((each["start"] - first) // 20, (each["end"] - first) // 20, each["reason"]) for each in found]
 
 
-def test_entries_are_those_of_the_plain_reader(plain_store: Path, read_index: Read) -> None:
+def test_entries_equal_those_of_the_plain_reader(plain_store: Path, read_index: Read) -> None:
     rows = read_index(plain_store)
     names = ("file", "entry", "slot", "key_hash", "physical_offset", "previous_entry")
     assert [(*(row[name] for name in names), milliseconds(row["store_timestamp"])) for row in rows] == [
@@ -64,7 +64,7 @@ def test_entries_are_those_of_the_plain_reader(plain_store: Path, read_index: Re
     assert len(rows) == 330 * 4  # a unique key, two keys and tags for each message
 
 
-def test_slots_lead_to_the_newest_entry_of_their_chain(plain_store: Path, read_index: Read) -> None:
+def test_slots_point_to_the_newest_entry_of_their_chain(plain_store: Path, read_index: Read) -> None:
     newest = {(row["file"], row["slot"]): row["entry"] for row in read_index(plain_store)}
     slots = read_index(plain_store, content="slots")
     assert {(row["file"], row["slot"]): row["newest_entry"] for row in slots} == newest
@@ -81,14 +81,14 @@ def test_headers_are_one_row_for_each_file(plain_store: Path, read_index: Read) 
         assert row["end_physical_offset"] == header.end_physical_offset
 
 
-def test_keys_choose_entries_by_their_hash(plain_store: Path, read_index: Read) -> None:
+def test_keys_select_entries_by_their_hash(plain_store: Path, read_index: Read) -> None:
     keys = ("order-40", unique_key(40), "absent")
     rows = read_index(plain_store, topics=RARE, keys=",".join(keys))
     assert {row["key_hash"] for row in rows} == {key_hash(RARE, key) for key in keys[:2]}
     assert len({row["physical_offset"] for row in rows}) == 1
 
 
-def test_offsets_choose_entries(plain_store: Path, read_index: Read) -> None:
+def test_offsets_select_entries(plain_store: Path, read_index: Read) -> None:
     every = read_index(plain_store)
     low, high = every[100]["physical_offset"], every[500]["physical_offset"]
     chosen = read_index(plain_store, startingOffset=low, endingOffset=high)
@@ -107,7 +107,7 @@ def test_offsets_choose_entries(plain_store: Path, read_index: Read) -> None:
     ],
     ids=["zeros", "hash", "offset", "time", "newer entry", "previous entry"],
 )
-def test_an_entry_that_no_broker_writes_goes_by_the_mode(
+def test_an_impossible_entry_is_handled_according_to_the_mode(
     store: Path, read_index: Read, entry: IndexFileEntry | None
 ) -> None:
     path = last_file(store)
@@ -121,7 +121,7 @@ def test_an_entry_that_no_broker_writes_goes_by_the_mode(
     assert len(rows) == every
 
 
-def test_entries_that_the_header_counts_are_missed(store: Path, read_index: Read) -> None:
+def test_unwritten_entries_that_the_header_counts_are_bad(store: Path, read_index: Read) -> None:
     path = last_file(store)
     count = parse_header(path.read_bytes()[: HEADER.size]).index_count
     write_entry(path, count - 2, bytes(40))
@@ -136,7 +136,7 @@ def test_entries_that_the_header_does_not_count_yet_are_rows(store: Path, read_i
     assert read_index(store) == every
 
 
-def test_without_its_header_a_file_has_entries_without_times(store: Path, read_index: Read) -> None:
+def test_entries_of_a_file_with_a_bad_header_have_no_times(store: Path, read_index: Read) -> None:
     every = len(read_index(store))
     with last_file(store).open("r+b") as file:
         file.write(b"\xff" * HEADER.size)
@@ -147,7 +147,7 @@ def test_without_its_header_a_file_has_entries_without_times(store: Path, read_i
     assert [row["_corrupt_record"]["reason"] for row in rows if row["_corrupt_record"]] == ["header"]
 
 
-def test_a_slot_that_leads_to_no_entry_is_bad(store: Path, read_index: Read) -> None:
+def test_a_slot_that_points_to_no_entry_is_bad(store: Path, read_index: Read) -> None:
     every = read_index(store, content="slots")
     with last_file(store).open("r+b") as file:
         file.seek(_GEOMETRY.slot_position(every[-1]["slot"]))

@@ -34,6 +34,6 @@ def test_parts_are_grouped_by_bytes_and_files() -> None:
     assert group_parts([], 1) == []
 
 
-def test_stores_elsewhere_are_refused() -> None:
+def test_stores_that_are_not_local_are_refused() -> None:
     with pytest.raises(StoreError, match="s3://b/store/commitlog: expected a store on a local disk"):
         local_root(Store("b", "s3://b/store/commitlog", (), ROCKETMQ))

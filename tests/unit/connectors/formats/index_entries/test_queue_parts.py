@@ -77,13 +77,13 @@ def test_files_that_are_too_short_or_too_long_are_bad(store: Path) -> None:
     assert [(part.start, part.end) for part in parts if part.name == segment_name(0) and not part.bad] == [(0, 40)]
 
 
-def test_a_last_file_with_half_an_entry_is_bad_there(store: Path) -> None:
+def test_half_an_entry_at_the_end_of_the_last_file_is_bad(store: Path) -> None:
     folder = store / "consumequeue" / RARE / "0"
     os.truncate(folder / segment_name(0), 33)
     assert bad(plan(store, topics=RARE, queueIds="0")) == [(segment_name(0), 20, 33, Reason.CUT)]
 
 
-def test_a_size_that_no_broker_makes_is_bad_and_bounded(store: Path) -> None:
+def test_an_impossible_file_size_is_bad_and_bounded(store: Path) -> None:
     os.truncate(store / "consumequeue" / RARE / "0" / segment_name(0), 1 << 40)
     parts = plan(store, topics=RARE, queueIds="0")
     assert bad(parts)[0][3] is Reason.SIZE
@@ -91,7 +91,7 @@ def test_a_size_that_no_broker_makes_is_bad_and_bounded(store: Path) -> None:
     assert sum(part.size for part in parts) < 1 << 31
 
 
-def test_a_file_made_beforehand_is_no_reason_to_miss_entries(store: Path) -> None:
+def test_a_preallocated_file_does_not_imply_missing_entries(store: Path) -> None:
     folder = store / "consumequeue" / RARE / "0"
     (folder / segment_name(5 * _FILE_BYTES)).write_bytes(bytes(_FILE_BYTES))
     parts = plan(store, topics=RARE, queueIds="0")
@@ -123,7 +123,7 @@ def test_queues_in_rocksdb_are_an_error(store: Path) -> None:
         plan(store)
 
 
-def test_a_file_that_is_deleted_meanwhile_is_left_out(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_deleted_during_planning_is_left_out(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = store / "consumequeue" / "topic-0" / "0"
     listed = sorted(path.name for path in folder.iterdir())
     (folder / listed[0]).unlink()

@@ -50,7 +50,7 @@ def write(path: Path, position: int, data: bytes) -> None:
         file.write(data)
 
 
-def test_rows_are_the_entries_of_the_plain_reader(plain_store: Path, read_queues: Read) -> None:
+def test_rows_equal_the_entries_of_the_plain_reader(plain_store: Path, read_queues: Read) -> None:
     rows = read_queues(plain_store)
     assert tuples(rows) == sorted(
         (each.topic, each.queue_id, each.queue_offset, *each.entry) for each in walk_consume_queues(plain_store)
@@ -61,7 +61,7 @@ def test_rows_are_the_entries_of_the_plain_reader(plain_store: Path, read_queues
     }
 
 
-def test_rows_of_a_jmq_store_are_those_of_the_plain_reader(plain_jmq_store: Path, read_queues: Read) -> None:
+def test_rows_of_a_jmq_store_equal_those_of_the_plain_reader(plain_jmq_store: Path, read_queues: Read) -> None:
     assert tuples(read_queues(plain_jmq_store)) == sorted(
         (each.topic, each.queue_id, each.queue_offset, each.entry.journal_offset, each.entry.size, None)
         for each in walk_queue_files(plain_jmq_store / "journal", pytest.fail)
@@ -95,7 +95,7 @@ def test_entries_of_batches_have_count_and_time(store: Path, read_queues: Read) 
     assert rows[0]["store_timestamp"] == datetime.datetime(2023, 11, 14, 22, 13, 20, 123000, datetime.UTC)
 
 
-def test_filters_choose_topics_queues_and_offsets(plain_store: Path, read_queues: Read) -> None:
+def test_filters_select_topics_queues_and_offsets(plain_store: Path, read_queues: Read) -> None:
     every = read_queues(plain_store)
     low, high = (sorted(row["physical_offset"] for row in every)[place] for place in (50, 150))
     assert tuples(read_queues(plain_store, topics=f"{RARE},topic-1", queueIds="0,2")) == tuples(
@@ -106,7 +106,7 @@ def test_filters_choose_topics_queues_and_offsets(plain_store: Path, read_queues
     )
 
 
-def test_fillers_are_no_rows(store: Path, read_queues: Read) -> None:
+def test_fillers_give_no_rows(store: Path, read_queues: Read) -> None:
     filler = consumequeue.serialize_entry(consumequeue.PRE_BLANK)
     write(first_file(store, RARE), 0, filler * 2)
     assert [row["queue_offset"] for row in read_queues(store, topics=RARE, queueIds="0")] == [2, 3, 4, 5]
@@ -119,7 +119,9 @@ def test_lost_messages_of_a_journal_are_rows_of_size_0(jmq_store: Path, read_que
 
 
 @pytest.mark.parametrize("data", [bytes(20), b"\xff" * 20], ids=["zeros", "ones"])
-def test_a_bad_entry_before_others_goes_by_the_mode(store: Path, read_queues: Read, data: bytes) -> None:
+def test_a_bad_entry_before_others_is_handled_according_to_the_mode(
+    store: Path, read_queues: Read, data: bytes
+) -> None:
     write(first_file(store, RARE), 20, data)
     chosen = {"topics": RARE, "queueIds": "0"}
     with pytest.raises(DamagedIndexError, match=r"rare/0/0{20}, bytes 20 to 40: entry: expected an entry of 20 bytes"):
@@ -138,7 +140,7 @@ def test_an_entry_of_a_journal_without_its_crc_is_bad(jmq_store: Path, read_queu
     assert ranges(rows) == [(22, 44, "entry")]
 
 
-def test_a_sound_crc_does_not_make_impossible_numbers_sound(jmq_store: Path, read_queues: Read) -> None:
+def test_impossible_numbers_are_bad_despite_a_valid_crc(jmq_store: Path, read_queues: Read) -> None:
     queue_id = fullest_queue(jmq_store)
     impossible = jmq_queue.JmqQueueEntry(1 << 63, (1 << 32) - 1)
     write(first_file(jmq_store, RARE, queue_id, "queue"), 22, jmq_queue.serialize_entry(impossible))

@@ -1,4 +1,4 @@
-"""Rows of a consume log are its intact records, wherever files and windows end, and whatever lies between them."""
+"""Rows of a consume log are its intact records, for any ends of files and windows and any bytes between records."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def change(path: Path, position: int, data: bytes) -> None:
 
 
 def read(root: Path | str, start: int | None = None) -> tuple[list[dict[str, Any]], int | None, list[str]]:
-    """Return the rows, the offset to go on at, and the problems."""
+    """Return the rows, the offset to continue at, and the problems."""
     parts: list[ConsumeLogPart] = list(read_consume_files(str(root), "broker-a", start))
     rows = pa.Table.from_batches([part.rows for part in parts], CONSUMPTION_ROWS).to_pylist()
     return rows, parts[-1].end if parts else start, [problem for part in parts for problem in part.problems]
@@ -166,7 +166,7 @@ def test_a_damaged_record_is_named_and_the_others_are_read(tmp_path: Path) -> No
     assert all(problem.endswith("…") for problem in problems)
 
 
-def test_what_follows_the_last_record_is_judged_once_there_is_a_newer_file(tmp_path: Path) -> None:
+def test_bytes_after_the_last_record_are_a_problem_once_a_newer_file_exists(tmp_path: Path) -> None:
     offsets = write_files(tmp_path, [consumption(number) for number in range(3)])
     end = offsets[-1] + len(serialize_consumption(consumption(2)))
     change(path_of(tmp_path, 0), end, b"half a record")
@@ -178,7 +178,7 @@ def test_what_follows_the_last_record_is_judged_once_there_is_a_newer_file(tmp_p
     assert f"bytes {end} to {FILE_BYTES - 1}" in problems[0]
 
 
-def test_missing_files_and_a_log_that_was_cut_are_told(tmp_path: Path) -> None:
+def test_missing_files_and_a_truncated_log_are_reported(tmp_path: Path) -> None:
     offsets = write_files(tmp_path, [consumption(number) for number in range(300)])
     path_of(tmp_path, 1).unlink()
     change_size(path_of(tmp_path, 2), 1000)
@@ -211,7 +211,7 @@ def test_many_problems_are_summed_up(tmp_path: Path) -> None:
     assert problems[-1].endswith("more ranges like these after them")
 
 
-def test_times_and_attempts_that_cannot_be_are_no_error(tmp_path: Path) -> None:
+def test_impossible_times_and_attempts_are_not_errors(tmp_path: Path) -> None:
     odd = [
         replace(consumption(1), consume_timestamp=moment, attempt=attempt)
         for moment, attempt in ((-1, 0), (2**63 - 1, 65_535), (0, 1))

@@ -43,7 +43,7 @@ def splits_with(tmp_path: Path, properties: bytes) -> list[Split]:
     ids=["value", "name", "names", "many", "repeated", "escaped"],
 )
 @pytest.mark.parametrize("columns", [(), ("properties",), ("keys",), ("keys", "unique_key", "msg_id")])
-def test_properties_that_triple_once_they_are_mended_are_read(
+def test_properties_that_triple_in_size_when_repaired_are_read(
     tmp_path: Path, properties: bytes, columns: tuple[str, ...]
 ) -> None:
     rows = rows_of(splits_with(tmp_path, properties), Mode.PERMISSIVE, *columns, *(() if not columns else ("size",)))

@@ -1,4 +1,4 @@
-"""Reads of journals: which stores a path gives, what queue files answer, what times and offsets leave out."""
+"""Reads of journals: stores of a path, look-ups by queue files, files skipped by times and offsets."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def rows_of(root: Path, **given: object) -> list[Row]:
     return rows
 
 
-def test_the_folder_tells_the_layout(plain: Path, tmp_path: Path) -> None:
+def test_the_layout_is_recognised_by_the_folder(plain: Path, tmp_path: Path) -> None:
     log = write_store(tmp_path / "rocketmq", [(0, open_segment(messages(3), 4096))])
     found = {store.broker: store.format for store in find_stores(f"{plain},{log}", formats=all_formats())}
     assert found == {plain.name: JMQ, "rocketmq": ROCKETMQ}
     assert find_stores(str(plain / "journal"), formats=all_formats())[0].format is JMQ
 
 
-def test_a_glob_finds_stores_of_the_layouts_that_are_asked_for(tmp_path: Path) -> None:
+def test_a_glob_finds_stores_of_the_requested_layouts(tmp_path: Path) -> None:
     write_store(tmp_path / "a" / "store", [(0, open_segment(messages(3), 4096))])
     write_journal(tmp_path / "b" / "store", [(0, open_file([new_message()], 4096))])
     pattern = f"{tmp_path}/{{broker}}/store"
@@ -85,12 +85,12 @@ def test_a_folder_with_both_layouts_is_refused_until_one_is_named(tmp_path: Path
     assert find_stores(path, formats=(JMQ,))[0].format is JMQ
 
 
-def test_a_store_of_the_other_layout_is_told_apart(plain: Path) -> None:
+def test_a_store_of_another_layout_is_an_error_that_names_its_folder(plain: Path) -> None:
     with pytest.raises(StoreError, match="holds a store's 'journal': expected 'commitlog'"):
         find_stores(str(plain))
 
 
-def test_queue_files_lead_to_the_topics_records_and_nothing_else(plain: Path) -> None:
+def test_queue_files_find_exactly_the_topics_records(plain: Path) -> None:
     plan, _ = plan_of(plain, topics=RARE)
     assert plan.stores[0].ways == [Way.QUEUE_FILE]
     assert {type(split) for split in plan.splits} == {ListedSplit}
@@ -99,13 +99,13 @@ def test_queue_files_lead_to_the_topics_records_and_nothing_else(plain: Path) ->
     assert plan.stores[0].records == len(found) == COUNT // 20
 
 
-def test_queues_narrow_what_is_listed(plain: Path) -> None:
+def test_queue_ids_narrow_the_listed_records(plain: Path) -> None:
     found = rows_of(plain, topics=RARE, queueIds="1,2")
     assert found == rows_of(plain, topics=RARE, queueIds="1,2", useIndexes=False)
     assert {row["queue_id"] for row in found} == {1, 2}
 
 
-def test_what_a_lost_queue_held_is_scanned(store: Path) -> None:
+def test_records_of_a_lost_queue_are_scanned(store: Path) -> None:
     expected = rows_of(store, topics=RARE)
     shutil.rmtree(store / "queue" / RARE / "1")
     assert rows_of(store, topics=RARE) == expected
@@ -114,7 +114,7 @@ def test_what_a_lost_queue_held_is_scanned(store: Path) -> None:
     assert plan_of(store, topics=RARE)[0].stores[0].ways == [Way.SCAN]
 
 
-def test_an_entry_that_ends_its_queue_too_early_hides_nothing(store: Path) -> None:
+def test_a_damaged_entry_hides_no_later_record(store: Path) -> None:
     expected = rows_of(store, topics=RARE)
     path = min((store / "queue" / RARE / "0").iterdir())
     data = bytearray(path.read_bytes())
@@ -123,7 +123,7 @@ def test_an_entry_that_ends_its_queue_too_early_hides_nothing(store: Path) -> No
     assert rows_of(store, topics=RARE) == expected
 
 
-def test_an_entry_that_leads_to_another_queues_record_is_an_error(store: Path) -> None:
+def test_an_entry_that_points_to_another_queues_record_is_an_error(store: Path) -> None:
     paths = [min((store / "queue" / RARE / queue).iterdir()) for queue in ("0", "1")]
     first, second = (parse_entry(path.read_bytes()) for path in paths)
     assert first is not None
@@ -135,14 +135,14 @@ def test_an_entry_that_leads_to_another_queues_record_is_an_error(store: Path) -
         rows_of(store, topics=RARE)
 
 
-def test_keys_are_compared_in_what_the_topic_leads_to(plain: Path) -> None:
+def test_keys_filter_the_records_of_the_topic(plain: Path) -> None:
     (row,) = rows_of(plain, topics=RARE, keys="order-40")
     assert row["keys"] == ["order-40"]
     (again,) = rows_of(plain, topics=RARE, keys=row["unique_key"])
     assert again == row
 
 
-def test_times_and_offsets_leave_files_out(plain: Path) -> None:
+def test_times_and_offsets_skip_files(plain: Path) -> None:
     rows = rows_of(plain)
     assert len(rows) == COUNT
     begin, end = STORED_MS + 300 * STEP_MS, STORED_MS + 500 * STEP_MS
@@ -160,7 +160,7 @@ def test_times_and_offsets_leave_files_out(plain: Path) -> None:
     ]
 
 
-def test_it_is_told_that_a_journal_has_no_index_of_keys(plain: Path) -> None:
+def test_the_plan_reports_that_a_journal_has_no_index_of_keys(plain: Path) -> None:
     reason = "IndexFile: a journal has no index of keys"
     (by_key,) = plan_of(plain, topics=RARE, keys="order-40")[0].stores
     (by_topic,) = plan_of(plain, topics=RARE)[0].stores

@@ -47,7 +47,7 @@ def rows(chunks: list[Facts]) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 7, 1 << 12])
-def test_every_column_is_what_the_record_says(tmp_path: Path, chunk_rows: int) -> None:
+def test_every_column_equals_the_records_value(tmp_path: Path, chunk_rows: int) -> None:
     wanted = [*messages(300), new_message(300, topic="主题"), new_message(301, topic="t" * 255)]
     write_journal(tmp_path, [(0, open_file(wanted, 1 << 18))])
     chunks = facts_of(tmp_path, chunk_rows)
@@ -60,7 +60,7 @@ def test_every_column_is_what_the_record_says(tmp_path: Path, chunk_rows: int) -
     assert max(facts.rows for facts in chunks) <= chunk_rows
 
 
-def test_thousands_of_long_topics_find_room(tmp_path: Path) -> None:
+def test_thousands_of_long_topics_fit(tmp_path: Path) -> None:
     wanted = [new_message(number, topic=f"{number:0255d}", body=b"", properties=()) for number in range(6000)]
     write_journal(tmp_path, [(0, open_file(wanted, 1 << 22))])
     chunks = facts_of(tmp_path, 1 << 18)
@@ -68,7 +68,7 @@ def test_thousands_of_long_topics_find_room(tmp_path: Path) -> None:
     assert [row[0] for row in rows(chunks)] == [message.topic for message in wanted]
 
 
-def test_a_damaged_body_lies_between_the_records(tmp_path: Path) -> None:
+def test_a_damaged_body_is_reported_between_the_records(tmp_path: Path) -> None:
     data = bytearray(closed_file(messages(50), FILE))
     begin = sum(map(len, records(messages(20))))
     data[begin + 62] ^= 1
@@ -81,7 +81,7 @@ def test_a_damaged_body_lies_between_the_records(tmp_path: Path) -> None:
     assert sum(facts.rows for facts in chunks) == 49
 
 
-def test_a_delay_at_its_limit_tells_no_time(tmp_path: Path) -> None:
+def test_a_delay_at_its_limit_gives_no_time(tmp_path: Path) -> None:
     far = new_message(1)
     data = bytearray(records([new_message(0), far])[0] + records([new_message(0), far])[1])
     at = len(records([new_message(0)])[0])
@@ -92,7 +92,7 @@ def test_a_delay_at_its_limit_tells_no_time(tmp_path: Path) -> None:
     assert facts.is_dated.tolist() == [True, False]
 
 
-def test_entries_are_those_of_the_plain_rules(tmp_path: Path) -> None:
+def test_entries_equal_those_of_the_plain_rules(tmp_path: Path) -> None:
     wanted = messages(100)
     write_journal(tmp_path, [(0, open_file(wanted, FILE))])
     (facts,) = facts_of(tmp_path)
@@ -104,7 +104,7 @@ def test_entries_are_those_of_the_plain_rules(tmp_path: Path) -> None:
     assert found == expected
 
 
-def test_an_entry_is_known_by_its_crc() -> None:
+def test_an_entry_is_recognised_by_its_crc() -> None:
     entries = make_entries(np.array([5, 7, 9]), np.array([100, 0, 100]))
     assert is_written(entries).tolist() == [True, True, True]
     assert is_lost(entries).tolist() == [False, True, False]

@@ -1,4 +1,4 @@
-"""Arrow batches with references become batches with bodies: what a task does, without Spark."""
+"""Arrow batches with references become batches with bodies, as in a task, without Spark."""
 
 from __future__ import annotations
 
@@ -82,22 +82,22 @@ def test_an_unknown_crc_is_not_compared(store: MemoryStore) -> None:
         read(store, [row | {"body_crc": 7}])
 
 
-def test_a_frame_that_goes_on_in_the_next_batch_is_read_once(store: MemoryStore) -> None:
+def test_a_frame_used_by_several_batches_is_read_once(store: MemoryStore) -> None:
     assert bodies_of(read(store, *[[row] for row in rows_of(NAME)])) == [[body] for body in BODIES]
     assert sum(length for _, _, length in store.reads) == len(store.packs[NAME])
 
 
-def test_batches_are_cut_where_bodies_are_too_much(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_cut_where_bodies_exceed_the_limit(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body_batches, "BATCH_BYTES", 4)
     rows = rows_of(NAME) + rows_of(OTHER)
     assert bodies_of(read(store, rows)) == [[b"one", b""], [b"three"], [b"four"], [b"one", b""], [b"three"], [b"four"]]
 
 
-def test_a_batch_without_rows_gives_nothing(store: MemoryStore) -> None:
+def test_a_batch_without_rows_gives_no_batch(store: MemoryStore) -> None:
     assert read(store, []) == []
 
 
-def test_a_slice_of_a_batch_is_read_as_it_is(store: MemoryStore) -> None:
+def test_a_slice_of_a_batch_is_read(store: MemoryStore) -> None:
     batch = pa.RecordBatch.from_pylist(rows_of(NAME), SCHEMA).slice(2, 2)
     (found,) = batches_with_bodies(batch, store, FrameCache())
     assert found.column("body").to_pylist() == BODIES[2:]
@@ -111,7 +111,7 @@ def test_a_reference_with_a_hole_is_an_error(store: MemoryStore, field: str) -> 
 
 
 @pytest.mark.parametrize("length", [-5, -(1 << 31), (1 << 31) - 1])
-def test_a_length_that_lies_is_an_error(store: MemoryStore, length: int) -> None:
+def test_a_wrong_length_is_an_error(store: MemoryStore, length: int) -> None:
     rows = rows_of(NAME)
     rows[2]["body_ref"]["length"] = length
     with pytest.raises(PackError, match=r"not negative, found -|found one that ends at 21474836"):

@@ -1,4 +1,4 @@
-"""Names of packs: one for each date, broker and range, and none that leads elsewhere."""
+"""Names of packs: one for each date, broker and range, and none outside the folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_name_has_date_broker_and_range() -> None:
     assert pack_name(DAY, "broker-a", 0, 1 << 27, TOKEN) == GOOD
 
 
-def test_a_missing_date_has_a_folder_of_its_own() -> None:
+def test_a_missing_date_has_its_own_folder() -> None:
     assert pack_name(None, "a", 5, 5, TOKEN).startswith("store_date=__HIVE_DEFAULT_PARTITION__/broker=a/")
 
 
@@ -47,7 +47,7 @@ def test_a_datetime_gives_its_date_alone() -> None:
 
 
 @pytest.mark.parametrize(("broker", "escaped"), BROKERS)
-def test_a_broker_is_escaped_and_comes_back(broker: str, escaped: str) -> None:
+def test_a_brokers_name_is_escaped_and_round_trips(broker: str, escaped: str) -> None:
     name = pack_name(DAY, broker, 0, 1, TOKEN)
     assert name.split("/")[1:-1] == [f"broker={escaped}"]
     assert name.isascii()
@@ -59,7 +59,7 @@ def test_distinct_brokers_have_distinct_names() -> None:
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 0), (2, 1), (0, 1 << 63)])
-def test_a_range_that_is_none_is_refused(start: int, end: int) -> None:
+def test_an_invalid_range_is_refused(start: int, end: int) -> None:
     with pytest.raises(ValueError, match="expected 0 <= start <= end"):
         pack_name(DAY, "a", start, end, TOKEN)
 
@@ -122,7 +122,7 @@ def test_other_names_are_refused(name: str) -> None:
         parse_pack_name(name)
 
 
-def test_an_error_names_place_expected_found_and_the_way_out() -> None:
+def test_an_error_names_place_expected_found_and_remedy() -> None:
     error = PackError(GOOD, 7, "a frame", "zeros", "Restore it")
     assert str(error) == f"pack '{GOOD}', offset 7: expected a frame, found zeros. Restore it"
     assert str(pickle.loads(pickle.dumps(error))) == str(error)

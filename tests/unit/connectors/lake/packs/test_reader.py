@@ -1,4 +1,4 @@
-"""Bodies by reference: what is there comes back, and whatever lies is a PackError before it costs memory."""
+"""Bodies by reference: sound references give their bodies; wrong ones are a PackError before memory is allocated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ORDERS = [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 2, 0, 4, 2], [1], []]
 
 
 def crcs_of(bodies: list[bytes]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """What the table has in `body_crc`."""
+    """Return the values of `body_crc` in the table."""
     return np.array([zlib.crc32(body) & 0x7FFFFFFF for body in bodies], np.int64)
 
 
@@ -43,7 +43,7 @@ def test_one_body_is_one_read(row: int) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("frame_bytes", [1, SMALL, FRAME_BYTES])
-def test_many_bodies_come_in_the_order_asked_for(order: list[int], frame_bytes: int) -> None:
+def test_many_bodies_are_returned_in_the_requested_order(order: list[int], frame_bytes: int) -> None:
     store, refs = stored(BODIES, frame_bytes)
     wanted = [BODIES[row] for row in order]
     found = read_bodies(store, NAME, refs.take(np.array(order, np.int64)), crcs_of(wanted))
@@ -76,7 +76,7 @@ def test_a_frame_is_decompressed_once_for_all_batches() -> None:
     assert sum(length for _, _, length in store.reads) == len(store.packs[NAME])
 
 
-def test_a_cache_keeps_the_frames_used_last_and_no_large_ones() -> None:
+def test_a_cache_keeps_the_most_recently_used_frames_except_large_ones() -> None:
     cache = FrameCache(2)
     frames = {offset: pa.py_buffer(b"content") for offset in range(3)}
     cache.put(NAME, 0, 9, frames[0])
@@ -112,7 +112,7 @@ def test_a_body_with_another_crc_is_named() -> None:
         read_body(store, ref_of(refs, 3), int(crcs[3]))
 
 
-def test_an_unknown_crc_fits_and_a_negative_one_does_not() -> None:
+def test_an_unknown_crc_is_accepted_and_a_negative_one_refused() -> None:
     store, refs = stored(BODIES, SMALL)
     crcs = np.full(5, UNKNOWN_CRC)
     assert read_bodies(store, NAME, refs, crcs).to_pylist() == BODIES
@@ -121,7 +121,7 @@ def test_an_unknown_crc_fits_and_a_negative_one_does_not() -> None:
         read_bodies(store, NAME, refs, crcs)
 
 
-def test_an_empty_body_has_a_crc_too() -> None:
+def test_the_crc_of_an_empty_body_is_checked() -> None:
     store, refs = stored([b""])
     assert read_body(store, ref_of(refs, 0), 0) == b""
     with pytest.raises(PackError, match="CRC 1 "):
@@ -132,7 +132,7 @@ def test_an_empty_body_has_a_crc_too() -> None:
 
 
 @pytest.mark.parametrize("field", ["frame_offset", "frame_length", "offset", "length"])
-def test_negative_numbers_are_refused_and_nothing_is_read(field: str) -> None:
+def test_negative_numbers_are_refused_before_any_read(field: str) -> None:
     store, refs = stored(BODIES, SMALL)
     with pytest.raises(PackError, match=f"whose {field} is not negative, found -1"):
         read_body(store, ref_of(refs, 3, **{field: -1}))
@@ -159,7 +159,7 @@ def test_negative_numbers_are_refused_and_nothing_is_read(field: str) -> None:
         ({"length": 1 << 31}, "expected a body_ref of a long and three ints"),
     ],
 )
-def test_numbers_that_lie_are_errors(changes: dict[str, int], message: str) -> None:
+def test_wrong_numbers_are_errors(changes: dict[str, int], message: str) -> None:
     store, refs = stored(BODIES, SMALL)
     with pytest.raises(PackError, match=message):
         read_body(store, ref_of(refs, 3, **changes))
@@ -172,18 +172,18 @@ def test_one_place_with_two_frame_lengths_is_an_error() -> None:
         read_bodies(store, NAME, PackRefs(refs.frame_offsets, lengths, refs.offsets, refs.lengths))
 
 
-def test_a_name_that_leads_elsewhere_is_not_opened(tmp_path: Path) -> None:
+def test_a_name_outside_the_folder_is_not_opened(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(packed([b"secret"])[0])
     with pytest.raises(PackNameError):
         read_body(LocalPackStore(tmp_path / "bodies"), BodyRef("../secret", 0, 15, 0, 6))
 
 
-def test_a_missing_pack_says_where_it_was_looked_for(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_pack_names_the_folder(tmp_path: Path) -> None:
     with pytest.raises(PackError, match=f"expected a file in {tmp_path}, found none. Has it expired"):
         read_body(LocalPackStore(tmp_path), BodyRef(NAME, 0, 15, 0, 6))
 
 
-def test_more_than_an_array_can_hold_is_refused() -> None:
+def test_more_bytes_than_an_array_can_hold_are_refused() -> None:
     count = 33
     refs = PackRefs(*(np.full(count, value, np.int64) for value in (0, 100, 0, 64 << 20)))
     with pytest.raises(ValueError, match="expected at most 2147483647"):
@@ -220,7 +220,7 @@ def test_a_flipped_bit_is_an_error_or_fails_its_crc() -> None:
         assert found == bodies  # a bit that zstd does not use
 
 
-def test_a_frame_that_claims_more_than_it_may_is_not_believed() -> None:
+def test_a_frame_that_claims_too_large_a_size_is_refused() -> None:
     size = 10 << 30
     bomb = b"\x28\xb5\x2f\xfd" + bytes([0b11100000]) + size.to_bytes(8, "little") + bytes(20)
     store = MemoryStore(**{NAME: bomb})
@@ -254,7 +254,7 @@ def test_a_real_bomb_is_not_inflated() -> None:
         (b"\x28\xb5\x2f\xfd\xe3" + bytes(15), "found one that claims 0"),  # a dictionary, and no content
     ],
 )
-def test_what_is_no_frame_of_a_pack_is_an_error(frame: bytes, found: str) -> None:
+def test_bytes_that_are_not_a_frame_of_a_pack_are_an_error(frame: bytes, found: str) -> None:
     with pytest.raises(PackError, match=found):
         read_body(MemoryStore(**{NAME: frame}), BodyRef(NAME, 0, 20, 0, 1))
 
@@ -266,7 +266,7 @@ def test_a_header_that_is_cut_is_an_error() -> None:
             read_body(MemoryStore(**{NAME: frame}), BodyRef(NAME, 0, size, 0, 1))
 
 
-def test_bodies_larger_than_the_limit_need_leave() -> None:
+def test_bodies_larger_than_the_limit_need_an_option() -> None:
     body = bytes(FRAME_BYTES + 1)
     store, refs = stored([body])
     assert read_body(store, ref_of(refs, 0)) == body

@@ -1,4 +1,4 @@
-"""The local folder of packs: a name is of a whole pack, whatever happens to its writer."""
+"""The local folder of packs: a name always refers to a complete pack, even if its writer fails."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def files_of(root: Path) -> list[str]:
     return sorted(path.name for path in root.rglob("*") if path.is_file())
 
 
-def test_a_pack_is_there_once_it_is_whole(tmp_path: Path) -> None:
+def test_a_pack_exists_only_once_it_is_complete(tmp_path: Path) -> None:
     store = LocalPackStore(tmp_path / "bodies")
     with store.open_write(NAME) as output:
         output.write(memoryview(b"one "))
@@ -49,7 +49,7 @@ def test_a_pack_replaces_one_of_its_name(tmp_path: Path) -> None:
     assert store.read_range(NAME, 0, 100) == b"second"
 
 
-def test_two_writers_of_one_name_do_not_meet(tmp_path: Path) -> None:
+def test_two_writers_of_one_name_do_not_conflict(tmp_path: Path) -> None:
     store = LocalPackStore(tmp_path)
     with store.open_write(NAME) as one, store.open_write(NAME) as other:
         one.write(memoryview(b"same"))
@@ -58,7 +58,7 @@ def test_two_writers_of_one_name_do_not_meet(tmp_path: Path) -> None:
     assert files_of(tmp_path) == [NAME.split("/")[-1]]
 
 
-def test_a_writer_that_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_writer_leaves_no_file(tmp_path: Path) -> None:
     def fail() -> None:
         with LocalPackStore(tmp_path).open_write(NAME) as output:
             output.write(memoryview(b"half"))
@@ -102,7 +102,7 @@ def test_no_method_opens_another_name(name: str, tmp_path: Path) -> None:
         pass
 
 
-def test_a_pack_that_may_not_be_read_is_said_so(tmp_path: Path) -> None:
+def test_a_pack_that_cannot_be_read_is_an_error_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / NAME).mkdir(parents=True)  # opens, as a folder does, and cannot be read
     with pytest.raises(PackError, match="found a folder"):
         LocalPackStore(tmp_path).read_range(NAME, 0, 1)
@@ -126,7 +126,7 @@ def test_a_folder_is_checked_before_it_is_needed(tmp_path: Path) -> None:
     assert files_of(tmp_path) == ["file"]
 
 
-def test_packs_are_listed_with_what_is_known_of_them_and_other_files_are_not(tmp_path: Path) -> None:
+def test_only_packs_are_listed_with_date_size_and_time(tmp_path: Path) -> None:
     store = LocalPackStore(tmp_path)
     assert list(store.list_packs()) == []
     day = datetime.date(2026, 11, 20)
@@ -143,7 +143,7 @@ def test_packs_are_listed_with_what_is_known_of_them_and_other_files_are_not(tmp
     assert all(datetime.timedelta(-1) < now - pack.modified < datetime.timedelta(minutes=1) for pack in found)
 
 
-def test_packs_are_deleted_once_and_again(tmp_path: Path) -> None:
+def test_deleting_packs_twice_is_not_an_error(tmp_path: Path) -> None:
     store = LocalPackStore(tmp_path)
     with store.open_write(NAME) as output:
         output.write(memoryview(b"x"))
@@ -154,7 +154,7 @@ def test_packs_are_deleted_once_and_again(tmp_path: Path) -> None:
         store.delete(["../secret"])
 
 
-def test_what_killed_writers_left_is_deleted_when_it_is_old(tmp_path: Path) -> None:
+def test_old_files_of_killed_writers_are_deleted(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED_WRITER, tmp_path], check=False)
     store, now = LocalPackStore(tmp_path), datetime.datetime.now(datetime.UTC)
     assert store.delete_unfinished(now - datetime.timedelta(hours=1)) == 0
@@ -163,7 +163,9 @@ def test_what_killed_writers_left_is_deleted_when_it_is_old(tmp_path: Path) -> N
     assert files_of(tmp_path) == []
 
 
-def test_what_a_writer_finishes_during_the_look_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_a_writer_finishes_meanwhile_is_not_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, name = (tmp_path / NAME).parent, NAME.split("/")[-1]
     folder.mkdir(parents=True)
     unfinished = folder / f".{name}.12-0123456789abcdef.tmp"
@@ -184,7 +186,7 @@ def test_errors_of_a_store_can_be_pickled() -> None:
     assert str(error) == "bodies in s3://bucket: expected a bucket, found none. Make it"
 
 
-def test_what_is_written_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pack_is_synced_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, synced = LocalPackStore(tmp_path), []
     real = os.fsync
 

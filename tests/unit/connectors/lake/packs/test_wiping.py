@@ -1,4 +1,4 @@
-"""Bodies taken out of a pack: all others stay in their places, to the byte."""
+"""Bodies removed from a pack: all others stay in their places, byte for byte."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _body(kind: int, number: int, length: int, chance: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("kind", range(6))
-def test_other_bodies_are_read_as_before_and_those_that_go_are_gone(tmp_path: Path, kind: int) -> None:
+def test_wiped_bodies_are_removed_and_others_are_unchanged(tmp_path: Path, kind: int) -> None:
     chance = random.Random(kind)
     for attempt in range(25):
         bodies = drawn(kind, chance)
@@ -98,7 +98,7 @@ def _kept_frames(refs: PackRefs, bodies: Sequence[bytes], gone: Sequence[int]) -
     ]
 
 
-def test_again_changes_nothing(tmp_path: Path) -> None:
+def test_wiping_again_changes_nothing(tmp_path: Path) -> None:
     bodies = [b"one body", b"another body", b"a third"]
     store, refs = write(tmp_path, bodies)
     chosen = np.array([1])
@@ -108,7 +108,7 @@ def test_again_changes_nothing(tmp_path: Path) -> None:
     assert store.read_range(NAME, 0, store.size(NAME)) == before
 
 
-def test_a_frame_of_which_all_goes_in_two_steps_is_skipped_in_the_end(tmp_path: Path) -> None:
+def test_a_frame_wiped_completely_in_two_steps_is_a_skippable_frame(tmp_path: Path) -> None:
     bodies = [b"one body", b"another body"]
     store, refs = write(tmp_path, bodies)
     wipe_bodies(store, NAME, refs.take(np.array([0])), crcs(bodies)[:1])
@@ -120,7 +120,7 @@ def test_a_frame_of_which_all_goes_in_two_steps_is_skipped_in_the_end(tmp_path: 
 
 
 @pytest.mark.parametrize("missing", range(12))
-def test_a_frame_takes_up_just_the_room_that_there_is(missing: int) -> None:
+def test_a_frame_is_padded_to_the_exact_size(missing: int) -> None:
     for content in (b"", b"a", b"abc" * 100, random.Random(1).randbytes(300), b"ab" * 40_000):
         frame = pa.Codec("zstd").compress(content, asbytes=True)
         padded = wiping._padded(frame, len(frame) + missing)
@@ -128,7 +128,7 @@ def test_a_frame_takes_up_just_the_room_that_there_is(missing: int) -> None:
         assert decompress_frame(pa.py_buffer(padded), len(content)).to_pybytes() == content
 
 
-def test_a_pack_that_has_expired_holds_nothing(tmp_path: Path) -> None:
+def test_wiping_an_expired_pack_reports_that_it_is_gone(tmp_path: Path) -> None:
     bodies = [b"one body"]
     store, refs = write(tmp_path, bodies)
     store.delete([NAME])
@@ -136,7 +136,7 @@ def test_a_pack_that_has_expired_holds_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("changed", [{"frame_offsets": 3}, {"frame_lengths": -2}, {"frame_lengths": 1 << 20}])
-def test_a_reference_to_something_else_is_refused_and_nothing_changes(tmp_path: Path, changed: dict[str, int]) -> None:
+def test_a_wrong_reference_is_refused_and_changes_nothing(tmp_path: Path, changed: dict[str, int]) -> None:
     bodies = [b"one body" * 9, b"another body"]
     store, refs = write(tmp_path, bodies)
     before = store.read_range(NAME, 0, store.size(NAME))

@@ -25,7 +25,7 @@ def frames_of(lengths: list[int]) -> list[list[tuple[int, int]]]:
     places = zip(refs.frame_offsets, refs.frame_lengths, refs.offsets, refs.lengths, strict=True)
     for frame_offset, frame_length, offset, length in places:
         frames.setdefault((int(frame_offset), int(frame_length)), []).append((int(offset), int(length)))
-    # The frames are all that is in the file, and are what the references say.
+    # The file has only the frames, and they match the references.
     assert [start for start, _ in frames] == [0, *np.cumsum([size for _, size in frames])][: len(frames)]
     assert sum(size for _, size in frames) == len(pack)
     assert decompressed(pack) == b"".join(bodies)
@@ -54,7 +54,7 @@ def frames_of(lengths: list[int]) -> list[list[tuple[int, int]]]:
         ([250, 0], [[(0, 250)], [(0, 0)]]),
     ],
 )
-def test_a_frame_closes_before_the_body_that_would_be_too_much(
+def test_a_frame_ends_before_a_body_that_would_exceed_its_size(
     lengths: list[int], frames: list[list[tuple[int, int]]]
 ) -> None:
     assert frames_of(lengths) == frames
@@ -112,7 +112,7 @@ def test_a_window_may_be_used_again_after_an_append() -> None:
     assert decompressed(output.getvalue()) == b"aaabbb"
 
 
-def test_finishing_twice_gives_the_same_and_then_nothing_can_be_added() -> None:
+def test_a_writer_can_finish_twice_but_not_append_afterwards() -> None:
     writer = PackWriter(io.BytesIO())
     append(writer, [b"a"])
     assert writer.finish() is writer.finish()
@@ -124,7 +124,7 @@ def test_finishing_twice_gives_the_same_and_then_nothing_can_be_added() -> None:
     ("position", "length"),
     [(-1, 1), (0, -1), (0, 11), (10, 1), (11, 0), (1 << 62, 1 << 62), (5, (1 << 63) - 1), (-(1 << 63), 0)],
 )
-def test_a_body_outside_its_window_is_refused_and_nothing_is_added(position: int, length: int) -> None:
+def test_a_body_outside_its_window_is_refused_and_not_added(position: int, length: int) -> None:
     output = io.BytesIO()
     writer = PackWriter(output)
     with pytest.raises(ValueError, match="outside its window of 10 bytes"):
@@ -144,7 +144,7 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
             PackWriter(io.BytesIO(), size)
 
 
-def test_a_pack_is_written_under_its_name_when_all_went_well(tmp_path: Path) -> None:
+def test_a_pack_has_its_name_once_its_writer_succeeds(tmp_path: Path) -> None:
     store = LocalPackStore(tmp_path)
     with write_pack(store, NAME, frame_bytes=4) as writer:
         append(writer, [b"one", b"two"])
@@ -154,7 +154,7 @@ def test_a_pack_is_written_under_its_name_when_all_went_well(tmp_path: Path) -> 
         assert stream.read() == b"onetwo"
 
 
-def test_a_pack_whose_writer_failed_is_not_there(tmp_path: Path) -> None:
+def test_a_pack_whose_writer_failed_does_not_exist(tmp_path: Path) -> None:
     def fail() -> None:
         with write_pack(LocalPackStore(tmp_path), NAME) as writer:
             append(writer, [bytes(FRAME_BYTES), b"x"])  # one frame is out by now

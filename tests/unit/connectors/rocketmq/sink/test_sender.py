@@ -1,4 +1,4 @@
-"""Rows into topics of brokers of broker_lite: where they land, and what is told of each."""
+"""Rows sent to topics of broker_lite: their places in the topics, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def stored(*brokers: LiveBroker, topic: str = "orders") -> dict[tuple[str, int, 
     }
 
 
-def test_every_row_is_where_its_outcome_says(cluster: LiveCluster, broker: LiveBroker) -> None:
+def test_every_row_is_stored_at_the_place_in_its_outcome(cluster: LiveCluster, broker: LiveBroker) -> None:
     count = 500
     rows = numbered(
         count,
@@ -138,7 +138,7 @@ def test_rows_with_a_target_keep_their_order(cluster: LiveCluster, broker: LiveB
     assert not any(outcome["may_be_twice"] for outcome in outcomes)
 
 
-def test_what_a_batch_cannot_hold_goes_alone(cluster: LiveCluster, broker: LiveBroker) -> None:
+def test_messages_that_a_batch_cannot_hold_are_sent_alone(cluster: LiveCluster, broker: LiveBroker) -> None:
     at = datetime.datetime(2023, 11, 14, 23, 0, tzinfo=datetime.UTC)
     rows = numbered(
         6,
@@ -210,7 +210,7 @@ def test_messages_that_were_read_can_be_written(cluster: LiveCluster, broker: Li
         ({"body_codec": "rar"}, "with rar"),
     ],
 )
-def test_a_row_that_cannot_be_sent_is_told_and_the_others_go(
+def test_a_row_that_cannot_be_sent_is_reported_and_others_are_sent(
     cluster: LiveCluster, broker: LiveBroker, columns: dict[str, Any], error: str
 ) -> None:
     row: dict[str, Any] = {"body": b"x", "topic": "orders", "properties": [("n", "1")], "tags": None, "keys": None,
@@ -227,7 +227,7 @@ def test_a_row_that_cannot_be_sent_is_told_and_the_others_go(
     assert len(stored(broker)) == 2
 
 
-def test_sliced_rows_are_read_from_where_they_begin(cluster: LiveCluster, broker: LiveBroker) -> None:
+def test_sliced_rows_are_read_from_their_offset(cluster: LiveCluster, broker: LiveBroker) -> None:
     properties = pa.array([[("n", str(number))] for number in range(10)], PROPERTIES)
     rows = numbered(10, properties=properties, keys=pa.array([[f"k{number}"] for number in range(10)]))
     assert len(send(cluster, rows.slice(3, 4))) == 4
@@ -237,7 +237,7 @@ def test_sliced_rows_are_read_from_where_they_begin(cluster: LiveCluster, broker
     assert send(cluster, rows.slice(3, 0)) == []
 
 
-def test_a_column_that_is_needed_or_of_another_type_is_told(cluster: LiveCluster) -> None:
+def test_a_column_that_is_missing_or_of_a_wrong_type_is_an_error(cluster: LiveCluster) -> None:
     with pytest.raises(InvalidMessageError, match="expected a column topic, found body"):
         send(cluster, numbered(1).select(["body"]))
     with pytest.raises(InvalidMessageError, match=r"column keys: expected list.*, found string"):
@@ -260,7 +260,7 @@ def test_a_message_that_the_broker_refuses_is_found_in_its_batch(cluster: LiveCl
     assert len(stored(broker)) == 39
 
 
-def test_lost_answers_are_sent_again_and_said_to_be_twice(cluster: LiveCluster, broker: LiveBroker) -> None:
+def test_messages_with_lost_answers_are_sent_again_and_marked(cluster: LiveCluster, broker: LiveBroker) -> None:
     lost = iter([True])
 
     def lose_answer(request: Command) -> bytes | None:
@@ -290,7 +290,7 @@ def test_a_stored_batch_with_other_ids_is_not_sent_again(
     assert [one["msg_id"] for one in outcomes] == expected
 
 
-def test_what_is_in_doubt_is_not_sent_again_where_that_is_asked_for(cluster: LiveCluster, broker: LiveBroker) -> None:
+def test_messages_in_doubt_are_not_sent_again_if_that_is_set(cluster: LiveCluster, broker: LiveBroker) -> None:
     broker.interfere = lambda request: b"" if request.code in SENDS else None
     settings = replace(QUICK, answer_seconds=0.1, resend_in_doubt=False)
     outcomes = send(cluster, numbered(3), settings)
@@ -308,7 +308,7 @@ def test_a_broker_that_refuses_is_avoided(cluster: LiveCluster, broker: LiveBrok
     assert len(stored(second)) == 50
 
 
-def test_an_order_is_not_broken_by_a_failure(cluster: LiveCluster, broker: LiveBroker) -> None:
+def test_rows_after_a_failed_one_in_its_queue_are_skipped(cluster: LiveCluster, broker: LiveBroker) -> None:
     rows = numbered(
         30, target_broker=pa.array(["broker-a"] * 30), target_queue_id=pa.array([n % 2 for n in range(30)], pa.int32())
     )
@@ -330,7 +330,7 @@ def test_an_order_is_not_broken_by_a_failure(cluster: LiveCluster, broker: LiveB
     [(("payments", None, None), "payments"), (("orders", "broker-z", 0), "queue 0 of broker-z: expected one of the 4"),
      (("orders", "broker-a", 9), "queue 9 of broker-a")],
 )  # fmt: skip
-def test_a_target_that_is_not_there_is_told(
+def test_a_missing_target_is_reported(
     cluster: LiveCluster, broker: LiveBroker, target: tuple[str, str | None, int | None], error: str
 ) -> None:
     broker.dispatcher.broker.topics.remove("TBW102")
@@ -343,7 +343,7 @@ def test_a_target_that_is_not_there_is_told(
     assert error in outcome["error"]
 
 
-def test_no_more_requests_are_under_way_than_allowed(cluster: LiveCluster, broker: LiveBroker) -> None:
+def test_no_more_requests_are_in_flight_than_allowed(cluster: LiveCluster, broker: LiveBroker) -> None:
     with RowSender(
         ClientOptions(cluster.address), replace(QUICK, limits=BatchLimits(max_messages=1), max_in_flight=3)
     ) as it:

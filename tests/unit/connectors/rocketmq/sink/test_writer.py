@@ -1,4 +1,4 @@
-"""The sink's options and columns, and what its tasks say; without Spark."""
+"""The sink's options and columns, and the results of its tasks; without Spark."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
         yield made
 
 
-def test_what_is_not_given_has_its_default() -> None:
+def test_missing_options_have_their_defaults() -> None:
     settings = SinkOptions.parse(NEEDED).settings
     assert (settings.group, settings.rows.topic, settings.rows.is_stored) == ("commitlake_writer", None, None)
     assert (settings.limits.max_bytes, settings.limits.max_messages, settings.max_in_flight) == (1 << 20, 1000, 8)
@@ -70,7 +70,7 @@ def test_every_option_is_documented() -> None:
         ({"secretKey": "hunter2"}, "keys are not given as options"),
     ],
 )
-def test_a_wrong_option_is_told(given: dict[str, str], message: str) -> None:
+def test_a_wrong_option_is_an_error(given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         SinkOptions.parse(NEEDED | given)
 
@@ -85,7 +85,7 @@ def test_a_wrong_option_is_told(given: dict[str, str], message: str) -> None:
         ("body binary, topic string, keys string", "column keys: expected list"),
     ],
 )
-def test_wrong_columns_are_told(schema: str, message: str) -> None:
+def test_wrong_columns_are_an_error(schema: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         check_schema(struct(schema), SinkOptions.parse(NEEDED))
 
@@ -95,14 +95,14 @@ def test_columns_of_messages_are_left_out() -> None:
     check_schema(schema, SinkOptions.parse(NEEDED))
 
 
-def test_topics_are_not_overwritten() -> None:
+def test_overwrite_mode_is_refused() -> None:
     source = RocketmqDataSource(NEEDED)
     with pytest.raises(OptionError, match="mode overwrite: expected append"):
         source.writer(struct("body binary, topic string"), overwrite=True)
 
 
 @pytest.mark.parametrize("topic", ["%DLQ%billing", "%RETRY%billing", "TBW102", "rmq_sys_wheel_timer"])
-def test_rows_for_topics_of_the_broker_are_refused_unless_an_option_says_so(cluster: LiveCluster, topic: str) -> None:
+def test_rows_for_system_topics_are_refused_without_the_option(cluster: LiveCluster, topic: str) -> None:
     given = {"namesrv": cluster.address, "retrySeconds": "0"}
     with pytest.raises(OptionError, match=r"option topic: expected one for applications.*option systemTopics"):
         SinkOptions.parse(given | {"topic": topic})
@@ -113,14 +113,14 @@ def test_rows_for_topics_of_the_broker_are_refused_unless_an_option_says_so(clus
     assert SinkOptions.parse(given | {"topic": topic, "systemTopics": "true"}).settings.rows.has_system_topics
 
 
-def test_dead_letters_are_written_where_an_option_says_so(cluster: LiveCluster) -> None:
+def test_dead_letters_are_written_with_the_option(cluster: LiveCluster) -> None:
     given = {"namesrv": cluster.address, "retrySeconds": "0", "systemTopics": "true"}
     rows = pa.RecordBatch.from_pydict({"body": [b"x"], "topic": ["%DLQ%billing"]})
     writer = RocketmqWriter(SinkOptions.parse(given), struct("body binary, topic string"))
     assert writer.write(iter([rows])) == Sent(messages=1)
 
 
-def test_a_task_tells_what_it_has_sent_or_why_not(cluster: LiveCluster) -> None:
+def test_a_task_returns_its_count_or_the_reason_of_failure(cluster: LiveCluster) -> None:
     options = SinkOptions.parse({"namesrv": cluster.address, "topic": "orders", "retrySeconds": "0"})
     writer = RocketmqWriter(options, struct("body binary"))
     good = pa.RecordBatch.from_pydict({"body": [b"x"] * 5})

@@ -1,4 +1,4 @@
-"""Batch reads of brokers of broker_lite: the rows of the commitlog source, and nothing missing without a word."""
+"""Batch reads of brokers of broker_lite: the rows of the commitlog source, and an error for any missing message."""
 
 from __future__ import annotations
 
@@ -105,12 +105,12 @@ def test_brokers_filter_by_tag_and_sql(cluster: LiveCluster, broker: LiveBroker)
     assert {row["tags"] for row in found} == {"tag0", "tag2"}
     assert len(found) == 20
     assert len(rows(options(cluster, sql="TAGS = 'tag1' AND KEYS <> 'order-1'"))) == 9
-    # An end between messages holds also where the broker's answer goes on behind it.
+    # An end between messages is kept even if the broker's answer continues after it.
     part = options(cluster, tags="tag0", endingOffsets='{"orders": {"broker-a": {"0": 4, "1": 4}}}')
     assert offsets(rows(part)) == {0: [0, 3], 1: [1]}
 
 
-def test_tags_of_one_hash_are_told_apart(cluster: LiveCluster, broker: LiveBroker) -> None:
+def test_tags_with_the_same_hash_are_distinguished(cluster: LiveCluster, broker: LiveBroker) -> None:
     for tag in ("Aa", "BB"):  # of the same hash, as Java computes it
         put(broker, 2, properties=(("TAGS", tag),))
     found = rows(options(cluster, tags="BB", columns="queue_id,queue_offset"))
@@ -152,7 +152,7 @@ def test_messages_deleted_after_planning_are_counted(
     assert f"{first} messages cannot be read: the queue begins at {first}" in caplog.text
 
 
-def test_a_queue_that_ends_too_early_is_told(cluster: LiveCluster, broker: LiveBroker) -> None:
+def test_a_queue_that_ends_too_early_is_an_error(cluster: LiveCluster, broker: LiveBroker) -> None:
     put(broker, 10)
     parts = partitions(options(cluster))
     broker.store.delete_queues("orders")
@@ -162,7 +162,7 @@ def test_a_queue_that_ends_too_early_is_told(cluster: LiveCluster, broker: LiveB
     assert offsets(rows(options(cluster, failOnDataLoss="false"), parts)) == {0: [0, 1], 1: [0, 1]}
 
 
-def test_a_message_that_the_broker_leaves_out_is_missed(cluster: LiveCluster, broker: LiveBroker) -> None:
+def test_a_message_that_the_broker_leaves_out_is_an_error(cluster: LiveCluster, broker: LiveBroker) -> None:
     put(broker, 10, queue_ids=(0,))
     parts = partitions(options(cluster))
     first = broker.store.get("orders", 0, 0).messages[0]
@@ -186,7 +186,7 @@ def _records(broker: LiveBroker) -> list[bytes]:
     return [log[one.physical_offset :][: one.size] for one in broker.store.get("orders", 0, 0).messages]
 
 
-def test_damaged_records_go_by_the_mode(cluster: LiveCluster, broker: LiveBroker) -> None:
+def test_damaged_records_are_handled_according_to_the_mode(cluster: LiveCluster, broker: LiveBroker) -> None:
     put(broker, 3, queue_ids=(0,), body=b"a sound body")
     records = _records(broker)
     records[1] = records[1].replace(b"a sound body", b"an ill body!")
@@ -219,7 +219,7 @@ def test_a_busy_broker_is_asked_again(
     assert sum(map(len, offsets(rows(options(cluster, retrySeconds=5), parts)).values())) == 80
 
 
-def test_a_broker_that_is_gone_is_an_error(cluster: LiveCluster, broker: LiveBroker) -> None:
+def test_an_unreachable_broker_is_an_error(cluster: LiveCluster, broker: LiveBroker) -> None:
     put(broker, 4)
     parts = partitions(options(cluster))
     broker.interfere = lambda request: b"" if request.code == PULL else None
@@ -229,7 +229,7 @@ def test_a_broker_that_is_gone_is_an_error(cluster: LiveCluster, broker: LiveBro
         partitions(options(cluster, topics="payments"))
 
 
-def test_an_answer_without_a_next_offset_is_no_answer(cluster: LiveCluster, broker: LiveBroker) -> None:
+def test_an_answer_without_a_next_offset_is_an_error(cluster: LiveCluster, broker: LiveBroker) -> None:
     put(broker, 4)
     parts = partitions(options(cluster))
     broker.interfere = lambda request: reply(request, 0) if request.code == PULL else None

@@ -1,4 +1,4 @@
-"""How queues become partitions."""
+"""Division of queues into partitions."""
 
 from __future__ import annotations
 

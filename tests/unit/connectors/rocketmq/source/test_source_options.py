@@ -1,4 +1,4 @@
-"""Options of the source: a wrong one is an error that says what was expected."""
+"""Options of the source: a wrong one is an error with the expected value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def parse(**given: str) -> SourceOptions:
     return SourceOptions.parse(NEEDED | given)
 
 
-def test_what_is_not_given_has_its_default() -> None:
+def test_missing_options_have_their_defaults() -> None:
     options = parse()
     assert (options.topics, options.group, options.min_partitions) == (("orders",), "TOOLS_CONSUMER", 1)
     assert options.start == ReadPosition("startingOffsets", Edge.EARLIEST)
@@ -33,7 +33,7 @@ def test_what_is_not_given_has_its_default() -> None:
     assert options.message_filter.takes_all
 
 
-def test_names_are_taken_in_any_case() -> None:
+def test_names_are_accepted_in_any_case() -> None:
     options = SourceOptions.parse({"NAMESRV": "a:1; b:2", "Topics": "x, y,x", "minpartitions": "7", "TAGS": "a || b"})
     assert (options.client.name_server_addresses, options.topics, options.min_partitions) == (
         ["a:1", "b:2"], ("x", "y"), 7,
@@ -85,24 +85,24 @@ def test_every_option_is_documented() -> None:
         ({"credentialsProvider": "os.system('x')"}, "option credentialsProvider: expected module:function"),
     ],
 )
-def test_a_wrong_option_is_told(given: dict[str, str], message: str) -> None:
+def test_a_wrong_option_is_an_error(given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         SourceOptions.parse(NEEDED | given)
 
 
 @pytest.mark.parametrize("name", ["accessKey", "secretkey", "SECRET_KEY", "securityToken"])
-def test_keys_are_no_options_and_are_not_repeated(name: str) -> None:
+def test_keys_given_as_options_are_refused_and_not_repeated(name: str) -> None:
     with pytest.raises(OptionError, match=r"keys are not given as options.*COMMITLAKE_ROCKETMQ_ACCESS_KEY") as caught:
         SourceOptions.parse(NEEDED | {name: "hunter2"})
     assert "hunter2" not in str(caught.value)
 
 
-def test_topics_are_needed() -> None:
+def test_topics_are_required() -> None:
     with pytest.raises(OptionError, match="the option 'topics' is missing"):
         SourceOptions.parse({"namesrv": "mq:9876"})
 
 
-def test_options_for_streams_and_batches_are_told_apart() -> None:
+def test_batches_refuse_options_of_streams_and_vice_versa() -> None:
     with pytest.raises(OptionError, match="option maxOffsetsPerTrigger is for streams"):
         parse(maxOffsetsPerTrigger="5").for_batch()
     with pytest.raises(OptionError, match=r"option endingTimestamp is for spark\.read"):

@@ -1,4 +1,4 @@
-"""What a stream reads, micro-batch by micro-batch, through checkpoints as Spark keeps them."""
+"""Reads of a stream, micro-batch by micro-batch, through checkpoints as Spark keeps them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EARLIEST = {"startingOffsets": "earliest"}
 
 
 class Query:
-    """Does what Spark does with a stream: asks where a micro-batch ends, keeps that, and reads what lies between."""
+    """Runs a stream like Spark: asks for the end of a micro-batch, stores it, and reads the rows between."""
 
     def __init__(self, cluster: LiveCluster, **given: object) -> None:
         chosen = options(cluster, columns="broker,queue_id,queue_offset", **given).for_stream()
@@ -54,7 +54,7 @@ class Query:
         return [row for part in parts for batch in self.reader.read(part) for row in batch.to_pylist()]
 
     def run(self) -> list[list[Row]]:
-        """All micro-batches that there are now."""
+        """Plan and read all current micro-batches."""
         found = []
         while self.plan():
             found.append(self.read())
@@ -85,9 +85,7 @@ def flat(batches: list[list[Row]]) -> list[Row]:
     return [row for batch in batches for row in batch]
 
 
-def test_a_stream_begins_at_the_end_unless_told_otherwise(
-    cluster: LiveCluster, broker: LiveBroker, queries: list[Query]
-) -> None:
+def test_a_stream_begins_at_the_end_by_default(cluster: LiveCluster, broker: LiveBroker, queries: list[Query]) -> None:
     put(broker, 6)
     late, early = Query(cluster), Query(cluster, **EARLIEST)
     queries += [late, early]
@@ -100,7 +98,7 @@ def test_a_stream_begins_at_the_end_unless_told_otherwise(
 
 
 @pytest.mark.parametrize("limit", [1, 3, 10, 100])
-def test_micro_batches_take_fair_shares(
+def test_micro_batches_take_fair_shares_of_the_queues(
     cluster: LiveCluster, broker: LiveBroker, queries: list[Query], limit: int
 ) -> None:
     put(broker, 20, queue_ids=(0, 0, 0, 1))
@@ -126,7 +124,7 @@ def test_a_restarted_stream_plans_the_same_micro_batches(
     assert offsets(first + rest) == {0: list(range(9)), 1: list(range(9))}
 
 
-def test_the_first_micro_batch_stays_the_same_when_its_begin_is_asked_again(
+def test_the_first_micro_batch_keeps_its_start_after_a_restart(
     cluster: LiveCluster, broker: LiveBroker, queries: list[Query]
 ) -> None:
     put(broker, 4)
@@ -155,7 +153,9 @@ def test_new_queues_and_brokers_are_read_from_their_first_message(
     assert flat([query.read(number) for number in range(len(query.ends))]) == found
 
 
-def test_available_now_ends_at_what_is_there(cluster: LiveCluster, broker: LiveBroker, queries: list[Query]) -> None:
+def test_available_now_ends_at_the_current_ends_of_queues(
+    cluster: LiveCluster, broker: LiveBroker, queries: list[Query]
+) -> None:
     put(broker, 10)
     queries.append(query := Query(cluster, maxOffsetsPerTrigger=4, **EARLIEST))
     query.reader.prepareForTriggerAvailableNow()
@@ -164,7 +164,7 @@ def test_available_now_ends_at_what_is_there(cluster: LiveCluster, broker: LiveB
     assert offsets(flat(query.run())) == {0: list(range(5)), 1: list(range(5))}
 
 
-def test_a_broker_that_is_away_keeps_its_queues(
+def test_an_unreachable_broker_keeps_its_queues(
     cluster: LiveCluster, broker: LiveBroker, queries: list[Query], caplog: pytest.LogCaptureFixture
 ) -> None:
     second = cluster.add("broker-b")
@@ -186,7 +186,7 @@ def test_a_broker_that_is_away_keeps_its_queues(
         query.plan()
 
 
-def test_deleted_messages_fail_a_stream_or_are_passed_over(
+def test_deleted_messages_fail_a_stream_or_are_skipped(
     cluster: LiveCluster, broker: LiveBroker, queries: list[Query], caplog: pytest.LogCaptureFixture
 ) -> None:
     strict, lax = Query(cluster, **EARLIEST), Query(cluster, failOnDataLoss="false", **EARLIEST)
@@ -204,7 +204,9 @@ def test_deleted_messages_fail_a_stream_or_are_passed_over(
     assert f"{first} messages, offsets 0 to {first}, were deleted" in caplog.text
 
 
-def test_a_topic_that_was_made_anew_is_told(cluster: LiveCluster, broker: LiveBroker, queries: list[Query]) -> None:
+def test_a_recreated_topic_is_an_error_or_read_from_its_start(
+    cluster: LiveCluster, broker: LiveBroker, queries: list[Query]
+) -> None:
     put(broker, 10)
     strict, lax = Query(cluster, **EARLIEST), Query(cluster, failOnDataLoss="false", **EARLIEST)
     queries += [strict, lax]
@@ -217,7 +219,7 @@ def test_a_topic_that_was_made_anew_is_told(cluster: LiveCluster, broker: LiveBr
     assert offsets(flat(lax.run())) == {0: [0, 1], 1: [0, 1]}
 
 
-def test_named_queues_must_be_there(cluster: LiveCluster, queries: list[Query]) -> None:
+def test_named_queues_must_exist(cluster: LiveCluster, queries: list[Query]) -> None:
     queries.append(query := Query(cluster, startingOffsets='{"orders": {"broker-a": {"7": 1}}}'))
     with pytest.raises(OptionError, match="found topic orders, queue 7 of broker-a, which is not one of the 2 queues"):
         query.plan()

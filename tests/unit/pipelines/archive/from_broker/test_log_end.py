@@ -1,4 +1,4 @@
-"""A run ends where the log ended at the first question, once the broker's queues have come that far."""
+"""A run ends at the end of the log at the first request, once the broker's queues have reached it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from commitlake.pipelines.archive.from_broker.log_end import LogExtent, log_exte
 from commitlake.schemas.remoting.codes import ResponseCode
 
 
-class Told(Admin):
+class AnsweringAdmin(Admin):
     """A client that gives answers one after another."""
 
     def __init__(self, answers: Sequence[dict[str, str] | RefusedError]) -> None:
-        """Nothing is asked yet."""
+        """Start without any request."""
         self.answers = list(answers)
         self.now = 0.0
 
@@ -34,30 +34,30 @@ class Told(Admin):
 
 
 def extent(*answers: dict[str, str] | RefusedError) -> LogExtent:
-    """What is made of the answers, within a second."""
-    admin = Told(answers)
+    """Return the extent found from the answers within a second."""
+    admin = AnsweringAdmin(answers)
     return log_extent(admin, "broker-a", 1.0, lambda: admin.now, admin.sleep)
 
 
-def told(begin: int, end: int, behind: int = 0) -> dict[str, str]:
+def answer_of(begin: int, end: int, behind: int = 0) -> dict[str, str]:
     """An answer."""
     return {"commitLogMinOffset": str(begin), "commitLogMaxOffset": str(end), "dispatchBehindBytes": str(behind)}
 
 
-def test_the_first_end_counts_once_the_queues_are_there() -> None:
-    assert extent(told(7, 100)) == (7, 100)
-    assert extent(told(7, 100, 30), told(7, 150, 60), told(7, 200, 100)) == (7, 100)
-    assert extent(told(-1, 0)) == (0, 0)
+def test_the_first_end_is_used_once_the_queues_have_reached_it() -> None:
+    assert extent(answer_of(7, 100)) == (7, 100)
+    assert extent(answer_of(7, 100, 30), answer_of(7, 150, 60), answer_of(7, 200, 100)) == (7, 100)
+    assert extent(answer_of(-1, 0)) == (0, 0)
     with pytest.raises(UnreachableError, match="queues to reach physical offset 100 within 1 s, found them 1 bytes"):
-        extent(told(7, 100, 1))
+        extent(answer_of(7, 100, 1))
 
 
-def test_a_broker_that_does_not_tell_is_asked_again_only_where_it_has_just_started() -> None:
+def test_only_a_starting_broker_without_an_answer_is_asked_again() -> None:
     starting = RefusedError("127.0.0.1:1", ResponseCode.SYSTEM_ERROR, "null")
-    assert extent(starting, starting, told(0, 5)) == (0, 5)
+    assert extent(starting, starting, answer_of(0, 5)) == (0, 5)
     with pytest.raises(RefusedError, match="null"):
         extent(starting)
     with pytest.raises(RefusedError, match="no right"):
-        extent(RefusedError("127.0.0.1:1", ResponseCode.NO_PERMISSION, "no right"), told(0, 5))
+        extent(RefusedError("127.0.0.1:1", ResponseCode.NO_PERMISSION, "no right"), answer_of(0, 5))
     with pytest.raises(ProtocolError, match=r"expected a number commitLogMaxOffset .*, found 'x'"):
-        extent(told(0, 5) | {"commitLogMaxOffset": "x"})
+        extent(answer_of(0, 5) | {"commitLogMaxOffset": "x"})

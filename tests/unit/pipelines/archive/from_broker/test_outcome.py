@@ -1,4 +1,4 @@
-"""From what tasks tell of parts of queues to the offset that comes next in each."""
+"""Next offset of each queue, from the reports of tasks on parts of queues."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ def part(begin: int, planned: int, end: int | None = None, rows: int | None = No
     return QueueReport("broker-a", "orders", queue_id, begin, planned, end, end - begin if rows is None else rows)
 
 
-def test_a_queue_goes_on_where_the_first_cut_part_ends() -> None:
+def test_a_queue_continues_at_the_end_of_its_first_cut_part() -> None:
     assert list(_ends([part(0, 10), part(10, 20), part(5, 9, queue_id=1)])) == [("orders", 0, 20), ("orders", 1, 9)]
     assert list(_ends([part(10, 20, 12), part(0, 10), part(20, 30, 20)])) == [("orders", 0, 12)]
     assert list(_ends([part(0, 10, 10), part(10, 20, 10)])) == [("orders", 0, 10)]
 
 
-def test_messages_behind_a_cut_are_an_error() -> None:
+def test_messages_after_a_cut_are_an_error() -> None:
     with pytest.raises(
         ProtocolError, match="expected its messages in the order of the broker's log, found messages af"
     ):
         list(_ends([part(0, 10, 4), part(10, 20, 20)]))
 
 
-def test_a_report_is_the_same_behind_a_manifest() -> None:
+def test_a_report_round_trips_through_json() -> None:
     for report in (part(1, 2), QueueReport("b", "t", 1, 2, 3, 4, 5, 6, "where", True, LastRecord(1, 2, "ab"))):
         assert QueueReport.from_json(report.to_json()) == report

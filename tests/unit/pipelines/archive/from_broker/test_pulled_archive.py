@@ -1,4 +1,4 @@
-"""An archive that pulls has the rows that one over the files has, each once, whatever happens between its runs."""
+"""A pulled archive has the same rows as one of the files, each once, despite changes between its runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def files_lake(lake: PulledLake, tmp_path: Path) -> PulledLake:
     return other
 
 
-def test_rows_are_those_of_the_files_however_often_and_in_how_many_parts(
+def test_rows_equal_those_of_the_files_for_any_number_of_runs_and_parts(
     cluster: LiveCluster, lake: PulledLake, tmp_path: Path
 ) -> None:
     broker = cluster.brokers["broker-a"]
@@ -54,7 +54,7 @@ def test_rows_are_those_of_the_files_however_often_and_in_how_many_parts(
         assert zlib.crc32(body) & 0x7FFFFFFF == row["body_crc"]
 
 
-def test_rows_of_every_kind_are_those_of_the_files(tmp_path: Path) -> None:
+def test_rows_of_every_kind_equal_those_of_the_files(tmp_path: Path) -> None:
     end_ms = fill_shop_store(tmp_path / "broker-a", orders=30, options=STORE).end_ms
     with LiveCluster(tmp_path) as cluster:
         cluster.clock.now_ms = end_ms
@@ -65,11 +65,11 @@ def test_rows_of_every_kind_are_those_of_the_files(tmp_path: Path) -> None:
         assert rows == files_lake(lake, tmp_path).rows()
 
 
-def test_a_run_ends_where_the_log_ended_when_it_was_planned(cluster: LiveCluster, lake: PulledLake) -> None:
+def test_a_run_ends_at_the_end_of_the_log_at_planning(cluster: LiveCluster, lake: PulledLake) -> None:
     broker = cluster.brokers["broker-a"]
     put(broker, 10)
     first = lake.plan()
-    put(broker, 10, 10)  # what the second plan sees of the queues lies behind the end of the first one
+    put(broker, 10, 10)  # the second plan finds these in the queues, after the first one's end
     later = plan_work(lake.config, until=first.snapshot)
     result = run_archive(HERE, replace(lake.config, max_partition_bytes=500), later)
     assert (result.messages, lake.progress().end) == (10, first.snapshot.ranges["broker-a"].end)
@@ -80,7 +80,7 @@ def test_a_run_ends_where_the_log_ended_when_it_was_planned(cluster: LiveCluster
     assert len(lake.offsets()) == len(set(lake.offsets())) == 20
 
 
-def test_of_two_runs_over_the_same_messages_one_commits(cluster: LiveCluster, lake: PulledLake) -> None:
+def test_only_one_of_two_runs_over_the_same_messages_commits(cluster: LiveCluster, lake: PulledLake) -> None:
     broker = cluster.brokers["broker-a"]
     put(broker, 10)
     late, later = plan_work(lake.config), plan_work(lake.config)
@@ -92,7 +92,7 @@ def test_of_two_runs_over_the_same_messages_one_commits(cluster: LiveCluster, la
     assert len(lake.offsets()) == 14
 
 
-def test_files_and_queues_can_be_read_by_turns(cluster: LiveCluster, lake: PulledLake, tmp_path: Path) -> None:
+def test_files_and_queues_can_be_read_alternately(cluster: LiveCluster, lake: PulledLake, tmp_path: Path) -> None:
     broker = cluster.brokers["broker-a"]
     put(broker, 9)
     lake.read_files()
@@ -110,7 +110,7 @@ def test_files_and_queues_can_be_read_by_turns(cluster: LiveCluster, lake: Pulle
     assert lake.rows() == files_lake(lake, tmp_path).rows()
 
 
-def test_a_topic_that_is_taken_later_begins_at_its_first_message(
+def test_a_topic_added_later_begins_at_its_first_message(
     cluster: LiveCluster, lake: PulledLake, tmp_path: Path
 ) -> None:
     broker = cluster.brokers["broker-a"]
@@ -131,9 +131,7 @@ def test_a_topic_that_is_taken_later_begins_at_its_first_message(
         lake.pull(brokers=("b",))
 
 
-def test_what_was_deleted_before_it_was_archived_is_counted_and_written_down(
-    cluster: LiveCluster, lake: PulledLake
-) -> None:
+def test_messages_deleted_before_archiving_are_counted_and_recorded(cluster: LiveCluster, lake: PulledLake) -> None:
     broker = cluster.brokers["broker-a"]
     put(broker, 10)
     assert lake.pull().gaps == 0
@@ -154,7 +152,7 @@ def test_what_was_deleted_before_it_was_archived_is_counted_and_written_down(
     assert gap["found"].startswith(f"{lost} messages gone: topic orders, queue 0 of broker-a, offsets 5 to ")
 
 
-def test_a_topic_that_was_made_anew_is_read_from_its_first_message(cluster: LiveCluster, lake: PulledLake) -> None:
+def test_a_recreated_topic_is_read_from_its_first_message(cluster: LiveCluster, lake: PulledLake) -> None:
     broker = cluster.brokers["broker-a"]
     put(broker, 10)
     lake.pull()
@@ -202,7 +200,7 @@ def damage(cluster: LiveCluster, physical_offset: int, place: int) -> None:
         segment.write(bytes([byte ^ 0x55]))
 
 
-def test_a_damaged_body_is_quarantined_as_from_the_files(
+def test_a_damaged_body_is_quarantined_like_one_from_the_files(
     cluster: LiveCluster, lake: PulledLake, tmp_path: Path
 ) -> None:
     broker = cluster.brokers["broker-a"]
@@ -221,7 +219,7 @@ def test_a_damaged_body_is_quarantined_as_from_the_files(
     assert found == expected
 
 
-def test_bytes_that_are_no_record_are_an_error_that_names_the_queue(cluster: LiveCluster, lake: PulledLake) -> None:
+def test_the_error_for_an_invalid_record_names_the_queue(cluster: LiveCluster, lake: PulledLake) -> None:
     broker = cluster.brokers["broker-a"]
     put(broker, 10)
     damage(cluster, broker.store.get("orders", 1, 2).messages[0].physical_offset, 4)

@@ -1,4 +1,4 @@
-"""Which messages an audit counts: by time, by stretch of the log, and which data files can hold them."""
+"""Messages that an audit counts: by time, by stretch of the log, and the data files that can hold them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_message_without_a_time_is_in_a_span_without_bounds(span: AuditSpan, o
     assert RowCriteria(span).of(table_of(rows)).column("physical_offset").to_pylist() == offsets
 
 
-def test_messages_are_chosen_by_stretches_of_their_brokers_logs() -> None:
+def test_messages_are_selected_by_stretches_of_their_brokers_logs() -> None:
     places = [("a", 0), ("a", 191), ("a", 300), ("a", 391), ("b", 0), ("c", 5), (None, 5), ("a", None)]
     rows = table_of([message(broker=broker, physical_offset=offset) for broker, offset in places])
     wanted = RowCriteria(AuditSpan(), [Stretch("a", 300, 391), Stretch("a", 0, 191), Stretch("c", 5, 6)])
@@ -54,7 +54,7 @@ def test_messages_are_chosen_by_stretches_of_their_brokers_logs() -> None:
         ((10, 20), True),  # a millisecond more or less may have been cut off
     ],
 )
-def test_a_file_is_left_out_by_the_times_that_its_log_knows(times: tuple[int | None, int | None], may: bool) -> None:
+def test_a_file_is_skipped_by_its_times_in_the_delta_log(times: tuple[int | None, int | None], may: bool) -> None:
     first, last = (None if minutes is None else NOON + minutes * MINUTE for minutes in times)
     file = AddedFile("path", "name", None, 0, 1, first, last)
     assert RowCriteria(AuditSpan(NOON, NOON + 10 * MINUTE)).may_hold(file) is may

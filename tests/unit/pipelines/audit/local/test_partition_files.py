@@ -1,4 +1,4 @@
-"""Rows go to disk in partitions, and come back from them."""
+"""Rows are written to disk in partitions, and read from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from commitlake.pipelines.audit.local.partition_files import (
 )
 
 
-def test_each_row_comes_back_in_its_partition(tmp_path: Path) -> None:
+def test_each_row_is_read_back_in_its_partition(tmp_path: Path) -> None:
     rows = pa.table({"name": ["a", None, "b", "a", "c"], "number": [1, 2, 3, 4, 5]})
     numbers = partition_numbers(rows, ["name"], 3)
     paths = [write_partitions(rows, numbers, 3, tmp_path) for _ in range(2)]
@@ -27,5 +27,5 @@ def test_each_row_comes_back_in_its_partition(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("rows", "count"), [(0, 1), (20_000, 1), (1_000_000, 50), (12_800_000, 64), (1 << 30, 5368)])
-def test_partitions_are_few_or_as_many_as_memory_asks_for(rows: int, count: int) -> None:
+def test_the_number_of_partitions_grows_with_the_rows(rows: int, count: int) -> None:
     assert partition_count(rows) == count

@@ -1,4 +1,4 @@
-"""A profile that is too much for memory gives the same as one that is not."""
+"""A profile that is too large for memory gives the same result as one in memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def some_rows(**changes: object) -> Iterator[Row]:
 
 
 @pytest.mark.parametrize("limits", [(IN_MEMORY, IN_MEMORY), (ON_DISK, IN_MEMORY), (ON_DISK, ON_DISK)])
-def test_what_differs_does_not_depend_on_where_windows_are(tmp_path: Path, limits: tuple[int, int]) -> None:
+def test_differences_are_the_same_in_memory_and_on_disk(tmp_path: Path, limits: tuple[int, int]) -> None:
     rows = list(some_rows())
     changed = [*rows[1:8], {**rows[8], "tags": "other"}, *rows[9:], message(5, broker="b")]
     with profile_of(tmp_path, rows, limits[0]) as expected, profile_of(tmp_path, changed, limits[1]) as found:
@@ -46,7 +46,7 @@ def test_what_differs_does_not_depend_on_where_windows_are(tmp_path: Path, limit
     assert not list(tmp_path.iterdir())
 
 
-def test_only_the_first_differences_of_a_kind_are_given(tmp_path: Path) -> None:
+def test_only_the_first_differences_of_a_kind_are_listed(tmp_path: Path) -> None:
     with (
         profile_of(tmp_path, list(some_rows()), ON_DISK) as expected,
         profile_of(tmp_path, [], IN_MEMORY) as found,

@@ -1,4 +1,4 @@
-"""Which runs have a profile, and what they took of the brokers' logs."""
+"""Runs with a profile, and the stretches of the brokers' logs that they archived."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def counted(runs: Sequence[Run], taken: Sequence[Taken], *, has_expired: bool = 
         ),
     ],
 )
-def test_stretches_are_of_the_runs_with_a_profile(
+def test_stretches_belong_to_the_runs_with_a_profile(
     runs: Sequence[Run], taken: Sequence[Taken], expected: Counted | None
 ) -> None:
     assert counted(runs, taken) == expected
 
 
-def test_a_run_whose_row_has_expired_is_older_than_all_others() -> None:
+def test_a_run_with_an_expired_row_counts_as_the_oldest() -> None:
     taken = [("r0", "a", 0, 90), ("r2", "a", 200, 290)]
     assert counted([R2], taken, has_expired=True) == Counted(0, [Stretch("a", 0, 291)])
     assert counted([R1, R2], taken, has_expired=True) == Counted(1, [Stretch("a", 0, 91), Stretch("a", 200, 291)])

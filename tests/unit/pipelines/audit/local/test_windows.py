@@ -24,7 +24,7 @@ def in_order(windows: pa.Table) -> list[Row]:
     return sorted(windows.to_pylist(), key=repr)
 
 
-def test_windows_are_those_of_the_archives_profile() -> None:
+def test_windows_equal_those_of_the_archives_profile() -> None:
     rows = [
         *messages(range(5)),
         *messages(range(700, 705), topic="payments", queue_id=None, keys=None),
@@ -36,12 +36,12 @@ def test_windows_are_those_of_the_archives_profile() -> None:
     assert in_order(windows_of(rows)) == in_order(expected)
 
 
-def test_bad_ranges_count_for_nothing() -> None:
+def test_bad_ranges_are_not_counted() -> None:
     assert windows_of([message(1, size=None)]).num_rows == 0
     assert windows_of([]).num_rows == 0
 
 
-def test_checksums_of_columns_that_are_not_there_are_null() -> None:
+def test_checksums_of_missing_columns_are_null() -> None:
     rows = table_of(messages(range(3))).drop_columns(["tags", "body_ref"]).combine_chunks()
     (window,) = to_windows(rows).to_pylist()
     assert (window["row_checksum"], window["lake_checksum"]) == (None, None)
@@ -53,7 +53,7 @@ def test_a_row_without_a_format_makes_its_windows_checksum_unknown() -> None:
     assert [row["format_checksum"] is None for row in in_order(windows_of(rows))] == [True, False]
 
 
-def test_merged_parts_are_the_whole() -> None:
+def test_merged_parts_equal_the_whole() -> None:
     rows = [message(number * 100, queue_id=number % 3) for number in range(30)]
     parts = [windows_of(rows[start : start + 7]) for start in range(0, 30, 7)]
     assert in_order(merge_windows(parts)) == in_order(windows_of(rows))
@@ -87,7 +87,7 @@ def test_windows_are_compared_figure_by_figure(changes: Row, kind: str | None) -
     assert differing.column(DIFFERENCE).to_pylist() == ([kind] if kind else [])
 
 
-def test_windows_of_one_side_only_are_told_also_where_a_key_is_null() -> None:
+def test_windows_of_only_one_side_are_reported_also_with_null_keys() -> None:
     expected = windows_of([message(1), message(2, queue_id=None, store_timestamp=None), message(3, topic=None)])
     found = windows_of([message(1), message(2, queue_id=None, store_timestamp=None), message(4, topic="new")])
     differing = differing_windows(expected, found, FIGURES).to_pylist()

@@ -27,14 +27,14 @@ def load_function(source: Path) -> Callable[..., Any]:
     return module.add  # type: ignore[no-any-return]
 
 
-def test_a_function_of_another_package_is_cached_beside_its_own_source(tmp_path: Path) -> None:
+def test_a_function_of_another_package_is_cached_next_to_its_source(tmp_path: Path) -> None:
     other = load_function(tmp_path / "other_package.py")
     chosen = vars(numba.config)["CACHE_DIR"]
     where = Path(other.stats.cache_path)  # type: ignore[attr-defined]
     assert where.is_relative_to(chosen) if chosen else where == tmp_path / "__pycache__"
 
 
-def test_importing_the_kernel_leaves_numbas_settings_alone() -> None:
+def test_importing_the_kernel_does_not_change_numbas_settings() -> None:
     assert vars(numba.config)["CACHE_DIR"] == os.environ.get("NUMBA_CACHE_DIR", "")
 
 

@@ -38,7 +38,7 @@ def plus_one(number: int) -> int:
     return number + 1
 
 
-def test_the_folder_is_beside_the_source_if_that_can_be_written() -> None:
+def test_the_folder_is_next_to_the_source_if_that_is_writable() -> None:
     folder = cache_folder()
     assert folder is not None
     assert folder.parent == Path(function_cache.__file__).parent / "__pycache__"
@@ -82,7 +82,7 @@ def test_functions_are_compiled_if_their_code_cannot_be_cached_and_that_is_repor
     assert line.endswith("are compiled in every process: No space left on device")
 
 
-def test_the_folder_is_another_when_any_of_the_sources_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_changes_when_any_source_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = (
         "connectors/formats/kernel/crc.py",
         "pipelines/rebuild/rules.py",
@@ -98,7 +98,9 @@ def test_the_folder_is_another_when_any_of_the_sources_is(tmp_path: Path, monkey
     assert len(set(found)) == len(found)
 
 
-def test_a_module_without_compiled_functions_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_without_compiled_functions_does_not_change_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(function_cache, "_PACKAGE", tmp_path)
     before = function_cache._digest()
     (tmp_path / "pipelines").mkdir()
@@ -122,7 +124,7 @@ def imported_from(module: ModuleType) -> dict[str, str]:
     return found
 
 
-def test_all_that_compiled_code_holds_is_in_the_folders_name() -> None:
+def test_the_folders_name_depends_on_everything_that_compiled_code_uses() -> None:
     covered = {name for name, _ in function_cache.sources()}
     missing: dict[str, str] = {}
     functions = 0
@@ -146,14 +148,14 @@ def cache_file(folder: Path) -> KernelCacheFile:
     return KernelCacheFile(str(folder), "function", b"stamp of the source")  # type: ignore[no-untyped-call]
 
 
-def test_concurrent_writers_lose_nothing_and_never_mix_up_code(tmp_path: Path) -> None:
+def test_concurrent_writers_lose_and_mix_up_no_code(tmp_path: Path) -> None:
     keys = range(32)
     with ThreadPoolExecutor(8) as writers:
         list(writers.map(lambda key: cache_file(tmp_path).save(key, f"code {key}"), keys))
     assert [cache_file(tmp_path).load(key) for key in keys] == [f"code {key}" for key in keys]
 
 
-def test_the_second_who_compiles_the_same_keeps_what_is_there(tmp_path: Path) -> None:
+def test_a_second_save_of_a_key_keeps_the_first_code(tmp_path: Path) -> None:
     cache_file(tmp_path).save("key", "first")
     cache_file(tmp_path).save("key", "second")
     assert cache_file(tmp_path).load("key") == "first"

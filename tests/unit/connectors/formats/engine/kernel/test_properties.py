@@ -15,7 +15,7 @@ BEFORE = b"x=\x01\n\x02"
 
 
 def typed(cursor: Cursor) -> Cursor:
-    """Return a cursor with the kernel's types, which are plain numbers in what it returns to Python."""
+    """Return a cursor with the kernel's types, which are plain numbers in values that it returns to Python."""
     block, marks, others, begin, escaped = cursor
     return Cursor(np.int64(block), np.uint64(marks), np.uint64(others), np.int64(begin), np.int64(escaped))
 
@@ -62,25 +62,27 @@ def entries_of(grammar: Grammar, data: bytes) -> list[tuple[bytes, bytes | None,
         (JMQ, b"a\\", [(b"a\\", None, False, True)]),
     ],
 )
-def test_entries_end_at_their_marks(grammar: Grammar, data: bytes, expected: list[object]) -> None:
+def test_entries_end_at_their_separators(grammar: Grammar, data: bytes, expected: list[object]) -> None:
     assert entries_of(grammar, data) == expected
 
 
 @pytest.mark.parametrize(("grammar", "separator", "end"), [(ROCKETMQ, b"\x01", b"\x02"), (JMQ, b"=", b"\n")])
 @pytest.mark.parametrize("length", [56, *range(60, 68), 127, 128, 129, 300])
-def test_entries_may_lie_across_looks_of_64_bytes(grammar: Grammar, separator: bytes, end: bytes, length: int) -> None:
+def test_entries_may_extend_across_blocks_of_64_bytes(
+    grammar: Grammar, separator: bytes, end: bytes, length: int
+) -> None:
     value = b"v" * length
     data = b"name" + separator + value + end + b"k" + separator + b"1"
     assert entries_of(grammar, data) == [(b"name", value, False, False), (b"k", b"1", False, False)]
 
 
 @pytest.mark.parametrize("length", range(56, 68))
-def test_an_escape_reaches_into_the_next_look(length: int) -> None:
+def test_an_escape_may_extend_into_the_next_block(length: int) -> None:
     value = b"v" * length + b"\\\nw"
     assert entries_of(JMQ, b"a=" + value + b"\nb=1") == [(b"a", value, True, False), (b"b", b"1", False, False)]
 
 
-def test_bytes_that_are_not_ascii_are_noted_within_the_properties_alone() -> None:
+def test_non_ascii_bytes_are_noted_only_within_the_properties() -> None:
     text = "a\x01ü\x02".encode()
     window = np.frombuffer(text + "ö".encode() + bytes(PADDING), np.uint8)
     _, cursor = next_entry(ROCKETMQ, window, len(text), typed(first_entry(0)))

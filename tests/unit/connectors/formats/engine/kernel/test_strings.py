@@ -1,4 +1,4 @@
-"""UTF-8, copies and distinct values, as Python sees them."""
+"""UTF-8, copies and distinct values, compared with Python's."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("value", TEXTS)
-def test_utf8_is_what_python_takes_for_it(value: bytes) -> None:
+def test_utf8_is_checked_as_by_python(value: bytes) -> None:
     window, _, _ = window_of([b"ok", value])
     assert is_utf8(window, 2, len(value)) == layout.is_utf8(value)
 
 
 @given(st.binary(max_size=40))
-def test_any_bytes_are_judged_as_python_judges_them(value: bytes) -> None:
+def test_any_bytes_are_checked_as_by_python(value: bytes) -> None:
     assert is_utf8(window_of([value])[0], 0, len(value)) == layout.is_utf8(value)
 
 
@@ -57,7 +57,7 @@ def test_distinct_values_are_numbered_in_order_of_appearance(values: list[bytes]
     assert [distinct.values[code] for code in codes] == values
 
 
-def test_numbers_stay_over_batches_and_known_values_come_first() -> None:
+def test_numbers_are_kept_over_batches_and_known_values_are_first() -> None:
     distinct = Distinct(SEED, utf8_text, ("known",))
     codes = np.empty(2, np.int32)
     intern_spans(*window_of([b"new", b"known"]), SEED, distinct.interner, codes)
@@ -68,7 +68,7 @@ def test_numbers_stay_over_batches_and_known_values_come_first() -> None:
     assert distinct.texts == ["known", "new", "newer"]
 
 
-def test_values_too_many_for_the_next_batch_are_forgotten_and_the_last_batch_keeps_them() -> None:
+def test_values_are_dropped_when_too_many_but_stay_in_the_last_batch() -> None:
     distinct = Distinct(SEED, utf8_text, ("known",))
     values = [b"%d" % number for number in range(70_000)]
     codes = np.empty(len(values), np.int32)
@@ -89,7 +89,7 @@ def test_values_that_are_not_utf8_are_named() -> None:
 
 
 @given(st.lists(st.none() | st.binary(max_size=100), max_size=40))
-def test_copied_values_are_those_of_the_window(values: list[bytes | None]) -> None:
+def test_copied_values_equal_those_of_the_window(values: list[bytes | None]) -> None:
     window, positions, _ = window_of([value or b"" for value in values])
     lengths = np.array([-1 if value is None else len(value) for value in values], np.int64)
     copied = spans(window, positions, lengths, pa.binary())

@@ -12,7 +12,7 @@ from tests.support.logs import new_message
 from tests.support.origins import ORIGINS
 
 
-def test_records_tell_the_topics_that_their_messages_were_sent_to(tmp_path: Path) -> None:
+def test_records_name_the_topics_that_their_messages_were_sent_to(tmp_path: Path) -> None:
     sent = [new_message(topic=topic, properties=tuple(properties.items())) for topic, properties, _ in ORIGINS]
     rows = rows_of(splits_of(tmp_path, log_of(sent)), Mode.FAILFAST, "topic", "origin_topic")
     assert rows == [{"topic": topic, "origin_topic": expected} for topic, _, expected in ORIGINS]
@@ -26,7 +26,7 @@ def test_producer_groups_are_those_of_the_records(tmp_path: Path, encoded: bool)
     assert [row["producer_group"] for row in rows] == groups
 
 
-def test_of_properties_that_are_not_utf_8_origin_and_group_are_as_they_can_be_read(tmp_path: Path) -> None:
+def test_origin_and_group_are_decoded_from_properties_that_are_not_utf8(tmp_path: Path) -> None:
     sent = new_message(topic="%RETRY%g", properties=(("RETRY_TOPIC", "XYders"), ("PGROUP", "shop")))
     data = log_of([sent]).replace(b"XYders", b"\xff\xfeders")
     (row,) = rows_of(splits_of(tmp_path, data), Mode.PERMISSIVE, "origin_topic", "producer_group", "_corrupt_record")

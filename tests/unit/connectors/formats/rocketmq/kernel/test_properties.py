@@ -1,4 +1,4 @@
-"""The compiled split of properties says what the plain parser says."""
+"""The compiled split of properties agrees with the plain parser."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def decode(properties: list[bytes]) -> list[DecodedBatch]:
 
 
 def check(properties: list[bytes]) -> None:
-    """Compare every column with what the plain parser makes of it."""
+    """Compare every column with the plain parser's value."""
     batches = decode(properties)
     bad = [row for row, data in enumerate(properties) if not is_utf8(data)]
     first, found = 0, []
@@ -76,7 +76,7 @@ def check(properties: list[bytes]) -> None:
 
 
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=60).map(b"".join), min_size=1, max_size=5))
-def test_properties_are_split_as_the_plain_parser_splits_them(properties: list[bytes]) -> None:
+def test_properties_are_split_as_by_the_plain_parser(properties: list[bytes]) -> None:
     check(properties)
 
 
@@ -92,6 +92,6 @@ def test_records_with_more_properties_than_a_batch_holds_make_several_batches() 
     assert len(decode([most, many] * 40)) > 1
 
 
-def test_names_of_their_own_in_every_record_do_not_fill_the_memory() -> None:
+def test_different_names_in_every_record_do_not_fill_the_memory() -> None:
     properties = [b"".join(b"%x-%x\x01v\x02" % (record, number) for number in range(2000)) for record in range(60)]
     check(properties)
