@@ -103,7 +103,7 @@ class Master:
             self._progressed(offset)
 
     def has_slave_in_range(self, offset: int) -> bool:
-        """Return whether a slave is close enough to have the log up to an offset soon."""
+        """Return True if a slave is connected that lacks less than `max_gap_bytes` of the log up to an offset."""
         is_there = any(slave.is_begun for slave in self._slaves)
         return is_there and offset - self.acknowledged < self.options.max_gap_bytes
 

@@ -118,7 +118,7 @@ def _pending(
         removed = [file for version in since if version.version <= load.version for file in version.removed]
         yield AddedVersion(load.version, load.files, tuple(removed))
     except VersionGoneError as error:
-        raise ProgressError(f"{error}. Drop the HBase table, and it is made anew from the lake") from None
+        raise ProgressError(f"{error}. Drop the HBase table; the next archive run creates it again from the lake") from None
 
 
 def _apply(runner: Runner | None, work: Work, files: tuple[AddedFile, ...], task_rows: int) -> int:
@@ -137,5 +137,5 @@ def _check_files(work: Work, files: tuple[AddedFile, ...]) -> None:
         if info.type == pafs.FileType.NotFound:
             raise ProgressError(
                 f"the data file {info.path} is no longer there: expected VACUUM to leave what HBase has yet to follow. "
-                "Drop the HBase table, and it is made anew from the lake"
+                "Drop the HBase table; the next archive run creates it again from the lake"
             )

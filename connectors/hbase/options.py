@@ -8,7 +8,7 @@
 | | | compact with -c |
 | timeoutMs | 60000 | how long one call may take; the first one after a restart of HBase took up to 30 s |
 | retrySeconds | 300 | how long a call is tried again while regions move or servers start |
-| connectSeconds | 15 | the same for the first connection, which more often is a wrong address than a restart |
+| connectSeconds | 15 | the same for the first connection; shorter, as a failure is usually a wrong address |
 | batchRows | 2000 | messages in one call that writes; a page of a call that reads |
 | connections | as many as Spark runs tasks | how many tasks write at a time, each over a connection of its own |
 | columns | all | comma-separated columns to read |

@@ -50,7 +50,7 @@ def read_progress(client: Client) -> TableProgress | None:
     except (ValueError, TypeError):
         raise ProgressError(
             f"the progress of the table {client.options.table} is {value[:200]!r}: expected JSON. Drop the table, and "
-            "it is made anew from the lake"
+            "the next archive run creates it again from the lake"
         ) from None
 
 

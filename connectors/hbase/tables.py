@@ -138,7 +138,7 @@ def _read_layout(client: Client) -> TableLayout | None:
     if layout.version != LAYOUT_VERSION or not 1 <= layout.salts <= MAX_SALTS:
         raise TableError(
             f"the table {client.options.table} has the layout {value.decode(errors='replace')[:200]}: expected version "
-            f"{LAYOUT_VERSION}. Drop it, and it is made anew from the lake"
+            f"{LAYOUT_VERSION}. Drop it; the next archive run creates it again from the lake"
         )
     return layout
 

@@ -30,7 +30,7 @@ def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
         TableNotFoundError: if there is none.
         LogDamagedError: if its log is damaged.
         LakeError: if its log names files outside of the table.
-        S3Error: if an object store wants credentials, and there are none.
+        S3Error: if an object store requires credentials, and there are none.
         OSError: if an object store cannot be reached.
     """
     options = storage_options(uri, s3)
@@ -89,7 +89,7 @@ def storage_options(uri: str, s3: S3Options | None = None) -> dict[str, str] | N
         s3: the object store; by default that of the environment.
 
     Raises:
-        S3Error: if an object store wants credentials, and there are none.
+        S3Error: if an object store requires credentials, and there are none.
     """
     if not is_s3(uri):
         return None

@@ -34,7 +34,7 @@ def delta_options(options: S3Options) -> dict[str, str]:
             raise exceptions.NoCredentialsError
         frozen = credentials.get_frozen_credentials()
     except exceptions.BotoCoreError as error:
-        raise trouble_of(error, "").error("the object store wants credentials, ") from None
+        raise trouble_of(error, "").error("the object store requires credentials, ") from None
     found = {
         "aws_access_key_id": frozen.access_key,
         "aws_secret_access_key": frozen.secret_key,

@@ -276,7 +276,7 @@ class Network:
             split_address(address)
         except ClientOptionError as error:
             asked = ", ".join(self.options.first_addresses)
-            raise UnreachableError(f"a broker that {asked} told of: {error}") from None
+            raise UnreachableError(f"invalid broker address from {asked}: {error}") from None
         return address
 
     def _on_request(self, address: str, command: Command) -> None:

@@ -2,9 +2,9 @@
 
 | variable | meaning |
 | --- | --- |
-| COMMITLAKE_ROCKETMQ_ACCESS_KEY | whom requests are signed for (ACL 1.0); none: they are not signed |
+| COMMITLAKE_ROCKETMQ_ACCESS_KEY | the access key that requests are signed with (ACL 1.0); none: they are not signed |
 | COMMITLAKE_ROCKETMQ_SECRET_KEY | the secret that they are signed with |
-| COMMITLAKE_ROCKETMQ_SECURITY_TOKEN | a token of a cloud's, where there is one |
+| COMMITLAKE_ROCKETMQ_SECURITY_TOKEN | a cloud's security token, if there is one |
 | COMMITLAKE_ROCKETMQ_TLS_CONFIG | a `tls.properties` file, see `schemas.remoting.tls_properties`; none: plain text |
 
 Every process that connects reads them, and the file, for itself. With a file, all connections use TLS, unless it has

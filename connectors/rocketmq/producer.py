@@ -217,7 +217,7 @@ class Producer(Closable):
         return self._send_once(queue, Parcel(queue.topic, body, _WAITS, (), sys_flag, is_batch=True))
 
     def send_encoded_alone(self, queue: MessageQueue, body: bytes, sys_flag: int = 0) -> int:
-        """Send the only message of a batch as a single message, which may be a bit larger; raises as `send_encoded`.
+        """Send a batch of one message as a plain message, which may be slightly larger.
 
         Raises what `send_encoded` does.
         """

@@ -39,7 +39,7 @@ QUERIES: Mapping[str, tuple[tuple[str, str], ...]] = {
         (
             "Find the most frequent keys",
             (
-                "SELECT key, count(*) AS messages FROM message_keys WHERE kind = 'business' GROUP BY key "
+                "SELECT key, count(*) AS messages FROM message_keys WHERE kind = 'key' GROUP BY key "
                 "ORDER BY messages DESC LIMIT 10"
             ),
         ),

@@ -64,7 +64,7 @@ _NAME_SERVER = "127.0.0.1:9876"
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the job's arguments."""
     parser = job_parser("broker", DESCRIPTION, EXAMPLES)
-    parser.add_argument("--store", required=True, metavar="PATH", help="the store's folder; made where it is not there")
+    parser.add_argument("--store", required=True, metavar="PATH", help="the store's folder; created if it does not exist")
     network = parser.add_argument_group("network")
     network.add_argument("--listen", default="127.0.0.1:10911", metavar="IP:PORT", help="for clients")
     network.add_argument(
@@ -96,7 +96,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_tls_arguments(network)
     names = parser.add_argument_group("broker")
     names.add_argument("--name", help="the broker's name (default: broker-a)")
-    names.add_argument("--cluster", default="DefaultCluster", help="its cluster's (default: DefaultCluster)")
+    names.add_argument("--cluster", default="DefaultCluster", help="the name of its cluster (default: DefaultCluster)")
     names.add_argument("--no-auto-create", action="store_true", help="only administrators can create topics and groups")
     names.add_argument(
         "--max-topics", type=positive, default=20_000, metavar="N",

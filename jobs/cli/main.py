@@ -99,7 +99,7 @@ def usage() -> str:
     jobs = "\n".join(job_lines())
     return (
         "usage: commitlake JOB [arguments]\n\n"
-        "Message broker logs as tables: archive, query and check what RocketMQ wrote.\n\n"
+        "Message broker logs as tables: archive, query and check what RocketMQ, BoltMQ and JMQ wrote.\n\n"
         f"jobs:\n{jobs}\n\n"
         "commitlake JOB --help shows a job's arguments, with examples.\n"
         "commitlake --version prints the version.\n\n"

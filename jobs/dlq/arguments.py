@@ -49,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--samples", type=int, metavar="N", help=samples_help + "cause is chosen, otherwise 0)")
     form_help = "output format (default: table), or the format of the file of 'export' (default: from its suffix)"
     parser.add_argument("--format", "--output", dest="format", choices=(*FORMS, "parquet"), help=form_help)
-    json_help = "same as --format json"
-    parser.add_argument("--json", dest="format", action="store_const", const="json", help=json_help)
+    json_help = "same as --format jsonl"
+    parser.add_argument("--json", dest="format", action="store_const", const="jsonl", help=json_help)
     _add_export(parser)
     _add_redrive(parser)
 

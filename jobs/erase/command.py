@@ -50,12 +50,12 @@ DESCRIPTION = (
 EXAMPLES = (
     ("erase --lake /data/lake --key order-4711 --reason 'request 17' --dry-run", "show what would be erased"),
     ("erase --lake /data/lake --key order-4711 --reason 'request 17'", "ask for confirmation, and erase"),
-    ("erase --lake s3://archive/lake --keys keys.txt --reason 'account closed' --yes", "many keys, one per line"),
+    ("erase --lake s3://archive/lake --keys-file keys.txt --reason 'account closed' --yes", "many keys, one per line"),
     ("erase --lake /data/lake --id C0A8010A00002A9F0000000000000A31 --reason 'request 18'", "one message, by its id"),
     ("erase --lake /data/lake --finish", "finish interrupted erasures, and delete old versions that are due"),
     ("erase --lake /data/lake --list", "show all erasures, and which older versions still exist"),
 )
-SELECTING = ("key", "keys", "unique_key", "id")
+SELECTING = ("key", "keys_file", "unique_key", "id")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -115,7 +115,7 @@ def _check(arguments: argparse.Namespace) -> None:
             raise JobError(f"--{shown} has no effect with {other}", "leave one of them out")
         return
     if not named:
-        raise JobError("expected messages to erase, found none", "name them with --key, --keys, --unique-key or --id")
+        raise JobError("expected messages to erase, found none", "name them with --key, --keys-file, --unique-key or --id")
     if not arguments.reason or not arguments.reason.strip():
         raise JobError("--reason: expected a reason, found nothing", "it is stored in the table erasures")
     if arguments.retention < datetime.timedelta(days=1):

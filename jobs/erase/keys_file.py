@@ -23,14 +23,14 @@ def read_keys(name: str) -> list[str]:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise JobError(f"--keys {name}: expected a file to read, found: {error.strerror}") from None
+        raise JobError(f"--keys-file {name}: expected a file to read, found: {error.strerror}") from None
     if len(data) > MAX_FILE_BYTES:
-        raise JobError(f"--keys {name}: expected at most {MAX_FILE_BYTES:,} bytes, found more", "split the file")
+        raise JobError(f"--keys-file {name}: expected at most {MAX_FILE_BYTES:,} bytes, found more", "split the file")
     try:
         lines = data.decode("utf-8-sig").split("\n")  # other Unicode line separators may be part of a key
     except UnicodeDecodeError as error:
-        raise JobError(f"--keys {name}: expected UTF-8, found an invalid byte at {error.start:,}") from None
+        raise JobError(f"--keys-file {name}: expected UTF-8, found an invalid byte at {error.start:,}") from None
     keys = [line.strip(" \t\r") for line in lines if line.strip()]
     if not keys:
-        raise JobError(f"--keys {name}: expected one key per line, found none")
+        raise JobError(f"--keys-file {name}: expected one key per line, found none")
     return keys

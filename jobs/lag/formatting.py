@@ -96,7 +96,7 @@ def summary(rows: Sequence[Lag]) -> str:
     groups = {row.group for row in rows if row.kind in {"group", "retry"}}
     behind = {row.group for row in rows if row.messages.low or row.messages.high is None or row.messages.high}
     if not rows:
-        return "no consumer offsets are known"
+        return "no consumer offsets match"
     worst = worst_first(rows)[0]
     told = f"{count_text(len(groups), 'group')}, {len(behind & groups)} of them behind"
     if worst.judged.verdict is LagVerdict.OK:

@@ -155,10 +155,12 @@ def _show_hot_keys(arguments: argparse.Namespace, started: float) -> ExitCode:
         _explain_empty(arguments, source, found.rows)
         if not arguments.quiet:
             lines = notes.cut_note(len(shown), len(found.rows), "keys")
-            lines.append(
-                f"{count_text(found.total, 'message key was', 'message keys were')} counted; a figure may be too large "
-                f"by up to {found.error:,}, and every key with more than {count_text(found.error, 'message')} is listed"
+            counted = f"{count_text(found.total, 'message key was', 'message keys were')} counted"
+            bounds = (
+                f"a figure may be too large by up to {found.error:,}, and every key with more than "
+                f"{count_text(found.error, 'message')} is listed"
             )
+            lines.append(f"{counted}; {bounds if found.error else 'all figures are exact'}")
             _tell(lines, question, MESSAGES, source, started)
         return _exit_code(source)
 

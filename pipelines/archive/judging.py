@@ -129,7 +129,7 @@ def _ways_out(report: QualityReport, work: ArchiveWork) -> str:
 
 
 def _log_bytes(work: ArchiveWork, broker: str) -> int | None:
-    """Return the size of the log that a run took; None if it pulled from queues."""
+    """Return the number of log bytes that a run read; None if it pulled from queues."""
     progress, part = work.commit.stores.get(broker), work.commit.ranges[broker]
     return part.end - part.start if progress is None or progress.pulled is None else None
 

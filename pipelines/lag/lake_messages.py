@@ -100,7 +100,7 @@ class LakeMessages:
         return spans
 
     def _young_queues(self, where: Sequence[str]) -> set[Queue]:
-        """Return the queues of which a message has one of the first offsets."""
+        """Return the queues that have a message with a queue offset below `_FIRST_OFFSETS`."""
         conditions = " AND ".join([*where, f"queue_offset < {_FIRST_OFFSETS}"])
         sql = f"SELECT DISTINCT topic, queue_id FROM messages WHERE {conditions}"
         return {Queue(self._broker, row["topic"], row["queue_id"]) for row in self._ask(sql)}

@@ -110,7 +110,7 @@ def offsets_at(table: DeltaTable, broker: str, at: datetime.datetime | None) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Marks:
-    """The snapshots as a whole that a time is told from.
+    """The snapshots before and after a time.
 
     Attributes:
         last: The last one at or before the time.

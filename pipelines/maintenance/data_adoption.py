@@ -170,7 +170,7 @@ class Adoption:
 
 
 def lost_run_ids(lake: LakePaths, adoption: Adoption) -> set[str]:
-    """Return the runs whose messages will all be archived again by the next run, as far as `profiles` has them."""
+    """Return the ids of runs of which the adopted files have no message. The next run archives these messages again."""
     runs = _finished_runs(lake) or {}
     if not adoption.files:
         return set(runs)

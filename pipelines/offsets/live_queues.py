@@ -58,7 +58,7 @@ class LiveQueues:
     def unknown_to_source(
         self, brokers: Collection[str], topics: Iterable[str], known: Collection[Queue], since: datetime.datetime
     ) -> Iterator[tuple[GroupOffset, LiveQueue]]:
-        """Yield the offsets that a group needs in queues without messages in the source.
+        """Yield the offsets that a group needs in queues that the broker has and the source does not.
 
         Args:
             brokers: Brokers whose queues are included.

@@ -79,7 +79,7 @@ def _parts(sketches: pa.Array) -> tuple[Array, pa.Buffer, int]:
 
 
 def _forms(words: Array, starts: Array, lengths: Array) -> tuple[Array, Array]:
-    """Return which sketches are a single value, and which are several values that are all there."""
+    """Return two masks: sketches of one value, and sketches that still hold all of their values."""
     first = words[starts]
     is_single = (first & _START == _SINGLE) & (first & _SINGLE_FLAG != 0) & (lengths == _SINGLE_HEADER + 1)
     is_many = (first & _START == _MANY) & (lengths > _MANY_HEADER)

@@ -61,7 +61,7 @@ class MinuteRows:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column as codes.
+    """Dictionary-encoded column: for each row, the index of its value.
 
     Attributes:
         codes: for each row, the index of its value.

@@ -1,7 +1,7 @@
 """`archive_runs`: one row per finished archive run.
 
 Key: `sequence`. A run that has committed its messages but is not here was stopped before the other tables followed;
-    the next run makes that good and writes the row, with `recovered`.
+    the next run completes it and writes the row, with `recovered`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`edges`: one row per step between two stored records of a message, or between a record and what a client did with it.
 
-Grain: one row per step and node. A step is filed under each of its nodes, of which it mostly has one: all copies that a
-broker makes of a message have its unique key. An op record, or a replayed message with a new key, is a node of its own;
+Grain: one row per step and node. A step has one row for each of its nodes, usually one: all copies that a broker
+makes of a message have its unique key. An op record, or a replayed message with a new key, is a node of its own;
 such a step has two rows, and `WHERE side != 'to'` gives each step once. A node is a unique key, or `BROKER@OFFSET` of
 a record without one. A file's rows are sorted by `node_hash`, the CRC-32 of the node as UTF-8 (`crc32(node)` in Spark),
 so that a look-up reads one row group of a file.

@@ -9,7 +9,7 @@ and after, whose sums are the profile's `row_checksum` and `lake_checksum`. It h
     message    an erased message            with `begun`, in the same commit
     again      an erased message            an archive run has taken its record once more, erased at once
     erased     an erasure                   all tables and packs are done: `detail` has the counts
-    purged     an erasure                   no older version of a table and no garbage holds any of it any longer
+    purged     an erasure                   no older version of a table and no unused file contains any of it
 
 Key: (`number`, `event`, `broker`, `physical_offset`, `at`). Append-only. Of the rows `message` and `again` of one
 message the newest one counts.

@@ -118,7 +118,7 @@ class FailedMessages:
         return status
 
     def acknowledge(self, group: str, queue_offset: int, client: Host) -> None:
-        """Record that a group has consumed all of its retries before an offset that it has not sent back."""
+        """Record as consumed all retries of a group before a queue offset, except those that it has sent back."""
         for retry in self.queues.acknowledge(group, queue_offset):
             self.record(retry, group, DeliveryOutcome.CONSUMED, retry.attempt, client)
 

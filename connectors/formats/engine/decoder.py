@@ -81,7 +81,7 @@ class Decoder:
         )
 
     def _id_suffix(self) -> Array:
-        """Return a suffix of ids that no record has."""
+        """Return an id suffix that matches no record."""
         return b.NO_SUFFIX
 
     def _outputs(self) -> tuple[object, ...]:

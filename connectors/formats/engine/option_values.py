@@ -121,7 +121,7 @@ class OptionValues:
         return text.lower() == "true"
 
     def names(self, name: str) -> tuple[str, ...] | None:
-        """Return words separated by commas."""
+        """Return the words of a comma-separated option; None if it is not given."""
         text = self._values.get(name)
         if text is None:
             return None
@@ -131,7 +131,7 @@ class OptionValues:
         return names
 
     def numbers(self, name: str) -> frozenset[int] | None:
-        """Return integers separated by commas."""
+        """Return the integers of a comma-separated option; None if it is not given."""
         names = self.names(name)
         if names is None:
             return None

@@ -212,7 +212,7 @@ def end_of_segment(
 ) -> StoreRange | None:
     """Return the end of a segment's data, or None if it has none from `begin` on.
 
-    A BLANK closes it only where a record should begin. Behind a bad range it may be in the body of a record that is
+    A BLANK closes it only where a record should begin. After a bad range it may be in the body of a record that is
     being written: what is there is a torn tail, until the broker goes on to the next segment.
 
     Args:

@@ -26,7 +26,7 @@ class WalkProgress:
         """
         if window == self._window:
             raise no_progress(
-                self._path, self._base_offset, window[0], "a larger window", "the same one asked for again"
+                self._path, self._base_offset, window[0], "a larger window", "the same window again"
             )
         self._window = window
 

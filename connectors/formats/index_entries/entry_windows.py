@@ -51,7 +51,7 @@ class EntryRange:
 
 @dataclass(slots=True)
 class EntryWindow:
-    """Entries of a window in a range.
+    """The entries of a range that one window contains.
 
     Attributes:
         start: byte of the first one.

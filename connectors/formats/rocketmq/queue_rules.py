@@ -10,7 +10,7 @@ from __future__ import annotations
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 
-END, BEHIND, SKIPPED, SHIFTED = range(4)
+END, PHYSICAL_END, SKIPPED, SHIFTED = range(4)
 """Positions in `state`: queue offset of the end, physical end of the last record, skipped and shifted entries."""
 STATE_SIZE = 4
 
@@ -29,11 +29,11 @@ def choose_entries(numbers: Array, offsets: Array, sizes: Array, state: Array, k
     for row in range(len(numbers)):
         number = numbers[row]
         kept[row] = False
-        if offsets[row] + sizes[row] <= state[BEHIND] or (number != 0 and number < state[END]):
+        if offsets[row] + sizes[row] <= state[PHYSICAL_END] or (number != 0 and number < state[END]):
             state[SKIPPED] += 1
             continue
         kept[row] = True
         if number > state[END]:
             state[SHIFTED] += 1
         state[END] += 1
-        state[BEHIND] = offsets[row] + sizes[row]
+        state[PHYSICAL_END] = offsets[row] + sizes[row]

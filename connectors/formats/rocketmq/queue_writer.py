@@ -47,7 +47,7 @@ class RocketmqQueueWriter:
 
     @property
     def shifted(self) -> int:
-        """Number of entries placed before their offsets."""
+        """Number of entries at a smaller queue offset than their own, because earlier messages are missing."""
         return int(self._state[rules.SHIFTED])
 
     def add(self, entries: Array, numbers: Array | None, first: int) -> None:

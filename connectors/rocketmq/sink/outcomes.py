@@ -78,7 +78,7 @@ class Outcomes:
             self._errors.put(np.array([row]), error)
 
     def sent(self, numbers: Array, stored: Stored, attempts: int, *, may_be_twice: bool) -> None:
-        """Record rows that are in the log; topics with batch queues give one id for a whole batch."""
+        """Record rows that were stored, with their places. A topic with batch queues gives one id for a whole batch."""
         count = len(numbers)
         given = stored.response.msg_id.split(",")
         ids: list[str | None] = [*given] if len(given) == count else [given[0] if len(given) == 1 else None] * count

@@ -27,7 +27,7 @@
 | retrySeconds | 60 | how long a broker that does not answer is asked again |
 | tlsConfig | the environment's | a `tls.properties` file on every machine, see `connectors.rocketmq.options` |
 | credentialsProvider | the environment | `module:function` that gives (access key, secret key) in every process; else |
-| | | COMMITLAKE_ROCKETMQ_ACCESS_KEY and COMMITLAKE_ROCKETMQ_SECRET_KEY count |
+| | | COMMITLAKE_ROCKETMQ_ACCESS_KEY and COMMITLAKE_ROCKETMQ_SECRET_KEY are used |
 
 A stream (`readStream`) takes the same, except for endingOffsets and endingTimestamp, and with this:
 

@@ -90,7 +90,7 @@ def crc32(window, position, length):
 
 @compiled
 def crc32_around(window, position, hole, hole_length, length):
-    """Return the CRC-32 of `length` bytes from `position` without `hole_length` bytes from `hole`, both positions."""
+    """Return the CRC-32 of `length` bytes from `position`, leaving out `hole_length` bytes at the position `hole`."""
     state = _crc(window, position, hole - position, _START)
     after = hole + hole_length
     return _crc(window, after, position + length - after, state) ^ _START

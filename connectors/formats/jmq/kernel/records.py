@@ -84,7 +84,7 @@ def unsigned16(window, position):
 
 @compiled
 def examine(window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
-    """Return the state of a position and its size, as `schemas.layouts.jmq.scan.examine`, and the parts of a record."""
+    """Return state and size of the record at a position, as `schemas.layouts.jmq.scan.examine`, and fill `parts`."""
     available = length - position
     left = file_end - offset
     if available < _FILLER_SIZE:

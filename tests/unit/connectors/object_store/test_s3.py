@@ -226,7 +226,7 @@ def test_pickled_places_have_no_credentials(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_credentials_are_found_like_boto3s(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(S3Error, match=r"wants credentials, found no credentials\. Set AWS_ACCESS_KEY_ID"):
+    with pytest.raises(S3Error, match=r"requires credentials, found no credentials\. Set AWS_ACCESS_KEY_ID"):
         delta_options(LOCAL)
     (tmp_path / "credentials").write_text("[night]\naws_access_key_id = key\naws_secret_access_key = secret\n")
     monkeypatch.setenv("AWS_PROFILE", "night")
