@@ -118,7 +118,8 @@ def _pending(
         removed = [file for version in since if version.version <= load.version for file in version.removed]
         yield AddedVersion(load.version, load.files, tuple(removed))
     except VersionGoneError as error:
-        raise ProgressError(f"{error}. Drop the HBase table; the next archive run creates it again from the lake") from None
+        cure = "Drop the HBase table; the next archive run creates it again from the lake"
+        raise ProgressError(f"{error}. {cure}") from None
 
 
 def _apply(runner: Runner | None, work: Work, files: tuple[AddedFile, ...], task_rows: int) -> int:

@@ -97,7 +97,8 @@ def _write_options(given: object, *, overwrite: bool) -> HBaseOptions:
     options = HBaseOptions.parse(dict(given))  # type: ignore[call-overload]
     if overwrite:
         raise HBaseOptionError(
-            f"mode overwrite: expected append, as messages in {options.table} are only added to. Drop the table instead"
+            "mode overwrite is not supported: expected append. To replace all rows, drop the table "
+            f"{options.table} first"
         )
     return options
 

@@ -61,6 +61,6 @@ def check_messages_are_there(lake: LakePaths) -> None:
     others = followers_of(lake)
     if others:
         raise LogDamagedError(
-            f"{lake.messages}: expected the log of a table in its {LOG}, as {' and '.join(others[:2])} of this lake "
-            f"follow it, found none. {WAY_OUT}"
+            f"{lake.messages}: expected a table log in {LOG}, found none, but the lake has {' and '.join(others[:2])}, "
+            f"which are derived from it. {WAY_OUT}"
         )

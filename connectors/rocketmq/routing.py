@@ -174,7 +174,7 @@ class Routing:
         try:
             self.clusters()
         except (UnreachableError, RefusedError) as error:
-            _log.warning("the addresses of the brokers cannot be asked for: %s", error)
+            _log.warning("cannot query the addresses of the brokers: %s", error)
 
     def forget(self, topic: str) -> None:
         """Make the next use of a topic ask for its route again, because it proved to be wrong."""

@@ -153,7 +153,8 @@ A job takes each option from the first of these places that has it:
 3. a TOML file, which has a table for each job: the file that `--config` names, or else `~/.config/commitlake.toml`
 4. the default
 
-`conf/commitlake.example.toml` in the repository shows the options that are useful in a file. A file may set any option. A key or table that no job reads is an error.
+`conf/commitlake.example.toml` in the repository shows the options that are useful in a file. A file may set any
+option. A key or table that no job reads is an error.
 
 ## Exit codes
 

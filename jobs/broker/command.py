@@ -64,7 +64,8 @@ _NAME_SERVER = "127.0.0.1:9876"
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the job's arguments."""
     parser = job_parser("broker", DESCRIPTION, EXAMPLES)
-    parser.add_argument("--store", required=True, metavar="PATH", help="the store's folder; created if it does not exist")
+    store_help = "the store's folder; created if it does not exist"
+    parser.add_argument("--store", required=True, metavar="PATH", help=store_help)
     network = parser.add_argument_group("network")
     network.add_argument("--listen", default="127.0.0.1:10911", metavar="IP:PORT", help="for clients")
     network.add_argument(

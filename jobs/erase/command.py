@@ -115,7 +115,8 @@ def _check(arguments: argparse.Namespace) -> None:
             raise JobError(f"--{shown} has no effect with {other}", "leave one of them out")
         return
     if not named:
-        raise JobError("expected messages to erase, found none", "name them with --key, --keys-file, --unique-key or --id")
+        hint = "name them with --key, --keys-file, --unique-key or --id"
+        raise JobError("expected messages to erase, found none", hint)
     if not arguments.reason or not arguments.reason.strip():
         raise JobError("--reason: expected a reason, found nothing", "it is stored in the table erasures")
     if arguments.retention < datetime.timedelta(days=1):

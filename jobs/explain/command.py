@@ -70,7 +70,8 @@ def build_parser() -> argparse.ArgumentParser:
                         help="largest expected error of a broker's clock; a larger error that lasted for less than "
                              "a sixteenth of a segment can hide records from --from and --to "
                              "(default: 600000)")  # fmt: skip
-    parser.add_argument("--no-indexes", action="store_true", help="do not use queues and IndexFiles (Spark option useIndexes=false)")
+    indexes_help = "do not use queues and IndexFiles (Spark option useIndexes=false)"
+    parser.add_argument("--no-indexes", action="store_true", help=indexes_help)
     add_format_argument(parser)
     return parser
 

@@ -120,7 +120,7 @@ def _check_grep(arguments: argparse.Namespace) -> None:
 
 def _check_hbase(arguments: argparse.Namespace) -> None:
     if arguments.table != "messages":
-        raise JobError(f"--via hbase looks up messages, found --table {arguments.table}")
+        raise JobError(f"--via hbase reads only the table messages: leave out --table {arguments.table}")
     for option in ("where", "order_by"):
         if getattr(arguments, option) is not None:
             raise JobError(f"--{option.replace('_', '-')} needs --via delta", "HBase looks up by id, key, or topic")

@@ -76,7 +76,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.jobs.cli.process import stop_softly
 
     if arguments.namesrv is not None and arguments.broker_conf is not None:
-        raise JobError("--broker-conf needs --store", "live brokers give their names themselves")
+        raise JobError("--broker-conf needs --store", "live brokers report their own names")
     lake = lake_of(arguments)
     open_table(lake, "messages")  # raises an error if this is not a lake
     if arguments.every is None:

@@ -35,7 +35,7 @@ from commitlake.schemas.times import EPOCH
 
 _MAX_TRIES = 20
 _LEDGER = "the table 'erasures'"
-_TOLD = ["number", "erasure_id", "event", "reason", "detail"]
+_READ = ["number", "erasure_id", "event", "reason", "detail"]
 _MARGIN = datetime.timedelta(days=1)
 """Added to the retention, so that uncommitted files of runs that began before the erasure are old enough to delete."""
 
@@ -103,11 +103,11 @@ def read_states(lake: LakePaths) -> list[ErasureState]:
     messages = rows.filter(pc.equal(rows.column("event"), str(ErasureEvent.MESSAGE)))
     counts = messages.group_by("number").aggregate([([], "count_all")]).to_pylist()
     counted = {row["number"]: row["count_all"] for row in counts}
-    told = events.select(_TOLD).append_column("at_us", events.column("at").cast(pa.int64())).sort_by("at_us")
+    told = events.select(_READ).append_column("at_us", events.column("at").cast(pa.int64())).sort_by("at_us")
     found: dict[int, dict[str, list[dict[str, Any]]]] = {}
     for row, at in zip(told.to_pylist(), times_of(told.column("at_us")), strict=True):
         if at is None or row["number"] is None or row["erasure_id"] is None:
-            raise ErasureError(f"{_LEDGER}: expected a number, an id and a time, found {row['event']!a} without one")
+            raise ErasureError(f"{_LEDGER}: an event {row['event']!a} lacks its number, id or time")
         found.setdefault(row["number"], {}).setdefault(row["event"], []).append(row | {"at": at})
     return [_state(number, found[number], counted.get(number, 0)) for number in sorted(found)]
 

@@ -129,7 +129,7 @@ def _read_object(text: str, at: int, path: Sequence[str], replace: Replace, edit
 
 def _expect(text: str, at: int, character: str) -> int:
     if text[at : at + 1] != character:
-        raise ValueError(f"no {character!r} at character {at:,}")
+        raise ValueError(f"expected {character!r} at character {at:,}")
     return at + 1
 
 

@@ -100,7 +100,7 @@ def check_transformed(schema: StructType) -> None:
             raise ReplayError(f"--transform: column {name}: expected {kind}, found {found.get(name, 'no such column')}")
     unknown = sorted(set(found) - set(wanted))
     if unknown:
-        raise ReplayError(f"--transform: expected {', '.join(wanted)}, found also {', '.join(unknown)}: drop them")
+        raise ReplayError(f"--transform: the function returned unknown columns: {', '.join(unknown)}. Drop them")
 
 
 def finish(rows: pa.Table, changes: Changes) -> tuple[pa.Table, list[str | None]]:

@@ -73,7 +73,7 @@ def find_sent(puller: Puller, queue: MessageQueue, start: int, replay_id: str) -
 def wait_until_queued(
     admin: Admin, broker_name: str, *, sleep: Callable[[float], object] = time.sleep, tries: int = 600
 ) -> None:
-    """Wait until the queues of a broker have all messages of its log; until then, look-ups in the queues miss the newest messages.
+    """Wait until the queues of a broker have all messages of its log; until then, look-ups miss the newest ones.
 
     Args:
         admin: client of the target.

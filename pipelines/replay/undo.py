@@ -72,7 +72,7 @@ def _check_route(client: OffsetClient, topic: str, brokers: Collection[str]) -> 
     routed = {broker.broker_name for broker in client.admin.route(topic).broker_datas}
     if missing := sorted(set(brokers) - routed):
         raise NoRouteError(
-            f"topic {topic!r}: expected {', '.join(missing)} in its route, to which the replay has sent, found "
+            f"topic {topic!r}: the replay sent to {', '.join(missing)}, but its route has only "
             f"{', '.join(sorted(routed))}"
         )
 

@@ -165,7 +165,7 @@ def _known(store: Store, out: Path) -> Salvaged:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         document = None
     if document != _source(store):
-        raise SalvageError(f"{out} holds {ROCKETMQ.folder}: expected a folder without, as nothing is overwritten")
+        raise SalvageError(f"{out} already holds {ROCKETMQ.folder}: name a folder without it; nothing is overwritten")
     return salvaged
 
 

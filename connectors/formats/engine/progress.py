@@ -25,9 +25,7 @@ class WalkProgress:
             NoProgressError: if it is.
         """
         if window == self._window:
-            raise no_progress(
-                self._path, self._base_offset, window[0], "a larger window", "the same window again"
-            )
+            raise no_progress(self._path, self._base_offset, window[0], "a larger window", "the same window again")
         self._window = window
 
     def check_hop(self, before: Array, state: Array) -> None:

@@ -262,8 +262,8 @@ def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: Seq
     for other in [*there, path]:
         if (layout := other.rsplit("/", 1)[-1]) in known:
             raise StoreError(
-                f"{given} holds a store's {layout!r}: expected {names}, as was asked for. Ask for this one (--layout "
-                f"{layout}, or without --layout; in Spark format({layout!r}), or its option layout)"
+                f"{given} holds {layout!r}, but {names} was asked for: use --layout {layout}, or leave out --layout "
+                f"(in Spark: format({layout!r}), or the option layout)"
             )
     raise StoreError(f"{given} is not a store: there is no {names} folder in it")
 

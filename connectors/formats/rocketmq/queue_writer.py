@@ -37,7 +37,7 @@ class RocketmqQueueWriter:
         self._entry_size = (batch_queues if queue.is_batch else consume_queues).ENTRY_DTYPE.itemsize
         self._file_size = queue.file_size
         self._state = np.zeros(rules.STATE_SIZE, np.int64)
-        self._state[rules.BEHIND] = -1
+        self._state[rules.PHYSICAL_END] = -1
         self._position = -1  # byte position of the next entry; -1 before the first
 
     @property
@@ -66,7 +66,7 @@ class RocketmqQueueWriter:
         if numbers is None and first == self._state[rules.END]:
             last = entries[-1].view(ENTRY)[0]
             self._state[rules.END] += len(entries)
-            self._state[rules.BEHIND] = int(last["physical_offset"]) + int(last["size"])
+            self._state[rules.PHYSICAL_END] = int(last["physical_offset"]) + int(last["size"])
         else:
             following = np.arange(len(entries), dtype=np.int64)  # `arange` with a large start returns floats
             entries = self._chosen(entries, first + following if numbers is None else numbers)

@@ -151,7 +151,7 @@ class SourceOptions:
         """
         for name in _FOR_BATCHES:
             if name in self.given:
-                raise OptionError(f"option {name} is for spark.read: a stream has no end of its own")
+                raise OptionError(f"option {name} is only for spark.read: a stream has no end")
         return self
 
     @property

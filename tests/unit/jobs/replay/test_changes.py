@@ -148,7 +148,7 @@ def test_a_function_can_change_messages_and_leave_some_out(
     [
         ("twice", "duplicated a message"),
         ("moved", "columns broker, physical_offset"),
-        ("wider", "found also more"),
+        ("wider", "unknown columns: more"),
         ("narrower", "column body: expected binary, found no such column"),
         ("broken", "RuntimeError: out of order"),
         ("leaving", "the function failed: SystemExit: 0"),

@@ -304,7 +304,7 @@ def test_a_large_range_becomes_several_fillers(size: int) -> None:
 def test_an_existing_log_is_not_overwritten_and_an_empty_log_is_refused(tmp_path: Path) -> None:
     root = three_segments(tmp_path / "whole")
     (tmp_path / "clean" / "commitlog").mkdir(parents=True)
-    with pytest.raises(SalvageError, match="holds commitlog: expected a folder without"):
+    with pytest.raises(SalvageError, match="already holds commitlog: name a folder without it"):
         salvage(root)
     empty = write_store(tmp_path / "empty" / "store", [(0, bytes(SEGMENT))])
     with pytest.raises(SalvageError, match="expected records, found none that is intact"):
