@@ -54,10 +54,10 @@ def job_page(name: str) -> str:
     """Return the page of one job: its description, options and examples."""
     parser = job_parser(name)
     parts = [f"# commitlake {name}", escaped(" ".join((parser.description or "").split())), _usage(parser)]
-    for title, actions in _groups(parser):
+    for title, about, actions in _groups(parser):
         rows = list(_option_rows(actions))
         if rows:
-            parts += [f"## {title}", table(("Option", "Meaning"), rows)]
+            parts += [f"## {title}", *([escaped(about)] if about else []), table(("Option", "Meaning"), rows)]
     parts += ["## Examples", *(_example(found) for found in _EPILOG_EXAMPLE.finditer(parser.epilog or ""))]
     parts.append(
         "Every job also takes the [common options](../command-line.md#options-of-every-job). [Exit codes]"
@@ -91,11 +91,12 @@ def _usage(parser: argparse.ArgumentParser) -> str:
     return f"```text\n{' '.join(words)}\n```"
 
 
-def _groups(parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[argparse.Action]]]:
+def _groups(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str, list[argparse.Action]]]:
     for group in parser._action_groups:  # noqa: SLF001 (argparse has no other way)
         actions = [action for action in group._group_actions if not _is_common(action)]  # noqa: SLF001
         title = {"positional arguments": "Arguments", "options": "Options"}.get(group.title or "", group.title or "")
-        yield title[:1].upper() + title[1:], actions
+        about = " ".join((group.description or "").split())
+        yield title[:1].upper() + title[1:], about[:1].upper() + about[1:], actions
 
 
 def _common_actions() -> list[argparse.Action]:

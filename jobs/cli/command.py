@@ -108,6 +108,14 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.register("action", "append", Repeatable)
+        self._given: list[str] = []
+
+    def add_argument_group(self, *arguments: Any, **named: Any) -> Any:
+        """Add a group of options, whose description is wrapped."""
+        group = super().add_argument_group(*arguments, **named)
+        if group.description:
+            group.description = "\n".join(textwrap.wrap(group.description, width=_TEXT_WIDTH))
+        return group
 
     def print_help(self, file: TextIO | None = None) -> None:
         """Print the help to a stream, by default standard output."""
@@ -120,6 +128,7 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
     def parse_known_args(self, *arguments: Any, **named: Any) -> Any:
         """Parse arguments, and accept environment variables of an option's older names."""
         environment = dict(named.pop("env_vars", None) or os.environ)
+        self._given = [str(word) for word in arguments[0] or ()] if arguments else sys.argv[1:]
         for action in self._actions:
             first, *older = [_variable(name) for name in action.option_strings if name.startswith("--")] or [""]
             for name in older:
@@ -137,8 +146,12 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
         """Return "Did you mean" with the nearest known option, or the option that a folder without one needs."""
         from commitlake.jobs.cli.names import did_you_mean
 
-        unknown = re.match(r"unrecognized arguments: (?:.* )??(--?[\w-]+)", message)
         known = [name for action in self._actions for name in action.option_strings]
+        if message.startswith("the following arguments are required"):
+            misspelled = (word.partition("=")[0] for word in self._given if word.startswith("--"))
+            suggestions = (did_you_mean(word, known) for word in misspelled if word not in known)
+            return f".{next(filter(None, suggestions), '')}".rstrip(".")
+        unknown = re.match(r"unrecognized arguments: (?:.* )??(--?[\w-]+)", message)
         if unknown is None:
             folder = message.removeprefix("unrecognized arguments: ")
             is_folder = os.path.isdir(folder)  # noqa: PTH112 (a Path raises an error for a name that is too long)

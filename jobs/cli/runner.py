@@ -23,12 +23,11 @@ def add_local_arguments(parser: argparse.ArgumentParser, workers: str = "threads
 
     Args:
         parser: the job's.
-        workers: what the workers are, and the option's first name: threads or processes. The other name is an alias,
-            so that a user need not know which of them a job uses.
+        workers: kind of the workers: threads or processes.
     """
     parser.add_argument("--local", action="store_true", help="run on this machine's cores, without Spark")
     number_help = "with --local: number of workers (default: one per core)"
-    names = [f"--{name}" for name in sorted(_LOCAL_RUNNERS, key=lambda name: name != workers)]
+    names = (f"--{name}" for name in _LOCAL_RUNNERS)  # each job accepts both, as a user need not know which it has
     parser.add_argument(*names, dest=workers, type=positive, metavar="N", help=number_help)
 
 

@@ -6,6 +6,7 @@ import argparse
 import math
 from collections.abc import Callable
 
+from commitlake.jobs.cli.command import JobError
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_decimal, parse_int
 
 
@@ -19,6 +20,27 @@ def at_least(least: int) -> Callable[[str], int]:
         return found
 
     return number
+
+
+def add_store_argument(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add a store as an argument, which can also be given as `--store`, as in the jobs that have other arguments.
+
+    Args:
+        parser: parser of the job.
+        text: help for the argument.
+    """
+    parser.add_argument("store", nargs="?", default=argparse.SUPPRESS, metavar="STORE", help=text)
+    parser.add_argument("--store", default=None, metavar="PATH", help="the same as STORE")
+
+
+def check_store_is_given(arguments: argparse.Namespace) -> None:
+    """Refuse arguments without a store.
+
+    Raises:
+        JobError: if no store is given.
+    """
+    if arguments.store is None:
+        raise JobError("expected a store, found none", "name the folder that holds commitlog/ or journal/")
 
 
 positive = at_least(1)

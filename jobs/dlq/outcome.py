@@ -65,7 +65,7 @@ def follow(arguments: argparse.Namespace, lake: LakePaths, plan: ReplayPlan) -> 
         if arguments.follow:
             found, is_stopped = _look_until_done(arguments, followers)
         else:
-            found = [one.look() for one in followers]
+            found = [one.read() for one in followers]
     unknown = plan.wanted - rows.num_rows
     samples = _SAMPLES if arguments.samples is None else arguments.samples
     if arguments.format == "json":
@@ -100,7 +100,7 @@ def _look_until_done(
 
     with stop_softly(stop):
         while True:
-            found = [follower.look() for follower in followers]
+            found = [follower.read() for follower in followers]
             now = time.monotonic()
             waiting = sum(one.count(State.WAITING) for one in found)
             if not waiting or is_stopped or (deadline is not None and now >= deadline):

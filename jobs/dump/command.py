@@ -19,7 +19,7 @@ from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.names import some_names
 from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.store_arguments import at_least
+from commitlake.jobs.cli.store_arguments import add_store_argument, at_least, check_store_is_given
 from commitlake.jobs.cli.terminal import trusted
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -43,7 +43,7 @@ EXAMPLES = (
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the job's arguments."""
     parser = job_parser("dump", DESCRIPTION, EXAMPLES)
-    parser.add_argument("store", metavar="STORE", help=f"store folder (the one that holds {FOLDERS})")
+    add_store_argument(parser, f"store folder (the one that holds {FOLDERS})")
     parser.add_argument("--broker", action=Once, help="the store's name (default: the folder's name)")
     add_layout_argument(parser)
     body_help = "print bodies: as stored, in base64; or decompressed, as UTF-8 text (default: none)"
@@ -83,6 +83,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 def _find_store(arguments: argparse.Namespace) -> Store:
     from commitlake.connectors.formats.engine.stores import find_stores
 
+    check_store_is_given(arguments)
     stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).formats)
     if len(stores) > 1:
         raise JobError(

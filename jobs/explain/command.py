@@ -21,7 +21,7 @@ from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.rows_output import write_objects
-from commitlake.jobs.cli.store_arguments import at_least
+from commitlake.jobs.cli.store_arguments import add_store_argument, at_least, check_store_is_given
 from commitlake.jobs.cli.times import join_times, parse_time
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -54,7 +54,7 @@ _BY_TIME = (
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the job's arguments."""
     parser = job_parser("explain", DESCRIPTION, EXAMPLES)
-    parser.add_argument("store", metavar="STORE", help=f"store folder (the one that holds {FOLDERS}), or a glob")
+    add_store_argument(parser, f"store folder (the one that holds {FOLDERS}), or a glob")
     parser.add_argument("--broker", action=Once, help="the store's name (default: the folder's name)")
     add_layout_argument(parser)
     parser.add_argument("--topic", action="append", default=[], help="stored topic")
@@ -78,6 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Plan the read, and print the plan."""
+    check_store_is_given(arguments)
     _check(arguments)
     from commitlake.connectors.formats.engine.filters import narrow
     from commitlake.connectors.formats.engine.options import ReadOptions

@@ -40,12 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--related-by", metavar="PROPERTY", help=related_help)
     limit_help = f"at most this many matching records, the newest (default: {MAX_RECORDS})"
     parser.add_argument("--limit", type=int, metavar="N", help=limit_help)
-    parser.add_argument("--format", choices=(TREE, TABLE, JSON, MERMAID), default=TREE, help="(default: tree)")
+    forms = (TREE, TABLE, JSON, MERMAID)
+    form_help = "output format; mermaid is a diagram for a ticket or a wiki (default: tree)"
+    parser.add_argument("--format", "--output", dest="format", choices=forms, default=TREE, help=form_help)
     add_html_argument(parser)
     parser.add_argument("--body", action="store_true", help="include bodies, for --format json and for --html")
     mask_help = (
-        "mask a field in all output, as in body.email=hash, property.phone=last:4, keys=null; may be "
-        f"repeated. The key of hash is {KEY_VARIABLE}"
+        "mask a field in all output, as in body.email=hash, property.phone=last:4, keys=null; the "
+        f"key of hash is in {KEY_VARIABLE}"
     )
     parser.add_argument("--mask", action="append", default=[], metavar="FIELD=RULE", help=mask_help)
     follow_help = "print new steps as they are archived, until each outcome is final; archives nothing itself"

@@ -99,7 +99,7 @@ def replay(
             counts = ReplayRun(lake, messages, client, Pace(rate or 0), Settings()).run(is_resumed=False)
         rows = read_sent(lake, plan.replay_id)
         groups = [
-            GroupFollower(client, plan, group, rows.filter(pc.equal(rows.column("target_topic"), name))).look()
+            GroupFollower(client, plan, group, rows.filter(pc.equal(rows.column("target_topic"), name))).read()
             for name in sorted({queue.topic for queue in plan.target.queues})
             for group in client.admin.groups_of_topic(name)
         ]

@@ -27,7 +27,7 @@ from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments
 from commitlake.jobs.cli.settings_check import variable_of
-from commitlake.jobs.cli.store_arguments import delay_levels, positive
+from commitlake.jobs.cli.store_arguments import add_store_argument, check_store_is_given, delay_levels, positive
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -59,7 +59,7 @@ EXAMPLES = (
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the job's arguments."""
     parser = job_parser("rebuild", DESCRIPTION, EXAMPLES)
-    parser.add_argument("store", metavar="STORE", help=f"store folder, the one that holds {FOLDERS}")
+    add_store_argument(parser, f"store folder, the one that holds {FOLDERS}")
     add_layout_argument(parser)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--out", type=Path, metavar="DIR", help="folder for the result: new, or of an interrupted run")
@@ -88,6 +88,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Rebuild one store, and print a summary."""
+    check_store_is_given(arguments)
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.pipelines.rebuild.errors import (
         BusyStoreError,

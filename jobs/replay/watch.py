@@ -37,7 +37,7 @@ def watched(
     """
     lag = None if lag_limit is None else _LagWatch(pace, admin, lag_limit, tell)
     if lag is not None:
-        lag.look()  # before the first message is sent
+        lag.check()  # before the first message is sent
     stop = threading.Event()
     thread = threading.Thread(
         target=_watch, args=(lake, replay_id, pace, lag, tell, stop), name="replay-watch", daemon=True
@@ -84,7 +84,7 @@ def _watch(
                 tell(f"the speed is now {speed:g} times the pace at which the messages were stored" if speed else
                      "the pace at which the messages were stored is no longer kept")  # fmt: skip
         if lag is not None:
-            lag.look()
+            lag.check()
 
 
 class _LagWatch:
@@ -96,7 +96,7 @@ class _LagWatch:
         self._is_paused = False
         self._is_unknown = False
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Ask for the group's lag, and pause or continue accordingly."""
         trouble = ""
         try:

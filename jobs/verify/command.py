@@ -25,7 +25,7 @@ from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.places import add_s3_arguments, lake_of
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments, make_runner
-from commitlake.jobs.cli.store_arguments import delay_levels, positive
+from commitlake.jobs.cli.store_arguments import add_store_argument, check_store_is_given, delay_levels, positive
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
         f"store folder (the one that holds {FOLDERS}), a glob, or several separated by commas; {{broker}} stands for "
         "the path component that names the broker"
     )
-    parser.add_argument("store", metavar="STORE", help=store_help)
+    add_store_argument(parser, store_help)
     parser.add_argument("--broker", action=Once, help="the store's name (default: the folder's name)")
     add_layout_argument(parser)
     add_local_arguments(parser, "processes")
@@ -74,6 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Verify the stores, print a report, and return an exit code."""
+    check_store_is_given(arguments)
     from commitlake.jobs.pages.output import failure_page, page_file
     from commitlake.jobs.verify.page import TITLE, stores_page
     from commitlake.jobs.verify.report import print_report, summary

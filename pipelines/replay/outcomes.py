@@ -180,7 +180,7 @@ class GroupFollower:
         self._offsets: Array = self.rows.column("target_offset").fill_null(-1).to_numpy()
         self._places = _Places(self.rows)
 
-    def look(self) -> GroupOutcomes:
+    def read(self) -> GroupOutcomes:
         """Return the current states of the messages.
 
         Raises:

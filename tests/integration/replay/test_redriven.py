@@ -70,7 +70,7 @@ def redriven(place: Place) -> list[Row]:
 
 def shown(place: Place, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
     capsys.readouterr()
-    code = place.dlq(*arguments, "--json")
+    code = place.dlq(*arguments, "--format", "json")
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return code, found
 

@@ -21,6 +21,7 @@ from commitlake.jobs.cli.settings_check import OTHER_VARIABLES, VARIABLES, varia
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.explain import command as explain
 from commitlake.jobs.guard import command as guard
+from commitlake.jobs.query import command as query
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.masking.masks import KEY_VARIABLE as MASK_KEY_VARIABLE
@@ -245,3 +246,10 @@ def test_an_option_without_an_effect_is_accepted_from_the_environment(
     arguments = verify.build_parser().parse_args([str(store)])
     with pytest.raises(StopIteration):  # the job got as far as opening a session
         verify.job(arguments)
+
+
+def test_a_misspelled_required_option_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        query.main(["--lak", "lake"])
+    assert ended.value.code == ExitCode.USAGE
+    assert "the following arguments are required: --lake. Did you mean '--lake'?" in capsys.readouterr().err

@@ -77,14 +77,14 @@ def test_one_cause_is_shown_with_samples(dlq: Dlq, group: str, capsys: pytest.Ca
 
 
 def test_json_has_every_detail_of_each_cause(dlq: Dlq, group: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert dlq("--group", group, "--json", "--samples", "1", "--quiet") == 0
+    assert dlq("--group", group, "--format", "json", "--samples", "1", "--quiet") == 0
     found = document(capsys)
     assert (found["messages"], found["left_out"]) == (LETTERS, 0)
     by_shape = {cause["shape"]: cause for cause in found["causes"]}
     assert by_shape["id:number"]["letters"] == 4
     assert by_shape["id:number"]["samples"][0]["body"] == '{"id": 7}'
     assert by_shape["id:number"]["hours"] == {f"2023-11-15T0{hour}:00:00Z": 1 for hour in range(4)}
-    dlq("--group", group, "--json", "--no-shape", "--quiet")
+    dlq("--group", group, "--format", "json", "--no-shape", "--quiet")
     assert [cause["shape"] for cause in document(capsys)["causes"]] == [None]
 
 
@@ -107,7 +107,7 @@ def test_a_chart_is_bounded() -> None:
 
 
 def test_a_cause_is_exported(dlq: Dlq, group: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert dlq("--group", group, "--json") == 0
+    assert dlq("--group", group, "--format", "json") == 0
     cause = next(cause for cause in document(capsys)["causes"] if cause["shape"] == "id:number")
     path = tmp_path / "letters.csv"
     assert dlq("export", "--group", group, "--cause", cause["cause"][:8], "--out", str(path), "--with-bodies") == 0
@@ -166,7 +166,7 @@ def test_the_outcome_includes_masked_messages(
     bodies = Counter(message.body for messages in world.received().values() for message in messages)
     assert {json.loads(body).get("id", "none") for body in bodies} == {None, "none"}
     capsys.readouterr()
-    assert dlq("outcome", world.replay_id(), "--json") == ExitCode.FAILED
+    assert dlq("outcome", world.replay_id(), "--format", "json") == ExitCode.FAILED
     assert document(capsys)["groups"][0]["messages"] == LETTERS
 
 
@@ -174,7 +174,7 @@ def test_the_outcome_of_each_message_is_reported(
     world: ReplayWorld, dlq: Dlq, redrive: Dlq, group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert redrive("--group", group) == 0
-    asked = ("outcome", world.replay_id(), "--json", "--samples", "20")
+    asked = ("outcome", world.replay_id(), "--format", "json", "--samples", "20")
     capsys.readouterr()
     assert dlq(*asked) == ExitCode.FAILED
     assert document(capsys)["groups"][0]["waiting"] == LETTERS
@@ -254,7 +254,7 @@ def test_messages_that_are_no_longer_in_the_target_are_lost(
     assert redrive("--group", group) == 0
     world.client.admin.delete_topic(world.topic)
     capsys.readouterr()
-    assert dlq("outcome", world.replay_id(), "--json") == ExitCode.DAMAGE
+    assert dlq("outcome", world.replay_id(), "--format", "json") == ExitCode.DAMAGE
     assert document(capsys)["groups"][0]["lost"] == LETTERS
 
 

@@ -499,10 +499,8 @@ def test_a_glob_without_a_match_is_refused(tmp_path: Path, run_dump: Dump) -> No
 
 
 def test_a_missing_store_argument_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        dump.main([])
-    assert ended.value.code == 2
-    assert "STORE" in capsys.readouterr().err
+    assert dump.main([]) == ExitCode.USAGE
+    assert "expected a store, found none" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
