@@ -128,7 +128,8 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
     def parse_known_args(self, *arguments: Any, **named: Any) -> Any:
         """Parse arguments, and accept environment variables of an option's older names."""
         environment = dict(named.pop("env_vars", None) or os.environ)
-        self._given = [str(word) for word in arguments[0] or ()] if arguments else sys.argv[1:]
+        given = arguments[0] if arguments else named.get("args")
+        self._given = sys.argv[1:] if given is None else list(given)
         for action in self._actions:
             first, *older = [_variable(name) for name in action.option_strings if name.startswith("--")] or [""]
             for name in older:
