@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,11 @@ def spark() -> Iterator[SparkSession]:
     from commitlake.jobs.cli.runner import open_session  # noqa: PLC0415 (pyspark, only where wanted)
 
     session = open_session("tests")
+    if os.environ.get("TEST_SPARK_CODEGEN") is None:
+        # Of a query over a few rows, Spark spends a third on generating and compiling code. Jobs that tests start as
+        # processes have the default, and so have all tests before a release.
+        session.conf.set("spark.sql.codegen.wholeStage", "false")
+        session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     yield session
     session.stop()
 

@@ -50,7 +50,11 @@ def test_rows_read_before_an_erasure_do_not_restore_erased_contents(
     assert MARK not in cells(options)[0]
 
 
-@pytest.mark.parametrize("followed_before", [True, False], ids=["follows at once", "follows with the next archive"])
+@pytest.mark.parametrize(
+    "followed_before",
+    [True, pytest.param(False, marks=pytest.mark.long("the same deletion, one archive later"))],
+    ids=["follows at once", "follows with the next archive"],
+)
 def test_hbase_holds_no_content_of_an_erased_message(
     options: HBaseOptions, hbase: HBase, tmp_path: Path, capsys: pytest.CaptureFixture[str], followed_before: bool
 ) -> None:

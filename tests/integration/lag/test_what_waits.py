@@ -171,7 +171,9 @@ def rows_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[st
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-@pytest.fixture(params=["lake", "store"])
+@pytest.fixture(
+    params=["lake", pytest.param("store", marks=pytest.mark.long("stores are read in unit tests each time"))]
+)
 def rows(request: pytest.FixtureRequest, stopped: Stopped, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     """The rows that `lag` prints for the stopped broker's store, or for its lake."""
     return rows_of(capsys, f"--{request.param}", str(getattr(stopped, request.param)))

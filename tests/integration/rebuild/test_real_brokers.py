@@ -75,6 +75,7 @@ def test_a_rebuild_without_the_first_segment_equals_the_brokers_own(
     assert_same(theirs, rebuild(ours, tmp_path / "out", like=recorded_store.store).out)
 
 
+@pytest.mark.long("the rebuilt files equal the broker's own, and a broker serves a salvaged store, each time")
 def test_a_broker_serves_every_message_of_a_rebuilt_store(
     recorded_store: RecordedStore, start_broker: StartBroker, tmp_path: Path
 ) -> None:

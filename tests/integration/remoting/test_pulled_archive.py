@@ -51,7 +51,11 @@ def send(name_server: str, count: int) -> None:
             producer.send(OutgoingMessage(TOPIC, b"more %d" % number, keys=(f"more-{number}",)))
 
 
-@pytest.mark.parametrize("is_real", [True, False], ids=["RocketMQ", "broker_lite"])
+@pytest.mark.parametrize(
+    "is_real",
+    [True, pytest.param(False, marks=pytest.mark.long("broker_lite is pulled from in unit tests each time"))],
+    ids=["RocketMQ", "broker_lite"],
+)
 @pytest.mark.usefixtures("spark")
 def test_rows_are_those_of_the_files(
     recorded_store: RecordedStore, start_broker: Callable[..., RocketMQ], tmp_path: Path, *, is_real: bool

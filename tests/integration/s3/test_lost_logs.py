@@ -50,6 +50,7 @@ def archive(store: Path, lake: LakePaths) -> None:
     follow_keys(lake)
 
 
+@pytest.mark.long("the same repair of a folder is tested each time, and so are faults of the object store")
 def test_lost_parts_of_a_log_are_found_and_restored(
     s3_server: S3Server, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,6 +58,7 @@ def run_audit(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> t
     return code, {verdict.get("table") or f"{verdict['expected']}-{verdict['found']}": verdict for verdict in verdicts}
 
 
+@pytest.mark.long("erased lakes are audited without Spark each time")
 def test_a_lake_with_erased_messages_is_sound(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--lake", str(folder / "lake"), "--key", "order-60", "--reason", "a test", "--yes"]
     assert erase.main(arguments) == 0
@@ -159,6 +160,7 @@ def test_messages_deleted_from_the_store_are_not_a_difference(folder: Path, caps
     assert 0 < verdicts["store-messages"]["messages"] < MESSAGES
 
 
+@pytest.mark.long("what a store has lost is left out by code without Spark")
 def test_a_segment_deleted_during_the_audit_is_not_a_difference(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +193,7 @@ def test_the_next_audit_of_a_session_reads_again(folder: Path, capsys: pytest.Ca
     assert run_audit(folder, capsys)[0] == 3
 
 
+@pytest.mark.long("later runs are left out in a unit test each time")
 def test_an_archive_run_during_the_audit_is_not_a_difference(
     spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

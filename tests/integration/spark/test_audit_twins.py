@@ -89,7 +89,7 @@ KEPT_SINCE = f"{(datetime.datetime.now(datetime.UTC).date() - FIRST).days - 2}d"
             3,
             marks=pytest.mark.long("also in a unit test"),
         ),
-        ("partly counted", expire, (), 0),
+        pytest.param("partly counted", expire, (), 0, marks=pytest.mark.long("expired runs; also in unit tests")),
         pytest.param("uncounted", nothing, (), 0, marks=pytest.mark.long("one rule; also in a unit test")),
     ],
 )
@@ -111,6 +111,7 @@ def test_both_audits_give_the_same_result(
     assert here[0] == code
 
 
+@pytest.mark.long("both print the same results with the same code")
 def test_both_audits_print_the_same(
     spark: SparkSession, lakes: Lakes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

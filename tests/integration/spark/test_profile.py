@@ -116,7 +116,7 @@ def frame_of(spark: SparkSession, rows: list[Row]) -> DataFrame:
     return spark.createDataFrame(table).repartition(3)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long("more rows")) for seed in (1, 2))])
 def test_any_rows_give_the_same_profile_in_spark_and_in_a_task(spark: SparkSession, seed: int) -> None:
     rows = hostile_rows(seed, 2000)
     parts = [profile_of(rows[:700]), profile_of(rows[700:701]), profile_of(rows[701:])]
@@ -148,7 +148,7 @@ def test_equal_profiles_have_no_difference(spark: SparkSession) -> None:
     assert compare_profiles(once, again).isEmpty()
 
 
-@pytest.mark.parametrize("lost", range(0, 2000, 499))
+@pytest.mark.parametrize("lost", [0, pytest.param(998, marks=pytest.mark.long("another one")), 1996])
 def test_a_missing_message_is_reported_with_its_window(spark: SparkSession, lost: int) -> None:
     rows = messages(range(2000))
     profile = to_profile(frame_of(spark, rows))
@@ -223,6 +223,7 @@ def test_a_real_store_has_the_same_profile_from_log_table_and_tasks(
     assert set(FIGURES) <= set(AUDIT.names)
 
 
+@pytest.mark.long("a real store is profiled each time")
 def test_a_real_store_is_healthy(archived: DeltaTable) -> None:
     profile = merge_profiles(profile_rows(part) for part in parts_of(archived))
     rows = sum(profile.column("messages").to_pylist())
@@ -234,6 +235,7 @@ def test_a_real_store_is_healthy(archived: DeltaTable) -> None:
     assert {found.expectation.name for found in report.warnings} == {"no_dead_letters"}
 
 
+@pytest.mark.long("expectations are checked without Spark each time")
 def test_a_real_store_that_lost_one_message_is_unhealthy(archived: DeltaTable) -> None:
     parts = list(parts_of(archived))
     (part,) = (part for part in parts if part is max(parts, key=lambda each: int(each.num_rows)))
@@ -243,6 +245,7 @@ def test_a_real_store_that_lost_one_message_is_unhealthy(archived: DeltaTable) -
     assert report.critical_failures[0].observed == 1
 
 
+@pytest.mark.long("profiles of earlier versions")
 def test_a_profile_without_optional_checksums_is_compared_by_the_first_checksum(spark: SparkSession) -> None:
     rows = messages(range(10))
     told = to_profile(frame_of(spark, rows))

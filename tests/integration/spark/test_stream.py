@@ -150,6 +150,7 @@ def test_a_failed_batch_is_repeated_with_the_same_rows(
     assert sink.rows == plain_rows(store)
 
 
+@pytest.mark.long("the planner has a unit test; lost segments of later batches are reported each time")
 def test_records_of_a_failed_first_batch_deleted_before_the_retry_are_reported(
     spark: SparkSession, tmp_path: Path, broker: MessageStore, store: Path
 ) -> None:
@@ -264,6 +265,7 @@ def test_lost_segments_fail_the_stream_or_are_a_row(sink: Sink, broker: MessageS
     assert intact(rows) == plain_rows(store)
 
 
+@pytest.mark.long("the planner has a unit test of it")
 def test_a_store_that_was_set_up_again_is_refused(sink: Sink, store: Path) -> None:
     write_store(store, [(0, open_segment(messages(20), SIZE))])
     sink.run()
@@ -273,6 +275,7 @@ def test_a_store_that_was_set_up_again_is_refused(sink: Sink, store: Path) -> No
     assert "start with a new checkpoint" in told
 
 
+@pytest.mark.long("the planner has a unit test of it")
 def test_a_checkpoint_of_another_broker_is_refused(sink: Sink, store: Path) -> None:
     write_store(store, [(0, open_segment(messages(20), SIZE))])
     sink.run()
@@ -308,6 +311,7 @@ def test_a_batch_refuses_options_for_streams(spark: SparkSession, store: Path, o
 # --- ranges ---
 
 
+@pytest.mark.long("ranges are archived by `archive --follow` each time")
 def test_a_batch_can_read_the_ranges_of_a_stream(
     spark: SparkSession, tmp_path: Path, broker: MessageStore, store: Path
 ) -> None:

@@ -22,6 +22,8 @@ from commitlake.pipelines.verify.doctor import verify_stores
 from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
 from tests.support.jmq_stores import FILE_BYTES, write_jmq_store
 
+ANOTHER_CHANGE = pytest.mark.long("a lake with messages missing and others added is compared each time")
+
 
 @pytest.fixture(scope="module")
 def archived(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -71,6 +73,7 @@ def test_a_message_that_the_lake_lost_is_found(
     assert {each["queue"].split("/")[0] for each in report["findings"]} == {"rare"}
 
 
+@pytest.mark.long("a lost message is found on Spark each time; the comparison is the same")
 def test_a_message_that_differs_in_the_lake_is_found(
     archived: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,6 +85,7 @@ def test_a_message_that_differs_in_the_lake_is_found(
     assert {each["queue"].split("/")[0] for each in report["findings"]} == {"rare"}
 
 
+@pytest.mark.long("a lost message is found on Spark each time; the comparison is the same")
 def test_a_message_that_only_the_lake_has_is_found(
     archived: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,9 +136,13 @@ def archived_jmq(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.mark.parametrize(
     ("change", "codes"),
     [
-        (lambda _: None, set()),
-        (lambda table: table.delete("topic = 'rare'"), {"lake_missing"}),
-        (lambda table: table.update({"body_crc": "body_crc + 1"}, predicate="topic = 'rare'"), {"lake_different"}),
+        pytest.param(lambda _: None, set(), marks=ANOTHER_CHANGE),
+        pytest.param(lambda table: table.delete("topic = 'rare'"), {"lake_missing"}, marks=ANOTHER_CHANGE),
+        pytest.param(
+            lambda table: table.update({"body_crc": "body_crc + 1"}, predicate="topic = 'rare'"),
+            {"lake_different"},
+            marks=ANOTHER_CHANGE,
+        ),
         (lambda table: table.update({"topic": "'other'"}, predicate="topic = 'rare'"), {"lake_missing", "lake_extra"}),
     ],
 )
@@ -162,6 +170,7 @@ def queues_of(report: dict[str, Any]) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.long("a JMQ store is compared with its lake each time")
 def test_a_window_in_which_the_journal_has_lost_a_record_differs_from_the_lake(
     archived_jmq: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

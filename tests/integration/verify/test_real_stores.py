@@ -60,7 +60,7 @@ def test_addresses_in_a_consume_queue_ext_are_not_wrong_tag_codes(
     assert all(int(finding.found.rpartition(" ")[2]) < -(1 << 31) for finding in report.findings)
 
 
-@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("stopped", [False, pytest.param(True, marks=pytest.mark.long("the killed one is harder"))])
 def test_a_running_and_a_killed_broker_give_no_false_finding(
     rocketmq_version: str, start_broker: StartBroker, tmp_path: Path, stopped: bool
 ) -> None:

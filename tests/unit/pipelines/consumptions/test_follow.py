@@ -74,7 +74,7 @@ def test_a_message_has_a_step_for_each_application_and_attempt(shop: JmqShop) ->
     assert set(shop.rows("edges", linked, linked)) <= set(sent)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long("other messages of the same kind"))])
 def test_every_delivery_has_one_step_and_no_other_is_found(shop: JmqShop, seed: int) -> None:
     chance, sent = random.Random(seed), 20
     expected: list[tuple[object, ...]] = []
@@ -271,7 +271,7 @@ def test_consumptions_of_an_erased_message_are_not_linked(shop: JmqShop) -> None
 
 @pytest.mark.parametrize("how", ["deleted", "cut", "flipped"])
 @pytest.mark.parametrize("part", ["*.parquet", "_delta_log/*.json"])
-@pytest.mark.parametrize("chosen", [min, max])
+@pytest.mark.parametrize("chosen", [min, pytest.param(max, marks=pytest.mark.long("the newest file, too"))])
 def test_a_damaged_table_is_read_again_from_the_stores(
     shop: JmqShop, how: str, part: str, chosen: Callable[[Iterable[Path]], Path]
 ) -> None:

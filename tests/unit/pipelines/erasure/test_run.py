@@ -116,7 +116,7 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, module: str, name: str, call: int, 
     monkeypatch.setattr(f"{module}.{name}", last)
 
 
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("after", [pytest.param(False, marks=pytest.mark.long("also before each step")), True])
 @pytest.mark.parametrize("call", [1, pytest.param(2, marks=LATER_CALLS), pytest.param(3, marks=LATER_CALLS)])
 @pytest.mark.parametrize(("module", "name"), STEPS)
 def test_a_run_that_is_stopped_is_completed_by_the_next(
