@@ -30,6 +30,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 
 from commitlake.connectors.printable import printable
 from commitlake.connectors.runtime.java import JavaError, java_home
+from commitlake.connectors.runtime.spark_defaults import configuration_folder, read_defaults, without_defaults
 from commitlake.connectors.runtime.spark_noise import without_noise
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -44,13 +45,17 @@ def launch(settings: Mapping[str, str]) -> JavaGateway:
     """Start a JVM.
 
     Args:
-        settings: settings of Spark, unless the user has set them.
+        settings: settings of Spark, unless the user or the installation's `spark-defaults.conf` has set them.
 
     Raises:
         JavaError: if there is no Java, or the JVM exits at once.
     """
-    words = arguments(settings, shlex.split(os.environ.get(_ARGUMENTS, "pyspark-shell")))
-    _set_environment(is_local=master(words).startswith("local"))
+    configuration = configuration_folder()
+    defaults = read_defaults(configuration)
+    given = shlex.split(os.environ.get(_ARGUMENTS, "pyspark-shell"))
+    words = arguments(without_defaults(settings, defaults), given)
+    is_local = (master(words) or defaults.get("spark.master", "local")).startswith("local")
+    _set_environment(configuration, is_local=is_local)
     errors = _FilteredErrors()
     try:
         with tempfile.TemporaryDirectory(prefix="commitlake-jvm-") as folder:
@@ -151,13 +156,15 @@ def master(words: Sequence[str]) -> str:
     return str(known.master or settings.get("spark.master", ""))
 
 
-def _set_environment(*, is_local: bool) -> None:
+def _set_environment(configuration: Path | None, *, is_local: bool) -> None:
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # SPARK_HOME could name a Spark of another version than this pyspark.
+    # SPARK_HOME could name a Spark of another version than this pyspark; its settings apply all the same.
     os.environ.pop("SPARK_HOME", None)
+    if configuration is not None:
+        os.environ["SPARK_CONF_DIR"] = str(configuration)
 
 
 class _FilteredErrors:

@@ -79,6 +79,17 @@ def test_settings_of_spark_submit_win_and_ours_complete_them(tmp_path: Path) -> 
     assert found == OURS | theirs
 
 
+def test_the_settings_of_an_installed_spark_are_kept(tmp_path: Path) -> None:
+    home = tmp_path / "spark"
+    (home / "conf").mkdir(parents=True)
+    (home / "conf" / "spark-defaults.conf").write_text(
+        "# set by an administrator\nspark.master  local[1]\nspark.driver.memory=700m\nspark.sql.shuffle.partitions 3\n"
+    )
+    found, said = run([sys.executable], tmp_path, SPARK_HOME=str(home))
+    theirs = {"spark.master": "local[1]", "spark.driver.memory": "700m", "spark.sql.shuffle.partitions": "3"}
+    assert (found, said) == (OURS | theirs, "")
+
+
 def test_an_existing_session_is_used_unchanged(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "5")
     monkeypatch.setattr("commitlake.connectors.runtime.spark_session.SETTINGS", {"spark.sql.shuffle.partitions": "7"})
