@@ -42,7 +42,7 @@ from commitlake.pipelines.edges.delay_levels import DelayLevels
 from commitlake.pipelines.edges.edge_rows import SCHEMA, to_edges
 from commitlake.pipelines.edges.finding import PLACES
 from commitlake.pipelines.edges.increment import Increments
-from commitlake.pipelines.edges.lake_spans import read_spans
+from commitlake.pipelines.edges.lake_spans import LinkedExtents
 from commitlake.pipelines.edges.logged import consumptions_table, entries_of_consumptions
 from commitlake.pipelines.edges.open_steps import steps_of_rows
 from commitlake.pipelines.edges.progress import (
@@ -189,7 +189,8 @@ class _Work:
         self._lake = lake
         self._run_id = run_id
         self._reader = RowReader(open_store(_packs(lake)), erased, levels)
-        self._increments = Increments(lake, read_spans(messages), _places_of(erased), levels)
+        self._messages = messages
+        self._increments = Increments(lake, _places_of(erased), levels)
         self.passed_over = 0
         self.unread = 0
 
@@ -216,10 +217,12 @@ class _Work:
         # A consumption may name a message of any part.
         has_others = has_earlier or (count > 1 and bool(logs))
         nothing: list[AddedFile] = []
+        extents = LinkedExtents(self._messages, {file.name for file in files})
         for number, (part, log) in enumerate(zip_longest(parts, logs, fillvalue=nothing)):
             new = self._read(part, log, waiting)
             self.passed_over, self.unread = self.passed_over + new.passed_over, self.unread + new.unread
-            linked = self._increments.link(new, waiting, has_earlier=has_others or number > 0)
+            spans = extents.after(file.name for file in part)
+            linked = self._increments.link(new, waiting, spans, has_earlier=has_others or number > 0)
             waiting = linked.open
             written += self._write(linked.closed, f"part-{number:05d}")
         return written + self._write(waiting, f"{OPEN_PREFIX}00000")

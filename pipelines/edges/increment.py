@@ -50,27 +50,28 @@ class Increments:
 
     Args:
         lake: the lake in which members of earlier runs are looked up.
-        spans: extent of the lake, including the increments.
         erased_places: table of `PLACES` of erased messages, which no step may have as an end.
         delay_levels: delay of each level, by broker.
     """
 
-    def __init__(self, lake: LakePaths, spans: Spans, erased_places: pa.Table, delay_levels: DelayLevels) -> None:
+    def __init__(self, lake: LakePaths, erased_places: pa.Table, delay_levels: DelayLevels) -> None:
         self._lake = lake
         self._delay_levels = delay_levels
-        self._spans = spans
+        self._spans = Spans()
         self._erased = erased_places
 
-    def link(self, new: RowContents, waiting: pa.Table, *, has_earlier: bool) -> Linked:
+    def link(self, new: RowContents, waiting: pa.Table, spans: Spans, *, has_earlier: bool) -> Linked:
         """Link new rows.
 
         Args:
             new: contents of rows of `messages` that were not linked before.
             waiting: steps that were open before.
+            spans: extent of the lake, with the increments, and what is linked of it.
             has_earlier: True if rows of `messages` were linked before, which may be ends of new steps.
         """
         cancels = new.members.column("cancels").combine_chunks().drop_null()
-        touched = are_touched(waiting, _keys_of(new, waiting), new.ops, cancels)
+        self._spans = spans
+        touched = are_touched(waiting, _keys_of(new, waiting), new.ops, cancels, spans)
         again, left = filtered(waiting, touched), filtered(waiting, ~touched)
         definers = pa.concat_tables([
             places_of(new.members, "broker", "physical_offset"),

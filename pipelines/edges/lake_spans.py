@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
@@ -14,19 +17,47 @@ from commitlake.schemas.times import epoch_us
 _EXPIRED = "commitlake.expiredBefore.messages"
 
 
-def read_spans(messages: DeltaTable) -> Spans:
-    """Return the extent of each broker's rows, by the statistics of the data files."""
-    found: dict[str, LakeSpan] = {}
-    for action in file_actions(messages).to_pylist():
-        least, greatest = action.get("min") or {}, action.get("max") or {}
-        span = _span(least, greatest)
-        for broker in {least.get("broker"), greatest.get("broker")}:
-            if broker is not None and span is not None:
-                found[broker] = _joined(found[broker], span) if broker in found else span
-    newest = newest_commit(messages)
-    stores = {} if newest is None else newest[1].stores
-    pulled = frozenset(broker for broker, store in stores.items() if store.pulled is not None)
-    return Spans(found, _EXPIRED in messages.metadata().configuration, pulled)
+class LinkedExtents:
+    """Extent of each broker's rows, by the statistics of the data files, while new files are linked.
+
+    Args:
+        messages: the table.
+        new: names of the files that are not linked yet.
+    """
+
+    def __init__(self, messages: DeltaTable, new: Collection[str]) -> None:
+        whole: dict[str, LakeSpan] = {}
+        self._linked: dict[str, int] = {}
+        self._left: dict[str, tuple[frozenset[str], int]] = {}
+        for action in file_actions(messages).to_pylist():
+            least, greatest = action.get("min") or {}, action.get("max") or {}
+            span = _span(least, greatest)
+            brokers = frozenset({least.get("broker"), greatest.get("broker")} - {None})
+            if span is None or not brokers:
+                continue
+            name = unquote(action["path"])
+            if name in new:
+                self._left[name] = brokers, span.first_us
+            for broker in brokers:
+                whole[broker] = _joined(whole[broker], span) if broker in whole else span
+                if name not in new:
+                    self._linked[broker] = max(self._linked.get(broker, 0), span.last_us)
+        newest = newest_commit(messages)
+        stores = {} if newest is None else newest[1].stores
+        pulled = frozenset(broker for broker, store in stores.items() if store.pulled is not None)
+        self._spans = Spans(whole, _EXPIRED in messages.metadata().configuration, pulled)
+
+    def after(self, names: Iterable[str]) -> Spans:
+        """Return the extents once further files are linked."""
+        for name in names:
+            self._left.pop(name, None)
+        complete: dict[str, int] = {}
+        for brokers, first_us in self._left.values():
+            for broker in brokers:
+                complete[broker] = min(complete.get(broker, first_us), first_us)
+        spans = replace(self._spans, linked_us=self._linked, complete_us=complete)
+        self._linked = {broker: spans.complete_of(broker) for broker in spans.brokers}
+        return spans
 
 
 def _span(least: dict[str, Any], greatest: dict[str, Any]) -> LakeSpan | None:

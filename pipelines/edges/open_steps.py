@@ -7,11 +7,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.plain_arrays import mask_of
+from commitlake.connectors.plain_arrays import mask_of, numbers_of
 from commitlake.pipelines.edges.edge_rows import each_once
 from commitlake.pipelines.edges.finding import PLACES
+from commitlake.pipelines.edges.links.consumptions import LATE_US
 from commitlake.pipelines.edges.matching import Column, key_codes
 from commitlake.pipelines.edges.members import MEMBERS, Role
+from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import FROM, OF_CLIENTS, STEPS, TO, WAITING, repeated
 from commitlake.pipelines.edges.traces import ENTRIES, Action
 from commitlake.schemas.layouts.rocketmq.topics import Kind
@@ -142,22 +144,27 @@ def needed_places(steps: pa.Table) -> pa.Table:
     return pa.concat_tables(found)
 
 
-def are_touched(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.Array) -> Array:
+def are_touched(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.Array, spans: Spans) -> Array:
     """Return which open steps must be linked again, because new rows belong to their messages.
 
     Steps of records whose predecessor is absent, or that were sent again, are always linked again; there are few of
-    them.
+    them. So is a later attempt of a consumption whose time is now over: without a copy by then, its group consumes in
+    order.
 
     Args:
         steps: open steps.
         keys: unique keys of new rows.
         ops: new op records, which name half messages by queue offsets.
         cancels: unique keys that new marks in the topic of timers cancel.
+        spans: extent of the lake, with the increment.
     """
     key = pc.coalesce(steps.column("from_key"), steps.column("to_key"))
     of_clients = pc.is_in(steps.column("kind"), pa.array([str(kind) for kind in OF_CLIENTS]))
     lacks_from = pc.and_(pc.fill_null(pc.equal(steps.column("absent_end"), FROM), False), pc.invert(of_clients))
     found: Array = pc.or_(pc.is_in(key, keys), lacks_from).to_numpy()
+    is_consumed = pc.equal(steps.column("kind"), str(EdgeKind.CONSUMED)).to_numpy()
+    is_later = is_consumed & (numbers_of(steps.column("attempt")) > 0)
+    found = found | (is_later & spans.are_newly_complete(numbers_of(steps.column("event_timestamp")) + LATE_US))
     if ops.num_rows:
         ends = [steps.column(f"from_{name}") for name in ("broker", "queue_id", "queue_offset")]
         left, right = key_codes(ends, [ops.column(name) for name in ("broker", "queue_id", "half_offset")])

@@ -42,11 +42,16 @@ class Spans:
         brokers: extents by broker name.
         has_expired: True if rows of `messages` were dropped because of their age.
         pulled: brokers that the last run pulled from; their rows may come in another order than that of the log.
+        linked_us: store time up to which a broker's rows were linked before an increment, by broker name; a broker
+            without rows then is absent.
+        complete_us: the same with the increment; a broker whose rows are all linked is absent.
     """
 
     brokers: Mapping[str, LakeSpan] = field(default_factory=dict)
     has_expired: bool = False
     pulled: frozenset[str] = frozenset()
+    linked_us: Mapping[str, int] = field(default_factory=dict)
+    complete_us: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def first_us(self) -> int:
@@ -96,6 +101,25 @@ class Spans:
         if by_client is not None:
             found[by_client] = str(AbsentReason.NOT_YET)
         return pa.array(found, pa.string())
+
+    def complete_of(self, broker: str) -> int:
+        """Return the store time up to which all rows of a broker are linked."""
+        return self.complete_us.get(broker, self.brokers[broker].last_us)
+
+    def are_complete(self, brokers: pa.Array, times: Array) -> Array:
+        """Return whether all rows of each broker up to each time are linked; False if the broker is null."""
+        names = pc.dictionary_encode(brokers)
+        ends = [self.complete_of(name) if name in self.brokers else 0 for name in names.dictionary.to_pylist()]
+        codes = numbers_of(names.indices.cast(pa.int64()), null=len(ends))
+        found: Array = np.array([*ends, 0], np.int64)[codes] > times
+        return found
+
+    def are_newly_complete(self, times: Array) -> Array:
+        """Return whether the increment links the last rows up to each time, in any broker."""
+        found = np.zeros(len(times), bool)
+        for broker in self.brokers:
+            found |= (self.linked_us.get(broker, 0) <= times) & (times < self.complete_of(broker))
+        return found
 
     def last_of(self, brokers: pa.Array) -> Array:
         """Return the largest store time of each broker's rows; that of all rows if the broker is null."""

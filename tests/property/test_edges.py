@@ -35,7 +35,18 @@ from tests.support.message_families import (
 
 Places = dict[str, int]
 Event = tuple[float, str, Callable[[Places], NewMessage]]
-SHAPES = ("plain", "delayed", "waiting", "retried", "dead", "committed", "rolled back", "pending", "given up")
+SHAPES = (
+    "plain",
+    "in order",
+    "delayed",
+    "waiting",
+    "retried",
+    "dead",
+    "committed",
+    "rolled back",
+    "pending",
+    "given up",
+)
 _EXAMPLES = max(3, settings().max_examples // 8)
 
 
@@ -82,6 +93,9 @@ def story(number: int, shape: str, start: float, traced: bool) -> list[Event]:
     key, origin = f"U{number}", f"{number} first"
     if shape == "plain":
         events: list[Event] = [(start, origin, lambda _: record(key, seconds=start))]
+    elif shape == "in order":  # no copy of a failure, and a later message, by which time there would be one
+        events = [(start, origin, lambda _: record(key, seconds=start))]
+        events.append((start + 90, f"{number} later", lambda _: record(f"{key} later", seconds=start + 90)))
     elif shape in {"delayed", "waiting"}:
         events = [(start, origin, lambda _: delayed(key, start))]
         if shape == "delayed":
@@ -121,12 +135,24 @@ def _transaction(number: int, shape: str, start: float) -> list[Event]:
 
 def _traces(number: int, shape: str, start: float) -> list[Event]:
     key, first = f"U{number}", f"{number} first"
-    if shape not in {"plain", "retried", "dead"}:
+    if shape not in {"plain", "in order", "retried", "dead"}:
         return [(start + 2, "trace", lambda _: trace(decided(key, "UNKNOW", start + 2), seconds=start + 2))]
+    found: list[Event] = [
+        (start + 1, "trace pub", lambda places: trace(pub(key, places[first], start), seconds=start + 1))
+    ]
+    code = 0 if shape == "plain" else 4
+    found += _consumption(key, 0, start + 1, code)
+    if shape != "plain":
+        found += _consumption(key, 1, start + (10 if shape == "in order" else 31), 0)
+    return found
+
+
+def _consumption(key: str, attempt: int, start: float, code: int) -> list[Event]:
+    """The traces of a consumption that takes eight seconds."""
+    request, end = f"{key} {attempt}", start + 8
     return [
-        (start + 1, "trace pub", lambda places: trace(pub(key, places[first], start), seconds=start + 1)),
-        (start + 1, "trace begin", lambda _: trace(begun(key, f"r{number}", 0, start + 1), seconds=start + 1)),
-        (start + 9, "trace end", lambda _: trace(ended(key, f"r{number}", 4, start + 9), seconds=start + 9)),
+        (start, "trace begin", lambda _: trace(begun(key, request, attempt, start), seconds=start)),
+        (end, "trace end", lambda _: trace(ended(key, request, code, end), seconds=end)),
     ]
 
 

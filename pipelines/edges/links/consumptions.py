@@ -26,7 +26,8 @@ from commitlake.pipelines.edges.steps import FROM, absent, make_steps
 from commitlake.pipelines.edges.traces import ENTRIES
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
 
-_LATE_US = 60_000_000
+LATE_US = 60_000_000
+"""Time within which a broker has stored the copy of a message after a consumption failed, microseconds."""
 
 
 def link_consumed(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
@@ -181,7 +182,7 @@ def _consumes_in_order(f: Families, entries: pa.Table, first: Array, spans: Span
     left, right = key_codes(
         [entries.column(name) for name in ("unique_key", "group")], f.columns(["unique_key", "group"], copies)
     )
-    lasts = spans.last_of(f.column("broker").take(pa.array(first, mask=first < 0)))
-    is_complete = lasts > numbers_of(entries.column("event_timestamp")) + _LATE_US
+    brokers = f.column("broker").take(pa.array(first, mask=first < 0))
+    is_complete = spans.are_complete(brokers, numbers_of(entries.column("event_timestamp")) + LATE_US)
     found: Array = (count_same(left, right) == 0) & is_complete & (first >= 0)
     return found
