@@ -32,7 +32,7 @@ class LinkedExtents:
         for action in file_actions(messages).to_pylist():
             least, greatest = action.get("min") or {}, action.get("max") or {}
             span = _span(least, greatest)
-            brokers = frozenset({least.get("broker"), greatest.get("broker")} - {None})
+            brokers = frozenset(each for each in (least.get("broker"), greatest.get("broker")) if each is not None)
             if span is None or not brokers:
                 continue
             name = unquote(action["path"])

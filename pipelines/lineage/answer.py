@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from commitlake.connectors.lake.archive_log import newest_commit
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.edges.progress import APPLICATION_ID
-from commitlake.pipelines.lineage.building import build, ordered, record_of
+from commitlake.pipelines.lineage.building import build, ordered, record_of, step_id
+from commitlake.pipelines.lineage.depth import NearSteps, near_steps
 from commitlake.pipelines.lineage.gathering import Gathered, gather
 from commitlake.pipelines.lineage.lookups import LineageTables, Row
 from commitlake.pipelines.lineage.offsets import Offsets, read_offsets
@@ -72,8 +73,14 @@ def story_and_rows(lake: LakePaths, question: Question) -> tuple[Story, Sequence
     order = {step.id: number for number, step in enumerate(steps)}
     outcomes.sort(key=lambda outcome: order[outcome.step])
     cautions = [*found.cautions, *_late_edges(tables), *_cautions(found, consumed, offsets, as_of)]
-    story = Story(question.words, as_of, steps, edges, outcomes, cautions, found.not_shown)
-    return story, list(found.records.values())
+    shown = NearSteps(steps, edges, outcomes)
+    if question.depth is not None:
+        named = {step_id(place) for place in {*found.matched, *found.related}}
+        shown = near_steps(steps, edges, outcomes, named, question.depth)
+    cautions += shown.cautions
+    story = Story(question.words, as_of, shown.steps, shown.edges, shown.outcomes, cautions, found.not_shown)
+    ids = {step.id for step in shown.steps}
+    return story, [row for place, row in found.records.items() if step_id(place) in ids]
 
 
 def _late_edges(tables: LineageTables) -> list[str]:

@@ -8,7 +8,7 @@ nothing new. If it stops at a limit, a caution says so.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from commitlake.pipelines.lineage.lookups import LineageTables, Place, Row
@@ -76,8 +76,6 @@ def gather(tables: LineageTables, question: Question) -> Gathered:
             found.cautions.append(f"{told} of clients name it; they are only used in the table edges")
         return found
     _follow(found, tables)
-    if question.depth is not None:
-        _cut(found, question.depth)
     return found
 
 
@@ -182,39 +180,6 @@ def _keep_related(found: Gathered, rows: Sequence[Row], question: Question) -> N
         )
         new = new[: question.limit]
     found.related = _add(found, new)
-
-
-def _cut(found: Gathered, depth: int) -> None:
-    """Leave out everything that is more than `depth` edges away from the question's records."""
-    beside: dict[object, set[object]] = {}
-    for number, row in enumerate(found.edges):
-        ends: list[object] = [place for end in ("from", "to") if (place := place_of(row, end)) is not None]
-        if len(ends) < 2:
-            ends.append(number)  # a consumption, or an unknown end
-        for one, other in ((ends[0], ends[-1]), (ends[-1], ends[0])):
-            beside.setdefault(one, set()).add(other)
-    near: set[object] = {*found.matched, *found.related}
-    edge: Collection[object] = near
-    for _ in range(depth):
-        edge = {other for one in edge for other in beside.get(one, ())} - near
-        if not edge:
-            break
-        near |= edge
-    everything = set(beside) | set(found.records)
-    left_out = len(everything - near)
-    if not left_out:
-        return
-    found.cautions.append(
-        f"{count_text(left_out, 'step')} more than {count_text(depth, 'edge')} away "
-        f"{'is' if left_out == 1 else 'are'} left out"
-    )
-    found.records = {place: row for place, row in found.records.items() if place in near}
-    kept = []
-    for number, row in enumerate(found.edges):
-        ends = [place for end in ("from", "to") if (place := place_of(row, end)) is not None]
-        if all(end in near for end in (ends if len(ends) == 2 else [*ends, number])):
-            kept.append(row)
-    found.edges = kept
 
 
 WITHOUT_FROM = frozenset({EdgeKind.PRODUCED})

@@ -82,6 +82,17 @@ def test_depth_leaves_out_distant_steps_with_a_caution(tmp_path: Path) -> None:
     assert any("more than 1 edge" in caution for caution in story.cautions)
 
 
+@pytest.mark.parametrize("depth", range(4))
+def test_depth_changes_neither_texts_nor_outcomes_of_the_steps_that_are_shown(tmp_path: Path, depth: int) -> None:
+    lake = order_lake(tmp_path)
+    whole = story_of(lake, Question(place=(BROKER, 3000)))
+    part = story_of(lake, Question(place=(BROKER, 3000), depth=depth))
+    shown = {step.id for step in part.steps}
+    assert f"{BROKER}:3000" in shown
+    assert part.steps == [step for step in whole.steps if step.id in shown]
+    assert part.outcomes == [outcome for outcome in whole.outcomes if outcome.step in shown]
+
+
 def test_a_question_without_matches_gives_a_story_without_steps(tmp_path: Path) -> None:
     lake = order_lake(tmp_path)
     for question in (Question(key="order-1"), Question(key=KEY, start=at(100)), Question(place=(BROKER, 1))):
