@@ -17,6 +17,7 @@ from commitlake.pipelines.lineage.outcomes import Outcomes
 from commitlake.pipelines.lineage.question import Question
 from commitlake.pipelines.lineage.story import Record, Story
 from commitlake.pipelines.lineage.words import when_text
+from commitlake.pipelines.masking.archiving import changes_bodies
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.times import EPOCH
 
@@ -26,6 +27,7 @@ _LATE_EDGES = (
     "the table edges does not have the newest archive runs yet, so steps of the newest records may be missing; the "
     "next 'commitlake archive' adds them"
 )
+_MASKED_TRACES = "the masks of this lake leave out the bodies of traces"
 _OLD_SNAPSHOT = datetime.timedelta(minutes=10)
 
 
@@ -72,7 +74,10 @@ def story_and_rows(lake: LakePaths, question: Question) -> tuple[Story, Sequence
     steps, edges = ordered(graph)
     order = {step.id: number for number, step in enumerate(steps)}
     outcomes.sort(key=lambda outcome: order[outcome.step])
-    cautions = [*found.cautions, *_late_edges(tables), *_cautions(found, consumed, offsets, as_of)]
+    newest = newest_commit(tables.messages)
+    masked = newest is not None and changes_bodies(newest[1].masks)
+    unknown = _cautions(found, consumed, offsets, as_of, has_masked_bodies=masked)
+    cautions = [*found.cautions, *_late_edges(tables), *unknown]
     shown = NearSteps(steps, edges, outcomes)
     if question.depth is not None:
         named = {step_id(place) for place in {*found.matched, *found.related}}
@@ -94,7 +99,14 @@ def _late_edges(tables: LineageTables) -> list[str]:
     return [_LATE_EDGES]
 
 
-def _cautions(found: Gathered, consumed: Sequence[Row], offsets: Offsets, as_of: datetime.datetime | None) -> list[str]:
+def _cautions(
+    found: Gathered,
+    consumed: Sequence[Row],
+    offsets: Offsets,
+    as_of: datetime.datetime | None,
+    *,
+    has_masked_bodies: bool,
+) -> list[str]:
     told = []
     brokers = sorted({row["broker"] for row in consumed})
     lacking = [broker for broker in brokers if broker not in offsets.taken]
@@ -110,8 +122,9 @@ def _cautions(found: Gathered, consumed: Sequence[Row], offsets: Offsets, as_of:
                 f"the groups' offsets of {broker} are from {when_text(taken, as_of)}; the lake has no newer ones"
             )
     if consumed and found.has_edges and not any(edge["evidence_broker"] is not None for edge in found.edges):
+        reason = _MASKED_TRACES if has_masked_bodies else "no client has traced these messages"
         told.append(
-            "no client has traced these messages, so their consumption is only known from offsets of groups, which do "
+            f"{reason}, so their consumption is only known from offsets of groups, which do "
             "not show whether a message was consumed, by whom, or when exactly"
         )
     return told

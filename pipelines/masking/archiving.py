@@ -276,6 +276,15 @@ def masks_of_lake(remembered: str | None, environment: Mapping[str, str]) -> Arc
     return masks
 
 
+def changes_bodies(remembered: str | None) -> bool:
+    """Return whether the rules of a lake change bodies; bodies in another form, such as traces, are then left out.
+
+    >>> changes_bodies('{"rules": ["body.email=hash"], "key": 1}'), changes_bodies('{"rules": ["tags=null"]}')
+    (True, False)
+    """
+    return any(rule.partition("=")[0].partition(".")[0] in {BODY, KEYS} for rule in _rules_of(remembered))
+
+
 def _rules_of(remembered: str | None) -> list[str]:
     if remembered is None:
         return []

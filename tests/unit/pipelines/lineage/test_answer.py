@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.lake.archive_log import ArchiveCommit
 from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.pipelines.lineage import answer
 from commitlake.pipelines.lineage.answer import records_of, story_of
 from commitlake.pipelines.lineage.gathering import NO_EDGES
 from commitlake.pipelines.lineage.question import LineageError, Question
@@ -91,6 +93,23 @@ def test_depth_changes_neither_texts_nor_outcomes_of_the_steps_that_are_shown(tm
     assert f"{BROKER}:3000" in shown
     assert part.steps == [step for step in whole.steps if step.id in shown]
     assert part.outcomes == [outcome for outcome in whole.outcomes if outcome.step in shown]
+
+
+@pytest.mark.parametrize(
+    ("masks", "expected"),
+    [
+        (None, "no client has traced these messages, so"),
+        ('{"rules": ["property.phone=hash"]}', "no client has traced these messages, so"),
+        ('{"rules": ["body.email=hash"]}', "the masks of this lake leave out the bodies of traces, so"),
+    ],
+)
+def test_a_caution_says_why_there_are_no_traces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, masks: str | None, expected: str
+) -> None:
+    lake = make_lake(tmp_path, [record(1000, 0, "orders")], [])
+    monkeypatch.setattr(answer, "newest_commit", lambda _: (0, ArchiveCommit(1, "run", masks=masks)))
+    (caution,) = (each for each in story_of(lake, Question(key=KEY)).cautions if "traces" in each or "traced" in each)
+    assert caution.startswith(expected)
 
 
 def test_a_question_without_matches_gives_a_story_without_steps(tmp_path: Path) -> None:
