@@ -113,7 +113,31 @@ def is_open(steps: pa.Table) -> Array:
 
 
 def close_overdue(steps: pa.Table, spans: Spans) -> pa.Table:
-    """Set the final reason of steps that have been open for more than `LINK_DAYS`."""
+    """Set the final reason of steps that have been open for more than `LINK_DAYS`.
+
+    Below, a delayed message was never delivered. One consumption is of a message that was stored before the lake began,
+    or may have been; the other, ten days later, is of a message that only another cluster can have:
+
+    >>> from commitlake.pipelines.edges.links.consumptions import link_consumed
+    >>> from commitlake.pipelines.edges.links.delays import link_deliveries
+    >>> from commitlake.pipelines.edges.links.examples import MONTH, entries_of, members_of, print_steps
+    >>> members = members_of('''
+    ...     physical_offset unique_key role    topic               next_topic due
+    ...     1000            K1         waiting SCHEDULE_TOPIC_XXXX orders     2000
+    ... ''')
+    >>> entries = entries_of('''
+    ...     physical_offset unique_key group attempt event_timestamp outcome
+    ...     5000            K8         bill  0       86400000000     success
+    ...     6000            K9         bill  0       864000000000    success
+    ... ''').append_column("is_begun", [[False] * 2])
+    >>> for steps in (link_deliveries(members, MONTH)[0], link_consumed(members, entries, MONTH)):
+    ...     print_steps(close_overdue(steps, MONTH))
+    kind    from to outcome absent_reason
+    delayed 1000 -  -       overdue
+    kind     from to outcome absent_reason
+    consumed -    -  success before_archive
+    consumed -    -  success other_cluster
+    """
     waiting = np.flatnonzero(is_open(steps))
     if not len(waiting):
         return steps

@@ -25,6 +25,10 @@ from commitlake.pipelines.edges.traces import ENTRIES
 _ONE_DAY_US = 86_400_000_000
 LAKE = Spans({"a": LakeSpan(0, 10_000, 0, _ONE_DAY_US)})
 """A lake with one day of the broker a, from its log's start to offset 10,000."""
+MONTH = Spans({"a": LakeSpan(0, 10_000, 0, 30 * _ONE_DAY_US)})
+"""The same with thirty days, so that steps of its beginning stay open no longer."""
+EXPIRED = Spans({"a": LakeSpan(0, 10_000, 0, _ONE_DAY_US)}, has_expired=True)
+"""The lake after `maintain` has dropped messages of earlier days."""
 _NULL = "-"
 _TRUE = "yes"
 _USUAL: Mapping[str, str] = {"broker": "a", "unique_key": "K", "attempt": "0", "by_timer": "no", "by_client": "no"}

@@ -45,6 +45,13 @@ def link_retries(f: Families, spans: Spans) -> list[pa.Table]:
     retried 100  200 -       -              1       bill
     dead    200  300 -       -              2       bill
     retried -    400 -       before_archive 1       bill
+
+    If the lake has dropped messages of earlier days, the reason is that:
+
+    >>> from commitlake.pipelines.edges.links.examples import EXPIRED
+    >>> print_steps(link_retries(members, EXPIRED)[0].slice(2), "consumer_group")
+    kind    from to  outcome absent_reason consumer_group
+    retried -    400 -       expired       bill
     """
     is_copy = f.has("role", Role.RETRY, Role.DEAD) | (
         f.has("role", Role.WAITING) & (f.numbers("attempt") > 0) & ~f.is_null("group")
