@@ -103,7 +103,7 @@ def test_the_error_for_a_store_of_another_layout_names_the_option_for_it(
     (tmp_path / there).mkdir()
     for path in (tmp_path, tmp_path / there):
         with pytest.raises(
-            StoreError, match=rf"holds a store's '{there}': expected '{asked.folder}'.*\(--layout {there}, or"
+            StoreError, match=rf"holds '{there}', but '{asked.folder}' was asked for: use --layout {there}, or"
         ):
             find_stores(str(path), formats=[asked])
 

@@ -86,7 +86,7 @@ def test_a_folder_with_both_layouts_is_refused_until_one_is_named(tmp_path: Path
 
 
 def test_a_store_of_another_layout_is_an_error_that_names_its_folder(plain: Path) -> None:
-    with pytest.raises(StoreError, match="holds a store's 'journal': expected 'commitlog'"):
+    with pytest.raises(StoreError, match="holds 'journal', but 'commitlog' was asked for"):
         find_stores(str(plain))
 
 

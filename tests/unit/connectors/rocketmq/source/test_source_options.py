@@ -105,7 +105,7 @@ def test_topics_are_required() -> None:
 def test_batches_refuse_options_of_streams_and_vice_versa() -> None:
     with pytest.raises(OptionError, match="option maxOffsetsPerTrigger is for streams"):
         parse(maxOffsetsPerTrigger="5").for_batch()
-    with pytest.raises(OptionError, match=r"option endingTimestamp is for spark\.read"):
+    with pytest.raises(OptionError, match=r"option endingTimestamp is only for spark\.read"):
         parse(endingTimestamp="5").for_stream()
     assert parse(maxOffsetsPerTrigger="5").for_stream().max_offsets_per_trigger == 5
 
