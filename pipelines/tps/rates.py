@@ -77,7 +77,7 @@ class Rates:
             TooManyRowsError: if there are more rows than `MAX_CELLS`, or `MAX_SKETCHED` with quantiles.
         """
         question = replace(question, engine=self.engine)
-        question = replace(question, origins=self._origins(question))
+        question = replace(question, origins=self._origins(question), has_formats=self._has_formats(question))
         rows = self._in_all(question) if question.window is None else self._by_window(question)
         if has_quantiles:
             if len(rows) > MAX_SKETCHED:
@@ -89,11 +89,17 @@ class Rates:
         """Return the share of messages that have the columns of origins; in rows of earlier versions they are null."""
         if not set(question.by) & set(INSTEAD):
             return Origins.ALL
-        if "origin_topic" not in {field.name for field in self._table(question).schema().fields}:
+        if "origin_topic" not in self._columns(question):
             return Origins.NONE
         asked = replace(question, only=None).where()  # `only` depends on the result
         found = self._ask(question, f"SELECT 1 FROM messages WHERE {asked} AND origin_topic IS NULL LIMIT 1")
         return Origins.SOME if list(found) else Origins.ALL
+
+    def _has_formats(self, question: RatesQuestion) -> bool:
+        return question.table is MINUTES or "format" in self._columns(question)
+
+    def _columns(self, question: RatesQuestion) -> set[str]:
+        return {field.name for field in self._table(question).schema().fields}
 
     def _counts_minutes(self, question: RatesQuestion) -> bool:
         return question.table is MINUTES and self.engine is Engine.DELTALAKE
