@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from commitlake.connectors.printable import printable_line
+from commitlake.jobs.tps.arguments import COMPARED
 from commitlake.pipelines.tps.question import RatesQuestion
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import iso_text
 
 if TYPE_CHECKING:
     from commitlake.jobs.tps.source import TpsSource
+
+
+_MAX_NAMES = 10
+"""Largest number of groups that a sentence names."""
 
 
 def rate_notes(totals: Mapping[str, int]) -> list[str]:
@@ -52,8 +58,46 @@ def tag_notes(totals: Mapping[str, int], question: RatesQuestion) -> list[str]:
     return lines
 
 
+def comparison_notes(
+    question: RatesQuestion, compared: str, silent: Sequence[tuple[Any, ...]], source: TpsSource
+) -> list[str]:
+    """Return sentences on groups that fell silent, and on missing parts of the earlier time.
+
+    Args:
+        question: the question.
+        compared: name of the distance, from `COMPARED`.
+        silent: the groups that have no message now.
+        source: the tables.
+    """
+    lines = []
+    if silent:
+        names = [", ".join("(none)" if value is None else str(value) for value in key) for key in silent]
+        listed = f": {printable_line('; '.join(names[:_MAX_NAMES]))}" if any(names) else ""
+        more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
+        lines.append(
+            f"{count_text(len(silent), 'group has', 'groups have')} no messages now, but had some a {compared} "
+            f"before{listed}{more}"
+        )
+    if missing := _missing_times(question.earlier(COMPARED[compared]), source):
+        lines += [f"time of --compare: {note}" for note in missing]
+        lines.append(
+            "where the time of --compare is not complete, messages_before counts only what is there, and "
+            "change_percent is not known"
+        )
+    return lines
+
+
 def coverage_notes(question: RatesQuestion, source: TpsSource) -> list[str]:
-    """Return sentences on missing parts of the time."""
+    """Return sentences on missing and damaged parts of the time."""
+    return _missing_times(question, source) + [
+        f"{broker}: {count_text(count, 'range of the log is', 'ranges of the log are')} damaged; messages "
+        "there are not counted; 'commitlake verify' shows where"
+        for broker, count in sorted(source.damaged.items())
+        if count
+    ]
+
+
+def _missing_times(question: RatesQuestion, source: TpsSource) -> list[str]:
     is_there = "the log has" if source.stores else "archived"
     missing = "is not there" if source.stores else "is not archived"
     lines = []
@@ -65,12 +109,6 @@ def coverage_notes(question: RatesQuestion, source: TpsSource) -> list[str]:
             for gap in source.coverage.gaps.get(broker, ())
             if gap.start < question.end and question.start < gap.end
         ]
-    lines += [
-        f"{broker}: {count_text(count, 'range of the log is', 'ranges of the log are')} damaged; messages "
-        "there are not counted; 'commitlake verify' shows where"
-        for broker, count in sorted(source.damaged.items())
-        if count
-    ]
     return lines
 
 

@@ -22,6 +22,7 @@ QUESTIONS = (
     ("--by", "producer-host,producer-group,origin-topic"),
     ("--show", "hot-queues"),
 )
+COMPARED = ((), ("--window", "30m"), ("--window", "30s", "--by", "topic,producer-host"))
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +44,42 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
     return growing
 
 
+@pytest.fixture(scope="module")
+def days(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
+    """A lake of two days; on the second one a topic is silent, and a message is of a committed transaction."""
+    growing = GrowingLake(tmp_path_factory.mktemp("days"))
+    next_day = MIDNIGHT_MS + 86_400_000
+    sent = [("orders", MIDNIGHT_MS, 0), ("silent", MIDNIGHT_MS, 0), ("orders", next_day, 8), ("orders", next_day, 0)]
+    growing.write(
+        new_message(number, topic=topic, born_timestamp=born, sys_flag=sys_flag)
+        for number, (topic, born, sys_flag) in enumerate(sent)
+    )
+    growing.archive()
+    return growing
+
+
 @pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
 def test_spark_counts_the_same(
     growing: GrowingLake, spark: SparkSession, capsys: pytest.CaptureFixture[str], question: tuple[str, ...]
 ) -> None:
+    check_engines(growing, spark, capsys, question)
+
+
+@pytest.mark.parametrize("question", COMPARED, ids=" ".join)
+def test_spark_compares_the_same(
+    days: GrowingLake, spark: SparkSession, capsys: pytest.CaptureFixture[str], question: tuple[str, ...]
+) -> None:
+    times = ("--from", "2023-11-16T00:00", "--to", "2023-11-16T00:30", "--compare", "day")
+    rows = check_engines(days, spark, capsys, (*times, *question))
+    assert {row["topic"] for row in rows} == {"orders", "silent"}
+    assert sum(row["committed"] or 0 for row in rows) == 1
+
+
+def check_engines(
+    growing: GrowingLake, spark: SparkSession, capsys: pytest.CaptureFixture[str], question: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """Check that both engines give the same rows, and return them."""
+
     def ask(engine: str) -> list[dict[str, Any]]:
         capsys.readouterr()
         arguments = ["--lake", growing.lake.root, "--output", "jsonl", "--quiet", "--engine", engine, *question]
@@ -61,3 +94,4 @@ def test_spark_counts_the_same(
         assert ask("spark") == expected
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(zone))
+    return expected
