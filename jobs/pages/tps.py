@@ -159,6 +159,13 @@ def _summary(report: RatesReport) -> Html:
         "dead letters": f"{total['dead_letters']:,}",
         "transactions": f"{total['prepared']:,}",
     }
+    if report.outcomes is not None and report.outcomes.total:
+        figures |= {
+            "transactions committed": f"{report.outcomes.committed:,}",
+            "transactions rolled back": f"{report.outcomes.rolled_back:,}",
+            "transactions given up": f"{report.outcomes.given_up:,}",
+            "transactions open": f"{report.outcomes.open:,}",
+        }
     return tiles(figures)
 
 
@@ -220,11 +227,10 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
             command([*base, *period, "--kind", "retry"]),
             word="Retries",
         )
-    if total["prepared"] > total["committed"]:
+    if unfinished := _not_committed(report):
         yield notice(
             Kind.INFO,
-            f"{count_text(total['prepared'] - total['committed'], 'transaction was', 'transactions were')} rolled "
-            "back, or not yet committed",
+            unfinished,
             _query(source, "--kind", "half", *period),
             word="Transactions",
         )
@@ -245,6 +251,22 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
         paragraph("The same time second by second:"),
         command([*base, *around, "--window", "1s"]),
         word="Peak",
+    )
+
+
+def _not_committed(report: RatesReport) -> str:
+    """Return a sentence on transactions that were not committed; empty if there are none."""
+    total, outcomes = report.total, report.outcomes
+    assert total is not None
+    if outcomes is None:
+        count = total["prepared"] - total["committed"]
+        were = count_text(count, "transaction was", "transactions were")
+        return f"{were} rolled back, or not yet committed" if count > 0 else ""
+    if outcomes.total == outcomes.committed:
+        return ""
+    return (
+        f"Transactions that were not committed: {outcomes.rolled_back:,} rolled back, {outcomes.given_up:,} given up, "
+        f"{outcomes.open:,} open"
     )
 
 

@@ -34,9 +34,12 @@ from commitlake.schemas.times import EPOCH, iso_text
 if TYPE_CHECKING:
     from commitlake.jobs.pages.output import PageFile
     from commitlake.jobs.pages.page import Page
+    from commitlake.pipelines.tps.transactions import TransactionOutcomes
 
 _SHOWN = ("messages", "messages_per_s", "bytes_per_s")
 _ALSO = ("retries", "dead_letters", "prepared", "committed", "clock_skew")
+OUTCOME_COLUMNS = ("rolled_back", "given_up", "open")
+"""Columns of the single row of `--by none`: transactions by outcome, from `edges`."""
 _MADE_PLAIN = ("window_start", "peak_at", "oldest_overdue")
 
 
@@ -91,22 +94,39 @@ def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, starte
             columns += comparison.COLUMNS
         else:
             rows = rates.rows(question, has_quantiles=arguments.percentiles)
+        totals = notes.totals_of(rows, (*_ALSO, "messages", "other_tags"))
+        has_outcomes = not by and question.window is None
+        outcomes = None
+        if has_outcomes or not arguments.quiet:
+            outcomes = _outcomes(arguments, source, question, totals["prepared"])
+        if has_outcomes:
+            columns += OUTCOME_COLUMNS
+            for row in rows:
+                row |= {name: getattr(outcomes, name, None) for name in OUTCOME_COLUMNS}
         shown, groups = _largest(rows, by, arguments.top)
         write(arguments.output, (_plain(row, columns) for row in shown), columns)
         if file is not None:
             file.write(_page(arguments, source, question))
         _explain_empty(arguments, source, rows)
         if not arguments.quiet:
-            totals = notes.totals_of(rows, (*_ALSO, "messages", "other_tags"))
             lines = notes.cut_note(arguments.top or groups, groups, "groups")
             if arguments.step in (None, arguments.window):
-                lines += notes.rate_notes(totals)
+                lines += notes.rate_notes(totals, outcomes)
             lines += notes.tag_notes(totals, question)
             if arguments.compare:
                 silent = comparison.silent_groups(question, rows)
                 lines += notes.comparison_notes(question, arguments.compare, silent, source)
             _tell(lines, question, table, source, started)
         return _exit_code(source)
+
+
+def _outcomes(
+    arguments: argparse.Namespace, source: TpsSource, question: RatesQuestion, prepared: int
+) -> TransactionOutcomes | None:
+    """Return the outcomes of the transactions; None if they are not known."""
+    from commitlake.pipelines.tps.transactions import read_outcomes
+
+    return read_outcomes(source.lake, question, prepared, Engine(arguments.engine))
 
 
 def _empty_page(arguments: argparse.Namespace) -> Page:

@@ -13,36 +13,49 @@ from commitlake.schemas.times import iso_text
 
 if TYPE_CHECKING:
     from commitlake.jobs.tps.source import TpsSource
+    from commitlake.pipelines.tps.transactions import TransactionOutcomes
 
 
 _MAX_NAMES = 10
 """Largest number of groups that a sentence names."""
 
 
-def rate_notes(totals: Mapping[str, int]) -> list[str]:
+def rate_notes(totals: Mapping[str, int], outcomes: TransactionOutcomes | None = None) -> list[str]:
     """Return sentences on retries, dead letters, transactions and clocks.
 
     Args:
         totals: the sums of all rows, by name.
+        outcomes: outcomes of the transactions, if they are known.
     """
     lines = []
     messages = totals["messages"]
-    for name, what in (("retries", "retries"), ("dead_letters", "dead letters")):
+    for name, what in (("retries", ("retry", "retries")), ("dead_letters", ("dead letter",))):
         if totals[name]:
-            lines.append(f"{totals[name]:,} {what}: {100 * totals[name] / messages:.3g} % of the messages")
+            lines.append(f"{count_text(totals[name], *what)}: {100 * totals[name] / messages:.3g} % of the messages")
     if totals["prepared"]:
-        open_or_back = max(0, totals["prepared"] - totals["committed"])
-        lines.append(
-            f"{count_text(totals['prepared'], 'transaction')}: "
-            f"{count_text(totals['committed'], 'message was', 'messages were')} committed, {open_or_back:,} were "
-            "rolled back or are open"
-        )
+        lines.append(_transactions(totals, outcomes))
     if totals["clock_skew"]:
         lines.append(
             f"{count_text(totals['clock_skew'], 'message has', 'messages have')} a store time before the born time, "
             "by the clocks of both hosts"
         )
     return lines
+
+
+def _transactions(totals: Mapping[str, int], outcomes: TransactionOutcomes | None) -> str:
+    if outcomes is None:
+        open_or_back = max(0, totals["prepared"] - totals["committed"])
+        return (
+            f"{count_text(totals['prepared'], 'transaction')}: "
+            f"{count_text(totals['committed'], 'message was', 'messages were')} committed, {open_or_back:,} were "
+            "rolled back, given up or are open: only the table edges tells them apart"
+        )
+    sentence = (
+        f"{count_text(outcomes.total, 'transaction')}: {outcomes.committed:,} committed, "
+        f"{outcomes.rolled_back:,} rolled back, {outcomes.given_up:,} given up, {outcomes.open:,} open"
+    )
+    missing = totals["prepared"] - outcomes.total
+    return f"{sentence}; {missing:,} more are not in the table edges" if missing > 0 else sentence
 
 
 def tag_notes(totals: Mapping[str, int], question: RatesQuestion) -> list[str]:

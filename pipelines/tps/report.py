@@ -17,6 +17,7 @@ from commitlake.pipelines.tps.comparison import Comparison, silent_groups
 from commitlake.pipelines.tps.coverage import NONE, Coverage, TimeSpan, read_damage
 from commitlake.pipelines.tps.question import MINUTES, SUMS, RatesQuestion
 from commitlake.pipelines.tps.rates import Rates
+from commitlake.pipelines.tps.transactions import TransactionOutcomes, read_outcomes
 from commitlake.schemas.time_windows import TimeWindows
 
 MAX_WINDOWS = 144
@@ -52,6 +53,7 @@ class RatesReport:
         damage: By broker, time ranges in which a part of the log could not be read.
         compared: Distance to an earlier time with which the groups are compared; None for no comparison.
         silent: Groups that have messages only at that time.
+        outcomes: Outcomes of the transactions; None if they are not known.
     """
 
     question: RatesQuestion
@@ -68,6 +70,7 @@ class RatesReport:
     damage: Mapping[str, Sequence[TimeSpan]]
     compared: datetime.timedelta | None = None
     silent: Sequence[Key] = ()
+    outcomes: TransactionOutcomes | None = None
 
     @property
     def active_count(self) -> int:
@@ -129,6 +132,7 @@ def make_report(
         damage=read_damage(lake, coverage),
         compared=compared,
         silent=[] if compared is None else silent_groups(whole, groups),
+        outcomes=read_outcomes(lake, whole, total[0]["prepared"] if total else 0, engine),
     )
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from commitlake.jobs.tps import command as tps
+from commitlake.pipelines.edges.follow import catch_up_edges
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
 
@@ -73,6 +76,23 @@ def test_spark_compares_the_same(
     rows = check_engines(days, spark, capsys, (*times, *question))
     assert {row["topic"] for row in rows} == {"orders", "silent"}
     assert sum(row["committed"] or 0 for row in rows) == 1
+
+
+def test_spark_tells_the_same_outcomes_of_transactions(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing = GrowingLake(tmp_path)
+    keys = [(("UNIQ_KEY", key),) for key in "ABB"]
+    growing.write(
+        [
+            *(new_message(0, topic=HALF_TOPIC, queue_id=0, properties=key, born_timestamp=MIDNIGHT_MS) for key in keys),
+            new_message(0, topic=OP_TOPIC, queue_id=0, body=b"0", born_timestamp=MIDNIGHT_MS),
+        ]
+    )
+    growing.archive()
+    catch_up_edges(growing.lake)
+    (row,) = check_engines(growing, spark, capsys, ("--by", "none", "--broker", "broker-a", "--queue", "0"))
+    assert (row["rolled_back"], row["given_up"], row["open"]) == (1, 0, 1)
 
 
 def check_engines(
