@@ -2,9 +2,10 @@
 
     commitlake tps --lake /data/lake --from -1d --window 1h
 
-Reads `topic_minutes` of a lake; for windows shorter than a minute, and for producers, `messages`. With `--store` it
-reads a store's log instead, once, and keeps nothing. Writes rows to standard output, and on standard error which time
-they are of and what is missing. It starts no JVM, unless `--engine spark` is to count billions of rows.
+Reads `topic_minutes` of a lake; for windows shorter than a minute, and for producers, `messages`; for the outcomes of
+transactions, `edges`. With `--store` it reads a store's log instead, once, and keeps nothing. Writes rows to standard
+output, and on standard error which time they are of and what is missing. It starts no JVM, unless `--engine spark` is
+to count billions of rows.
 
 Exit codes: 0, also where there is no message; 2 for a wrong lake, store or option, or where `topic_minutes` lacks
 archive runs; 3 for a damaged table, or a log with damaged ranges.
