@@ -3,9 +3,9 @@
     commitlake metrics --lake /data/lake --textfile /var/lib/node_exporter/commitlake.prom
     commitlake metrics --lake /data/lake --listen 127.0.0.1:5557
 
-Reads what 'commitlake lag' reads, and the small tables of the lake; jobs/metrics/lag_families.py and
-archive_families.py name the metrics. It never starts Spark. Exit codes: 0,
-also when it is told to stop; 2 for a wrong lake, store, address or option; 3 where the lag of a store is not known
+Reads what 'commitlake lag' reads, and the small tables of the lake; jobs/metrics/lag_families.py,
+traffic_families.py and archive_families.py name the metrics. It never starts Spark. Exit codes: 0, also when it is
+told to stop; 2 for a wrong lake, store, address or option; 3 where the lag of a store is not known
 (with --textfile: the file has what is known).
 """
 
@@ -28,9 +28,10 @@ from commitlake.schemas.layouts.numbers import parse_int
 DESCRIPTION = (
     "Export the lag of consumer groups to Prometheus, with the metric names and labels of rocketmq-exporter, so that "
     "panels of its dashboards on lag, offsets and rates work. Unlike the exporter's, figures do not count messages "
-    "that a group's filter excludes. For a lake there are also metrics on dead letters, the age of the archive, and "
-    "missing parts of the logs. With --textfile the metrics are written once, for node_exporter; with --listen they "
-    "are measured when Prometheus asks. conf/examples has a dashboard and alert rules."
+    "that a group's filter excludes. For a lake there are also metrics on the traffic of brokers, dead letters, the "
+    "age of the archive, and missing parts of the logs. With --textfile the metrics are written once, for "
+    "node_exporter; with --listen they are measured when Prometheus asks. conf/examples has a dashboard and alert "
+    "rules."
 )
 EXAMPLES = (
     ("metrics --lake /data/lake --textfile /var/lib/node_exporter/commitlake.prom", "once, for node_exporter"),

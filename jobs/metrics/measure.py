@@ -1,10 +1,10 @@
-"""The measurements of `commitlake metrics`: the lag, and a lake's state and dead letters."""
+"""The measurements of `commitlake metrics`: the lag, and a lake's state, dead letters and traffic."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client.core import GaugeMetricFamily
 
@@ -13,11 +13,13 @@ from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.lag.source import measure_lag
 from commitlake.jobs.metrics.archive_families import archive_families
 from commitlake.jobs.metrics.lag_families import lag_families
+from commitlake.jobs.metrics.traffic_families import traffic_families
 from commitlake.pipelines.archive_health.state import ArchiveState, read_archive_state
+from commitlake.pipelines.archive_health.traffic import Traffic, read_traffic
 from commitlake.pipelines.dead_letters.causes import GroupCount, count_by_group
 from commitlake.pipelines.lag.answer import LagAnswer
 
-_READ = ("topic_minutes", "quarantine", "gaps", "archive_runs")
+_READ = ("messages", "topic_minutes", "quarantine", "gaps", "archive_runs")
 """Tables from which the state of a lake is computed."""
 
 
@@ -29,11 +31,13 @@ class Measured:
         lag: The lag.
         state: The lake's state; None where stores are measured.
         dead_letters: Its dead letters.
+        traffic: The traffic of its stores.
     """
 
     lag: LagAnswer
     state: ArchiveState | None = None
     dead_letters: Sequence[GroupCount] = ()
+    traffic: Traffic = field(default_factory=Traffic)
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> Measured:
@@ -50,10 +54,12 @@ class Measured:
             return cls(lag)
         lake = lake_of(arguments)
         with naming_damaged_files(lake, _READ):
-            return cls(lag, read_archive_state(lake), count_by_group(lake))
+            state = read_archive_state(lake)
+            return cls(lag, state, count_by_group(lake), read_traffic(lake, state))
 
     def families(self, cluster: str) -> Iterator[GaugeMetricFamily]:
         """Yield the metrics; `cluster` is the value of the label of this name."""
         yield from lag_families(self.lag, cluster)
+        yield from traffic_families(self.traffic, self.lag, cluster)
         if self.state is not None:
             yield from archive_families(self.state, self.dead_letters)

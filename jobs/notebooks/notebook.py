@@ -200,7 +200,7 @@ def open_notebook(title: str, names: Mapping[str, Any], *parameters: Parameter) 
         parameters: Its parameters; `plots` is one, too, outside Databricks.
 
     Raises:
-        NotebookError: The environment or an argument has a value that is none.
+        NotebookError: The folder for pictures cannot be created.
     """
     dbutils = names.get("dbutils")
     if dbutils is not None:
@@ -210,14 +210,25 @@ def open_notebook(title: str, names: Mapping[str, Any], *parameters: Parameter) 
         return Notebook({**values, PLOTS: ""}, names)
     is_script = names.get("__name__") == "__main__" and "get_ipython" not in names
     parser = argparse.ArgumentParser(description=title, allow_abbrev=False)
-    for one in (*parameters, Parameter(PLOTS, "write pictures to this existing folder")):
+    for one in (*parameters, Parameter(PLOTS, "write pictures to this folder, and create it if it does not exist")):
         default = os.environ.get(ENVIRONMENT_PREFIX + one.name.upper(), one.default)
         told = f" (default: {one.default})" if one.default else ""
         parser.add_argument(f"--{one.name}", default=default, metavar="TEXT", help=(one.help + told).replace("%", "%%"))
     if is_script:
         sys.excepthook = _say_error
     arguments = join_times(sys.argv[1:], *(f"--{one.name}" for one in parameters)) if is_script else []
-    return Notebook(vars(parser.parse_args(arguments)), names)
+    values = vars(parser.parse_args(arguments))
+    if values[PLOTS]:
+        _create_folder(values[PLOTS])
+    return Notebook(values, names)
+
+
+def _create_folder(folder: str) -> None:
+    """Create the folder for pictures, before anything is read."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotebookError(f"{PLOTS}: the folder {folder!r} cannot be created: {error.strerror or error}") from None
 
 
 def _say_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

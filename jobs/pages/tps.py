@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import iso_text, plain_text
 
 TITLE = "Messages per second"
+MAX_NAMES = 10
+"""Largest number of groups that a notice names."""
 MAX_MARKS = 100
 """Largest number of marked times in a chart; of more, the longest."""
 _LARGE_SHARE = 0.5
@@ -79,6 +81,8 @@ def rates_page(report: RatesReport, source: RatesSource) -> Page:
     facts = [source.fact, ("Brokers", _brokers(report)), ("Period", period), ("By", _by(report) or "nothing")]
     facts += [(label, ", ".join(map(str, values))) for label, values in _filters(report) if values]
     sections = [Section("summary", "In short", _summary(report))]
+    if report.total is None and report.groups:
+        sections.append(Section("groups", _groups_title(report), _group_table(report)))
     if report.total is not None:
         sections += [
             Section("rates", "Rates over time", _rates(report)),
@@ -92,9 +96,8 @@ def rates_page(report: RatesReport, source: RatesSource) -> Page:
 def _verdict(report: RatesReport, source: RatesSource) -> PageVerdict:
     total, question = report.total, report.question
     if total is None:
-        return PageVerdict(
-            Kind.INFO, f"No message is archived from {_time(question.start)} to {_time(question.end)} UTC."
-        )
+        nothing = f"No message is archived from {_time(question.start)} to {_time(question.end)} UTC."
+        return PageVerdict(Kind.INFO, " ".join([nothing, *_silence(report)]))
     length = duration_text(question.end - question.start)
     sentence = (
         f"{count_text(total['messages'], 'message')} in {length}: {_rate(total['messages_per_s'])} on average, at most "
@@ -111,8 +114,14 @@ def _verdict(report: RatesReport, source: RatesSource) -> PageVerdict:
         sentences.append(f"{duration_text(missing)} of the time is not archived.")
     if dead := total["dead_letters"]:
         sentences.append(f"{count_text(dead, 'dead letter')}.")
+    sentences += _silence(report)
     kind = Kind.GOOD if len(sentences) == 1 else Kind.WARNING
     return PageVerdict(kind, " ".join(sentences), "Look" if kind is Kind.WARNING else "Nothing unusual")
+
+
+def _silence(report: RatesReport) -> Iterator[str]:
+    if report.silent:
+        yield f"{count_text(len(report.silent), 'group has', 'groups have')} no messages now, but had some before."
 
 
 def _not_archived(report: RatesReport) -> datetime.timedelta:
@@ -150,6 +159,13 @@ def _summary(report: RatesReport) -> Html:
         "dead letters": f"{total['dead_letters']:,}",
         "transactions": f"{total['prepared']:,}",
     }
+    if report.outcomes is not None and report.outcomes.total:
+        figures |= {
+            "transactions committed": f"{report.outcomes.committed:,}",
+            "transactions rolled back": f"{report.outcomes.rolled_back:,}",
+            "transactions given up": f"{report.outcomes.given_up:,}",
+            "transactions open": f"{report.outcomes.open:,}",
+        }
     return tiles(figures)
 
 
@@ -177,6 +193,23 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
             _query(source, "--table", "gaps"),
             word="Missing" if _not_archived(report) else "In part",
         )  # fmt: skip
+    if report.silent:
+        names = "; ".join(_label(key) or "all messages" for key in report.silent[:MAX_NAMES])
+        more = f" and {len(report.silent) - MAX_NAMES:,} more" if len(report.silent) > MAX_NAMES else ""
+        yield notice(
+            Kind.WARNING,
+            f"{count_text(len(report.silent), 'group has', 'groups have')} no messages now, but had some before",
+            paragraph(f"{names}{more}"),
+            word="Silent",
+        )
+    if report.compared is not None and _lacks_compared_time(report):
+        start, end = question.start - report.compared, question.end - report.compared
+        yield notice(
+            Kind.WARNING,
+            f"The time compared with, {_time(start)} to {_time(end)} UTC, is not complete",
+            paragraph("Its messages that are not there are not counted, and changes are not known."),
+            word="Compared",
+        )
     if total["dead_letters"]:
         yield notice(
             Kind.WARNING,
@@ -194,11 +227,10 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
             command([*base, *period, "--kind", "retry"]),
             word="Retries",
         )
-    if total["prepared"] > total["committed"]:
+    if unfinished := _not_committed(report):
         yield notice(
             Kind.INFO,
-            f"{count_text(total['prepared'] - total['committed'], 'transaction was', 'transactions were')} rolled "
-            "back, or not yet committed",
+            unfinished,
             _query(source, "--kind", "half", *period),
             word="Transactions",
         )
@@ -222,6 +254,27 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
     )
 
 
+def _not_committed(report: RatesReport) -> str:
+    """Return a sentence on transactions that were not committed; empty if there are none."""
+    total, outcomes = report.total, report.outcomes
+    assert total is not None
+    if outcomes is None:
+        count = total["prepared"] - total["committed"]
+        were = count_text(count, "transaction was", "transactions were")
+        return f"{were} rolled back, or not yet committed" if count > 0 else ""
+    if outcomes.total == outcomes.committed:
+        return ""
+    return (
+        f"Transactions that were not committed: {outcomes.rolled_back:,} rolled back, {outcomes.given_up:,} given up, "
+        f"{outcomes.open:,} open"
+    )
+
+
+def _lacks_compared_time(report: RatesReport) -> bool:
+    assert report.compared is not None
+    return report.coverage.lacks(report.question.start - report.compared, report.question.end - report.compared)
+
+
 def _query(source: RatesSource, *arguments: str) -> Html:
     """Return a command that looks up rows; nothing for a store, which has no tables."""
     return command(["commitlake", "query", "--lake", source.place, *arguments]) if source.is_lake else Html()
@@ -229,12 +282,12 @@ def _query(source: RatesSource, *arguments: str) -> Html:
 
 def _rates(report: RatesReport) -> Html:
     lines = list(report.lines.items())
-    fit = MAX_SERIES if report.group_count <= MAX_SERIES else MAX_SERIES - 1
+    fit = MAX_SERIES if report.active_count <= MAX_SERIES else MAX_SERIES - 1
     drawn = lines[:fit]
     series = [Series(_label(key), [row["messages_per_s"] for row in rows]) for key, rows in drawn]
     if not drawn:
         series = [Series("all messages", [row["messages_per_s"] for row in report.all_windows])]
-    elif others := report.group_count - len(drawn):
+    elif others := report.active_count - len(drawn):
         series.append(Series(f"{others:,} others, summed", _others(report, [rows for _, rows in drawn])))
     marks = list(_marks(report))
     by_text = f" by {_by(report)}" if report.lines else ""
@@ -315,6 +368,8 @@ def _group_table(report: RatesReport) -> Html:
     columns = [Column(title) for title in by]
     numbers = ("messages", "share", "msg/s", "peak msg/s", "peak at", "log", "retries", "dead letters")
     columns += [Column(title, is_number=True) for title in numbers]
+    if report.compared is not None:
+        columns += [Column("messages before", is_number=True), Column("change", is_number=True)]
     columns.append(Column("over time", can_sort=False))
     messages = report.total["messages"] if report.total else 0
     rows = [_group_row(report, row, messages) for row in report.groups]
@@ -333,23 +388,37 @@ def _group_table(report: RatesReport) -> Html:
 def _group_row(report: RatesReport, row: Row, messages: int) -> list[Cell]:
     key = report.key_of(row)
     cells = [Cell(name(_value(value))) for value in key] or [Cell("all messages")]
-    share = row["messages"] / messages if messages else 0.0
+    share = (row["messages"] or 0) / messages if messages else 0.0
     line = report.lines.get(key)
     trend = Html()
     if line is not None:
         trend = sparkline(f"Messages per second of {_label(key)} over time", [each["messages_per_s"] for each in line])
+    peak_at = row["peak_at"]
+    compared = []
+    if report.compared is not None:
+        compared = [_count(row["messages_before"]), _known(row["change_percent"], lambda value: f"{value:+,.1f} %")]
     return [
         *cells,
-        Cell(f"{row['messages']:,}", row["messages"]),
+        _count(row["messages"]),
         Cell(f"{100 * share:.1f} %", share),
-        Cell(_figure(row["messages_per_s"]), row["messages_per_s"]),
-        Cell(_figure(row["peak_per_s"]), row["peak_per_s"]),
-        Cell(_time(row["peak_at"]), row["peak_at"].timestamp()),
-        Cell(size_text(row["bytes"]), row["bytes"]),
-        Cell(f"{row['retries']:,}", row["retries"]),
-        Cell(f"{row['dead_letters']:,}", row["dead_letters"]),
+        _known(row["messages_per_s"], _figure),
+        _known(row["peak_per_s"], _figure),
+        Cell("") if peak_at is None else Cell(_time(peak_at), peak_at.timestamp()),
+        _known(row["bytes"], size_text),
+        _count(row["retries"]),
+        _count(row["dead_letters"]),
+        *compared,
         Cell(trend),
     ]
+
+
+def _count(value: int | None) -> Cell:
+    return _known(value, lambda number: f"{number:,}")
+
+
+def _known(value: float | None, text: Callable[[Any], str]) -> Cell:
+    """Return the cell of a figure that may not be known."""
+    return Cell("") if value is None else Cell(text(value), value)
 
 
 def _groups_title(report: RatesReport) -> str:

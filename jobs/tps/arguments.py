@@ -82,10 +82,14 @@ def build_parser() -> argparse.ArgumentParser:
         "groups and windows that topic_minutes has"
     )
     parser.add_argument("--percentiles", action="store_true", help=percentiles_help)
-    parser.add_argument("--compare", choices=tuple(COMPARED), help="compare with the same time a day or a week before")
+    compare_help = (
+        "compare with the same time a day or a week before; a group that has messages only at that time has a row with "
+        "0 messages"
+    )
+    parser.add_argument("--compare", choices=tuple(COMPARED), help=compare_help)
     life_help = "with --show delayed: how long segments are kept, the broker's fileReservedTime (default: 72h)"
     parser.add_argument("--segment-life", type=parse_duration, metavar="TIME", help=life_help)
-    top_help = "only the groups with the most messages, 0 for all (default: 20)"
+    top_help = "only the groups with the most messages, now or at the time of --compare; 0 for all (default: 20)"
     parser.add_argument("--top", type=int, default=20, metavar="N", help=top_help)
     engine_help = "the engine that counts: this process, or Spark for more than a billion rows (default: deltalake)"
     engines = [str(engine) for engine in Engine]
@@ -154,6 +158,12 @@ def _check_lengths(arguments: argparse.Namespace) -> None:
     window, step = arguments.window, arguments.step
     if window is not None and window < SECOND:
         raise JobError("--window: expected 1s or more, found 0s", "a second is the shortest window")
+    if arguments.compare is not None and window is not None and COMPARED[arguments.compare] % (step or window):
+        raise JobError(
+            f"--compare {arguments.compare}: expected {'--step' if step else '--window'} that divides a "
+            f"{arguments.compare}, found {duration_text(step or window)}",
+            "as in --window 1h",
+        )
     if step is None:
         return
     if window is None:

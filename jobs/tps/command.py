@@ -2,9 +2,10 @@
 
     commitlake tps --lake /data/lake --from -1d --window 1h
 
-Reads `topic_minutes` of a lake; for windows shorter than a minute, and for producers, `messages`. With `--store` it
-reads a store's log instead, once, and keeps nothing. Writes rows to standard output, and on standard error which time
-they are of and what is missing. It starts no JVM, unless `--engine spark` is to count billions of rows.
+Reads `topic_minutes` of a lake; for windows shorter than a minute, and for producers, `messages`; for the outcomes of
+transactions, `edges`. With `--store` it reads a store's log instead, once, and keeps nothing. Writes rows to standard
+output, and on standard error which time they are of and what is missing. It starts no JVM, unless `--engine spark` is
+to count billions of rows.
 
 Exit codes: 0, also where there is no message; 2 for a wrong lake, store or option, or where `topic_minutes` lacks
 archive runs; 3 for a damaged table, or a log with damaged ranges.
@@ -13,7 +14,6 @@ archive runs; 3 for a damaged table, or a log with damaged ranges.
 from __future__ import annotations
 
 import argparse
-import datetime
 import sys
 import time
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.times import join_times
 from commitlake.jobs.tps import notes
 from commitlake.jobs.tps.arguments import COMPARED, DELAYED, HOT_KEYS, HOT_QUEUES, build_parser, check, groups_of
-from commitlake.jobs.tps.source import TpsSource, open_source
+from commitlake.jobs.tps.source import TpsSource, open_source, whole
 from commitlake.pipelines.tps.question import MESSAGES, MINUTE, MINUTES, CountedTable, RatesQuestion
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -35,9 +35,12 @@ from commitlake.schemas.times import EPOCH, iso_text
 if TYPE_CHECKING:
     from commitlake.jobs.pages.output import PageFile
     from commitlake.jobs.pages.page import Page
+    from commitlake.pipelines.tps.transactions import TransactionOutcomes
 
 _SHOWN = ("messages", "messages_per_s", "bytes_per_s")
 _ALSO = ("retries", "dead_letters", "prepared", "committed", "clock_skew")
+OUTCOME_COLUMNS = ("rolled_back", "given_up", "open")
+"""Columns of the single row of `--by none`: transactions by outcome, from `edges`."""
 _MADE_PLAIN = ("window_start", "peak_at", "oldest_overdue")
 
 
@@ -68,7 +71,8 @@ def _show_rates(arguments: argparse.Namespace, started: float) -> ExitCode:
 
 def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, started: float) -> ExitCode:
     """Print rates, and write their page if a file is given."""
-    from commitlake.pipelines.tps.rates import QUANTILES, Rates, add_comparison
+    from commitlake.pipelines.tps import comparison
+    from commitlake.pipelines.tps.rates import QUANTILES, Rates
 
     by = groups_of(arguments.by)
     table = RatesQuestion(by, EPOCH, EPOCH, arguments.window, arguments.step).table
@@ -84,24 +88,46 @@ def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, starte
                 file.write(_empty_page(arguments))
             return _report_no_messages(source)
         rates = Rates(source.lake, source.coverage, Engine(arguments.engine))
-        rows = rates.rows(question, has_quantiles=arguments.percentiles)
         columns = _columns(question, QUANTILES if arguments.percentiles else ())
         if arguments.compare:
-            length = COMPARED[arguments.compare]
-            add_comparison(rows, rates.rows(question.earlier(length)), question, length, source.coverage)
-            columns += ["messages_before", "change_percent"]
+            compared = comparison.Comparison(rates, question, COMPARED[arguments.compare])
+            rows = compared.rows(has_quantiles=arguments.percentiles)
+            columns += comparison.COLUMNS
+        else:
+            rows = rates.rows(question, has_quantiles=arguments.percentiles)
+        totals = notes.totals_of(rows, (*_ALSO, "messages", "other_tags"))
+        has_outcomes = not by and question.window is None
+        outcomes = None
+        if has_outcomes or not arguments.quiet:
+            outcomes = _outcomes(arguments, source, question, totals["prepared"])
+        if has_outcomes:
+            columns += OUTCOME_COLUMNS
+            for row in rows:
+                row |= {name: getattr(outcomes, name, None) for name in OUTCOME_COLUMNS}
         shown, groups = _largest(rows, by, arguments.top)
         write(arguments.output, (_plain(row, columns) for row in shown), columns)
         if file is not None:
             file.write(_page(arguments, source, question))
         _explain_empty(arguments, source, rows)
         if not arguments.quiet:
-            totals = notes.totals_of(rows, (*_ALSO, "messages", "other_tags"))
             lines = notes.cut_note(arguments.top or groups, groups, "groups")
             if arguments.step in (None, arguments.window):
-                lines += notes.rate_notes(totals)
-            _tell([*lines, *notes.tag_notes(totals, question)], question, table, source, started)
+                lines += notes.rate_notes(totals, outcomes)
+            lines += notes.tag_notes(totals, question)
+            if arguments.compare:
+                silent = comparison.silent_groups(question, rows)
+                lines += notes.comparison_notes(question, arguments.compare, silent, source)
+            _tell(lines, question, table, source, started)
         return _exit_code(source)
+
+
+def _outcomes(
+    arguments: argparse.Namespace, source: TpsSource, question: RatesQuestion, prepared: int
+) -> TransactionOutcomes | None:
+    """Return the outcomes of the transactions; None if they are not known."""
+    from commitlake.pipelines.tps.transactions import read_outcomes
+
+    return read_outcomes(source.lake, question, prepared, Engine(arguments.engine))
 
 
 def _empty_page(arguments: argparse.Namespace) -> Page:
@@ -114,7 +140,8 @@ def _page(arguments: argparse.Namespace, source: TpsSource, question: RatesQuest
     from commitlake.jobs.pages.tps import RatesSource, rates_page
     from commitlake.pipelines.tps.report import make_report
 
-    report = make_report(source.lake, source.coverage, question, Engine(arguments.engine))
+    compared = COMPARED.get(arguments.compare)
+    report = make_report(source.lake, source.coverage, question, Engine(arguments.engine), compared)
     return rates_page(report, RatesSource(*_place(arguments), damaged=sum(source.damaged.values())))
 
 
@@ -221,13 +248,13 @@ def _exit_code(source: TpsSource) -> ExitCode:
 
 def _question(arguments: argparse.Namespace, by: Sequence[str], source: TpsSource) -> RatesQuestion | None:
     """Return the question, rounded to whole units of time; None if there are no messages."""
-    whole = source.coverage.whole
-    if whole is None:
+    span = source.coverage.whole
+    if span is None:
         return None
     question = RatesQuestion(
         by=by,
-        start=arguments.start or whole.start,
-        end=arguments.end or max(whole.end, (arguments.start or whole.start) + MINUTE),
+        start=arguments.start or span.start,
+        end=arguments.end or max(span.end, (arguments.start or span.start) + MINUTE),
         window=arguments.window,
         step=arguments.step,
         topics=arguments.topic,
@@ -237,18 +264,11 @@ def _question(arguments: argparse.Namespace, by: Sequence[str], source: TpsSourc
         brokers=arguments.broker,
     )
     unit = arguments.step or arguments.window or question.table.unit
-    aligned = replace(question, start=_whole(question.start, unit), end=_whole(question.end, unit, up=True))
+    aligned = replace(question, start=whole(question.start, unit), end=whole(question.end, unit, up=True))
     if aligned.start >= aligned.end:
         raise JobError(f"--from {iso_text(question.start)} is not before --to {iso_text(question.end)}",
                        "exchange them")  # fmt: skip
     return aligned
-
-
-def _whole(moment: datetime.datetime, unit: datetime.timedelta, *, up: bool = False) -> datetime.datetime:
-    """Round a time down, or up, to a multiple of a unit since 1970."""
-    since = moment - EPOCH
-    count = -(-since // unit) if up else since // unit
-    return EPOCH + count * unit
 
 
 def _columns(question: RatesQuestion, quantiles: Sequence[str]) -> list[str]:
@@ -258,11 +278,11 @@ def _columns(question: RatesQuestion, quantiles: Sequence[str]) -> list[str]:
 
 
 def _largest(rows: Sequence[Row], by: Sequence[str], top: int) -> tuple[Sequence[Row], int]:
-    """Return the rows of the largest groups, and the number of all groups."""
+    """Return the rows of the largest groups, now or at a compared time, and the number of all groups."""
     totals: dict[tuple[object, ...], int] = {}
     for row in rows:
         key = tuple(row[name] for name in by)
-        totals[key] = totals.get(key, 0) + (row["messages"] or 0)
+        totals[key] = totals.get(key, 0) + max(row["messages"] or 0, row.get("messages_before") or 0)
     if not top or len(totals) <= top:
         return rows, len(totals)
     largest = set(sorted(totals, key=lambda key: -totals[key])[:top])

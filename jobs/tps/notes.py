@@ -5,38 +5,57 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from commitlake.connectors.printable import printable_line
+from commitlake.jobs.tps.arguments import COMPARED
 from commitlake.pipelines.tps.question import RatesQuestion
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import iso_text
 
 if TYPE_CHECKING:
     from commitlake.jobs.tps.source import TpsSource
+    from commitlake.pipelines.tps.transactions import TransactionOutcomes
 
 
-def rate_notes(totals: Mapping[str, int]) -> list[str]:
+_MAX_NAMES = 10
+"""Largest number of groups that a sentence names."""
+
+
+def rate_notes(totals: Mapping[str, int], outcomes: TransactionOutcomes | None = None) -> list[str]:
     """Return sentences on retries, dead letters, transactions and clocks.
 
     Args:
         totals: the sums of all rows, by name.
+        outcomes: outcomes of the transactions, if they are known.
     """
     lines = []
     messages = totals["messages"]
-    for name, what in (("retries", "retries"), ("dead_letters", "dead letters")):
+    for name, what in (("retries", ("retry", "retries")), ("dead_letters", ("dead letter",))):
         if totals[name]:
-            lines.append(f"{totals[name]:,} {what}: {100 * totals[name] / messages:.3g} % of the messages")
+            lines.append(f"{count_text(totals[name], *what)}: {100 * totals[name] / messages:.3g} % of the messages")
     if totals["prepared"]:
-        open_or_back = max(0, totals["prepared"] - totals["committed"])
-        lines.append(
-            f"{count_text(totals['prepared'], 'transaction')}: "
-            f"{count_text(totals['committed'], 'message was', 'messages were')} committed, {open_or_back:,} were "
-            "rolled back or are open"
-        )
+        lines.append(_transactions(totals, outcomes))
     if totals["clock_skew"]:
         lines.append(
             f"{count_text(totals['clock_skew'], 'message has', 'messages have')} a store time before the born time, "
             "by the clocks of both hosts"
         )
     return lines
+
+
+def _transactions(totals: Mapping[str, int], outcomes: TransactionOutcomes | None) -> str:
+    if outcomes is None:
+        open_or_back = max(0, totals["prepared"] - totals["committed"])
+        return (
+            f"{count_text(totals['prepared'], 'transaction')}: "
+            f"{count_text(totals['committed'], 'message was', 'messages were')} committed, {open_or_back:,} were "
+            "rolled back, given up or are open: only the table edges tells them apart"
+        )
+    sentence = (
+        f"{count_text(outcomes.total, 'transaction')}: {outcomes.committed:,} committed, "
+        f"{outcomes.rolled_back:,} rolled back, {outcomes.given_up:,} given up, {outcomes.open:,} open"
+    )
+    missing = totals["prepared"] - outcomes.total
+    return f"{sentence}; {missing:,} more are not in the table edges" if missing > 0 else sentence
 
 
 def tag_notes(totals: Mapping[str, int], question: RatesQuestion) -> list[str]:
@@ -52,8 +71,46 @@ def tag_notes(totals: Mapping[str, int], question: RatesQuestion) -> list[str]:
     return lines
 
 
+def comparison_notes(
+    question: RatesQuestion, compared: str, silent: Sequence[tuple[Any, ...]], source: TpsSource
+) -> list[str]:
+    """Return sentences on groups that fell silent, and on missing parts of the earlier time.
+
+    Args:
+        question: the question.
+        compared: name of the distance, from `COMPARED`.
+        silent: the groups that have no message now.
+        source: the tables.
+    """
+    lines = []
+    if silent:
+        names = [", ".join("(none)" if value is None else str(value) for value in key) for key in silent]
+        listed = f": {printable_line('; '.join(names[:_MAX_NAMES]))}" if any(names) else ""
+        more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
+        lines.append(
+            f"{count_text(len(silent), 'group has', 'groups have')} no messages now, but had some a {compared} "
+            f"before{listed}{more}"
+        )
+    if missing := _missing_times(question.earlier(COMPARED[compared]), source):
+        lines += [f"time of --compare: {note}" for note in missing]
+        lines.append(
+            "where the time of --compare is not complete, messages_before counts only what is there, and "
+            "change_percent is not known"
+        )
+    return lines
+
+
 def coverage_notes(question: RatesQuestion, source: TpsSource) -> list[str]:
-    """Return sentences on missing parts of the time."""
+    """Return sentences on missing and damaged parts of the time."""
+    return _missing_times(question, source) + [
+        f"{broker}: {count_text(count, 'range of the log is', 'ranges of the log are')} damaged; messages "
+        "there are not counted; 'commitlake verify' shows where"
+        for broker, count in sorted(source.damaged.items())
+        if count
+    ]
+
+
+def _missing_times(question: RatesQuestion, source: TpsSource) -> list[str]:
     is_there = "the log has" if source.stores else "archived"
     missing = "is not there" if source.stores else "is not archived"
     lines = []
@@ -65,12 +122,6 @@ def coverage_notes(question: RatesQuestion, source: TpsSource) -> list[str]:
             for gap in source.coverage.gaps.get(broker, ())
             if gap.start < question.end and question.start < gap.end
         ]
-    lines += [
-        f"{broker}: {count_text(count, 'range of the log is', 'ranges of the log are')} damaged; messages "
-        "there are not counted; 'commitlake verify' shows where"
-        for broker, count in sorted(source.damaged.items())
-        if count
-    ]
     return lines
 
 

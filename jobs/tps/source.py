@@ -15,6 +15,7 @@ from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.places import lake_of
 from commitlake.pipelines.tps.question import MINUTES, CountedTable
+from commitlake.schemas.times import EPOCH
 
 if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.stores import Store
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from commitlake.pipelines.tps.coverage import Coverage
 
 _BACKFILL = "'commitlake archive --lake LAKE --backfill topic_minutes --local' counts earlier messages"
-_READ = ("messages", "topic_minutes", "archive_runs", "gaps", "store_config")
+_READ = ("messages", "topic_minutes", "archive_runs", "gaps", "store_config", "edges")
 """Tables of a lake that an answer may read."""
 
 
@@ -55,6 +56,13 @@ class TpsSource:
             sentences = unknown_topics(self.lake, open_table(self.lake, "messages"), topics)
         for sentence in sentences:
             warn("commitlake tps", sentence)
+
+
+def whole(moment: datetime.datetime, unit: datetime.timedelta, *, up: bool = False) -> datetime.datetime:
+    """Round a time down, or up, to a multiple of a unit since 1970."""
+    since = moment - EPOCH
+    count = -(-since // unit) if up else since // unit
+    return EPOCH + count * unit
 
 
 @contextmanager
@@ -129,10 +137,11 @@ def _read_store(
     stores = [store for store in stores if not arguments.broker or store.broker in arguments.broker]
     if not stores:
         raise JobError(f"--broker: {arguments.store} has no store of that name")
-    start = arguments.start
+    unit = arguments.step or arguments.window or table.unit
+    start = None if arguments.start is None else whole(arguments.start, unit)
     wanted = LogSelection(
         start=start - earlier if start is not None and earlier is not None else start,
-        end=end,
+        end=None if end is None else whole(end, unit, up=True),
         topics=arguments.topic,
         queue_id=arguments.queue,
         columns=columns,

@@ -63,6 +63,16 @@ class Coverage:
             return ALL
         return NONE if states <= {NONE} else PART
 
+    def lacks(self, start: datetime.datetime, end: datetime.datetime) -> bool:
+        """Return True if a minute of a time range is not archived from every broker.
+
+        In contrast to `of_window`, the first and the last archived minute count as archived.
+        """
+        if any(start < span.start or end > span.end for span in self.spans.values()):
+            return True
+        gaps = (gap for gaps in self.gaps.values() for gap in gaps)
+        return any(gap.start < end and start < gap.end for gap in gaps)
+
     def _of_broker(self, broker: str, start: datetime.datetime, end: datetime.datetime) -> str:
         span = self.spans[broker]
         if end <= span.start or start >= span.end:

@@ -130,19 +130,19 @@ def _plain(name: str) -> _Sum:
     return _Sum([name], lambda rows: numbers_of(rows.column(name)))
 
 
-def _of_kind(kind: Kind, less: str | None = None) -> _Sum:
-    """Return the summand for messages of a kind, without those that another column counts."""
+def _of_kind(kind: Kind, counted: str = "messages", less: str | None = None) -> _Sum:
+    """Return the summand for what a column counts in rows of a kind, without what another column counts."""
 
     def add(rows: pa.Table) -> Array:
         kinds = _coded(rows.column("kind"))
         is_kind = np.array([value == kind for value in kinds.values])
         if not is_kind.any():
             return _NOTHING
-        counts = numbers_of(rows.column("messages")) - (0 if less is None else numbers_of(rows.column(less)))
+        counts = numbers_of(rows.column(counted)) - (0 if less is None else numbers_of(rows.column(less)))
         found: Array = counts * is_kind[kinds.codes]
         return found
 
-    return _Sum(["kind", "messages", *([] if less is None else [less])], add)
+    return _Sum(["kind", counted, *([] if less is None else [less])], add)
 
 
 def _of_other_tags(rows: pa.Table) -> Array:
@@ -157,8 +157,8 @@ _SUMS: Mapping[str, _Sum] = {
     "bytes": _plain("bytes"),
     "retries": _of_kind(Kind.RETRY),
     "dead_letters": _of_kind(Kind.DLQ),
-    "prepared": _of_kind(Kind.HALF, "rechecked"),
-    "committed": _plain("committed"),
+    "prepared": _of_kind(Kind.HALF, less="rechecked"),
+    "committed": _of_kind(Kind.NORMAL, "committed"),
     "clock_skew": _plain("clock_skew_messages"),
     "other_tags": _Sum(["other_tags", "messages"], _of_other_tags),
 }

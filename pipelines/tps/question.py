@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.sql import Engine, text_literal, timestamp_literal
 from commitlake.pipelines.query.sql import Conditions, predicates
+from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
 
 MINUTE = datetime.timedelta(minutes=1)
 SECOND = datetime.timedelta(seconds=1)
@@ -45,12 +47,20 @@ MINUTES = CountedTable(
         "retries": "sum(CASE WHEN kind = 'retry' THEN messages ELSE 0 END)",
         "dead_letters": "sum(CASE WHEN kind = 'dlq' THEN messages ELSE 0 END)",
         "prepared": "sum(CASE WHEN kind = 'half' THEN messages - rechecked ELSE 0 END)",
-        "committed": "sum(committed)",
+        "committed": "sum(CASE WHEN kind = 'normal' THEN committed ELSE 0 END)",
         "clock_skew": "sum(clock_skew_messages)",
         "other_tags": "sum(CASE WHEN other_tags THEN messages ELSE 0 END)",
     },
 )
 """The table of minutes; small."""
+_FLAGLESS = ", ".join(f"'{each.name}'" for each in all_formats() if not each.has_transaction_flags)
+_HAS_FLAGS = f" AND coalesce(format, '') NOT IN ({_FLAGLESS})"
+_IS_COMMITTED = f"kind = 'normal' AND (sys_flag & {int(TRANSACTION_MASK)}) = {int(TransactionType.COMMIT)}{_HAS_FLAGS}"
+"""Condition for a message of a committed transaction.
+
+`prepared_transaction_offset` does not show it: it may be 0, and is 0 in all other messages. A retry, or a dead letter,
+keeps the flag of the message that it is a copy of.
+"""
 MESSAGES = CountedTable(
     "messages",
     "store_timestamp",
@@ -68,7 +78,7 @@ MESSAGES = CountedTable(
         "retries": "sum(CASE WHEN kind = 'retry' THEN 1 ELSE 0 END)",
         "dead_letters": "sum(CASE WHEN kind = 'dlq' THEN 1 ELSE 0 END)",
         "prepared": "sum(CASE WHEN kind = 'half' THEN 1 ELSE 0 END)",
-        "committed": "sum(CASE WHEN prepared_transaction_offset > 0 AND kind <> 'half' THEN 1 ELSE 0 END)",
+        "committed": f"sum(CASE WHEN {_IS_COMMITTED} THEN 1 ELSE 0 END)",
         "clock_skew": "sum(CASE WHEN store_timestamp < born_timestamp THEN 1 ELSE 0 END)",
         "other_tags": "sum(0)",
     },
@@ -110,6 +120,7 @@ class RatesQuestion:
         kinds: kinds to count.
         brokers: brokers to count.
         origins: share of the messages that have the columns of origins.
+        has_formats: False if `messages` lacks the column `format`, as in lakes of earlier versions.
         only: groups to count, each as values in the order of `by`.
         is_by_second: True to count messages themselves, so that `start` and `end` may be any second.
         engine: engine for which SQL is generated.
@@ -126,6 +137,7 @@ class RatesQuestion:
     kinds: Sequence[str] = ()
     brokers: Sequence[str] = ()
     origins: Origins = Origins.ALL
+    has_formats: bool = True
     only: Sequence[tuple[str | int | None, ...]] | None = None
     is_by_second: bool = False
     engine: Engine = Engine.DELTALAKE
@@ -191,9 +203,12 @@ class RatesQuestion:
         table = self.table
         groups = [f"{sql} AS g{number}" for number, sql in enumerate(self.groups())]
         window = f"{self.window_start(length)} AS window_start"
-        sums = [f"{sql} AS sum_{name}" for name, sql in table.sums.items()]
+        sums = [f"{self._sum(sql)} AS sum_{name}" for name, sql in table.sums.items()]
         keys = ", ".join(str(number + 1) for number in range(len(groups) + 1))
         return f"SELECT {', '.join([*groups, window, *sums])} FROM {table.name} WHERE {self.where()} GROUP BY {keys}"
+
+    def _sum(self, sql: str) -> str:
+        return sql if self.has_formats else sql.replace(_HAS_FLAGS, "")
 
     def rechecked(self, length: datetime.timedelta | None) -> str | None:
         """Return SQL for half messages that the broker stored again: columns `g0`, …, `window_start`, `rechecked`.

@@ -6,7 +6,7 @@ A window without messages is a row of zeros if it is archived, and a row without
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,7 +77,7 @@ class Rates:
             TooManyRowsError: if there are more rows than `MAX_CELLS`, or `MAX_SKETCHED` with quantiles.
         """
         question = replace(question, engine=self.engine)
-        question = replace(question, origins=self._origins(question))
+        question = replace(question, origins=self._origins(question), has_formats=self._has_formats(question))
         rows = self._in_all(question) if question.window is None else self._by_window(question)
         if has_quantiles:
             if len(rows) > MAX_SKETCHED:
@@ -85,15 +85,44 @@ class Rates:
             self._add_quantiles(question, rows)
         return rows
 
+    def rows_without_messages(self, question: RatesQuestion, groups: Collection[Key]) -> list[Row]:
+        """Return the rows of groups that have no message in the time range of a question.
+
+        Args:
+            question: the question.
+            groups: the groups, each as values in the order of `question.by`.
+
+        Returns:
+            Rows as of `rows`, with 0 for every figure, or None where nothing is archived; quantiles are None.
+        """
+        length = question.window or question.end - question.start
+        starts = [question.start] if question.window is None else window_starts(question)
+        rows = []
+        for start in starts:
+            archived = self.coverage.of_window(start, start + length)
+            sums = None if archived == NONE else dict.fromkeys(SUMS, 0)
+            more: Row = {"window_start": start}
+            if question.window is None:
+                more = {"peak_per_s": None if sums is None else 0.0, "peak_at": None}
+            more |= {**dict.fromkeys(QUANTILES), "archived": archived}
+            rows += [_row(question, key, sums, length.total_seconds()) | more for key in groups]
+        return rows
+
     def _origins(self, question: RatesQuestion) -> Origins:
         """Return the share of messages that have the columns of origins; in rows of earlier versions they are null."""
         if not set(question.by) & set(INSTEAD):
             return Origins.ALL
-        if "origin_topic" not in {field.name for field in self._table(question).schema().fields}:
+        if "origin_topic" not in self._columns(question):
             return Origins.NONE
         asked = replace(question, only=None).where()  # `only` depends on the result
         found = self._ask(question, f"SELECT 1 FROM messages WHERE {asked} AND origin_topic IS NULL LIMIT 1")
         return Origins.SOME if list(found) else Origins.ALL
+
+    def _has_formats(self, question: RatesQuestion) -> bool:
+        return question.table is MINUTES or "format" in self._columns(question)
+
+    def _columns(self, question: RatesQuestion) -> set[str]:
+        return {field.name for field in self._table(question).schema().fields}
 
     def _counts_minutes(self, question: RatesQuestion) -> bool:
         return question.table is MINUTES and self.engine is Engine.DELTALAKE
@@ -116,13 +145,13 @@ class Rates:
         for key, sums in found.items():
             row = _row(question, key, {name: int(sums[f"sum_{name}"]) for name in SUMS}, seconds)
             rows.append(row | {"peak_per_s": sums["peak"] / unit, "peak_at": sums["peak_at"], "archived": archived})
-        return sorted(rows, key=lambda row: (-row["messages"], repr(_key_of(question, row))))
+        return sorted(rows, key=lambda row: (-row["messages"], repr(key_of(question, row))))
 
     def _with_peaks(self, question: RatesQuestion) -> dict[Key, Row]:
         """Return the sums of each group, with its busiest unit of time."""
         found: dict[Key, Row] = {}
         if self._counts_minutes(question):
-            sums, peaks = sum_all(self.lake, question, _check_count)
+            sums, peaks = sum_all(self.lake, question, check_row_count)
             for key, numbers in sums.items():
                 found[key] = {f"sum_{name}": number for name, number in zip(SUMS, numbers.tolist(), strict=True)}
                 found[key]["peak"], found[key]["peak_at"] = peaks[key]
@@ -131,7 +160,7 @@ class Rates:
             for row in self._ask(part, part.in_all()):
                 if row["sum_messages"] is not None:  # the single row without groups
                     _add(found, _key(question, row), row)
-            _check_count(len(found))
+            check_row_count(len(found))
         for row in self._rechecked(question, None):
             if row["rechecked"]:  # without groups there is a row in any case
                 found[_key(question, row)]["sum_prepared"] -= row["rechecked"]
@@ -161,16 +190,16 @@ class Rates:
         step = question.step or question.window
         span = int(question.window / step)
         starts = _starts(question, step)
-        _check_count(len(starts))
+        check_row_count(len(starts))
         if self._counts_minutes(question):
-            sums = sum_windows(self.lake, question, step, _check_count)
+            sums = sum_windows(self.lake, question, step, check_row_count)
         else:
             sums = self._sum_windows_by_sql(question, step, starts)
         keys = sorted(sums, key=repr)
         summed = [_rolled(sums[key], span) for key in keys]
         seconds = question.window.total_seconds()
         rows = []
-        for place, start in enumerate(starts[: len(starts) - span + 1]):
+        for place, start in enumerate(window_starts(question)):
             archived = self.coverage.of_window(start, start + question.window)
             for key, numbers in zip(keys, summed, strict=True):
                 counts = {name: int(number) for name, number in zip(SUMS, numbers[:, place], strict=True)}
@@ -186,7 +215,7 @@ class Rates:
         for found in self._ask(question, question.by_window(step)):
             key = _key(question, found)
             if key not in sums:
-                _check_count((len(sums) + 1) * len(starts))
+                check_row_count((len(sums) + 1) * len(starts))
                 sums[key] = np.zeros((len(SUMS), len(starts)), np.int64)
             sums[key][:, places[found["window_start"]]] = [found[f"sum_{name}"] for name in SUMS]
         for found in self._rechecked(question, step):
@@ -200,7 +229,7 @@ class Rates:
         else:
             merged = self._sketches_by_spark(question)
         for row in rows:
-            row.update(_quantiles(merged.get((_key_of(question, row), row.get("window_start")), {})))
+            row.update(_quantiles(merged.get((key_of(question, row), row.get("window_start")), {})))
 
     def _merged_sketches(self, question: RatesQuestion) -> Sketches:
         length = question.window or question.end - question.start
@@ -253,31 +282,6 @@ def _quantiles(sketches: Mapping[str, kll_doubles_sketch]) -> Row:
     return found
 
 
-def add_comparison(
-    rows: Sequence[Row], before: Iterable[Row], question: RatesQuestion, by: datetime.timedelta, coverage: Coverage
-) -> None:
-    """Add `messages_before` and `change_percent` to rows, from the same group at an earlier time.
-
-    Args:
-        rows: rows of `Rates.rows`; they are changed.
-        before: rows of the question on the earlier time.
-        question: question of `rows`.
-        by: distance to the earlier time.
-        coverage: time ranges that the lake covers; both values are None outside of them.
-    """
-    known = {(*_key_of(question, row), row.get("window_start")): row["messages"] for row in before}
-    for row in rows:
-        start, end = row.get("window_start"), question.end
-        if start is not None and question.window is not None:
-            end = start + question.window
-        is_told = coverage.of_window((start or question.start) - by, end - by) != NONE
-        key = (*_key_of(question, row), None if start is None else start - by)
-        count = known.get(key, 0) if is_told else None
-        now = row["messages"]
-        row["messages_before"] = count
-        row["change_percent"] = None if not count or now is None else round(100 * (now - count) / count, 1)
-
-
 def _row(question: RatesQuestion, key: Key, sums: Mapping[str, int] | None, seconds: float) -> Row:
     row: Row = dict(zip(question.by, key, strict=True))
     if sums is None:
@@ -290,7 +294,8 @@ def _key(question: RatesQuestion, found: Mapping[str, Any]) -> Key:
     return tuple(found[f"g{number}"] for number in range(len(question.by)))
 
 
-def _key_of(question: RatesQuestion, row: Mapping[str, Any]) -> Key:
+def key_of(question: RatesQuestion, row: Mapping[str, Any]) -> Key:
+    """Return the group of a row of `Rates.rows`."""
     return tuple(row[name] for name in question.by)
 
 
@@ -299,10 +304,18 @@ def _window_of(time: datetime.datetime, window: datetime.timedelta) -> datetime.
     return epoch + (time - epoch) // window * window
 
 
+def window_starts(question: RatesQuestion) -> list[datetime.datetime]:
+    """Return the starts of all windows of a question."""
+    assert question.window is not None
+    step = question.step or question.window
+    starts = _starts(question, step)
+    return starts[: len(starts) - int(question.window / step) + 1]
+
+
 def _starts(question: RatesQuestion, step: datetime.timedelta) -> list[datetime.datetime]:
     first = _window_of(question.start, step)
     count = -((first - question.end) // step)
-    _check_count(count)
+    check_row_count(count)
     return [first + number * step for number in range(count)]
 
 
@@ -315,7 +328,8 @@ def _rolled(numbers: Array, span: int) -> Array:
     return rolled
 
 
-def _check_count(count: int) -> None:
+def check_row_count(count: int) -> None:
+    """Raise `TooManyRowsError` if an answer has more than `MAX_CELLS` rows."""
     if count > MAX_CELLS:
         raise _too_many(count, MAX_CELLS, "")
 

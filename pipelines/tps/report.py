@@ -13,9 +13,11 @@ from typing import Any
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table, run_sql
 from commitlake.connectors.lake.sql import Engine
+from commitlake.pipelines.tps.comparison import Comparison, silent_groups
 from commitlake.pipelines.tps.coverage import NONE, Coverage, TimeSpan, read_damage
 from commitlake.pipelines.tps.question import MINUTES, SUMS, RatesQuestion
 from commitlake.pipelines.tps.rates import Rates
+from commitlake.pipelines.tps.transactions import TransactionOutcomes, read_outcomes
 from commitlake.schemas.time_windows import TimeWindows
 
 MAX_WINDOWS = 144
@@ -49,6 +51,9 @@ class RatesReport:
         has_percentiles: True if percentiles are known.
         sketches: Number of rows of `topic_minutes` with sketches; more than `MAX_SKETCHES` are not merged.
         damage: By broker, time ranges in which a part of the log could not be read.
+        compared: Distance to an earlier time with which the groups are compared; None for no comparison.
+        silent: Groups that have messages only at that time.
+        outcomes: Outcomes of the transactions; None if they are not known.
     """
 
     question: RatesQuestion
@@ -63,6 +68,14 @@ class RatesReport:
     has_percentiles: bool
     sketches: int
     damage: Mapping[str, Sequence[TimeSpan]]
+    compared: datetime.timedelta | None = None
+    silent: Sequence[Key] = ()
+    outcomes: TransactionOutcomes | None = None
+
+    @property
+    def active_count(self) -> int:
+        """Number of groups with messages."""
+        return self.group_count - len(self.silent)
 
     def key_of(self, row: Mapping[str, Any]) -> Key:
         """Return the group of a row."""
@@ -70,7 +83,11 @@ class RatesReport:
 
 
 def make_report(
-    lake: LakePaths, coverage: Coverage, question: RatesQuestion, engine: Engine = Engine.DELTALAKE
+    lake: LakePaths,
+    coverage: Coverage,
+    question: RatesQuestion,
+    engine: Engine = Engine.DELTALAKE,
+    compared: datetime.timedelta | None = None,
 ) -> RatesReport:
     """Answer a question for a report.
 
@@ -79,6 +96,7 @@ def make_report(
         coverage: Time ranges that the lake covers.
         question: The question; its window is that of the figures over time, unless there are too many.
         engine: Engine that counts.
+        compared: Distance to an earlier time with which the groups are compared.
 
     Raises:
         TooManyRowsError: There are too many groups.
@@ -89,7 +107,7 @@ def make_report(
     whole = replace(question, window=None, step=None, is_by_second=is_by_second)
     windows = _windows(question)
     by_window = replace(whole, start=windows.start, end=windows.end, window=windows.length)
-    groups = rates.rows(whole)
+    groups = rates.rows(whole) if compared is None else Comparison(rates, whole, compared).rows()
     shown = groups[:MAX_GROUPS]
     total = rates.rows(replace(whole, by=())) if groups else []
     sketches = _count_sketches(lake, by_window)
@@ -106,12 +124,15 @@ def make_report(
         total=total[0] if total else None,
         groups=shown,
         group_count=len(groups),
-        rest={name: sum(row[name] for row in groups[MAX_GROUPS:]) for name in SUMS},
+        rest={name: sum(row[name] or 0 for row in groups[MAX_GROUPS:]) for name in SUMS},
         all_windows=_each_window(rates, replace(by_window, by=()), windows, has_percentiles=has_percentiles),
         lines={key: rows for key, rows in lines.items() if rows},
         has_percentiles=has_percentiles,
         sketches=sketches,
         damage=read_damage(lake, coverage),
+        compared=compared,
+        silent=[] if compared is None else silent_groups(whole, groups),
+        outcomes=read_outcomes(lake, whole, total[0]["prepared"] if total else 0, engine),
     )
 
 

@@ -51,7 +51,7 @@ from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
 _RUN_ID = "store"
 _MESSAGES_COLUMNS = (
     "broker", "topic", "queue_id", "tags", "kind", "born_timestamp", "store_timestamp", "born_host", "size",
-    "prepared_transaction_offset", "properties", "origin_topic", "producer_group",
+    "sys_flag", "format", "properties", "origin_topic", "producer_group",
 )  # fmt: skip
 _KINDS_WITH_PROPERTIES = {Kind.HALF, Kind.DELAY, Kind.TIMER}
 """Kinds of messages whose properties are needed for rates and for delayed messages."""

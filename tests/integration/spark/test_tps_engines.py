@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from commitlake.jobs.tps import command as tps
+from commitlake.pipelines.edges.follow import catch_up_edges
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
 
@@ -22,6 +25,7 @@ QUESTIONS = (
     ("--by", "producer-host,producer-group,origin-topic"),
     ("--show", "hot-queues"),
 )
+COMPARED = ((), ("--window", "30m"), ("--window", "30s", "--by", "topic,producer-host"))
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +47,59 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
     return growing
 
 
+@pytest.fixture(scope="module")
+def days(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
+    """A lake of two days; on the second one a topic is silent, and a message is of a committed transaction."""
+    growing = GrowingLake(tmp_path_factory.mktemp("days"))
+    next_day = MIDNIGHT_MS + 86_400_000
+    sent = [("orders", MIDNIGHT_MS, 0), ("silent", MIDNIGHT_MS, 0), ("orders", next_day, 8), ("orders", next_day, 0)]
+    growing.write(
+        new_message(number, topic=topic, born_timestamp=born, sys_flag=sys_flag)
+        for number, (topic, born, sys_flag) in enumerate(sent)
+    )
+    growing.archive()
+    return growing
+
+
 @pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
 def test_spark_counts_the_same(
     growing: GrowingLake, spark: SparkSession, capsys: pytest.CaptureFixture[str], question: tuple[str, ...]
 ) -> None:
+    check_engines(growing, spark, capsys, question)
+
+
+@pytest.mark.parametrize("question", COMPARED, ids=" ".join)
+def test_spark_compares_the_same(
+    days: GrowingLake, spark: SparkSession, capsys: pytest.CaptureFixture[str], question: tuple[str, ...]
+) -> None:
+    times = ("--from", "2023-11-16T00:00", "--to", "2023-11-16T00:30", "--compare", "day")
+    rows = check_engines(days, spark, capsys, (*times, *question))
+    assert {row["topic"] for row in rows} == {"orders", "silent"}
+    assert sum(row["committed"] or 0 for row in rows) == 1
+
+
+def test_spark_tells_the_same_outcomes_of_transactions(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing = GrowingLake(tmp_path)
+    keys = [(("UNIQ_KEY", key),) for key in "ABB"]
+    growing.write(
+        [
+            *(new_message(0, topic=HALF_TOPIC, queue_id=0, properties=key, born_timestamp=MIDNIGHT_MS) for key in keys),
+            new_message(0, topic=OP_TOPIC, queue_id=0, body=b"0", born_timestamp=MIDNIGHT_MS),
+        ]
+    )
+    growing.archive()
+    catch_up_edges(growing.lake)
+    (row,) = check_engines(growing, spark, capsys, ("--by", "none", "--broker", "broker-a", "--queue", "0"))
+    assert (row["rolled_back"], row["given_up"], row["open"]) == (1, 0, 1)
+
+
+def check_engines(
+    growing: GrowingLake, spark: SparkSession, capsys: pytest.CaptureFixture[str], question: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """Check that both engines give the same rows, and return them."""
+
     def ask(engine: str) -> list[dict[str, Any]]:
         capsys.readouterr()
         arguments = ["--lake", growing.lake.root, "--output", "jsonl", "--quiet", "--engine", engine, *question]
@@ -61,3 +114,4 @@ def test_spark_counts_the_same(
         assert ask("spark") == expected
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(zone))
+    return expected

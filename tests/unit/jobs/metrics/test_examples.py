@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from commitlake.jobs.metrics import archive_families, lag_families
+from commitlake.jobs.metrics import archive_families, lag_families, traffic_families
 from commitlake.jobs.metrics.gauges import up
 from commitlake.pipelines.archive_health.state import ArchiveState
+from commitlake.pipelines.archive_health.traffic import Traffic
 from commitlake.pipelines.lag.answer import LagAnswer
 
 EXAMPLES = Path(__file__).parents[4] / "conf" / "examples"
@@ -30,6 +31,7 @@ def known() -> dict[str, set[str]]:
     """Labels of each metric."""
     families = [
         *lag_families.lag_families(LagAnswer([], []), "shop"),
+        *traffic_families.traffic_families(Traffic(), LagAnswer([], []), "shop"),
         *archive_families.archive_families(ArchiveState([]), []),
         up(is_readable=True),
     ]
@@ -113,11 +115,11 @@ def test_panels_have_unique_numbers_and_do_not_overlap() -> None:
         taken |= cells
 
 
-@pytest.mark.parametrize("module", [lag_families, archive_families])
+@pytest.mark.parametrize("module", [lag_families, archive_families, traffic_families])
 def test_the_table_of_metrics_in_a_module_lists_its_metrics(module: Any, known: dict[str, set[str]]) -> None:
     documented = set(re.findall(r"^    ((?:rocketmq|commitlake)_\w+)", module.__doc__, re.MULTILINE))
     given = {name for name in known if name != "commitlake_up"}
-    others = {lag_families, archive_families} - {module}
+    others = {lag_families, archive_families, traffic_families} - {module}
     for other in others:
         given -= set(re.findall(r"^    ((?:rocketmq|commitlake)_\w+)", other.__doc__ or "", re.MULTILINE))
     assert documented == given

@@ -292,6 +292,21 @@ def test_arguments_override_the_environment_which_overrides_defaults(monkeypatch
     assert open_notebook("x", {**script, "get_ipython": 1}, notebook_module.LAKE).values["lake"] == "/data/lake"
 
 
+def test_the_folder_for_pictures_is_created_before_anything_is_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    folder = tmp_path / "new" / "pictures"
+    for _ in range(2):
+        monkeypatch.setattr(sys, "argv", ["x", "--plots", str(folder)])
+        open_notebook("x", {"__name__": "__main__"}, notebook_module.LAKE)
+        assert folder.is_dir()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(sys, "argv", ["x", "--plots", str(tmp_path / "file")])
+    with pytest.raises(NotebookError, match="cannot be created"):
+        open_notebook("x", {"__name__": "__main__"}, notebook_module.LAKE)
+
+
 @pytest.mark.parametrize(
     ("values", "ask", "expected"),
     [

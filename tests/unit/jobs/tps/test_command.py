@@ -15,21 +15,24 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.lake.committer import append_rows
+from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.tps import command as tps
 from commitlake.pipelines.tps import minute_counts, minute_rows, rates
+from commitlake.pipelines.tps.coverage import Coverage, TimeSpan
 from commitlake.pipelines.tps.question import MESSAGES, RatesQuestion
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC
 from commitlake.schemas.tables.gaps import GAPS
+from commitlake.schemas.tables.messages import MESSAGES as MESSAGES_SCHEMA
 from tests.support.earlier_archives import without_topic_minutes
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake, rows_of
-from tests.support.logs import new_message
+from tests.support.logs import new_message, records
 from tests.support.source_tree import ROOT
 
 MIDNIGHT = datetime.datetime(2023, 11, 15, tzinfo=datetime.UTC)
@@ -132,6 +135,46 @@ def test_half_messages_that_the_broker_stored_again_are_not_prepared_twice(
     _, rows, _ = ask("--by", by, *lengths, lake=growing.lake.root)
     assert sum(row["prepared"] for row in rows if row["messages"]) == 3
     assert sum(row["messages"] for row in rows if row["messages"]) == 5
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
+    """A half message at physical offset 0 and another one, both committed, and a retry of the first message."""
+    growing = GrowingLake(tmp_path_factory.mktemp("committed"))
+    half = [new_message(number, topic=HALF_TOPIC, born_timestamp=MIDNIGHT_MS) for number in range(2)]
+    second = len(records(half)[0])
+    copies = [
+        new_message(number, topic=topic, born_timestamp=MIDNIGHT_MS, sys_flag=8, prepared_transaction_offset=prepared)
+        for number, (topic, prepared) in enumerate([("orders", 0), ("orders", second), ("%RETRY%billing", 0)])
+    ]
+    growing.write([*half, *copies])
+    growing.archive()
+    return growing
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--window", "1m"), ("--window", "30s"), ("--by", "kind"), ("--by", "kind,producer-group")]
+)
+@pytest.mark.parametrize("place", ["--lake", "--store"])
+def test_committed_messages_are_those_with_the_flag_of_a_commit(
+    committed: GrowingLake, capsys: pytest.CaptureFixture[str], place: str, arguments: tuple[str, ...]
+) -> None:
+    path = committed.lake.root if place == "--lake" else str(committed.store)
+    assert tps.main([place, path, "--quiet", "--output", "jsonl", *arguments]) == ExitCode.OK
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sum(row["committed"] or 0 for row in rows) == 2
+
+
+def test_committed_messages_are_counted_without_the_column_format(committed: GrowingLake, tmp_path: Path) -> None:
+    lake = LakePaths(str(tmp_path / "lake"))
+    names = [name for name in MESSAGES_SCHEMA.names if name != "format"]
+    rows = DeltaTable(committed.lake.messages).to_pyarrow_table(columns=names)
+    write_deltalake(lake.messages, rows)
+    start = MIDNIGHT
+    coverage = Coverage({"broker-a": TimeSpan(start, start + datetime.timedelta(minutes=2))})
+    question = RatesQuestion(["producer-group"], start, start + datetime.timedelta(minutes=2))
+    (row,) = rates.Rates(lake, coverage).rows(question)
+    assert row["committed"] == 2
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def add_of(row: Row) -> dict[str, int]:
         "retries": row["messages"] if kind == "retry" else 0,
         "dead_letters": row["messages"] if kind == "dlq" else 0,
         "prepared": row["messages"] - row["rechecked"] if kind == "half" else 0,
-        "committed": row["committed"],
+        "committed": row["committed"] if kind == "normal" else 0,
         "clock_skew": row["clock_skew_messages"],
         "other_tags": row["messages"] if row["other_tags"] else 0,
     }

@@ -1,0 +1,120 @@
+"""Traffic of a lake's stores in their newest whole minute, and the ends of their dead-letter queues."""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.sql import text_literal, timestamp_literal
+from commitlake.pipelines.archive_health.small_tables import ask
+from commitlake.pipelines.archive_health.state import ArchiveState
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
+
+_MINUTE = datetime.timedelta(minutes=1)
+_DAY = datetime.timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTraffic:
+    """Messages of a topic in one minute of a store.
+
+    Attributes:
+        broker: The store's name.
+        topic: The topic.
+        messages: Number of stored messages.
+        bytes: Size of their records.
+    """
+
+    broker: str
+    topic: str
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Traffic of a lake's stores.
+
+    Attributes:
+        topics: Each topic that had messages within a day, in the newest minute of its store that is archived as a
+            whole. That is the minute before the newest one with a message.
+        addresses: Address of each store's broker in that day, `IP:PORT`.
+        dead_letter_ends: By store and consumer group, the offset of the next dead letter, summed over the queues.
+    """
+
+    topics: Sequence[TopicTraffic] = ()
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    dead_letter_ends: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+
+def read_traffic(lake: LakePaths, state: ArchiveState) -> Traffic:
+    """Return the traffic of a lake's stores.
+
+    Args:
+        lake: Locations of the tables.
+        state: State of the lake.
+
+    Raises:
+        LakeError: There is no lake.
+        QueryError: A table cannot be read.
+    """
+    ends = {store.broker: store.newest - _MINUTE for store in state.stores if store.newest is not None}
+    topics = _topics(lake, ends)
+    return Traffic(topics, _addresses(lake, ends) if topics else {}, _dead_letter_ends(lake))
+
+
+def _topics(lake: LakePaths, ends: Mapping[str, datetime.datetime]) -> list[TopicTraffic]:
+    """Return the traffic of topics; `ends` has the end of each store's newest whole minute."""
+    found = []
+    for broker, end in ends.items():
+        newest = timestamp_literal(end - _MINUTE)
+        columns = [
+            f"sum(CASE WHEN minute = {newest} THEN {name} ELSE 0 END) AS {name}" for name in ("messages", "bytes")
+        ]
+        rows = ask(
+            lake,
+            "topic_minutes",
+            f"SELECT topic, {', '.join(columns)} FROM topic_minutes WHERE broker = {text_literal(broker)} "
+            f"AND minute >= {timestamp_literal(end - _DAY)} AND minute <= {newest} GROUP BY topic ORDER BY topic",
+        )
+        found += [TopicTraffic(broker, row["topic"], row["messages"], row["bytes"]) for row in rows]
+    return found
+
+
+def _addresses(lake: LakePaths, ends: Mapping[str, datetime.datetime]) -> dict[str, str]:
+    found = {}
+    for broker, end in ends.items():
+        rows = ask(
+            lake,
+            "messages",
+            f"SELECT store_host FROM messages WHERE broker = {text_literal(broker)} AND store_date = DATE "
+            f"'{end.astimezone(datetime.UTC).date()}' AND store_host IS NOT NULL LIMIT 1",
+        )
+        if rows:
+            found[broker] = rows[0]["store_host"]
+    return found
+
+
+def _dead_letter_ends(lake: LakePaths) -> dict[tuple[str, str], int]:
+    newest = ask(
+        lake,
+        "topic_minutes",
+        f"SELECT DISTINCT date FROM (SELECT CAST(max(minute) AS DATE) AS date FROM topic_minutes WHERE kind = "
+        f"{text_literal(Kind.DLQ)} AND minute IS NOT NULL GROUP BY broker, topic, queue_id)",
+    )
+    if not newest:
+        return {}
+    dates = ", ".join(f"DATE '{row['date']}'" for row in newest)
+    rows = ask(
+        lake,
+        "messages",
+        "SELECT broker, topic, queue_id, max(queue_offset) + 1 AS end_offset FROM messages WHERE kind = "
+        f"{text_literal(Kind.DLQ)} AND store_date IN ({dates}) GROUP BY broker, topic, queue_id",
+    )
+    ends: dict[tuple[str, str], int] = defaultdict(int)
+    for row in rows:
+        ends[row["broker"], row["topic"].removeprefix(DLQ_PREFIX)] += row["end_offset"] or 0
+    return dict(ends)

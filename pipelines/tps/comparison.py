@@ -1,0 +1,101 @@
+"""Compares rates with those of an earlier time, group by group."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from commitlake.pipelines.tps.coverage import NONE
+from commitlake.pipelines.tps.question import RatesQuestion
+from commitlake.pipelines.tps.rates import Key, Rates, Row, check_row_count, key_of, window_starts
+
+COLUMNS = ("messages_before", "change_percent")
+"""Columns that a comparison adds to the rows."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Compares the answer to a question with the answer for an earlier time.
+
+    Attributes:
+        rates: answers both questions.
+        question: the question.
+        by: distance to the earlier time; a multiple of the distance of two windows.
+    """
+
+    rates: Rates
+    question: RatesQuestion
+    by: datetime.timedelta
+
+    def rows(self, *, has_quantiles: bool = False) -> list[Row]:
+        """Return a row for each group that has messages now or had messages at the earlier time.
+
+        Args:
+            has_quantiles: True to add `QUANTILES`.
+
+        Returns:
+            Rows as of `Rates.rows`, with `COLUMNS`. Groups without messages now have rows with zeros.
+            `messages_before` is None if nothing of the earlier time is archived. If a part of it is not archived,
+            `messages_before` counts the archived part, and `change_percent` is None.
+
+        Raises:
+            TooManyRowsError: if there are more rows than `MAX_CELLS`, or `MAX_SKETCHED` with quantiles.
+        """
+        question = self.question
+        rows = self.rates.rows(question, has_quantiles=has_quantiles)
+        before = {
+            (key_of(question, row), row.get("window_start")): row["messages"]
+            for row in self.rates.rows(question.earlier(self.by))
+        }
+        groups = dict.fromkeys(key_of(question, row) for row in rows)
+        silent = [key for key in dict.fromkeys(key for key, _ in before) if key not in groups]
+        check_row_count((len(groups) + len(silent)) * self._window_count())
+        rows += self.rates.rows_without_messages(question, silent)
+        for row in rows:
+            self._compare(row, before)
+        return sorted(rows, key=lambda row: _order(question, row))
+
+    def _window_count(self) -> int:
+        return 1 if self.question.window is None else len(window_starts(self.question))
+
+    def _compare(self, row: Row, before: Mapping[tuple[Key, datetime.datetime | None], int | None]) -> None:
+        question, window_start = self.question, row.get("window_start")
+        start, end, place = question.start, question.end, None
+        if window_start is not None:
+            assert question.window is not None
+            start, end, place = window_start, window_start + question.window, window_start - self.by
+        count: int | None = before.get((key_of(question, row), place)) or 0
+        if not count and self.rates.coverage.of_window(start - self.by, end - self.by) == NONE:
+            count = None
+        now = row["messages"]
+        row["messages_before"] = count
+        row["change_percent"] = None
+        if count and now is not None and not self.rates.coverage.lacks(start - self.by, end - self.by):
+            row["change_percent"] = round(100 * (now - count) / count, 1)
+
+
+def silent_groups(question: RatesQuestion, rows: Sequence[Mapping[str, Any]]) -> list[Key]:
+    """Return the groups that had messages at the earlier time and have none now, those with most messages first.
+
+    Args:
+        question: the question.
+        rows: rows of `Comparison.rows`.
+    """
+    now: dict[Key, int] = {}
+    before: dict[Key, int] = {}
+    for row in rows:
+        if row["messages"] is not None:
+            key = key_of(question, row)
+            now[key] = now.get(key, 0) + row["messages"]
+            before[key] = before.get(key, 0) + (row["messages_before"] or 0)
+    found = [key for key, messages in now.items() if not messages and before[key]]
+    return sorted(found, key=lambda key: (-before[key], repr(key)))
+
+
+def _order(question: RatesQuestion, row: Row) -> tuple[Any, ...]:
+    group = repr(key_of(question, row))
+    if question.window is not None:
+        return row["window_start"], group
+    return -(row["messages"] or 0), -(row["messages_before"] or 0), group

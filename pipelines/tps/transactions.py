@@ -1,0 +1,117 @@
+"""Outcomes of transactions, from the table `edges`: how many were committed, rolled back, given up, or are open.
+
+`topic_minutes` counts half messages and committed messages only. A half message that the broker stored again belongs to
+the same transaction, as it has the same unique key.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import NoTableError, open_table
+from commitlake.connectors.lake.sql import Engine, text_literal, timestamp_literal
+from commitlake.pipelines.query.engines import select
+from commitlake.pipelines.tps.answers import rows_of
+from commitlake.pipelines.tps.question import RatesQuestion
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, Kind
+from commitlake.schemas.tables.edge_kinds import EdgeKind, StepOutcome
+
+MAX_TRANSACTIONS = 5_000_000
+"""Largest number of transactions whose outcomes are counted; each is a group of the engine."""
+_CHECKED_FOR = datetime.timedelta(days=1)
+"""Time within which a broker stores a half message again; by default it does so for 15 minutes."""
+_OPEN, _GIVEN_UP, _ROLLED_BACK, _COMMITTED = range(4)
+"""Outcomes; of several steps of a transaction, the one with the largest number counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionOutcomes:
+    """Outcomes of the transactions whose first half message was stored in a time range.
+
+    Attributes:
+        committed: number of committed transactions.
+        rolled_back: number of transactions that were rolled back.
+        given_up: number of transactions that the broker gave up, because their producer did not finish them.
+        open: number of transactions without an outcome so far.
+    """
+
+    committed: int = 0
+    rolled_back: int = 0
+    given_up: int = 0
+    open: int = 0
+
+    @property
+    def total(self) -> int:
+        """Number of transactions."""
+        return self.committed + self.rolled_back + self.given_up + self.open
+
+
+def read_outcomes(
+    lake: LakePaths, question: RatesQuestion, prepared: int, engine: Engine = Engine.DELTALAKE
+) -> TransactionOutcomes | None:
+    """Count the outcomes of the transactions of a question's time range.
+
+    Args:
+        lake: location of the tables.
+        question: the question; its groups and windows do not matter.
+        prepared: number of transactions that the question counts.
+        engine: engine that counts.
+
+    Returns:
+        The outcomes; None if they are not known: the lake has no `edges`, there are more than `MAX_TRANSACTIONS`, or
+        the question selects messages by columns that `edges` does not have.
+
+    Raises:
+        QueryError: if the table cannot be read.
+    """
+    if not prepared:
+        return TransactionOutcomes()
+    if prepared > MAX_TRANSACTIONS or not _can_select(question):
+        return None
+    try:
+        open_table(lake, "edges")
+    except NoTableError:
+        return None
+    found = {row["outcome"]: row["count"] for row in rows_of(select(lake, "edges", _sql(question, engine), engine))}
+    outcomes = TransactionOutcomes(
+        committed=found.get(_COMMITTED, 0),
+        rolled_back=found.get(_ROLLED_BACK, 0),
+        given_up=found.get(_GIVEN_UP, 0),
+        open=found.get(_OPEN, 0),
+    )
+    return outcomes if outcomes.total else None
+
+
+def _can_select(question: RatesQuestion) -> bool:
+    return not question.tags and set(question.topics) <= {HALF_TOPIC} and set(question.kinds) <= {Kind.HALF}
+
+
+def _sql(question: RatesQuestion, engine: Engine) -> str:
+    kinds = ", ".join(f"'{kind}'" for kind in (EdgeKind.FINISHED, EdgeKind.RECHECKED, EdgeKind.GIVEN_UP))
+    start, end = question.start - _CHECKED_FOR, question.end + _CHECKED_FOR
+    conditions = [
+        f"kind IN ({kinds})",
+        "side <> 'to'",
+        f"from_timestamp >= {timestamp_literal(start, engine)}",
+        f"from_timestamp < {timestamp_literal(end, engine)}",
+    ]
+    if question.brokers:
+        conditions.append(f"from_broker IN ({', '.join(text_literal(name, engine) for name in question.brokers)})")
+    if question.queue_id is not None:
+        conditions.append(f"from_queue_id = {question.queue_id}")
+    outcome = (
+        f"max(CASE WHEN outcome = '{StepOutcome.COMMITTED}' THEN {_COMMITTED} "
+        f"WHEN outcome = '{StepOutcome.ROLLED_BACK}' THEN {_ROLLED_BACK} "
+        f"WHEN kind = '{EdgeKind.GIVEN_UP}' THEN {_GIVEN_UP} ELSE {_OPEN} END) AS outcome"
+    )
+    transactions = (
+        f"SELECT from_broker, node, min(from_timestamp) AS first_timestamp, {outcome} FROM edges "
+        f"WHERE {' AND '.join(conditions)} GROUP BY from_broker, node"
+    )
+    start_text, end_text = (timestamp_literal(moment, engine) for moment in (question.start, question.end))
+    return (
+        f"SELECT outcome, count(*) AS count FROM ({transactions}) "
+        f"WHERE first_timestamp >= {start_text} AND first_timestamp < {end_text} GROUP BY outcome"
+    )
