@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from prometheus_client.core import GaugeMetricFamily
 
@@ -15,9 +15,11 @@ from commitlake.jobs.metrics.archive_families import archive_families
 from commitlake.jobs.metrics.lag_families import lag_families
 from commitlake.pipelines.archive_health.state import ArchiveState, read_archive_state
 from commitlake.pipelines.dead_letters.causes import GroupCount, count_by_group
-from commitlake.pipelines.lag.answer import LagAnswer
+from commitlake.pipelines.lag.answer import LagAnswer, queue_ends
+from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.lag.queues import QueueSpan
 
-_READ = ("topic_minutes", "quarantine", "gaps", "archive_runs")
+_READ = ("messages", "topic_minutes", "quarantine", "gaps", "archive_runs")
 """Tables from which the state of a lake is computed."""
 
 
@@ -29,11 +31,13 @@ class Measured:
         lag: The lag.
         state: The lake's state; None where stores are measured.
         dead_letters: Its dead letters.
+        ends: Ends of the queues of its topics without a group.
     """
 
     lag: LagAnswer
     state: ArchiveState | None = None
     dead_letters: Sequence[GroupCount] = ()
+    ends: Mapping[Queue, QueueSpan] = field(default_factory=dict)
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> Measured:
@@ -50,10 +54,10 @@ class Measured:
             return cls(lag)
         lake = lake_of(arguments)
         with naming_damaged_files(lake, _READ):
-            return cls(lag, read_archive_state(lake), count_by_group(lake))
+            return cls(lag, read_archive_state(lake), count_by_group(lake), queue_ends(lake, lag))
 
     def families(self, cluster: str) -> Iterator[GaugeMetricFamily]:
         """Yield the metrics; `cluster` is the value of the label of this name."""
-        yield from lag_families(self.lag, cluster)
+        yield from lag_families(self.lag, cluster, self.ends)
         if self.state is not None:
             yield from archive_families(self.state, self.dead_letters)

@@ -86,6 +86,30 @@ def test_names_and_labels_are_those_of_rocketmq_exporter(written: str) -> None:
     assert found["commitlake_up"] == {(): 1}
 
 
+def test_queues_without_an_offset_and_topics_without_a_group_have_metrics(tmp_path: Path) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(
+        new_message(n, topic=("orders", "logs")[n // 20], queue_id=n % 2, born_timestamp=MIDNIGHT_MS + 1000 * n)
+        for n in range(30)
+    )
+    growing.archive()
+    path = growing.store / "config" / "consumerOffset.json"
+    path.parent.mkdir()
+    for seconds, offset in ((10, 2), (40, 4)):
+        path.write_text(json.dumps({"offsetTable": {"orders@billing": {0: offset}}}))
+        os.utime(path, (MIDNIGHT_MS // 1000 + seconds,) * 2)
+        assert snapshot(["--lake", growing.lake.root, "--store", str(growing.store), "--quiet"]) == 0
+    written = tmp_path / "commitlake.prom"
+    assert main(["--lake", growing.lake.root, "--textfile", str(written), "--quiet"]) == 0
+    found = samples(written.read_text())
+    assert list(found["rocketmq_group_diff"].values()) == [6 + 10]
+    ends = {dict(labels)["topic"]: value for labels, value in found["rocketmq_producer_offset"].items()}
+    assert ends == {"orders": 20, "logs": 10}
+    rates = {dict(labels)["topic"]: value for labels, value in found["rocketmq_producer_tps"].items()}
+    assert rates == pytest.approx({"orders": 9 / 30, "logs": 10 / 30})  # 11 orders were stored in the first 10 s
+    assert list(found["rocketmq_consumer_tps"].values()) == pytest.approx([2 / 30])
+
+
 def test_the_accumulation_of_the_exporters_dashboards_is_the_lag(written: str) -> None:
     """The dashboards subtract the sum of consumer offsets by group and topic from that of producer offsets by topic."""
     found = samples(written)
