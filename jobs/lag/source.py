@@ -92,9 +92,9 @@ def measure_history(arguments: argparse.Namespace, answer: LagAnswer, most: int)
 
 
 def unknown_names(arguments: argparse.Namespace, answer: LagAnswer) -> list[str]:
-    """Return a sentence for each requested group and topic without a known offset."""
+    """Return a sentence for each requested group and topic without a known offset or a row."""
     known = {
-        name: {getattr(place, name) for places in (answer.known, answer.broadcasting) for place in places}
+        name: {getattr(place, name) for places in (answer.known, answer.broadcasting, answer.rows) for place in places}
         for name in ("group", "topic")
     }
     return [

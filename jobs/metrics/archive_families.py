@@ -1,8 +1,10 @@
 """The state of a lake as Prometheus metrics; a store without archived messages has none of them.
 
     name                                      labels         value
-    commitlake_archive_last_run_seconds                      time at which the newest run that found something ended
-    commitlake_archive_newest_message_seconds broker         end of the newest minute that is archived
+    commitlake_archive_last_run_timestamp_seconds
+                                                             time at which the newest run that found something ended
+    commitlake_archive_newest_message_timestamp_seconds
+                                              broker         end of the newest minute that is archived
     commitlake_archive_end_offset             broker         physical offset up to which the log is archived
     commitlake_archive_quarantined_ranges     broker         ranges of the log that could not be read
     commitlake_archive_quarantined_bytes      broker         their bytes
@@ -25,7 +27,7 @@ from commitlake.pipelines.dead_letters.causes import GroupCount
 
 _FIGURES: tuple[tuple[str, str, Callable[[StoreState], float | None]], ...] = (
     (
-        "commitlake_archive_newest_message_seconds",
+        "commitlake_archive_newest_message_timestamp_seconds",
         "End of the newest minute that is archived",
         lambda store: None if store.newest is None else store.newest.timestamp(),
     ),
@@ -61,7 +63,7 @@ def archive_families(state: ArchiveState, dead_letters: Iterable[GroupCount]) ->
         dead_letters: Its dead letters, by store and group.
     """
     last_run = [] if state.last_run is None else [((), state.last_run.timestamp())]
-    yield gauge("commitlake_archive_last_run_seconds", "When the newest archive run ended", (), last_run)
+    yield gauge("commitlake_archive_last_run_timestamp_seconds", "When the newest archive run ended", (), last_run)
     for name, help_text, figure in _FIGURES:
         values = [((store.broker,), value) for store in state.stores if (value := figure(store)) is not None]
         yield gauge(name, help_text, ("broker",), values)

@@ -14,25 +14,29 @@
 
 The exporter's help text of rocketmq_consumer_offset, GroupBrokerTotalOffset, is not what it gives: the difference of
 rocketmq_producer_offset and rocketmq_consumer_offset is the lag in its dashboards, and so it is here. Messages that a
-group's filter leaves out do not count in rocketmq_group_diff; the exporter counts them. Of figures with bounds the
+group's filter leaves out do not count in rocketmq_group_diff; the exporter counts them. Topics that no group consumes
+have their metrics only if the messages are in a lake. Of figures with bounds the
 upper one is given, or the lower where there is no other. What is not known is not given: never as zero. Names that
 begin with commitlake_ are this project's own:
 
     commitlake_lag_verdict                    broker, topic, group, verdict                  queues with this verdict
-    commitlake_lag_as_of_seconds              broker                                         time of the figures
+    commitlake_lag_as_of_timestamp_seconds    broker                                         time of the figures
     commitlake_lag_stores_missing                                                            stores without a snapshot
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily
 
 from commitlake.jobs.metrics.gauges import Labels, gauge
 from commitlake.pipelines.lag.answer import LagAnswer
+from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.measure import FigureBounds, Lag
+from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 
 _OF_GROUP = ("cluster", "broker", "topic", "group")
@@ -43,22 +47,25 @@ _BROADCASTING, _CLUSTERING = "0", "1"
 _MS_PER_SECOND = 1000
 
 
-def lag_families(answer: LagAnswer, cluster: str) -> Iterator[GaugeMetricFamily]:
+def lag_families(
+    answer: LagAnswer, cluster: str, others: Mapping[Queue, QueueSpan] | None = None
+) -> Iterator[GaugeMetricFamily]:
     """Yield the metrics of an answer.
 
     Args:
         answer: The lag of all stores.
         cluster: The label `cluster`, as neither lake nor store has it.
+        others: Ends of the queues of topics that no row is about; see `queue_ends`.
     """
     consuming = [row for row in answer.rows if row.kind in {"group", "retry"}]
     yield from _differences(consuming)
     yield from _of_groups(consuming, cluster)
-    yield from _of_topics(consuming, cluster)
+    yield from _of_topics(_queue_states(answer, consuming, others or {}), cluster)
     verdicts = Counter((row.broker, row.topic, row.group, str(row.judged.verdict)) for row in consuming)
     labels = ("broker", "topic", "group", "verdict")
     yield gauge("commitlake_lag_verdict", "Queues of a group with this verdict", labels, verdicts.items())
     times = {(row.broker,): row.as_of.timestamp() for row in answer.rows}
-    yield gauge("commitlake_lag_as_of_seconds", "Time of the figures", ("broker",), times.items())
+    yield gauge("commitlake_lag_as_of_timestamp_seconds", "Time of the figures", ("broker",), times.items())
     missing = [((), float(len(answer.missing)))]
     yield gauge("commitlake_lag_stores_missing", "Stores whose lag is not known", (), missing)
 
@@ -118,13 +125,33 @@ def _consume_tps(rows: Sequence[Lag]) -> float | None:
     return sum(known) if len(known) == len(rates) else None
 
 
-def _of_topics(rows: Sequence[Lag], cluster: str) -> Iterator[GaugeMetricFamily]:
-    queues = {(row.broker, row.topic, row.queue_id): row for row in rows if row.end is not None}
+class _QueueState(NamedTuple):
+    """End of a queue, and the rate at which messages come in; None if it is not known."""
+
+    end: int
+    produce_tps: float | None
+
+
+def _queue_states(
+    answer: LagAnswer, rows: Sequence[Lag], others: Mapping[Queue, QueueSpan]
+) -> dict[Queue, _QueueState]:
+    found = {
+        Queue(row.broker, row.topic, row.queue_id): _QueueState(row.end, row.judged.produce_tps)
+        for row in rows
+        if row.end is not None
+    }
+    for queue, span in others.items():
+        times = answer.times[queue.broker]
+        found.setdefault(queue, _QueueState(span.end, span.produce_tps(times.seconds)))
+    return found
+
+
+def _of_topics(queues: Mapping[Queue, _QueueState], cluster: str) -> Iterator[GaugeMetricFamily]:
     ends: dict[Labels, float] = defaultdict(float)
     rates: dict[Labels, list[float | None]] = defaultdict(list)
-    for (broker, topic, _), row in queues.items():
-        ends[cluster, broker, topic] += row.end or 0
-        rates[cluster, broker, topic].append(row.judged.produce_tps)
+    for queue, state in queues.items():
+        ends[cluster, queue.broker, queue.topic] += state.end
+        rates[cluster, queue.broker, queue.topic].append(state.produce_tps)
     for name, help_text, is_retry in (
         ("rocketmq_producer_offset", "TopicOffset", False),
         ("rocketmq_topic_retry_offset", "TopicRetryOffset", True),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client.core import GaugeMetricFamily
@@ -17,7 +17,9 @@ from commitlake.jobs.metrics.traffic_families import traffic_families
 from commitlake.pipelines.archive_health.state import ArchiveState, read_archive_state
 from commitlake.pipelines.archive_health.traffic import Traffic, read_traffic
 from commitlake.pipelines.dead_letters.causes import GroupCount, count_by_group
-from commitlake.pipelines.lag.answer import LagAnswer
+from commitlake.pipelines.lag.answer import LagAnswer, queue_ends
+from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.lag.queues import QueueSpan
 
 _READ = ("messages", "topic_minutes", "quarantine", "gaps", "archive_runs")
 """Tables from which the state of a lake is computed."""
@@ -32,12 +34,14 @@ class Measured:
         state: The lake's state; None where stores are measured.
         dead_letters: Its dead letters.
         traffic: The traffic of its stores.
+        ends: Ends of the queues of its topics without a group.
     """
 
     lag: LagAnswer
     state: ArchiveState | None = None
     dead_letters: Sequence[GroupCount] = ()
     traffic: Traffic = field(default_factory=Traffic)
+    ends: Mapping[Queue, QueueSpan] = field(default_factory=dict)
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> Measured:
@@ -55,11 +59,11 @@ class Measured:
         lake = lake_of(arguments)
         with naming_damaged_files(lake, _READ):
             state = read_archive_state(lake)
-            return cls(lag, state, count_by_group(lake), read_traffic(lake, state))
+            return cls(lag, state, count_by_group(lake), read_traffic(lake, state), queue_ends(lake, lag))
 
     def families(self, cluster: str) -> Iterator[GaugeMetricFamily]:
         """Yield the metrics; `cluster` is the value of the label of this name."""
-        yield from lag_families(self.lag, cluster)
+        yield from lag_families(self.lag, cluster, self.ends)
         yield from traffic_families(self.traffic, self.lag, cluster)
         if self.state is not None:
             yield from archive_families(self.state, self.dead_letters)

@@ -7,13 +7,13 @@
     rocketmq_group_dlqdiff          group, topic, countOfOnlineConsumers, msgModel dead letters not yet consumed
 
 Rates are those of the newest minute that is archived as a whole, as the exporter's are of the last minute: see
-commitlake_archive_newest_message_seconds for its age. rocketmq_broker_tps also counts messages that the broker stores
-itself, such as retries; the exporter counts those that clients send. The exporter declares rocketmq_group_dlqdiff, but
-gives no value; here, it has the groups that consume a dead-letter topic. A store that is not in a lake has only
-rocketmq_group_dlqdiff.
+commitlake_archive_newest_message_timestamp_seconds for its age. rocketmq_broker_tps also counts messages that the
+broker stores itself, such as retries; the exporter counts those that clients send. The exporter declares
+rocketmq_group_dlqdiff, but gives no value; here, it has the groups that consume a dead-letter topic. A store that is
+not in a lake has only rocketmq_group_dlqdiff.
 
-Not given, as neither a log nor offsets show them: rocketmq_broker_qps (messages that consumers got per second, from
-all brokers' gets), and rocketmq_consumer_message_size (their bytes).
+Not given, as neither a log nor offsets show them: rocketmq_broker_qps (messages that consumers got per second, from all
+brokers' gets), and rocketmq_consumer_message_size (their bytes).
 """
 
 from __future__ import annotations

@@ -16,12 +16,13 @@ from commitlake.connectors.lake.reader import open_table
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
 from commitlake.connectors.lake.store_config import SETTING, read_store_config
 from commitlake.pipelines.archive.store_config import settings_of
+from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.halves import HalfLag
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.measure import Choice, GroupLag, Lag, what_is_missing
 from commitlake.pipelines.lag.messages import Messages
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
-from commitlake.pipelines.lag.queues import Times
+from commitlake.pipelines.lag.queues import QueueSpan, Times
 from commitlake.pipelines.lag.store_messages import StoreMessages
 from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions, subscriptions_at
 from commitlake.pipelines.lag.waiting import DelayLag, DelayLevels, TimerLag
@@ -70,12 +71,14 @@ class LagAnswer:
         missing: Sentences on stores that have no data at the time.
         known: Positions of all groups, including groups that were not asked for.
         broadcasting: Groups without a row: each of their clients keeps its own offsets.
+        times: By store, the times at which the queues of these rows were measured; see `queue_ends`.
     """
 
     rows: Sequence[Lag]
     missing: Sequence[str]
     known: Collection[OffsetOwner] = ()
     broadcasting: Sequence[Broadcasting] = ()
+    times: Mapping[str, Times] = field(default_factory=dict)
 
 
 def lag_of_lake(
@@ -108,6 +111,7 @@ def lag_of_lake(
     missing: list[str] = []
     broadcasting: list[Broadcasting] = []
     positions: set[OffsetOwner] = set()
+    times: dict[str, Times] = {}
     for broker in sorted(brokers or {*known, *archived}):
         moments = {} if offsets is None else offsets_at(offsets, broker, at)
         if OffsetKind.GROUP not in moments:
@@ -115,6 +119,7 @@ def lag_of_lake(
             continue
         when = moments[OffsetKind.GROUP].at
         positions |= _all_groups(moments[OffsetKind.GROUP])
+        times[broker] = _times(moments[OffsetKind.GROUP])
         subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, when)
         broadcasting += _broadcasting(broker, subscriptions, moments[OffsetKind.GROUP], choice)
         levels = _levels(given.delay_levels_ms.get(broker), _settings(lake, broker, when))
@@ -129,7 +134,30 @@ def lag_of_lake(
             if not wanted.topics:
                 continue
         rows += _measure(moments, store, subscriptions, wanted, levels, progress.end)
-    return LagAnswer(rows, missing, positions, broadcasting)
+    return LagAnswer(rows, missing, positions, broadcasting, times)
+
+
+def queue_ends(lake: LakePaths, answer: LagAnswer) -> dict[Queue, QueueSpan]:
+    """Return where the queues of producers' topics end at the times of an answer, for topics that no row is about.
+
+    Args:
+        lake: Locations of the tables.
+        answer: The lag of this lake.
+
+    Raises:
+        LakeError: There is no lake.
+        QueryError: The table cannot be read.
+    """
+    table = open_table(lake, "messages")
+    found: dict[Queue, QueueSpan] = {}
+    for broker, times in answer.times.items():
+        known = {row.topic for row in answer.rows if row.broker == broker}
+        found |= LakeMessages(table, broker, lake.bodies).ends(times, known)
+    return found
+
+
+def _times(moment: Moment) -> Times:
+    return Times(moment.at, moment.compared_at, moment.log_start)
 
 
 def _some_topics(broker: str, topics: Sequence[str]) -> str:
@@ -189,8 +217,7 @@ def _measure(
         timers_missing = what_is_missing(timers or moment, archived_until)
         parts.append(TimerLag(moment.broker, timers, moments.get(OffsetKind.TIMER), moment.at, timers_missing))
         parts.append(HalfLag(moment, missing))
-    times = Times(moment.at, moment.compared_at, moment.log_start)
-    spans = messages.measure(times, groups.topics, [count for part in parts for count in part.counts])
+    spans = messages.measure(_times(moment), groups.topics, [count for part in parts for count in part.counts])
     return [row for part in parts for row in part.rows(spans)]
 
 

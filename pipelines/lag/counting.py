@@ -117,16 +117,30 @@ class _Places:
 class BacklogCounter:
     """Counts messages at or after cursors.
 
+    Args:
+        cursors: The cursors.
+        until_ms: Messages that were stored later do not count, ms since 1970; None for all.
+        log_start: Records that begin before this physical offset do not count, because the broker has deleted them.
+        topics: By topic, the choices that count in all of its queues, also in those of no cursor; see `add_queue`.
+
     Attributes:
         starts: The queues, each with the smallest offset of its cursors.
         columns: The columns that batches must have.
-        until_ms: Messages that were stored later do not count, ms since 1970; None for all.
+        until_ms: As given.
         since_ms: Always None: messages of any age count.
-        log_start: Records that begin before this physical offset do not count, because the broker has deleted them.
+        log_start: As given.
+        topics: As given.
     """
 
-    def __init__(self, cursors: Iterable[Cursor], until_ms: int | None = None, log_start: int | None = None) -> None:
+    def __init__(
+        self,
+        cursors: Iterable[Cursor],
+        until_ms: int | None = None,
+        log_start: int | None = None,
+        topics: Mapping[str, Collection[GroupFilter]] | None = None,
+    ) -> None:
         self.until_ms = until_ms
+        self.topics: Mapping[str, Collection[GroupFilter]] = topics or {}
         self.since_ms: int | None = None
         self.log_start = log_start
         self._floors: Mapping[Queue, int] = {}
@@ -137,10 +151,10 @@ class BacklogCounter:
         self._places = {
             queue: {choice: _Places(some) for choice, some in choices.items()} for queue, choices in chosen.items()
         }
-        self.starts: Mapping[Queue, int] = {
+        self.starts: dict[Queue, int] = {
             queue: min(int(places.offsets[0]) for places in choices.values()) for queue, choices in self._places.items()
         }
-        wanted = {cursor.wanted for cursor in cursors}
+        wanted = {cursor.wanted for cursor in cursors}.union(*self.topics.values())
         self.columns: Collection[str] = (
             *COLUMNS,
             *(["tags"] if any(choice.tags is not None for choice in wanted) else []),
@@ -149,12 +163,21 @@ class BacklogCounter:
 
     def takes_entries(self, topic: str) -> bool:
         """Return whether index entries are enough for a topic, because all of its cursors take every message."""
-        return all(
+        return all(wanted.takes_all for wanted in self.topics.get(topic, ())) and all(
             wanted.takes_all and until_ms is None
             for queue, choices in self._places.items()
             if queue.topic == topic
             for wanted, until_ms in choices
         )
+
+    def add_queue(self, queue: Queue) -> None:
+        """Count a queue from its first message if it has no cursor and its topic is one of `topics`."""
+        if queue in self._places or queue.topic not in self.topics:
+            return
+        self._places[queue] = {
+            (wanted, None): _Places([Cursor(queue, 0, wanted)]) for wanted in self.topics[queue.topic]
+        }
+        self.starts[queue] = 0
 
     def begin_again(self, floors: Mapping[Queue, int]) -> None:
         """Reset all counts.

@@ -6,6 +6,7 @@ it, if the snapshots before and after it (or the last snapshot and the end of th
 apart. (A snapshot in which nothing moved is stored only once in ten minutes.) Other windows have no figure. Nor has a
 window whose snapshot was taken of a part of the log that is not archived yet.
 
+A group consumes all queues of its topics; in a queue in which it had no offset, all messages count, as in `measure`.
 Messages count if the group wanted them at the time of the figure, as far as its subscription at that time is known.
 """
 
@@ -27,7 +28,7 @@ from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.queues import Times
-from commitlake.pipelines.lag.subscriptions import wanted_over_time
+from commitlake.pipelines.lag.subscriptions import SubscribedThen, subscribed_over_time
 from commitlake.pipelines.lag.thresholds import ThresholdCounter
 from commitlake.pipelines.lag.wanted import ALL, GroupFilter
 from commitlake.pipelines.snapshot.append import HEARTBEAT
@@ -111,7 +112,7 @@ def lag_history(
         progress = archived.get(broker, StoreProgress(0))
         is_told = progress.topics is None or (topics and set(topics) <= set(progress.topics))
         places = list(store.places(windows, progress.end)) if is_told else []
-        store.set_wanted(subscribed, places, given or {})
+        store.set_subscribed(subscribed, places, given or {})
         untold = set(range(windows.count)) - {window.number for window in places}
         for group, figures in store.messages(windows, places, groups, topics).items():
             missing |= {(group, number) for number in untold}
@@ -168,9 +169,9 @@ class _StoreHistory:
         self._messages = open_table(lake, "messages")
         self._store = LakeMessages(self._messages, broker, lake.bodies)
         self._offsets, self._broker, self._until = offsets, broker, until
-        self._wanted_in: dict[int, Mapping[GroupTopic, GroupFilter]] = {}
+        self._subscribed_in: dict[int, SubscribedThen] = {}
 
-    def set_wanted(
+    def set_subscribed(
         self, subscribed: DeltaTable | None, places: Sequence[_Window], given: Mapping[GroupTopic, GroupFilter]
     ) -> None:
         """Set the subscriptions of the groups at the time of each window.
@@ -180,10 +181,13 @@ class _StoreHistory:
             places: The windows that have figures.
             given: Subscriptions that the user gives, for all windows.
         """
-        known: list[Mapping[GroupTopic, GroupFilter]] = [{}] * len(places)
+        known = [SubscribedThen()] * len(places)
         if subscribed is not None:
-            known = wanted_over_time(subscribed, self._broker, [window.at for window in places])
-        self._wanted_in = {window.number: {**wanted, **given} for window, wanted in zip(places, known, strict=True)}
+            known = subscribed_over_time(subscribed, self._broker, [window.at for window in places])
+        self._subscribed_in = {
+            window.number: then._replace(wanted={**then.wanted, **given})
+            for window, then in zip(places, known, strict=True)
+        }
 
     def places(self, windows: TimeWindows, archived: int) -> Iterator[_Window]:
         """Yield the windows for which a snapshot of offsets exists.
@@ -212,12 +216,13 @@ class _StoreHistory:
     def messages(
         self, windows: TimeWindows, places: Sequence[_Window], groups: Collection[str], topics: Collection[str]
     ) -> dict[str, dict[int, int | None]]:
-        """Return the messages behind, by group and window number, for groups with an offset in this store.
+        """Return the messages behind, by group and window number, for groups that consume from this store.
 
         A figure is None if the queue's topic was created again after that time.
         """
         offsets = self._group_offsets(windows, groups, topics)
-        names = {queue.topic for _, queue in offsets}
+        consumers = self._consumers(offsets, windows.count, groups, topics)
+        names = {queue.topic for _, queue in offsets}.union(consumers)
         known = self._store.measure(Times(until=self._until), names, [])
         floors = {queue: span.floor for queue, span in known.items() if span.floor is not None}
         ends = self._queue_ends(places, names, floors)
@@ -233,7 +238,54 @@ class _StoreHistory:
                 elif offset is not None:
                     start = max(offset, first)
                     spans[key][window.number] = (start, max(start, end))
+        for queue, of_queue in ends.items():
+            for group, is_consumed in consumers.get(queue.topic, {}).items():
+                of_group = offsets.get((group, queue))
+                if of_group is not None and None not in of_group:
+                    continue
+                for window, (first, end) in zip(places, of_queue, strict=True):
+                    number = window.number
+                    if is_consumed[number] and (of_group is None or of_group[number] is None):
+                        is_known = end or queue not in floors
+                        spans[group, queue][number] = (first, max(first, end)) if is_known else None
         return self._counted(spans, floors)
+
+    def _consumers(
+        self,
+        offsets: Mapping[tuple[str, Queue], Sequence[int | None]],
+        count: int,
+        groups: Collection[str],
+        topics: Collection[str],
+    ) -> dict[str, dict[str, list[bool]]]:
+        """Return, by topic and group, whether the group consumes the topic in each window.
+
+        Args:
+            offsets: From `_group_offsets`.
+            count: Number of windows.
+            groups: The groups.
+            topics: Topics to count; all if empty.
+        """
+        found: dict[str, dict[str, list[bool]]] = defaultdict(dict)
+        for (group, queue), figures in offsets.items():
+            known = found[queue.topic].get(group)
+            if known is None or not all(known):
+                found[queue.topic][group] = _either(known, [figure is not None for figure in figures])
+        of_groups: dict[str, list[bool]] = {}
+        for by_group in found.values():
+            for group, is_consumed in by_group.items():
+                of_groups[group] = _either(of_groups.get(group), is_consumed)
+        for group, is_known in of_groups.items():
+            retry = RETRY_PREFIX + group
+            if not topics or retry in topics:
+                found[retry][group] = _either(found[retry].get(group), is_known)
+        for number, then in self._subscribed_in.items():
+            for key in then.consumed:
+                if key.group in groups and (not topics or key.topic in topics):
+                    found[key.topic].setdefault(key.group, [False] * count)[number] = True
+            for key in then.broadcast:
+                if key.group in found.get(key.topic, {}):
+                    found[key.topic][key.group][number] = False
+        return found
 
     def _counted(
         self, spans: Mapping[tuple[str, Queue], Mapping[int, tuple[int, int] | None]], floors: Mapping[Queue, int]
@@ -263,7 +315,8 @@ class _StoreHistory:
         return figures
 
     def _wanted(self, group: str, topic: str, window: int) -> GroupFilter:
-        return ALL if topic.startswith(RETRY_PREFIX) else self._wanted_in[window].get(GroupTopic(group, topic), ALL)
+        wanted = self._subscribed_in[window].wanted
+        return ALL if topic.startswith(RETRY_PREFIX) else wanted.get(GroupTopic(group, topic), ALL)
 
     def _group_offsets(
         self, windows: TimeWindows, groups: Collection[str], topics: Collection[str]
@@ -323,6 +376,10 @@ class _StoreHistory:
     def _ask(self, sql: str) -> list[Row]:
         rows: list[Row] = run_sql(self._offsets, OFFSETS, sql).read_all().to_pylist()
         return rows
+
+
+def _either(some: Sequence[bool] | None, others: Sequence[bool]) -> list[bool]:
+    return list(others) if some is None else [one or other for one, other in zip(some, others, strict=True)]
 
 
 def _window_number(windows: TimeWindows) -> str:

@@ -26,10 +26,11 @@ from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp_literal
+from commitlake.connectors.lake.sql import date_literal, is_one_of, text_literal, timestamp_literal
 from commitlake.pipelines.lag.counting import BacklogCounter, Queue, milliseconds, numbers
 from commitlake.pipelines.lag.messages import BODY, Count
 from commitlake.pipelines.lag.queues import QueueSpan, SpanFinder, Times
+from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, Kind
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
 
@@ -39,6 +40,8 @@ _MAX_EXCESS = 100_000
 """Messages of a topic that a query may read needlessly, so that it need not name the offset of each queue."""
 _FIRST_OFFSETS = 64
 """A queue with a message below this offset began in the log that the broker has: pages hold no fewer rows."""
+_MAX_QUESTIONS = 20
+"""Parts of a UNION in one query; each is planned by itself."""
 _BODY_COLUMNS = ("body_ref", "body_crc")
 
 
@@ -59,6 +62,8 @@ class LakeMessages:
         starts: dict[Queue, int] = {}
         for count in counts:
             if isinstance(count, BacklogCounter):
+                for queue in self._other_queues(times, count):
+                    count.add_queue(queue)
                 for queue, start in count.starts.items():
                     if queue.topic in topics:
                         starts[queue] = min(start, starts.get(queue, start))
@@ -70,6 +75,71 @@ class LakeMessages:
             for batch in self._batches(count, spans):
                 count.add(self._broker, batch)
         return spans
+
+    def ends(self, times: Times, without: Collection[str] = ()) -> dict[Queue, QueueSpan]:
+        """Return where the queues of topics of producers end, from the messages that the broker still has.
+
+        Args:
+            times: The times of interest.
+            without: Topics that are not of interest.
+        """
+        compared = timestamp_literal(times.compared_at or EPOCH)
+        last = "last_value(queue_offset ORDER BY physical_offset)"
+        where = [*self._in_time(times), f"kind = {text_literal(Kind.NORMAL)}"]
+        if without:
+            where.append(f"NOT {_of_topics(without)}")
+        sql = (
+            f"SELECT topic, queue_id, min(queue_offset) AS first, {last} AS last, "
+            f"{last} FILTER (WHERE store_timestamp <= {compared}) AS compared "
+            f"FROM messages WHERE {' AND '.join(where)} GROUP BY topic, queue_id"
+        )
+        return {
+            Queue(self._broker, row["topic"], row["queue_id"]): QueueSpan(
+                row["first"], row["last"] + 1, None if row["compared"] is None else row["compared"] + 1
+            )
+            for row in self._ask(sql)
+        }
+
+    def _in_time(self, times: Times) -> list[str]:
+        """Return the conditions for messages that were stored by the time, and that the broker has not deleted."""
+        where = [f"broker = {text_literal(self._broker)}"]
+        if times.until is not None:
+            where.append(f"store_timestamp <= {timestamp_literal(times.until)}")
+            where.append(f"store_date <= {date_literal(times.until)}")
+        if times.log_start is not None:
+            where.append(f"physical_offset >= {times.log_start}")
+        return where
+
+    def _other_queues(self, times: Times, count: BacklogCounter) -> Iterator[Queue]:
+        """Yield the queues of a count's topics in which it has no cursor, and which have a message.
+
+        Where its cursors are in all queues of the topics, statistics of the files tell that there are no others.
+        """
+        known: dict[str, list[int]] = defaultdict(list)
+        for queue in count.starts:
+            if queue.topic in count.topics:
+                known[queue.topic].append(queue.queue_id)
+        alike: dict[tuple[int, ...], list[str]] = defaultdict(list)
+        for topic in count.topics:
+            if topic in known or not topic.startswith(RETRY_PREFIX):
+                alike[tuple(sorted(known[topic]))].append(topic)
+        asked = [
+            f"{is_one_of('topic', map(text_literal, topics))} AND {_of_other_queues(queue_ids)}"
+            for queue_ids, topics in alike.items()
+        ]
+        if any(topic not in known for topic in count.topics):
+            # A range, as there may be one retry topic for each of thousands of groups.
+            after = RETRY_PREFIX[:-1] + chr(ord(RETRY_PREFIX[-1]) + 1)
+            asked.append(f"topic >= {text_literal(RETRY_PREFIX)} AND topic < {text_literal(after)}")
+        where = " AND ".join(self._in_time(times))
+        for first in range(0, len(asked), _MAX_QUESTIONS):
+            sql = " UNION ".join(
+                f"SELECT DISTINCT topic, queue_id FROM messages WHERE {where} AND {condition}"
+                for condition in asked[first : first + _MAX_QUESTIONS]
+            )
+            for row in self._ask(sql):
+                if row["topic"] in count.topics:
+                    yield Queue(self._broker, row["topic"], row["queue_id"])
 
     def _spans(self, times: Times, topics: Collection[str], starts: Mapping[Queue, int]) -> dict[Queue, QueueSpan]:
         """Return where queues begin and end.
@@ -240,6 +310,15 @@ def _of_topics(topics: Collection[str]) -> str:
 
 def _of_queue(queue: Queue) -> str:
     return f"(topic = {text_literal(queue.topic)} AND queue_id = {queue.queue_id})"
+
+
+def _of_other_queues(queue_ids: Sequence[int]) -> str:
+    """Return a condition for queues other than some, given in ascending order; files can be skipped by it."""
+    if not queue_ids:
+        return "queue_id >= 0"
+    if len(queue_ids) == queue_ids[-1] + 1:
+        return f"queue_id > {queue_ids[-1]}"
+    return f"queue_id >= 0 AND queue_id NOT IN ({', '.join(map(str, queue_ids))})"
 
 
 def _places(starts: Mapping[Queue, int]) -> Iterator[str]:

@@ -2,13 +2,20 @@
 
 If an offset is not known exactly, a row has bounds. The lower bound counts from the largest offset that the group can
 have had, the upper bound from the smallest.
+
+A group that has an offset in a queue of a topic consumes all queues of the topic. In a queue in which it has no offset,
+its messages count from the first one on, as `mqadmin consumerProgress` counts them, and a note says so. The same holds
+for a topic in which the group has no offset, but clients, and for the group's retry topic. It does not hold for groups
+that broadcast.
 """
 
 from __future__ import annotations
 
 import datetime
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Queue
@@ -22,6 +29,9 @@ from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Offse
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, is_system_group
 from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
+
+NO_OFFSET = "no committed offset: counted from the queue's first message"
+"""Note on a queue in which the group has no offset."""
 
 
 class FigureBounds(NamedTuple):
@@ -116,23 +126,54 @@ class GroupLag:
     def __init__(self, moment: Moment, subscriptions: Subscriptions, choice: Choice, missing: str) -> None:
         self._moment, self._missing = moment, missing
         subscribed: dict[GroupTopic, SubscribedAt | None] = {}  # there are many queues of each
+        committed: dict[GroupTopic, set[int]] = {}
         self._plans: list[_LagPlan] = []
         for position, offset in sorted(moment.offsets.items()):
             if position.kind != OffsetKind.GROUP:
                 continue
             key = GroupTopic(position.group, position.topic)
             if key not in subscribed:
-                subscribed[key] = _subscribed(position, subscriptions) if choice.takes(position) else None
+                subscribed[key] = _subscribed(key, subscriptions) if choice.takes(position) else None
+                committed[key] = set()
             if (found := subscribed[key]) is not None:
                 self._plans.append(_LagPlan(position, offset, queue_of(moment, position), found))
+                committed[key].add(position.queue_id)
+        self._committed: Mapping[GroupTopic, set[int]] = committed
+        self._consumers = _consumers(committed, subscriptions, choice)
+        self._known: dict[str, set[int]] = defaultdict(set)
+        for key, queue_ids in committed.items():
+            self._known[key.topic] |= queue_ids
+        self._plans += self._uncommitted_in_known()
         cursors = (cursor for plan in self._plans for cursor in plan.cursors())
-        self._counter = BacklogCounter(cursors, epoch_ms(moment.at), moment.log_start)
+        wanted = {topic: frozenset(one.wanted for one in groups.values()) for topic, groups in self._consumers.items()}
+        self._counter = BacklogCounter(cursors, epoch_ms(moment.at), moment.log_start, wanted)
         self.counts: Sequence[Count] = (self._counter,)
 
     @property
     def topics(self) -> frozenset[str]:
         """The topics that the groups consume."""
-        return frozenset(plan.position.topic for plan in self._plans)
+        return frozenset({plan.position.topic for plan in self._plans}.union(self._consumers))
+
+    def _uncommitted_in_known(self) -> Iterator[_LagPlan]:
+        """Yield the plans for queues in which a group has no offset, but another one has."""
+        for topic, groups in self._consumers.items():
+            for group in sorted(groups):
+                for queue_id in sorted(self._known[topic] - self._committed.get(GroupTopic(group, topic), set())):
+                    yield self._uncommitted(group, Queue(self._moment.broker, topic, queue_id))
+
+    def _uncommitted(self, group: str, queue: Queue) -> _LagPlan:
+        """Return the plan for a queue in which a group has no offset.
+
+        Its bounds are open if those of all other queues are: after the last snapshot, and where the group got its first
+        offset between two snapshots, or lost its last one.
+        """
+        position = OffsetOwner(OffsetKind.GROUP, group, queue.topic, queue.queue_id)
+        others = self._committed.get(GroupTopic(group, queue.topic), ())
+        offsets = [self._moment.offsets[position._replace(queue_id=queue_id)] for queue_id in others]
+        is_after_last = self._moment.at != self._moment.taken and self._moment.taken_next is None
+        is_open = all(one.high is None for one in offsets) if offsets else is_after_last
+        offset = OffsetAt(0, None if is_open else 0)
+        return _LagPlan(position, offset, queue, self._consumers[queue.topic][group], is_committed=False)
 
     def rows(self, spans: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
         """Yield a row for each group and queue.
@@ -141,8 +182,16 @@ class GroupLag:
             spans: Where the queues of `topics` begin and end.
         """
         behind = self._counter.behind
-        for plan in self._plans:
-            yield plan.lag(self._moment, spans.get(plan.queue), behind, self._missing)
+        others = (
+            self._uncommitted(group, queue)
+            for queue in sorted(spans)
+            if queue.queue_id not in self._known.get(queue.topic, ()) and queue in self._counter.starts
+            for group in sorted(self._consumers.get(queue.topic, ()))
+        )
+        for plan in chain(self._plans, others):
+            span = spans.get(plan.queue)
+            if plan.is_committed or (span is not None and (span.first or 0) < span.end):
+                yield plan.lag(self._moment, span, behind, self._missing)
 
 
 def queue_of(moment: Moment, position: OffsetOwner) -> Queue:
@@ -150,10 +199,34 @@ def queue_of(moment: Moment, position: OffsetOwner) -> Queue:
     return Queue(moment.broker, position.topic, position.queue_id)
 
 
-def _subscribed(position: OffsetOwner, subscriptions: Subscriptions) -> SubscribedAt:
+def _consumers(
+    committed: Collection[GroupTopic], subscriptions: Subscriptions, choice: Choice
+) -> dict[str, dict[str, SubscribedAt]]:
+    """Return, by topic, the chosen groups that consume all of its queues.
+
+    Besides those with an offset in the topic, these are groups whose clients subscribe to it, and the group to which a
+    retry topic belongs.
+
+    Args:
+        committed: Groups with a topic in which they have an offset.
+        subscriptions: Subscriptions of the groups.
+        choice: Groups and topics to measure.
+    """
+    keys = {*committed, *(GroupTopic(key.group, RETRY_PREFIX + key.group) for key in committed)}
+    keys |= {key for key, one in subscriptions.found.items() if one.members}
+    found: dict[str, dict[str, SubscribedAt]] = defaultdict(dict)
+    for key in sorted(keys):
+        subscribed = _subscribed(key, subscriptions)
+        is_chosen = choice.takes(OffsetOwner(OffsetKind.GROUP, *key, 0))
+        if is_chosen and subscribed.message_model != BROADCASTING:
+            found[key.topic][key.group] = subscribed
+    return found
+
+
+def _subscribed(key: GroupTopic, subscriptions: Subscriptions) -> SubscribedAt:
     """Return a group's subscription. A retry topic holds only messages of its group, so all of them are wanted."""
-    found = subscriptions.of(GroupTopic(position.group, position.topic))
-    if position.topic.startswith(RETRY_PREFIX):
+    found = subscriptions.of(key)
+    if key.topic.startswith(RETRY_PREFIX):
         return SubscribedAt(ALL, found.members, found.message_model)
     return found
 
@@ -181,12 +254,13 @@ def what_is_missing(moment: Moment, archived_until: int | None) -> str:
 
 
 class _LagPlan(NamedTuple):
-    """Queue, offset and subscription of a row."""
+    """Queue, offset and subscription of a row; `is_committed` is False if the group has no offset in the queue."""
 
     position: OffsetOwner
     offset: OffsetAt
     queue: Queue
     subscribed: SubscribedAt
+    is_committed: bool = True
 
     def _start(self, offset: int) -> Cursor:
         return Cursor(self.queue, offset, self.subscribed.wanted)
@@ -204,17 +278,22 @@ class _LagPlan(NamedTuple):
         if not self.offset.is_exact:
             least = Behind() if self.offset.high is None else counted[self._start(self.offset.high)]
         next_time = None if most.next_time_ms is None else EPOCH + most.next_time_ms * MILLISECOND
-        subscribed = self.subscribed
+        subscribed, offset = self.subscribed, self.offset
+        compared = moment.compared.get(self.position) if moment.compared_at else None
+        if not self.is_committed:
+            first = 0 if span is None or span.first is None else span.first
+            offset = OffsetAt(first, None if offset.high is None else first)
+            compared = first if moment.compared_at and compared is None else None
         movement = Movement(
-            offset=self.offset.low if self.offset.reached is None else self.offset.reached,
-            compared=moment.compared.get(self.position) if moment.compared_at else None,
+            offset=offset.low if offset.reached is None else offset.reached,
+            compared=compared,
             moves=moment.moves.get(self.position, ()),
             seconds=0.0 if moment.compared_at is None else (moment.taken - moment.compared_at).total_seconds(),
             has_members=None if subscribed.members is None else subscribed.members > 0,
         )
         judged = judge(span, movement, most.messages, next_time, moment.at, is_complete=not missing)
-        notes = [judged.reason, subscribed.note, missing]
-        if self.offset.reached is not None:
+        notes = [judged.reason, "" if self.is_committed else NO_OFFSET, subscribed.note, missing]
+        if offset.reached is not None:
             notes.append("the group's offset was set back between these two snapshots, so it may have been anywhere")
         if span is not None and span.floor is not None:
             notes.append(
@@ -232,7 +311,7 @@ class _LagPlan(NamedTuple):
             topic=self.position.topic,
             queue_id=self.position.queue_id,
             as_of=moment.at,
-            offset=self.offset,
+            offset=offset,
             end=None if span is None else span.end,
             messages=FigureBounds(least.messages, most.messages if is_all else None),
             bytes=FigureBounds(least.bytes, most.bytes if is_all else None),

@@ -26,6 +26,13 @@ class Times:
     compared_at: datetime.datetime | None = None
     log_start: int | None = None
 
+    @property
+    def seconds(self) -> float:
+        """Seconds between the two times; 0 if one of them is not known."""
+        if self.until is None or self.compared_at is None:
+            return 0.0
+        return (self.until - self.compared_at).total_seconds()
+
 
 @dataclass(frozen=True, slots=True)
 class QueueSpan:
@@ -42,6 +49,13 @@ class QueueSpan:
     end: int
     compared_end: int | None = None
     floor: int | None = None
+
+    def produce_tps(self, seconds: float) -> float | None:
+        """Return the messages per second that came in since the earlier time, so many seconds ago; None if not known.
+
+        If the end at the earlier time is not known, the queue had no message before `first`.
+        """
+        return (self.end - (self.compared_end or self.first or 0)) / seconds if seconds > 0 else None
 
 
 class SpanFinder:

@@ -16,7 +16,7 @@ def standing_since(lake: LakePaths, row: Lag) -> datetime.datetime | None:
     """Return the time since which a group has not moved; None if no message waits for it.
 
     This is the time of the first snapshot that has the group's offset, or the store time of the first waiting message
-    if that is later.
+    if that is later, or if the group has no offset.
 
     Args:
         lake: Locations of the tables.
@@ -36,4 +36,4 @@ def standing_since(lake: LakePaths, row: Lag) -> datetime.datetime | None:
         f"AND as_of <= {timestamp_literal(row.as_of)}"
     )
     moved: datetime.datetime | None = run_sql(table, OFFSETS, sql).read_all().column("moved")[0].as_py()
-    return None if moved is None else max(moved, row.next_time)
+    return row.next_time if moved is None else max(moved, row.next_time)

@@ -78,6 +78,7 @@ class StoreMessages:
         spans = SpanFinder()
         damaged = 0
         by_count = {queue.topic for count in counts for queue in count.starts}
+        backlogs = [count for count in counts if isinstance(count, BacklogCounter)]
         options = ReadOptions(
             path=self._store.root,
             mode=Mode.PERMISSIVE,
@@ -97,25 +98,31 @@ class StoreMessages:
                 if isinstance(part, IndexAnswer):
                     for queue, offsets, sizes, physical in self._by_queue(part):
                         spans.add(queue, offsets, physical)
-                        for count in counts:
-                            if isinstance(count, BacklogCounter):
-                                count.add_entries(queue, offsets, sizes, physical)
+                        for backlog in backlogs:
+                            backlog.add_queue(queue)
+                            backlog.add_entries(queue, offsets, sizes, physical)
                     continue
                 for read in read_split(part, request):
                     batch, bad = _intact(read)
                     damaged += bad
-                    self._add_spans(spans, batch, until_ms)
+                    for queue in self._add_spans(spans, batch, until_ms):
+                        for backlog in backlogs:
+                            backlog.add_queue(queue)
                     for count in counts:
                         count.add(self._store.broker, self._with_bodies(batch, count))
         self.damaged = max(self.damaged, damaged)  # the same ranges may be read again
         return spans
 
-    def _add_spans(self, spans: SpanFinder, batch: pa.RecordBatch, until_ms: int | None) -> None:
+    def _add_spans(self, spans: SpanFinder, batch: pa.RecordBatch, until_ms: int | None) -> list[Queue]:
+        """Add the messages of a batch to the spans, and return its queues."""
         offsets, physical = numbers(batch, "queue_offset"), numbers(batch, "physical_offset")
         is_early = np.ones(batch.num_rows, bool) if until_ms is None else milliseconds(batch) <= until_ms
+        found = []
         for queue, rows in rows_by_queue(self._store.broker, batch):
             here = rows[is_early[rows]]
             spans.add(queue, offsets[here], physical[here])
+            found.append(queue)
+        return found
 
     def _by_queue(self, entries: IndexAnswer) -> Iterator[tuple[Queue, Array, Array, Array]]:
         """Yield each queue with the queue offsets, sizes and physical offsets of its entries."""

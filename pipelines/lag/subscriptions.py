@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from deltalake import DeltaTable
 
@@ -92,9 +92,21 @@ def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime) -> S
     return Subscriptions(found, known.is_asked)
 
 
-def wanted_over_time(
-    table: DeltaTable, broker: str, times: Sequence[datetime.datetime]
-) -> list[Mapping[GroupTopic, GroupFilter]]:
+class SubscribedThen(NamedTuple):
+    """Subscriptions of a store's groups at one of several times.
+
+    Attributes:
+        wanted: Choice of each group.
+        consumed: Topics to which clients of the group subscribe, so that each message goes to one of them.
+        broadcast: Topics of which each client of the group gets every message.
+    """
+
+    wanted: Mapping[GroupTopic, GroupFilter] = {}
+    consumed: Collection[GroupTopic] = ()
+    broadcast: Collection[GroupTopic] = ()
+
+
+def subscribed_over_time(table: DeltaTable, broker: str, times: Sequence[datetime.datetime]) -> list[SubscribedThen]:
     """Return the subscriptions of a store's groups at each of several times, as `subscriptions_at` does for one.
 
     Args:
@@ -103,7 +115,7 @@ def wanted_over_time(
         times: The times, in ascending order.
 
     Returns:
-        For each time, the choice of each group. The same object is returned again if nothing changed.
+        The subscriptions at each time. The same object is returned again if nothing changed.
 
     Raises:
         QueryError: The table cannot be read.
@@ -117,14 +129,17 @@ def wanted_over_time(
             choice = GroupFilter.of(row["expression_type"], row["expression"])
             later.setdefault(GroupTopic(row["group"], row["topic"]), choice)
     known = _Known()
-    found: list[Mapping[GroupTopic, GroupFilter]] = []
+    found: list[SubscribedThen] = []
     place = 0
     for time in times:
-        before = dict(known.wanted) if found else None
+        before = place
         while place < len(rows) and rows[place]["as_of"] <= time:
             known.add(rows[place])
             place += 1
-        found.append(found[-1] if known.wanted == before else {**later, **known.wanted})
+        if found and place == before:
+            found.append(found[-1])
+        else:
+            found.append(SubscribedThen({**later, **known.wanted}, *known.consumed_and_broadcast()))
     return found
 
 
@@ -154,6 +169,12 @@ class _Known:
             now = GroupFilter.of(row["expression_type"], row["expression"])
             self._changes[key] += key in self.wanted and self.wanted[key] != now
             self.wanted[key] = now
+
+    def consumed_and_broadcast(self) -> tuple[frozenset[GroupTopic], frozenset[GroupTopic]]:
+        """Return the last two parts of `SubscribedThen` after the rows added so far."""
+        broadcast = frozenset(key for key, row in self._newest.items() if row["message_model"] == BROADCASTING)
+        consumed = frozenset(key for key, row in self._newest.items() if row["members"] and key not in broadcast)
+        return consumed, broadcast
 
     def subscribed(self) -> dict[GroupTopic, SubscribedAt]:
         """Return the subscriptions after the rows added so far."""

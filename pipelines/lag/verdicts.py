@@ -131,9 +131,7 @@ def judge(
     """
     if span is not None and not is_complete:
         span = replace(span, end=max(span.end, movement.offset))
-    produce_tps = None
-    if span is not None and movement.seconds > 0:
-        produce_tps = (span.end - (span.compared_end or span.first or 0)) / movement.seconds
+    produce_tps = None if span is None else span.produce_tps(movement.seconds)
     consume_tps = movement.consume_tps
     verdict, reason = _verdict(span, movement, messages, next_time, at)
     if verdict is LagVerdict.OK and messages and consume_tps is not None and produce_tps is not None:

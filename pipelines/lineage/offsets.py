@@ -7,6 +7,7 @@ from before a record was stored shows nothing about it.
 from __future__ import annotations
 
 import datetime
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -59,6 +60,13 @@ class Offsets:
     def of(self, row: Row) -> Mapping[str, NewestOffset]:
         """Return the offsets of groups in the queue of a record."""
         return self.groups.get((row["broker"], row["topic"], row["queue_id"]), {})
+
+    def by_topic(self) -> dict[tuple[str, str], set[str]]:
+        """Return the groups with an offset in any queue, by broker and topic: they consume all queues of the topic."""
+        found: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for (broker, topic, _), groups in self.groups.items():
+            found[broker, topic].update(groups)
+        return found
 
 
 def read_offsets(lake: LakePaths, rows: Collection[Row]) -> Offsets:

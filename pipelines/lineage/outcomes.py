@@ -67,6 +67,7 @@ class Outcomes:
     def __init__(self, found: Gathered, graph: Graph, offsets: Offsets, now: Mapping[str, datetime.datetime]) -> None:
         self._records, self._from, self._to = found.records, graph.rows_from, graph.rows_to
         self._has_edges, self._offsets, self._now = found.has_edges, offsets, now
+        self._groups = offsets.by_topic()
         self._by_group: dict[Place, dict[str | None, list[tuple[int, Row]]]] = {}
 
     def all(self) -> list[Result]:
@@ -98,7 +99,8 @@ class Outcomes:
 
     def _of_groups(self, place: Place, row: Row, told: set[Place]) -> Iterator[Result]:
         groups = {edge["consumer_group"] for edge in self._from.get(place, NONE) if edge["consumer_group"]}
-        groups |= {group for group in self._offsets.of(row) if not is_system_group(group)}
+        consumers = self._groups.get((row["broker"], row["topic"]), set())
+        groups |= {group for group in consumers if not is_system_group(group)}
         for group in sorted(groups):
             chain = self._chain(place, group)
             told.update(chain.records[1:])
@@ -107,7 +109,7 @@ class Outcomes:
             yield Result(step_id(place), OutcomeState.UNKNOWN, self._nobody(row), Proof.NONE)
 
     def _nobody(self, row: Row) -> str:
-        seen = "no snapshot of offsets has a group in its queue"
+        seen = "no snapshot of offsets has a group in its topic"
         if row["broker"] not in self._offsets.taken:
             seen = "the lake has no snapshot of the broker's offsets"
         return f"it is not known who consumes {row['topic']}: {seen}, and no trace names the message"

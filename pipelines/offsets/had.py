@@ -1,7 +1,8 @@
 """Offsets that a group had at a time, from the snapshots of `consumer_offsets`.
 
 At the time of a snapshot they are exact. Between two snapshots, and after the last one, they have bounds. Messages
-narrow the bounds, because a group cannot have consumed messages that were not stored yet.
+narrow the bounds, because a group cannot have consumed messages that were not stored yet. A queue of the same topic in
+which the group had no offset is returned with a problem: there is nothing to set.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
 from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.pipelines.offsets.group_offsets import GroupOffset
 from commitlake.pipelines.offsets.sources import OffsetSource
-from commitlake.pipelines.snapshot.progress import OffsetKind
+from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
+
+_NO_OFFSET = "the group had no committed offset in this queue at that time, although it has messages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,9 @@ def _of_store(source: OffsetSource, moment: Moment, group: str, topics: Collecti
         queue = Queue(source.broker, position.topic, position.queue_id)
         span, now = spans.get(queue), spans_now.get(queue)
         yield _offset(queue, offset, moment, span if is_archived else None, _created_again(span, now))
+    for queue in sorted(spans):
+        if OffsetOwner(OffsetKind.GROUP, group, queue.topic, queue.queue_id) not in chosen:
+            yield GroupOffset(queue, spans[queue].first or 0, None, (), _NO_OFFSET)
 
 
 def _created_again(then: QueueSpan | None, now: QueueSpan | None) -> str:

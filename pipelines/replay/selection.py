@@ -9,6 +9,7 @@ messages and delayed messages that wait are never chosen: they are not, or not y
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -32,8 +33,8 @@ class Selection:
         ids: any of these offset message ids or unique keys.
         born: True if the time in `conditions` applies to birth times.
         dead_letters_of: a consumer group, to choose only its dead letters.
-        offsets: by `(broker, topic, queue)`, the first queue offset that is chosen; other queues are not chosen. None
-            for all queues from their beginning.
+        offsets: by `(broker, topic, queue)`, the first queue offset that is chosen. Other queues of these topics are
+            chosen from their beginning, other topics are not chosen. None for all queues from their beginning.
         has_replayed: True to choose messages that a replay has sent, too.
         origin: SQL for the original topic of a retry or a dead letter, if the named topics are original topics; None if
             they are the topics in which the records are stored.
@@ -99,10 +100,21 @@ def _one_of(column: str, values: Sequence[str]) -> str:
 
 
 def _from_offsets(offsets: Mapping[tuple[str, str, int], int]) -> str:
-    return any_of(
-        [
-            f"(broker = {text_literal(broker)} AND topic = {text_literal(topic)} AND queue_id = {queue_id} "
-            f"AND queue_offset >= {offset})"
-            for (broker, topic, queue_id), offset in sorted(offsets.items())
-        ]
-    )
+    """Return the condition for messages from some offsets on, and for all messages of other queues of their topics.
+
+    A group consumes all queues of a topic; where it has no offset in one, it has consumed none of its messages.
+    """
+    known: dict[tuple[str, str], list[int]] = defaultdict(list)
+    parts = []
+    for (broker, topic, queue_id), offset in sorted(offsets.items()):
+        known[broker, topic].append(queue_id)
+        parts.append(f"({_of_topic(broker, topic)} AND queue_id = {queue_id} AND queue_offset >= {offset})")
+    parts += [
+        f"({_of_topic(broker, topic)} AND queue_id NOT IN ({', '.join(map(str, queue_ids))}))"
+        for (broker, topic), queue_ids in known.items()
+    ]
+    return any_of(parts)
+
+
+def _of_topic(broker: str, topic: str) -> str:
+    return f"broker = {text_literal(broker)} AND topic = {text_literal(topic)}"

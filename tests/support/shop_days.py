@@ -1,7 +1,7 @@
 """A shop's broker on one day: varying traffic, a gap, damage, and consumer groups in several states.
 
-Groups: `mailer` keeps up, `shipping` is too slow, `billing` has not moved since noon, `reports` wants two of three
-orders by their tags and is half an hour behind, and a group with a hostile name has no client.
+Groups: `mailer` keeps up, `shipping` is too slow, `billing` has not moved on orders since noon, `reports` wants two of
+three orders by their tags and is half an hour behind, and a group with a hostile name has no client.
 """
 
 from __future__ import annotations
@@ -107,6 +107,7 @@ def _progress(minute: int, ends: dict[tuple[str, int], list[datetime.datetime]])
         ("shipping", "shipments"): minute // 4,
         ("billing", "orders"): max(0, minute - STALLED_AT),
         ("billing", "payments"): 0,
+        ("billing", "%RETRY%billing"): 0,
         (HOSTILE_GROUP, HOSTILE_TOPIC): max(0, minute - 4 * 60),
     }
     offsets = {}

@@ -14,12 +14,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage, Producer, Puller
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.lag.command import main as lag
+from commitlake.jobs.metrics.command import main as metrics
+from commitlake.jobs.replay.command import main as replay
 from commitlake.jobs.snapshot.command import main as snapshot
+from commitlake.pipelines.lag.measure import NO_OFFSET
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, SubscriptionData
@@ -86,7 +90,9 @@ class World:
 
     def expected(self, offsets: dict[int, int], wanted: Callable[[Sent], bool]) -> dict[int, int]:
         """Messages of each queue that a group wants and has not consumed."""
-        behind = Counter(one.queue_id for one in self.sent if one.queue_offset >= offsets[one.queue_id] and wanted(one))
+        behind = Counter(
+            one.queue_id for one in self.sent if one.queue_offset >= offsets.get(one.queue_id, 0) and wanted(one)
+        )
         return {queue_id: behind[queue_id] for queue_id in range(QUEUES)}
 
 
@@ -103,7 +109,7 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def world(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Groups at the end, with a lag, filtered by tag and by SQL92, stopped, and reset."""
+    """Groups at the end, with a lag, filtered by tag and by SQL92, stopped, reset, and with an offset in one queue."""
     folder = tmp_path_factory.mktemp("lag-")
     with RocketMQ(version, folder / "rocketmq", options=OPTIONS) as servers:
         world = World(servers, folder)
@@ -114,10 +120,13 @@ def world(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
         world.send(60)
         for group, offset in (("Current", 30), ("Behind", 10), ("Priced", 3), ("Stopped", 5), ("Reset", 30)):
             world.commit(group, offset)
+        with Puller("Partly", world.options) as puller:
+            puller.commit(min(puller.queues(TOPIC)), 4)
         client = Network(world.options)
         try:
             _subscribe(client, servers, "Priced", SubscriptionData(TOPIC, SQL92, expression_type="SQL92"))
-            _subscribe(client, servers, "Behind", SubscriptionData(TOPIC))
+            for group in ("Behind", "Partly"):
+                _subscribe(client, servers, group, SubscriptionData(TOPIC))
             consumer = _java_consumer(servers, folder, "Tagged", "paid")
             try:
                 paid = sum(one.tag == "paid" for one in world.sent)
@@ -171,6 +180,7 @@ WANTED: dict[str, Callable[[Sent], bool]] = {
     "Behind": lambda _: True,
     "Stopped": lambda _: True,
     "Reset": lambda _: True,
+    "Partly": lambda _: True,
     "Tagged": lambda one: one.tag == "paid",
     "Priced": lambda one: one.price > 50 and one.tag == "open",
 }
@@ -206,15 +216,36 @@ def test_rocketmqs_own_tools_agree_for_groups_without_a_filter(
     with Admin(world.options) as admin:
         stats = {group: admin.consume_stats(group, TOPIC) for group in WANTED}
     theirs = {group: sum(queue.lag for queue in queues.values()) for group, queues in stats.items()}
-    for group in ("Current", "Behind", "Stopped", "Reset"):
+    for group in ("Current", "Behind", "Stopped", "Reset", "Partly"):
         assert ours[group] == theirs[group]
     for group in ("Tagged", "Priced"):
         assert 0 < ours[group] < theirs[group]
-    asked = ("Behind", "Tagged")
+    asked = ("Behind", "Tagged", "Partly")
     server = ("-n", world.servers.name_server_address)
     printed = mqadmin(version, tmp_path, *(("consumerProgress", "-g", group, *server) for group in asked))
     totals = [int(re.findall(r"Diff Total: (\d+)", text)[-1]) for text in printed]
     assert totals == [theirs[group] for group in asked]
+
+
+def test_queues_without_an_offset_are_in_all_answers(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = (rows_of(capsys, "--lake", str(world.lake))["Partly", queue_id] for queue_id in range(QUEUES))
+    assert NO_OFFSET not in first["notes"]
+    assert (second["messages_min"], second["messages_max"], NO_OFFSET in second["notes"]) == (60, 60, True)
+    written = tmp_path / "commitlake.prom"
+    assert metrics(["--lake", str(world.lake), "--textfile", str(written), "--quiet"]) == 0
+    families = {family.name: family.samples for family in text_string_to_metric_families(written.read_text())}
+    behind = [one.value for one in families["rocketmq_group_diff"] if one.labels["group"] == "Partly"]
+    ends = [one.value for one in families["rocketmq_producer_offset"] if one.labels["topic"] == TOPIC]
+    assert (behind, ends) == ([len(world.sent) - 4], [len(world.sent)])
+    server = world.servers.name_server_address
+    chosen = ["--topic", TOPIC, "--not-consumed-by", "Partly", "--dry-run", "--json", "--quiet"]
+    for source in ([], ["--from-broker", server]):
+        capsys.readouterr()
+        assert replay(["--lake", str(world.lake), *source, *chosen]) == 0
+        found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert sum(row["messages"] for row in found) == len(world.sent) - 4
 
 
 def test_a_time_before_the_first_snapshot_is_refused(world: World, capsys: pytest.CaptureFixture[str]) -> None:

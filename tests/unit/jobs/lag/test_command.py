@@ -13,6 +13,16 @@ import pytest
 
 from commitlake.jobs.lag.command import main
 from commitlake.jobs.snapshot.command import main as snapshot
+from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.progress import (
+    GroupTopic,
+    Member,
+    OffsetKind,
+    SnapshotSource,
+    StoreSnapshot,
+    Subscription,
+)
+from tests.support.lag_places import places_of, put_offsets
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
 
@@ -179,6 +189,41 @@ def test_an_unknown_name_is_reported_with_the_nearest(
     assert main([*place, f"--{name}", asked]) == 3
     printed = capsys.readouterr().err
     assert f"--{name}: no offset of the {name} {asked!r} is known. Did you mean {near!r}?" in printed
+
+
+def test_a_queue_without_an_offset_is_printed_with_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(new_message(n, topic="orders", queue_id=n % 2, born_timestamp=MIDNIGHT_MS) for n in range(20))
+    put_offsets(growing.store, "consumerOffset.json", {"orders@billing": {0: 4}})
+    for arguments in places_of(growing).values():
+        capsys.readouterr()
+        assert main([*arguments, "--fail-if", "messages > 9"]) == 3
+        printed = capsys.readouterr()
+        assert "no committed offset: counted from the queue's first message" in printed.out
+        assert "failed: billing on orders, queue 1: messages > 9" in printed.err
+
+
+def test_a_group_that_has_clients_but_no_offset_is_not_unknown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write([new_message(topic="orders", queue_id=0, born_timestamp=MIDNIGHT_MS)])
+    growing.archive()
+    taken = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000 + 5, datetime.UTC)
+    members = (Member("c", "10.0.0.9:1", "JAVA", 473, "V5_5_0"),)
+    subscribed = {GroupTopic("mailer", "orders"): Subscription("TAG", "*", 1, members=members)}
+    progress = StoreSnapshot(
+        "broker-a",
+        SnapshotSource.BROKER,
+        {OffsetKind.GROUP: taken},
+        log_end=1,
+        log_start=0,
+        subscribed_as_of=taken,
+        subscriptions=subscribed,
+    )
+    append_progress(growing.lake, progress)
+    rows = rows_of(capsys, "--lake", growing.lake.root, "--group", "mailer")
+    assert rows["mailer", "orders"]["messages_max"] == 1
 
 
 @pytest.mark.parametrize("table", ["messages", "consumer_offsets"])

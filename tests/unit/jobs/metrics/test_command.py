@@ -82,8 +82,32 @@ def test_names_and_labels_are_those_of_rocketmq_exporter(written: str) -> None:
     assert found["rocketmq_consumer_offset"][of_group] == found["rocketmq_group_consume_total_offset"][of_group] == 9
     assert found["rocketmq_producer_offset"] == {(*here, ("topic", "orders")): 10}
     assert found["rocketmq_topic_retry_offset"] == {(*here, ("topic", "%RETRY%billing")): 1}
-    assert found["commitlake_lag_as_of_seconds"] == {(("broker", "broker-a"),): AT}
+    assert found["commitlake_lag_as_of_timestamp_seconds"] == {(("broker", "broker-a"),): AT}
     assert found["commitlake_up"] == {(): 1}
+
+
+def test_queues_without_an_offset_and_topics_without_a_group_have_metrics(tmp_path: Path) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(
+        new_message(n, topic=("orders", "logs")[n // 20], queue_id=n % 2, born_timestamp=MIDNIGHT_MS + 1000 * n)
+        for n in range(30)
+    )
+    growing.archive()
+    path = growing.store / "config" / "consumerOffset.json"
+    path.parent.mkdir()
+    for seconds, offset in ((10, 2), (40, 4)):
+        path.write_text(json.dumps({"offsetTable": {"orders@billing": {0: offset}}}))
+        os.utime(path, (MIDNIGHT_MS // 1000 + seconds,) * 2)
+        assert snapshot(["--lake", growing.lake.root, "--store", str(growing.store), "--quiet"]) == 0
+    written = tmp_path / "commitlake.prom"
+    assert main(["--lake", growing.lake.root, "--textfile", str(written), "--quiet"]) == 0
+    found = samples(written.read_text())
+    assert list(found["rocketmq_group_diff"].values()) == [6 + 10]
+    ends = {dict(labels)["topic"]: value for labels, value in found["rocketmq_producer_offset"].items()}
+    assert ends == {"orders": 20, "logs": 10}
+    rates = {dict(labels)["topic"]: value for labels, value in found["rocketmq_producer_tps"].items()}
+    assert rates == pytest.approx({"orders": 9 / 30, "logs": 10 / 30})  # 11 orders were stored in the first 10 s
+    assert list(found["rocketmq_consumer_tps"].values()) == pytest.approx([2 / 30])
 
 
 def test_the_accumulation_of_the_exporters_dashboards_is_the_lag(written: str) -> None:
@@ -105,11 +129,11 @@ def test_a_lake_has_the_metrics_of_its_archive(growing: GrowingLake, tmp_path: P
     found = samples(path.read_text())
     broker = (("broker", "broker-a"),)
     assert found["commitlake_archive_end_offset"] == {broker: len(growing.log)}
-    assert found["commitlake_archive_newest_message_seconds"] == {broker: MIDNIGHT_MS // 1000 + 60}
+    assert found["commitlake_archive_newest_message_timestamp_seconds"] == {broker: MIDNIGHT_MS // 1000 + 60}
     assert found["commitlake_archive_quarantined_ranges"] == {broker: 0}
     assert found["commitlake_archive_missing_bytes"] == {broker: 0}
     assert found["commitlake_dead_letters"] == {(*broker, ("group", "billing")): 2}
-    assert 0 <= time.time() - found["commitlake_archive_last_run_seconds"][()] < 600
+    assert 0 <= time.time() - found["commitlake_archive_last_run_timestamp_seconds"][()] < 600
 
 
 def test_unknown_rates_have_no_sample(written: str) -> None:

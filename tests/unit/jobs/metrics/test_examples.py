@@ -83,7 +83,7 @@ def test_every_necessary_alert_exists() -> None:
     text = (EXAMPLES / "alerts.yml").read_text()
     for name in (
         "rocketmq_group_diff", 'verdict=~"stalled|stopped"', "commitlake_dead_letters",
-        "commitlake_archive_last_run_seconds", "commitlake_archive_quarantined_bytes",
+        "commitlake_archive_last_run_timestamp_seconds", "commitlake_archive_quarantined_bytes",
     ):  # fmt: skip
         assert name in text
 

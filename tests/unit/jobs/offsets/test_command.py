@@ -92,6 +92,20 @@ def test_between_snapshots_the_messages_that_were_stored_bound_the_offset(
     assert (moved["offset"], moved["offset_max"]) == (2, 2)  # it was the same before and after
 
 
+def test_a_queue_without_an_offset_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(new_message(n, topic="orders", queue_id=n, born_timestamp=MIDNIGHT_MS + 3000 * n) for n in range(3))
+    growing.archive()
+    take_snapshot(growing, 4, {"orders@billing": {0: 1}})
+    capsys.readouterr()
+    assert main(["--lake", growing.lake.root, "--group", "billing", "--at", at(4), "--json", "--quiet"]) == 3
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["queue_id"], row["offset"], row["current"]) for row in rows] == [(0, 1, 1), (1, None, None)]
+    assert (
+        rows[1]["problem"] == "the group had no committed offset in this queue at that time, although it has messages"
+    )
+
+
 def test_after_the_last_snapshot_the_queue_end_bounds_the_offset(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,11 +10,15 @@ import pytest
 
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.snapshot.command import main as snapshot
-from commitlake.pipelines.lag.answer import lag_of_lake
-from commitlake.pipelines.lag.measure import Choice
+from commitlake.pipelines.lag.answer import lag_of_lake, queue_ends
+from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.lag.measure import NO_OFFSET, Choice
+from commitlake.pipelines.lag.queues import QueueSpan
+from commitlake.pipelines.lag.standing import standing_since
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
+    Member,
     OffsetKind,
     OffsetOwner,
     SnapshotSource,
@@ -23,7 +27,8 @@ from commitlake.pipelines.snapshot.progress import (
 )
 from tests.support.indexed_stores import write_indexed_store
 from tests.support.lag_places import WRITTEN, lag_rows, places_of, put_offsets, stored
-from tests.support.lakes import GrowingLake
+from tests.support.lakes import MIDNIGHT_MS, GrowingLake
+from tests.support.logs import new_message
 
 START = datetime.datetime(2023, 11, 15, tzinfo=datetime.UTC)
 
@@ -53,7 +58,7 @@ def test_an_offset_before_the_oldest_message_is_lost_and_existing_ones_count(
     put_offsets(root, "consumerOffset.json", {"topic-1@late": {0: 2}})
     run = ["--store", str(root), "--lake", str(lake), "--quiet"]
     assert archive([*run, "--local", "--no-quality"]) == 0
-    (before,) = lag_rows(capsys, "--lake", str(lake))
+    (before,) = (row for row in lag_rows(capsys, "--lake", str(lake)) if row["queue_id"] == 0)
     for segment in sorted((root / "commitlog").iterdir())[:3]:
         segment.unlink()
     put_offsets(root, "consumerOffset.json", {"topic-1@late": {0: 3}})
@@ -61,7 +66,10 @@ def test_an_offset_before_the_oldest_message_is_lost_and_existing_ones_count(
     (root / "config" / "consumerOffset.json").touch()
     assert snapshot(run) == 0
     for arguments in (["--lake", str(lake)], ["--store", str(root)]):
-        (row,) = lag_rows(capsys, *arguments)
+        row, *others = sorted(lag_rows(capsys, *arguments), key=lambda row: int(row["queue_id"]))
+        # Of the queues without an offset, the deleted messages do not count, and are not lost.
+        assert [other["verdict"] for other in others] == ["stalled" if "--lake" in arguments else "unknown"] * 2
+        assert all(other["messages_max"] == other["end"] - other["offset_min"] > 0 for other in others)
         assert row["as_of"] > f"{later:%Y}"
         assert row["verdict"] == "lost"
         assert 0 < row["messages_max"] < before["messages_max"] - 1
@@ -119,3 +127,154 @@ def test_a_broadcasting_group_without_offsets_is_named(growing: GrowingLake) -> 
     assert str(group).startswith("broker-a: radio broadcasts orders: each of its clients keeps its own offsets, so")
     assert "the group broadcasts: its clients keep their own offsets" in answer.rows[0].notes
     assert not lag_of_lake(growing.lake, None, Choice(groups=["billing"])).broadcasting
+
+
+TAGS = ("paid", "open")
+
+
+@pytest.fixture
+def partly_committed(tmp_path: Path) -> GrowingLake:
+    """Ten orders in each of three queues, two retries, and a message of a topic that no group consumes.
+
+    `billing` has an offset in queue 0, `shipping` in all queues, and `mailer` in its retry topic only.
+    """
+    growing = GrowingLake(tmp_path)
+    orders = [
+        new_message(
+            number,
+            topic="orders",
+            queue_id=number % 3,
+            born_timestamp=MIDNIGHT_MS + 1000 * number,
+            properties=(("TAGS", TAGS[number // 3 % 2]),),
+        )
+        for number in range(30)
+    ]
+    growing.write([*orders, stored("others", 1), stored("%RETRY%billing", 2), stored("%RETRY%mailer", 3)])
+    table = {
+        "orders@billing": {0: 4},
+        "orders@shipping": {0: 10, 1: 10, 2: 10},
+        "%RETRY%mailer@mailer": {0: 0},
+    }
+    put_offsets(growing.store, "consumerOffset.json", table)
+    return growing
+
+
+def summary_of(rows: list[dict[str, Any]]) -> dict[tuple[str, str, int], tuple[int, int, int, bool]]:
+    """Return offset, least and most messages, and whether the note on a missing offset is there, by position."""
+    return {
+        (row["group"], row["topic"], row["queue_id"]): (
+            row["offset_min"], row["messages_min"], row["messages_max"], NO_OFFSET in row["notes"],
+        )
+        for row in rows
+    }  # fmt: skip
+
+
+def test_a_queue_without_an_offset_of_the_group_counts_from_its_first_message(
+    partly_committed: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments in places_of(partly_committed).values():
+        assert summary_of(lag_rows(capsys, *arguments)) == {
+            ("billing", "orders", 0): (4, 6, 6, False),
+            ("billing", "orders", 1): (0, 10, 10, True),
+            ("billing", "orders", 2): (0, 10, 10, True),
+            ("billing", "%RETRY%billing", 0): (0, 1, 1, True),
+            ("mailer", "%RETRY%mailer", 0): (0, 1, 1, False),
+            **{("shipping", "orders", queue_id): (10, 0, 0, False) for queue_id in range(3)},
+        }
+
+
+def test_a_queue_in_which_no_group_has_an_offset_counts(
+    partly_committed: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = places_of(partly_committed)
+    for arguments in places.values():
+        rows = lag_rows(capsys, *arguments, "--group", "billing", "--topic", "orders")
+        assert [row["messages_max"] for row in sorted(rows, key=lambda row: int(row["queue_id"]))] == [6, 10, 10]
+        assert lag_rows(capsys, *arguments, "--topic", "others", code=3) == []  # no group consumes it
+
+
+def test_filters_apply_in_queues_without_an_offset(
+    partly_committed: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments in places_of(partly_committed).values():
+        for wanted in ("paid", "sql:TAGS = 'paid'"):
+            filtered = ["--group", "billing", "--topic", "orders", "--filter", f"billing@orders={wanted}"]
+            found = summary_of(lag_rows(capsys, *arguments, *filtered))
+            assert [found["billing", "orders", queue_id][2] for queue_id in range(3)] == [3, 5, 5]
+
+
+def test_a_queue_without_an_offset_at_two_snapshots_has_an_exact_lag_between_them(tmp_path: Path) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(
+        new_message(n, topic="orders", queue_id=n % 2, born_timestamp=MIDNIGHT_MS + 1000 * n) for n in range(20)
+    )
+    growing.archive()
+    for second, offset in ((5, 1), (15, 2)):
+        append_progress(growing.lake, progress(second, offset))
+    append_progress(growing.lake, without_offsets(19))
+    found = {}
+    for second in (0, 5, 10, 15, 17, 19):
+        rows = lag_of_lake(growing.lake, START + datetime.timedelta(seconds=second), Choice()).rows
+        found[second] = [(row.messages.low, row.messages.high) for row in rows if row.queue_id == 1]
+    # Of queue 1, a message was stored at each odd second. The offset of queue 0 was deleted between 15 s and 19 s.
+    assert found == {0: [], 5: [(3, 3)], 10: [(5, 5)], 15: [(8, 8)], 17: [(0, 9)], 19: []}
+
+
+def without_offsets(second: int) -> StoreSnapshot:
+    taken = START + datetime.timedelta(seconds=second)
+    return StoreSnapshot("broker-a", SnapshotSource.BROKER, {OffsetKind.GROUP: taken}, {}, log_end=1, log_start=0)
+
+
+def test_after_the_last_snapshot_the_group_may_have_consumed_queues_without_an_offset(tmp_path: Path) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(
+        new_message(n, topic="orders", queue_id=n % 2, born_timestamp=MIDNIGHT_MS + 1000 * n) for n in range(20)
+    )
+    growing.archive()
+    append_progress(growing.lake, progress(5, 1))
+    rows = lag_of_lake(growing.lake, START + datetime.timedelta(seconds=10), Choice()).rows
+    (row,) = (row for row in rows if row.queue_id == 1)
+    assert row.messages.low == 0
+    assert NO_OFFSET in row.notes
+
+
+def test_a_topic_counts_for_a_group_whose_clients_subscribe_to_it(growing: GrowingLake) -> None:
+    taken = START + datetime.timedelta(seconds=9)
+    client = Member("c", "10.0.0.9:1", "JAVA", 473, "V5_5_0")
+    found = {
+        GroupTopic("mailer", "orders"): Subscription("TAG", "*", 1, message_model="CLUSTERING", members=(client,)),
+        GroupTopic("gone", "orders"): Subscription("TAG", "*", 1, message_model="CLUSTERING", members=()),
+        GroupTopic("radio", "orders"): Subscription("TAG", "*", 1, message_model="BROADCASTING", members=(client,)),
+    }
+    append_progress(growing.lake, progress(9, 4, subscribed_as_of=taken, subscriptions=found))
+    answer = lag_of_lake(growing.lake, None, Choice())
+    rows = {row.group: (row.messages.low, row.messages.high, NO_OFFSET in row.notes) for row in answer.rows}
+    assert rows == {"billing": (6, 6, False), "mailer": (10, 10, True)}
+
+
+def test_a_broadcasting_group_counts_only_in_queues_with_an_offset(partly_committed: GrowingLake) -> None:
+    partly_committed.archive()
+    taken = START + datetime.timedelta(seconds=40)
+    wanted = Subscription("TAG", "*", 1, message_model="BROADCASTING", members=())
+    found = {GroupTopic("billing", "orders"): wanted}
+    append_progress(partly_committed.lake, progress(40, 4, subscribed_as_of=taken, subscriptions=found))
+    rows = lag_of_lake(partly_committed.lake, None, Choice(topics=["orders"])).rows
+    assert [(row.queue_id, row.messages.high) for row in rows] == [(0, 6)]
+
+
+def test_a_group_that_stands_since_its_first_message_is_stalled(partly_committed: GrowingLake) -> None:
+    partly_committed.archive()
+    for minute in (1, 31, 61):
+        append_progress(partly_committed.lake, progress(60 * minute, 4))
+    rows = {row.queue_id: row for row in lag_of_lake(partly_committed.lake, None, Choice(topics=["orders"])).rows}
+    assert {queue_id: str(row.judged.verdict) for queue_id, row in rows.items()} == dict.fromkeys(range(3), "stalled")
+    assert rows[1].notes[:2] == ("the group does not move; its clients are not known", NO_OFFSET)
+    assert standing_since(partly_committed.lake, rows[1]) == START + datetime.timedelta(seconds=1)
+
+
+def test_the_ends_of_queues_without_a_group_are_known(partly_committed: GrowingLake) -> None:
+    partly_committed.archive()
+    for minute in (1, 31):
+        append_progress(partly_committed.lake, progress(60 * minute, 4))
+    answer = lag_of_lake(partly_committed.lake, None, Choice(topics=["orders"]))
+    assert queue_ends(partly_committed.lake, answer) == {Queue("broker-a", "others", 0): QueueSpan(0, 1, 1)}

@@ -14,6 +14,7 @@ from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
+    Member,
     OffsetKind,
     OffsetOwner,
     SnapshotSource,
@@ -132,6 +133,51 @@ def test_each_window_has_the_filter_of_its_time(tmp_path: Path) -> None:
         (row,) = lag_of_lake(growing.lake, MIDNIGHT + minute * MINUTE, Choice()).rows
         number = (MIDNIGHT + minute * MINUTE - history.windows.start) // history.windows.length
         assert history.messages["billing"][number] == row.messages.low, minute
+
+
+def test_queues_without_an_offset_count_as_at_that_moment(tmp_path: Path) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(
+        new_message(
+            n, ("orders", "orders", "orders", "%RETRY%billing", "payments")[n % 5], queue_id=n % 5 % 3,
+            born_timestamp=MIDNIGHT_MS + n * 60_000,
+            properties=(("TAGS", "ab"[n // 5 % 2]),),
+        )
+        for n in range(61)
+    )  # fmt: skip
+    growing.archive()
+    place = OffsetOwner(OffsetKind.GROUP, "billing", "orders", 0)
+    client = (Member("c", "10.0.0.9:1", "JAVA", 473, "V5_5_0"),)
+    keys = {name: GroupTopic("billing", name) for name in ("orders", "payments")}
+    steps: list[tuple[int, dict[OffsetOwner, int], dict[GroupTopic, Subscription]]] = [
+        (10, {}, {}),  # it has no offset
+        (20, {place: 1}, {}),
+        (30, {place: 2}, {keys["orders"]: Subscription("TAG", "a", 1, members=client)}),
+        (40, {place: 2}, {keys["payments"]: Subscription("TAG", "*", 2, members=client)}),
+        (50, {place: 3, place._replace(queue_id=1): 4}, {}),
+        (60, {}, {}),  # it was deleted
+    ]
+    for minute, offsets, subscriptions in steps:
+        taken = MIDNIGHT + minute * MINUTE
+        append_progress(
+            growing.lake,
+            StoreSnapshot(
+                "broker-a", SnapshotSource.BROKER, {OffsetKind.GROUP: taken}, offsets, log_end=0, log_start=0,
+                subscribed_as_of=taken, subscriptions=subscriptions,
+            ),
+        )  # fmt: skip
+    history = lag_history(growing.lake, ["billing"], MIDNIGHT + 60 * MINUTE)
+    assert history is not None
+    found = {}
+    for minute, _, _ in steps:
+        rows = lag_of_lake(growing.lake, MIDNIGHT + minute * MINUTE, Choice()).rows
+        number = (MIDNIGHT + minute * MINUTE - history.windows.start) // history.windows.length
+        found[minute] = history.messages["billing"][number], sum(row.messages.low for row in rows)
+    # At 20 there are two messages with tag a in each queue, besides the one that is consumed, and four retries.
+    assert found[20] == (10, 10)
+    assert all((first or 0) == second for first, second in found.values())
+    assert found[40][1] > found[30][1] + 6  # a topic more
+    assert found[60][1] == 0
 
 
 def test_a_snapshot_of_a_log_that_is_not_archived_yet_has_no_figure(tmp_path: Path) -> None:

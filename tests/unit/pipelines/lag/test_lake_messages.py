@@ -14,6 +14,7 @@ from commitlake.pipelines.lag import lake_messages
 from commitlake.pipelines.lag.counting import BacklogCounter, Cursor, Queue
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.queues import QueueSpan, Times
+from commitlake.pipelines.lag.wanted import ALL
 from tests.support.lineage_lakes import BROKER, START, make_lake, record
 
 END = START + datetime.timedelta(hours=2)
@@ -103,3 +104,48 @@ def test_queues_of_a_topic_are_read_in_one_query_if_that_is_cheap() -> None:
     assert list(lake_messages._places(many)) == ["(topic = 'orders' AND queue_offset >= 1000)"]
     many[Queue(BROKER, "orders", 500)] = 0
     assert len(list(lake_messages._places(many))) == 3  # 200 queues each
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        ([], {0, 1, 2, 5}),
+        ([0, 1, 2], {5}),
+        ([0, 5], {1, 2}),
+        ([2**31 - 1], {0, 1, 2, 5}),
+        ([0, 1, 2, 5], set()),
+    ],
+)
+def test_queues_without_a_cursor_are_found(tmp_path: Path, known: list[int], expected: set[int]) -> None:
+    rows = [
+        record(1000 + 100 * queue_id, 60, topic, queue_id=queue_id, queue_offset=7)
+        for number, topic in enumerate(("orders", "others", "%RETRY%billing", "%RETRY%other"))
+        for queue_id in [0, 1, 2, 5]
+    ]
+    lake = make_lake(tmp_path, [*rows, record(500, 60, "orders", queue_id=9)])  # the broker has deleted it
+    cursors = [Cursor(Queue(BROKER, "orders", queue_id), 3) for queue_id in known]
+    counter = BacklogCounter(cursors, None, 1000, {"orders": [ALL], "%RETRY%billing": [ALL]})
+    messages = LakeMessages(open_table(lake, "messages"), BROKER, lake.bodies)
+    spans = messages.measure(Times(END, None, 1000), list(counter.topics), [counter])
+    found = {cursor.queue: behind.messages for cursor, behind in counter.behind.items() if not cursor.offset}
+    retries = {0, 1, 2, 5}
+    assert found == {Queue(BROKER, "orders", queue_id): 1 for queue_id in expected} | {
+        Queue(BROKER, "%RETRY%billing", queue_id): 1 for queue_id in retries
+    }
+    assert found.keys() <= spans.keys()
+
+
+def test_ends_are_those_of_the_newest_messages_in_the_log(tmp_path: Path) -> None:
+    rows = [
+        *messages(range(5), 0, 0),  # deleted by the broker
+        *messages(range(5, 9), 10, 1000),
+        *messages(range(2), 90, 5000),  # the topic was created again
+        *messages(range(3), 95, 6000, "payments"),
+        *messages(range(3), 95, 7000, "known"),
+        record(9000, 60.0 * 121, "payments", queue_offset=3),  # later
+    ]
+    lake = make_lake(tmp_path, rows)
+    found = LakeMessages(open_table(lake, "messages"), BROKER, lake.bodies).ends(
+        Times(END, HOUR_BEFORE, 1000), ["known"]
+    )
+    assert {queue.topic: span.end for queue, span in found.items()} == {"orders": 2, "payments": 3}

@@ -17,7 +17,7 @@ from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.lag.command import main
 from commitlake.pipelines.lag import store_messages
 from commitlake.pipelines.lag.answer import Given, LagAnswer, lag_of_store
-from commitlake.pipelines.lag.measure import Choice
+from commitlake.pipelines.lag.measure import NO_OFFSET, Choice
 from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic
 from tests.support.indexed_stores import OPTIONS, RARE, Clock, message, without_seeks, write_indexed_store
@@ -148,13 +148,17 @@ def test_messages_before_the_recreation_of_a_topic_are_not_counted(
         arguments = ["--store", str(made_again)]
         kept = {"use_indexes": place == "store"}
         monkeypatch.setattr(store_messages.StoreMessages.__init__, "__kwdefaults__", kept)
-    rows = {(row["topic"], row["group"]): row for row in lag_rows(capsys, *arguments)}
+    found = lag_rows(capsys, *arguments)
+    rows = {(row["topic"], row["group"]): row for row in found if row["queue_id"] == 0}
     new, old, other = rows["topic-1", "new"], rows["topic-1", "old"], rows["topic-2", "new"]
     sent = [number for number in range(300, 600) if number % 3 == 1 and number % 20 and number // 20 % 3 == 0]
     assert (new["end"], new["messages_max"]) == (len(sent), len(sent) - 3)
     assert "were stored before do not count: the topic was deleted and created again" in new["notes"][-1]
     assert (old["messages_max"], old["verdict"]) == (0, "ahead")
     assert other["messages_max"] == other["end"] - 3 > len(sent)
+    elsewhere = [row for row in found if row["topic"] == "topic-1" and row["queue_id"]]
+    assert len(elsewhere) == 4
+    assert all(0 < row["messages_max"] == row["end"] < 40 and NO_OFFSET in row["notes"] for row in elsewhere)
 
 
 @pytest.mark.parametrize("place", ["store", "lake"])
@@ -163,7 +167,11 @@ def test_lag_of_a_jmq_store_is_counted(place: str, tmp_path: Path, capsys: pytes
     arguments = [f"--{place}", str(root if place == "store" else tmp_path / "lake")]
     if place == "lake":
         assert archive(["--store", str(root), *arguments, "--local", "--quiet", "--no-quality"]) == 0
-    rows = {(row["group"], row["topic"]): row for row in lag_rows(capsys, *arguments)}
+    found = lag_rows(capsys, *arguments)
+    rows = {(row["group"], row["topic"]): row for row in found if NO_OFFSET not in row["notes"]}
+    others = [row for row in found if NO_OFFSET in row["notes"]]
+    assert {row["group"] for row in others} == {"billing", "shipping"}
+    assert all(row["messages_min"] == row["messages_max"] == row["end"] > 0 for row in others)
     billing, shipping = rows["billing", "topic-1"], rows["shipping", RARE]
     assert (billing["offset_min"], shipping["offset_min"]) == (3, 1)
     assert billing["messages_min"] == billing["messages_max"] == billing["end"] - 3

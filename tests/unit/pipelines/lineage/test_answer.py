@@ -61,6 +61,19 @@ def test_an_order_has_steps_from_its_sending_to_each_groups_outcome(tmp_path: Pa
     assert story.records[0].producer_group == "shop"
 
 
+def test_a_group_without_an_offset_in_the_queue_of_the_message_is_named(tmp_path: Path) -> None:
+    offsets = snapshot(60, {("audit", "orders", 0): 1204, ("billing", "orders", 1): 7, ("mailer", "payments", 0): 1})
+    lake = make_lake(tmp_path, [record(1000, 0, "orders", queue_offset=1203)], offsets=offsets)
+    story = story_of(lake, Question(key=KEY))
+    assert {each.group: each.state for each in story.outcomes} == {
+        "audit": OutcomeState.PASSED,
+        "billing": OutcomeState.UNKNOWN,
+    }
+    assert outcome_of(story, "billing").text == (
+        "it is not known what billing did with it: there is no trace of it, and no offset in its queue"
+    )
+
+
 @pytest.mark.parametrize(
     "question",
     [

@@ -56,7 +56,7 @@ def chosen(table: DeltaTable, selection: Selection) -> list[str]:
         (Selection(Conditions(where="queue_id = 1 OR queue_id = 3 -- odd")), ["k1", "k7"]),
         (Selection(Conditions(start=START + datetime.timedelta(seconds=1))), ["k1", "k7"]),
         (Selection(Conditions(end=START + datetime.timedelta(seconds=1)), born=True), ["k0"]),
-        (Selection(Conditions(), offsets={("broker-a", "orders", 3): 0, ("broker-a", "payments", 1): 5}), ["k7"]),
+        (Selection(Conditions(), offsets={("broker-a", "orders", 3): 0, ("broker-a", "payments", 1): 5}), ["k0", "k7"]),
         (Selection(Conditions(), offsets={}), []),
     ],
 )
