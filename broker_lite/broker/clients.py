@@ -270,6 +270,11 @@ class Clients:
         members = self.producers.get(group, {})
         return ProducerConnection(tuple(member.connection() for member in members.values()))
 
+    def member(self, consumer_group: str, client_id: str | None) -> Member | None:
+        """Return a member of a consumer group, or None."""
+        group = self.consumers.get(consumer_group)
+        return group.members.get(client_id) if group and client_id is not None else None
+
     def members(self, consumer_group: str) -> Iterator[Member]:
         """Return the members of a consumer group."""
         group = self.consumers.get(consumer_group)
