@@ -162,7 +162,7 @@ class Writer(LogWriter):
             raise MessageRefusedError(
                 f"{MULTI_DISPATCH}: expected at most {MAX_LIGHT_QUEUES} light queues in the store"
             )
-        numbers = [str(queue.max_offset if (queue := self._queues.find_light(name)) else 0) for name in names]
+        numbers = [str(light.max_offset if (light := self._queues.find_light(name)) else 0) for name in names]
         return {MULTI_QUEUE_OFFSET: SEPARATOR.join(numbers)}, 1, distinct
 
     def append(self, messages: Sequence[Prepared]) -> list[PutResult]:

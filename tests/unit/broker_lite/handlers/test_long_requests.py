@@ -199,3 +199,59 @@ def test_bodies_of_plain_json_are_not_parsed_as_fastjson(peer: Peer, body: bytes
         assert time.thread_time() - began < 0.05
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert "expected" in str(answer.remark)
+
+
+WIDE_SEARCHES: dict[str, Any] = {
+    "subscription": " OR ".join(["N = '1'", *(f"p CONTAINS '{'a' * 40}b{number:03d}'" for number in range(240))]),
+    "expressionType": "SQL92",
+}
+
+
+@pytest.fixture
+def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an evaluation pause after each search, and a slice end after each step."""
+    monkeypatch.setattr("commitlake.schemas.remoting.sql92_conditions.SEARCHES_AT_ONCE", 1)
+    monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
+
+
+@pytest.mark.usefixtures("short_slices")
+def test_one_message_does_not_block_other_clients(peer: Peer, dispatcher: Dispatcher) -> None:
+    wide = "a" * 3_500
+    for number in range(2):
+        properties = {"p": wide, "N": str(number), "UNIQ_KEY": f"U{number}"}
+        assert peer.ask(SEND, send_fields("orders", properties), f"{number}".encode()).code == ResponseCode.SUCCESS
+    assert peer.ask_once(PULL, pull_fields("orders", **WIDE_SEARCHES)) == []
+    turns = 0
+    while dispatcher.work():
+        turns += 1
+    assert turns > 200
+    answer = peer.sent[-1]
+    assert [record.body for record in records(answer.body)] == [b"1"]
+    assert answer.ext_fields["nextBeginOffset"] == "2"
+
+
+@pytest.mark.usefixtures("short_slices")
+def test_a_pull_whose_time_is_up_examines_at_least_one_message(
+    peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        properties = {"p": "a" * 3_500, "N": str(number), "UNIQ_KEY": f"U{number}"}
+        assert peer.ask(SEND, send_fields("orders", properties), f"{number}".encode()).code == ResponseCode.SUCCESS
+    monkeypatch.setattr("commitlake.broker_lite.handlers.pulling.PULL_SECONDS", 0)
+    bodies, pulls, turns = pull_all(peer, dispatcher, **WIDE_SEARCHES)
+    assert bodies == [b"1"]
+    assert pulls <= 5
+    assert turns > 400
+
+
+@pytest.mark.usefixtures("short_slices")
+def test_a_waiting_pull_finds_a_message_after_a_long_evaluation(peer: Peer, dispatcher: Dispatcher) -> None:
+    waiting = Peer(dispatcher)
+    assert peer.ask(SEND, send_fields("orders"), b"x").code == ResponseCode.SUCCESS
+    assert waiting.ask_later(PULL, pull_fields("orders", offset=1, sysFlag=6, **WIDE_SEARCHES)) == []
+    for number in range(2):
+        properties = {"p": "a" * 3_500, "N": str(number), "UNIQ_KEY": f"U{number}"}
+        peer.ask(SEND, send_fields("orders", properties), f"{number}".encode())
+    while dispatcher.work():
+        pass
+    assert [record.body for record in records(waiting.sent[-1].body)] == [b"1"]
