@@ -12,8 +12,8 @@ Properties = Mapping[str, str]
 Condition = Callable[[Properties], bool | None]
 Operand = Callable[[Properties], Value]
 
-SEARCHES_AT_ONCE = 8 << 20
-"""Cost of the searches between two pauses: some 3 ms, at 0.3 ns for each unit of `_search_cost`."""
+SEARCHES_AT_ONCE = 24 << 20
+"""Cost of the searches between two pauses: some 3 ms, at 0.1 to 0.3 ns for each unit of `_search_cost`."""
 _LONG_PART = 128
 """Length from which Python searches in a time that does not depend on it."""
 

@@ -153,7 +153,7 @@ def test_a_long_evaluation_pauses_and_continues() -> None:
             longest = max(longest, time.process_time() - started)
         break
     assert found is True
-    assert 20 < pauses < 255
+    assert 10 < pauses < 40
     assert longest < 0.05
     assert compile_sql92(" OR ".join(parts))(PausableProperties({"p": "a"})) is False
 
