@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, ProducerData
+from commitlake.schemas.remoting.json_fields import serialize_body
 from tests.support.brokers import Peer, pull_fields, records, send_fields
 
 SEND, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE
@@ -255,3 +258,36 @@ def test_a_waiting_pull_finds_a_message_after_a_long_evaluation(peer: Peer, disp
     while dispatcher.work():
         pass
     assert [record.body for record in records(waiting.sent[-1].body)] == [b"1"]
+
+
+MEMBERS_OF_ALL = {
+    RequestCode.GET_ALL_PRODUCER_INFO: {},
+    RequestCode.GET_PRODUCER_CONNECTION_LIST: {"producerGroup": "p"},
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: {"consumerGroup": "c"},
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: {"consumerGroup": "c"},
+}
+
+
+@pytest.mark.parametrize("code", MEMBERS_OF_ALL)
+def test_a_list_of_many_members_is_split_or_refused(
+    peer: Peer, dispatcher: Dispatcher, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for first in range(0, 1000, 250):
+        clients = Peer(dispatcher)
+        for number in range(first, first + 250):
+            groups = (ProducerData("p"), ProducerData(f"p{number}"))
+            body = serialize_body(Heartbeat(f"client{number}", groups, (ConsumerData("c"),)))
+            assert clients.ask(RequestCode.HEART_BEAT, body=body).code == ResponseCode.SUCCESS
+    monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
+    assert peer.ask_once(code, MEMBERS_OF_ALL[code]) == []
+    turns = 0
+    while dispatcher.work():
+        turns += 1
+    assert turns >= 9
+    answer = peer.sent[-1]
+    assert answer.code == ResponseCode.SUCCESS
+    found = bytes(answer.body)
+    assert all(f'"client{number}"'.encode() in found for number in range(1000))
+    json.loads(found)
+    monkeypatch.setattr("commitlake.broker_lite.protocol.tables.MAX_FRAME_BYTES", 5000)
+    assert "expected at most 5000 bytes" in str(peer.ask(code, MEMBERS_OF_ALL[code]).remark)
