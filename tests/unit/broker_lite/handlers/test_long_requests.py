@@ -260,7 +260,7 @@ def test_a_waiting_pull_finds_a_message_after_a_long_evaluation(peer: Peer, disp
     assert [record.body for record in records(waiting.sent[-1].body)] == [b"1"]
 
 
-MEMBERS_OF_ALL = {
+MEMBERS_OF_ALL: dict[int, dict[str, str]] = {
     RequestCode.GET_ALL_PRODUCER_INFO: {},
     RequestCode.GET_PRODUCER_CONNECTION_LIST: {"producerGroup": "p"},
     RequestCode.GET_CONSUMER_CONNECTION_LIST: {"consumerGroup": "c"},
