@@ -9,9 +9,16 @@ from commitlake.broker_lite.broker.groups import GroupTable
 from commitlake.broker_lite.broker.held_pulls import HeldPulls
 from commitlake.broker_lite.broker.interfaces import BrokerStore
 from commitlake.broker_lite.broker.layouts import delivery_of, parking_topics
-from commitlake.broker_lite.broker.limits import MAX_OFFSETS, check_limit
+from commitlake.broker_lite.broker.limits import (
+    MAX_OFFSETS,
+    MAX_STATUSES_BYTES,
+    MAX_STATUSES_BYTES_IN_ALL,
+    MAX_STATUSES_BYTES_OF_ADDRESS,
+    check_limit,
+)
 from commitlake.broker_lite.broker.locks import QueueLocks
 from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.broker.quotas import Quotas
 from commitlake.broker_lite.broker.slices import Slices, Steps
 from commitlake.broker_lite.broker.statistics import Statistics
 from commitlake.broker_lite.broker.topics import TopicTable
@@ -43,6 +50,7 @@ class Broker:
         held: pulls that wait for a message.
         slices: scheduler of long requests.
         relayed: unanswered requests that were relayed to clients: (deadline in ms, channel, opaque), by deadline.
+        kept_answers: bytes of clients' answers that wait for those of other clients.
         statistics: counts and rates.
         started_ms: start time, ms since the epoch.
         is_writable: False when the disk is too full for more messages.
@@ -62,6 +70,9 @@ class Broker:
         self.held = HeldPulls()
         self.slices = Slices(LONG_REQUESTS_AT_ONCE)
         self.relayed: deque[tuple[int, Channel, int]] = deque()
+        self.kept_answers = Quotas(
+            of_one=MAX_STATUSES_BYTES, of_address=MAX_STATUSES_BYTES_OF_ADDRESS, in_all=MAX_STATUSES_BYTES_IN_ALL
+        )
         self.started_ms = store.clock()
         self.statistics = Statistics(self.started_ms)
         self.is_writable = True

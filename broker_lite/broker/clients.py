@@ -30,7 +30,6 @@ from commitlake.schemas.remoting.heartbeats import (
     ConsumerConnection,
     ConsumerData,
     Heartbeat,
-    ProducerConnection,
     SubscriptionData,
     subscription_of_tags,
 )
@@ -79,10 +78,10 @@ class ConsumerGroup:
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     size: int = 0
 
-    def connections(self) -> ConsumerConnection:
-        """Return the group's members and subscriptions as administrators see them."""
+    def settings(self) -> ConsumerConnection:
+        """Return the group's subscriptions and settings as administrators see them, without the members."""
         return ConsumerConnection(
-            tuple(member.connection() for member in self.members.values()),
+            (),
             dict(self.subscriptions),
             self.data.consume_type,
             self.data.message_model,
@@ -265,10 +264,10 @@ class Clients:
             self.producers.pop(name)
         return True
 
-    def producer_connections(self, group: str) -> ProducerConnection:
-        """Return the members of a producer group as administrators see them."""
-        members = self.producers.get(group, {})
-        return ProducerConnection(tuple(member.connection() for member in members.values()))
+    def member(self, consumer_group: str, client_id: str | None) -> Member | None:
+        """Return a member of a consumer group, or None."""
+        group = self.consumers.get(consumer_group)
+        return group.members.get(client_id) if group and client_id is not None else None
 
     def members(self, consumer_group: str) -> Iterator[Member]:
         """Return the members of a consumer group."""

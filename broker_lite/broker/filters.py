@@ -9,6 +9,7 @@ from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION, SubscriptionData
 from commitlake.schemas.remoting.sql92 import SqlError, compile_sql92
+from commitlake.schemas.remoting.sql92_conditions import PausableProperties, PausedError
 
 MAX_EXPRESSION_LENGTH = 16_384
 """Limit on a tag expression or an SQL92 expression, in characters; RocketMQ has no limit."""
@@ -27,7 +28,8 @@ class Filter(NamedTuple):
 
     Attributes:
         codes: hashes of the wanted tags; None for all tags.
-        accepts_record: function that returns whether a stored record matches; None if all records match.
+        accepts_record: function that returns whether a stored record matches; None if all records match. It raises
+            PausedError if that takes longer than a few milliseconds, and continues when it is called again.
     """
 
     codes: frozenset[int] | None = None
@@ -83,8 +85,27 @@ def filter_of(subscription: SubscriptionData, queue_codes: QueueCodes = _as_sent
     except SqlError as error:
         raise FilterError(str(error)) from error
 
-    def accepts(record: bytes) -> bool:
-        parsed = parse_message(record, verify_crc=False)
-        return parsed is not None and condition(parsed[0].properties)
+    return Filter(accepts_record=_PausableCondition(condition))
 
-    return Filter(accepts_record=accepts)
+
+class _PausableCondition:
+    """Function that returns whether a record matches an expression; see `Filter`."""
+
+    def __init__(self, condition: Callable[[PausableProperties], bool]) -> None:
+        self._condition = condition
+        self._paused: tuple[bytes, PausableProperties] | None = None
+
+    def __call__(self, record: bytes) -> bool:
+        if self._paused is not None and self._paused[0] == record:
+            properties = self._paused[1]
+        else:
+            parsed = parse_message(record, verify_crc=False)
+            if parsed is None:
+                return False
+            properties = PausableProperties(parsed[0].properties)
+        self._paused = None
+        try:
+            return self._condition(properties)
+        except PausedError:
+            self._paused = record, properties
+            raise

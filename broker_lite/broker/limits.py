@@ -29,6 +29,15 @@ MAX_RELAYED_BYTES = 64 << 10
 """Size of the body of a request that is relayed to a client."""
 MAX_RELAYED = 10_000
 """Relayed requests that clients have not answered yet."""
+MAX_MEMBERS_ASKED = 1024
+"""Members of a group that one request asks for their offsets."""
+MAX_STATUS_BYTES = 256 << 10
+"""Size of one member's answer with its offsets: some 3,000 queues."""
+MAX_STATUSES_BYTES = 4 << 20
+"""Size of the offsets of all members in one answer. The members share the queues of a topic, so this is for 50,000."""
+MAX_STATUSES_BYTES_OF_ADDRESS = 16 << 20
+MAX_STATUSES_BYTES_IN_ALL = 64 << 20
+"""Members' offsets that the broker keeps until the last member of each group has answered."""
 
 
 class LimitError(CommandError):

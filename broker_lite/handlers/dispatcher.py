@@ -13,6 +13,7 @@ from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.slices import SLICE_SECONDS, Steps
 from commitlake.broker_lite.delivery import DeliveryError
 from commitlake.broker_lite.handlers import (
+    consumer_status,
     failures,
     group_administration,
     members,
@@ -76,6 +77,7 @@ HANDLERS: Handlers = {
     **group_administration.HANDLERS,
     **progress.HANDLERS,
     **relays.HANDLERS,
+    **consumer_status.HANDLERS,
     **runtime.HANDLERS,
 }
 

@@ -5,17 +5,19 @@ Source: AdminBrokerProcessor, ConsumerManageProcessor (5.5.0).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import astuple
 from typing import NamedTuple
 
 from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.clients import Member
 from commitlake.broker_lite.broker.groups import is_valid_group
 from commitlake.broker_lite.broker.limits import MAX_OFFSETS, check_limit
 from commitlake.broker_lite.handlers.kinds import Answering, Handlers
 from commitlake.broker_lite.handlers.pages import page_of
 from commitlake.broker_lite.handlers.system_groups import refuse_system_group
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.protocol.tables import table_body
+from commitlake.broker_lite.protocol.tables import list_body, lists_body, table_body
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import LAYOUT
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from commitlake.schemas.remoting.admin_headers import (
@@ -30,11 +32,10 @@ from commitlake.schemas.remoting.admin_headers import (
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
-from commitlake.schemas.remoting.fastjson import serialize_compact
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.headers import ConsumerGroupRequest
 from commitlake.schemas.remoting.heartbeats import SubscriptionData
-from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
+from commitlake.schemas.remoting.json_fields import parse_body, serialize_body, to_json
 from commitlake.schemas.remoting.routes import TopicList
 from commitlake.schemas.remoting.statistics import DelayOffsetTable
 
@@ -100,42 +101,47 @@ def delete_group(broker: Broker, _channel: Channel, request: Command) -> Command
     return request.reply(ResponseCode.SUCCESS)
 
 
-def consumer_connections(broker: Broker, _channel: Channel, request: Command) -> Command:
+def consumer_connections(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Answer with the members of a consumer group and their subscriptions."""
     header = from_ext_fields(ConsumerGroupRequest, request.ext_fields)
     group = broker.clients.consumers.get(header.consumer_group)
     if group is None:
         remark = f"the consumer group[{header.consumer_group}] not online"
         return request.reply(ResponseCode.CONSUMER_NOT_ONLINE, remark=remark)
-    return request.reply(ResponseCode.SUCCESS, body=serialize_body(group.connections()))
+    connections = (member.connection() for member in list(group.members.values()))
+    settings = to_json(group.settings())
+    del settings["connectionSet"]
+    body = yield from list_body("connectionSet", connections, lambda: settings)
+    return request.reply(ResponseCode.SUCCESS, body=body)
 
 
-def producer_connections(broker: Broker, _channel: Channel, request: Command) -> Command:
+def producer_connections(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Answer with the members of a producer group."""
     header = from_ext_fields(ProducerGroupRequest, request.ext_fields)
-    connections = broker.clients.producer_connections(header.producer_group)
-    if not connections.connection_set:
+    members = list(broker.clients.producers.get(header.producer_group, {}).values())
+    if not members:
         remark = f"the producer group[{header.producer_group}] not exist"
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
-    return request.reply(ResponseCode.SUCCESS, body=serialize_body(connections))
+    body = yield from list_body("connectionSet", (member.connection() for member in members))
+    return request.reply(ResponseCode.SUCCESS, body=body)
 
 
-def all_producers(broker: Broker, _channel: Channel, request: Command) -> Command:
+def all_producers(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Answer with the members of all producer groups."""
-    table = {
-        name: [
-            {
-                "clientId": member.client_id,
-                "language": member.language,
-                "lastUpdateTimestamp": member.heard_ms,
-                "remoteIP": f"/{member.channel.peer}",
-                "version": member.version,
-            }
-            for member in members.values()
-        ]
-        for name, members in broker.clients.producers.items()
-    }
-    return request.reply(ResponseCode.SUCCESS, body=serialize_compact({"data": table}))
+    groups = ((name, _producers(members)) for name, members in list(broker.clients.producers.items()))
+    body = yield from lists_body("data", groups)
+    return request.reply(ResponseCode.SUCCESS, body=body)
+
+
+def _producers(members: dict[str, Member]) -> Iterator[dict[str, object]]:
+    for member in list(members.values()):
+        yield {
+            "clientId": member.client_id,
+            "language": member.language,
+            "lastUpdateTimestamp": member.heard_ms,
+            "remoteIP": f"/{member.channel.peer}",
+            "version": member.version,
+        }
 
 
 def all_consumer_offsets(broker: Broker, _channel: Channel, request: Command) -> Answering:

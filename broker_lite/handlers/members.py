@@ -11,6 +11,7 @@ from commitlake.broker_lite.broker.groups import is_valid_group
 from commitlake.broker_lite.broker.limits import MAX_LOCKS_OF_REQUEST, MAX_NAME_LENGTH, check_limit
 from commitlake.broker_lite.handlers.kinds import Answering, Handlers
 from commitlake.broker_lite.protocol import Channel
+from commitlake.broker_lite.protocol.tables import list_body
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.ext_fields import from_ext_fields
@@ -18,7 +19,6 @@ from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.headers import ConsumerGroupRequest, UnregisterClientRequest
 from commitlake.schemas.remoting.heartbeats import (
     CheckClientConfig,
-    ConsumerList,
     Heartbeat,
     LockBatch,
     LockBatchResult,
@@ -69,14 +69,15 @@ def unregister_client(broker: Broker, channel: Channel, request: Command) -> Ans
     return request.reply(ResponseCode.SUCCESS)
 
 
-def consumer_list(broker: Broker, _channel: Channel, request: Command) -> Command:
+def consumer_list(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Answer with the client ids of a consumer group's members."""
     header = from_ext_fields(ConsumerGroupRequest, request.ext_fields)
-    ids = tuple(member.client_id for member in broker.clients.members(header.consumer_group))
-    if not ids:
+    members = list(broker.clients.members(header.consumer_group))
+    if not members:
         remark = f"no consumer for this group, {header.consumer_group}"
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
-    return request.reply(ResponseCode.SUCCESS, body=serialize_body(ConsumerList(ids)))
+    body = yield from list_body("consumerIdList", (member.client_id for member in members))
+    return request.reply(ResponseCode.SUCCESS, body=body)
 
 
 def check_client_config(_broker: Broker, _channel: Channel, request: Command) -> Command:

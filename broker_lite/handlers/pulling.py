@@ -67,11 +67,41 @@ def pull_message(broker: Broker, channel: Channel, request: Command) -> Command 
         )
     if (answer := _reset(broker, request, header)) is not None:
         return answer
+    if wanted.accepts_record is not None:
+        return _pull_filtered(broker, channel, request, header, wanted, group)
     result = _pull(broker, header, wanted, header.queue_offset)
     if result.is_cut and not result.records:
         return _pull_on(broker, request, header, wanted, result, group)
+    return _answer_or_hold(broker, channel, request, header, wanted, result, group)
+
+
+def _pull_filtered(
+    broker: Broker,
+    channel: Channel,
+    request: Command,
+    header: PullMessageRequest,
+    wanted: Filter,
+    group: SubscriptionGroupConfig,
+) -> Answering:
+    """Pull with an SQL92 filter, of which even the first slice waits for the client's earlier pulls."""
+    result = _pull(broker, header, wanted, header.queue_offset)
+    if result.is_cut and not result.records:
+        return (yield from _pull_on(broker, request, header, wanted, result, group))
+    return _answer_or_hold(broker, channel, request, header, wanted, result, group)
+
+
+def _answer_or_hold(
+    broker: Broker,
+    channel: Channel,
+    request: Command,
+    header: PullMessageRequest,
+    wanted: Filter,
+    result: PullResult,
+    group: SubscriptionGroupConfig,
+) -> Command | None:
+    """Return the answer to a pull, or None if the pull is held until a message arrives."""
     answer = _answer_of(broker, request, header, result, group)
-    if answer.code != ResponseCode.PULL_NOT_FOUND or not may_wait:
+    if answer.code != ResponseCode.PULL_NOT_FOUND or not header.sys_flag & PullSysFlag.SUSPEND:
         return answer
     deadline_ms = broker.now_ms() + min(max(0, header.suspend_timeout_millis), MAX_SUSPEND_MS)
     # The body has no meaning here, and would be kept as long as the pull.
@@ -164,9 +194,11 @@ def _pull_on(
     result: PullResult,
     group: SubscriptionGroupConfig | None = None,
 ) -> Answering:
-    """Continue a pull until it finds a message, or for PULL_SECONDS of work."""
+    """Continue a pull until it finds a message, or for PULL_SECONDS of work; it examines at least one message."""
     spent = SLICE_SECONDS
-    while result.is_cut and not result.records and spent < PULL_SECONDS:
+    while result.is_cut and not result.records:
+        if spent >= PULL_SECONDS and result.next_offset > header.queue_offset:
+            break
         yield
         started = time.perf_counter()
         result = _pull(broker, header, wanted, result.next_offset)

@@ -1,9 +1,8 @@
-"""Requests that the broker relays to a consumer: 223, 307 and 309. Source: AdminBrokerProcessor (5.5.0)."""
+"""Requests that the broker relays to one consumer: 307 and 309. Source: AdminBrokerProcessor (5.5.0)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.clients import Member
@@ -14,30 +13,26 @@ from commitlake.broker_lite.protocol.channel import OnAnswer
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.remoting.admin_headers import (
     ConsumeDirectlyRequest,
-    ConsumerStatusRequest,
     RunningInfoRequest,
 )
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.ext_fields import from_ext_fields
-from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_compact
 from commitlake.schemas.remoting.frames import Command
 
-MAX_STATUS_BYTES = 256 << 10
-"""Maximum size of the offsets that a consumer reports."""
 ANSWER_MS = 10_000
 """Time limit for a consumer's answer, as in Broker2Client."""
 
 
 def running_info(broker: Broker, channel: Channel, request: Command) -> Command | None:
     """Relay a request for the state of a consumer."""
-    _check(broker, request)
+    check_load(broker, request)
     header = from_ext_fields(RunningInfoRequest, request.ext_fields)
     return _relay(broker, channel, request, header.consumer_group, header.client_id, request)
 
 
 def consume_directly(broker: Broker, channel: Channel, request: Command) -> Command | None:
     """Relay a message to a consumer, which consumes it at once."""
-    _check(broker, request)
+    check_load(broker, request)
     header = from_ext_fields(ConsumeDirectlyRequest, request.ext_fields)
     try:
         message = broker.store.get_by_id(header.msg_id or "")
@@ -52,7 +47,7 @@ def consume_directly(broker: Broker, channel: Channel, request: Command) -> Comm
 def _relay(
     broker: Broker, channel: Channel, request: Command, group: str, client_id: str | None, relayed: Command
 ) -> Command | None:
-    member = next((one for one in broker.clients.members(group) if one.client_id == client_id), None)
+    member = broker.clients.member(group, client_id)
     if member is None:
         remark = f"The Consumer <{group}> <{client_id}> not online"
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
@@ -67,72 +62,43 @@ def _relay(
         else:
             channel.send(question.reply(answer.code, answer.ext_fields, answer.body, answer.remark))
 
-    _ask(broker, member, replace(relayed, flag=0), on_answer)
+    ask(broker, member, replace(relayed, flag=0), on_answer)
     return None
 
 
-def _check(broker: Broker, request: Command) -> None:
-    """Raise an error if relaying a request would put too much load on a client's connection."""
+def check_load(broker: Broker, request: Command, questions: int = 1) -> None:
+    """Raise an error if relaying a request would put too much load on the clients' connections.
+
+    Args:
+        broker: state of the broker.
+        request: the request.
+        questions: number of clients that are asked.
+
+    Raises:
+        LimitError: if the request is too large, or too many clients have not answered yet.
+    """
     check_limit("bytes of a relayed request", MAX_RELAYED_BYTES, _size_of(request))
-    check_limit("requests that clients have not on_answer", MAX_RELAYED, len(broker.relayed) + 1)
+    check_limit("requests that clients have not answered", MAX_RELAYED, len(broker.relayed) + questions)
 
 
 def _size_of(request: Command) -> int:
     return len(request.body) + sum(len(key) + len(value) for key, value in request.ext_fields.items())
 
 
-def _ask(broker: Broker, member: Member, question: Command, on_answer: OnAnswer) -> None:
+def ask(broker: Broker, member: Member, question: Command, on_answer: OnAnswer) -> None:
+    """Ask a client; `on_answer` gets None if the client does not answer in time."""
     opaque = member.channel.ask(question, on_answer)
     broker.relayed.append((broker.now_ms() + ANSWER_MS, member.channel, opaque))
 
 
 def give_up_late(broker: Broker, now_ms: int) -> None:
-    """Give up on consumers that have not on_answer in time."""
+    """Give up on consumers that have not answered in time."""
     while broker.relayed and broker.relayed[0][0] <= now_ms:
         _, channel, opaque = broker.relayed.popleft()
         channel.give_up(opaque)
 
 
-def consumer_status(broker: Broker, channel: Channel, request: Command) -> Command | None:
-    """Answer with the offsets that the members of a group report for a topic's queues."""
-    _check(broker, request)
-    header = from_ext_fields(ConsumerStatusRequest, request.ext_fields)
-    members = list(broker.clients.members(header.group))
-    if header.client_addr:
-        members = [member for member in members if header.client_addr in (member.client_id, str(member.channel.peer))]
-    if not members:
-        return request.reply(
-            ResponseCode.SYSTEM_ERROR, remark=f"No Any Consumer online in the consumer group: [{header.group}]"
-        )
-    waiting = {member.client_id for member in members}
-    table: dict[str, object] = {}
-
-    def answered_by(member: Member, answer: Command | None) -> None:
-        waiting.discard(member.client_id)
-        if answer is not None and answer.code == ResponseCode.SUCCESS:
-            table[member.client_id] = _offsets_in(answer.body)
-        if not waiting:
-            body = serialize_compact({"consumerTable": table, "messageQueueTable": {}})
-            channel.send(request.reply(ResponseCode.SUCCESS, body=body))
-
-    question = Command(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, request.ext_fields)
-    for member in members:
-        _ask(broker, member, question, partial(answered_by, member))
-    return None
-
-
-def _offsets_in(body: bytes | memoryview) -> object:
-    if len(body) > MAX_STATUS_BYTES:
-        return {}
-    try:
-        document = parse_fastjson(body)
-    except ValueError:
-        return {}
-    return document.get("messageQueueTable", {}) if isinstance(document, dict) else {}
-
-
 HANDLERS: Handlers = {
     RequestCode.GET_CONSUMER_RUNNING_INFO: running_info,
     RequestCode.CONSUME_MESSAGE_DIRECTLY: consume_directly,
-    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: consumer_status,
 }

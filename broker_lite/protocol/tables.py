@@ -23,33 +23,75 @@ def table_body(
         name: name of the table.
         entries: keys and values; they are taken in small steps.
         others: returns the other fields; called when the table is complete.
+
+    Raises:
+        BodyError: if the table does not fit in a frame.
     """
     remaining = iter(entries)
     pieces = []
+    size = 0
     while chunk := dict(islice(remaining, _ENTRIES_OF_STEP)):
         pieces.append(serialize_compact(to_json(chunk))[1:-1])
+        size = _check_size(name, size + len(pieces[-1]) + 1)
         yield
     table = b'"' + name.encode() + b'":{' + b",".join(pieces) + b"}"
     fields = [table, *(serialize_compact({key: to_json(value)})[1:-1] for key, value in others().items())]
     return b"{" + b",".join(fields) + b"}"
 
 
-def list_body(name: str, entries: Iterable[str]) -> Generator[None, None, bytes]:
-    """Return the body of an answer that is a list of strings: `{"name":["a","b"]}`.
+def list_body(
+    name: str, entries: Iterable[Any], others: Callable[[], Mapping[str, Any]] = dict
+) -> Generator[None, None, bytes]:
+    """Return the body of an answer that is a list: `{"name":["a","b"],others}`.
 
     Args:
         name: name of the list.
-        entries: the strings; they are taken in small steps.
+        entries: strings or bodies; they are taken in small steps.
+        others: returns the other fields; called when the list is complete.
 
     Raises:
         BodyError: if the list does not fit in a frame.
     """
+    items = yield from _items(name, entries)
+    fields = [b'"' + name.encode() + b'":[' + items + b"]"]
+    fields += [serialize_compact({key: to_json(value)})[1:-1] for key, value in others().items()]
+    return b"{" + b",".join(fields) + b"}"
+
+
+def lists_body(name: str, lists: Iterable[tuple[str, Iterable[Any]]]) -> Generator[None, None, bytes]:
+    """Return the body of an answer that is a table of lists: `{"name":{"key":["a","b"]}}`.
+
+    Args:
+        name: name of the table.
+        lists: keys and lists; their items are taken in small steps.
+
+    Raises:
+        BodyError: if the table does not fit in a frame.
+    """
+    pieces = []
+    size = 0
+    for number, (key, entries) in enumerate(lists):
+        items = yield from _items(name, entries, size)
+        pieces.append(serialize_compact(key) + b":[" + items + b"]")
+        size = _check_size(name, size + len(pieces[-1]) + 1)
+        if number % _ENTRIES_OF_STEP == _ENTRIES_OF_STEP - 1:
+            yield
+    return b'{"' + name.encode() + b'":{' + b",".join(pieces) + b"}}"
+
+
+def _items(name: str, entries: Iterable[Any], size: int = 0) -> Generator[None, None, bytes]:
+    """Return entries as JSON, separated by commas; yield after every hundred."""
     remaining = iter(entries)
-    pieces, size = [], 0
+    pieces = []
     while chunk := list(islice(remaining, _ENTRIES_OF_STEP)):
-        pieces.append(serialize_compact(chunk)[1:-1])
-        size += len(pieces[-1])
-        if size > MAX_FRAME_BYTES:
-            raise BodyError(f"{name}: expected at most {MAX_FRAME_BYTES} bytes, found more")
-        yield
-    return b'{"' + name.encode() + b'":[' + b",".join(pieces) + b"]}"
+        pieces.append(serialize_compact(to_json(chunk))[1:-1])
+        size = _check_size(name, size + len(pieces[-1]) + 1)
+        if len(chunk) == _ENTRIES_OF_STEP:
+            yield
+    return b",".join(pieces)
+
+
+def _check_size(name: str, size: int) -> int:
+    if size > MAX_FRAME_BYTES:
+        raise BodyError(f"{name}: expected at most {MAX_FRAME_BYTES} bytes, found more")
+    return size

@@ -35,6 +35,7 @@ from commitlake.schemas.remoting.sql92_conditions import (
     Value,
     all_of,
     any_of,
+    contains,
     equal,
     negated,
     ordered,
@@ -62,7 +63,6 @@ _ORDERS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 _TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {
-    "CONTAINS": lambda text, part: part in text,
     "STARTSWITH": str.startswith,
     "ENDSWITH": str.endswith,
 }
@@ -81,6 +81,8 @@ class _Token(NamedTuple):
 @lru_cache(maxsize=256)
 def compile_sql92(expression: str) -> Callable[[Properties], bool]:
     """Compile an expression to a function that returns whether it is true for given properties.
+
+    With `PausableProperties`, the function raises PausedError after a few milliseconds, and continues at its next call.
 
     Raises:
         SqlError: if the expression is invalid.
@@ -198,7 +200,7 @@ class _Parser:
             self._expect("NULL")
             return lambda properties: (left(properties) is None) is not negative
         negative = self._take("NOT") is not None
-        if word := self._take("BETWEEN", "IN", *_TEXT_TESTS):
+        if word := self._take("BETWEEN", "IN", "CONTAINS", *_TEXT_TESTS):
             condition = self._rest_of(word, left)
             return negated(condition) if negative else condition
         if negative or not isinstance(literal, bool):
@@ -218,7 +220,10 @@ class _Parser:
                 texts.add(self._text())
             self._expect(")")
             return text_test(left, lambda value: value in texts)
-        part, test = self._text(), _TEXT_TESTS[word]
+        part = self._text()
+        if word == "CONTAINS":
+            return contains(left, part)
+        test = _TEXT_TESTS[word]
         return text_test(left, lambda value: test(value, part))
 
     def _text(self) -> str:

@@ -16,9 +16,13 @@ from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.jmq.message_id import parse_message_id
 from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry
+from commitlake.schemas.remoting.sql92_conditions import PausedError
 
 Form = Callable[[JournalMessage], bytes | None]
-"""Function that converts a message to the form in which it is delivered; None for an unwanted message."""
+"""Function that converts a message to the form in which it is delivered; None for an unwanted message.
+
+The pull is cut at a message for which it raises PausedError.
+"""
 
 
 class JournalReader(QueueReader[JournalMessage, JournalQueue]):
@@ -68,6 +72,9 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
                 if records and (len(records) >= limits.messages or size + entry.size > limits.bytes):
                     break
                 record = form(self._message_of(entry, f"message {number} of {topic}/{queue_id}"))
+            except PausedError:
+                is_cut = True
+                break
             except StoreFilesError:
                 if number > queue_offset:
                     break  # return the messages before it

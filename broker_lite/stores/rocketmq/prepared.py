@@ -107,7 +107,7 @@ class Prepared(NamedTuple):
         is_due_later: True if `tags_code` is a delay, to which the store time is added.
         index_keys: keys in the index.
         message_count: number of messages that it contains: 1, except for an inner batch.
-        light_queues: names of further queues that get an entry.
+        light_queues: names of further queues that get an entry, each once.
     """
 
     topic: str

@@ -15,6 +15,7 @@ from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, BOLTMQ, ROCK
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, in_dialect
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
+from commitlake.schemas.remoting.sql92_conditions import PausedError
 
 _UNFILTERED_OF_STEP = 16
 _PRE_BLANK_SIZE = 0x7FFFFFFF
@@ -38,7 +39,8 @@ def pull_records(
         queue_offset: offset of the first record.
         limits: limits of the pull.
         codes: hashes of the wanted tags; None for all tags.
-        accepts_record: function that returns whether a record matches; None if all records match.
+        accepts_record: function that returns whether a record matches; None if all records match. The pull is cut at a
+            record for which it raises PausedError.
     """
     queue = files.queues.find(topic, queue_id)
     where = position_in(queue, files.log.start, queue_offset)
@@ -63,8 +65,12 @@ def pull_records(
         if records and (len(records) >= limits.messages or size + record_size > limits.bytes):
             break
         record = _record_at(files, physical_offset, record_size)
-        if record is None or (accepts_record is not None and not accepts_record(record)):
-            continue
+        try:
+            if record is None or (accepts_record is not None and not accepts_record(record)):
+                continue
+        except PausedError:
+            is_cut = True
+            break
         records.append(for_clients(record))
         size += record_size
     else:
@@ -101,8 +107,12 @@ def _pull_batches(
         if codes is not None and not is_wanted(code, codes):
             continue
         record = _record_at(files, physical_offset, record_size)
-        if record is None or (accepts_record is not None and not accepts_record(record)):
-            continue
+        try:
+            if record is None or (accepts_record is not None and not accepts_record(record)):
+                continue
+        except PausedError:
+            following, is_cut = unit.first_number, True
+            break
         records.append(for_clients(record))
         size += record_size
         messages += count

@@ -9,14 +9,14 @@ Source: ConsumeQueueStore (5.5.0).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
 from commitlake.broker_lite.stores.engine.recovery import QueueGapError
 from commitlake.broker_lite.stores.engine.topic_names import is_broker_topic, is_valid_topic
-from commitlake.broker_lite.stores.rocketmq import batch_queue, consume_queue
+from commitlake.broker_lite.stores.rocketmq import batch_queue, config_file, consume_queue
 from commitlake.broker_lite.stores.rocketmq.batch_queue import BatchConsumeQueue, BatchConsumeQueues
 from commitlake.broker_lite.stores.rocketmq.batch_topics import BatchTopics
 from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
@@ -25,7 +25,13 @@ from commitlake.broker_lite.stores.rocketmq.consume_queue import ConsumeQueue, C
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, SIMPLE_QUEUE_TYPE
-from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX, LIGHT_QUEUE_ID, can_be_folder
+from commitlake.schemas.layouts.rocketmq.light_queues import (
+    LIGHT_PREFIX,
+    LIGHT_QUEUE_ID,
+    MAX_LIGHT_QUEUES,
+    can_be_folder,
+)
+from commitlake.schemas.layouts.rocketmq.offset_keys import OFFSETS_FILES
 
 AnyQueue = ConsumeQueue | BatchConsumeQueue
 _logger = logging.getLogger(__name__)
@@ -36,6 +42,8 @@ class StoreQueues:
 
     Attributes:
         refused_topics: invalid topic names found in records.
+        has_light_queues: True if light queues are enabled: the store has one, or a broker with `enableLmq` wrote its
+            offsets.
     """
 
     def __init__(self, root: Path, options: StoreOptions, mappings: Mappings, topics: Topics) -> None:
@@ -53,6 +61,10 @@ class StoreQueues:
         self._check_kinds()
         self._simple_topics = {queue.topic for queue in self._simple if not queue.files.is_empty}
         self._unknown = BatchTopics()
+        self._light = {topic for topic in self._simple.topics if topic.startswith(LIGHT_PREFIX)}
+        self.has_light_queues = bool(self._light) or (root / config_file.FOLDER / OFFSETS_FILES[1]).exists()
+        self._creates_light_again = self.has_light_queues or not any(True for _ in self)
+        self._has_warned_of_light = False
 
     def _check_kinds(self) -> None:
         for queue in self._batch:
@@ -92,14 +104,23 @@ class StoreQueues:
     def _find_or_create_other(self, topic: str, queue_id: int) -> AnyQueue:
         return (self._batch if self._topics.is_batch(topic) else self._simple).find_or_create(topic, queue_id)
 
+    def find_light(self, name: str) -> ConsumeQueue | None:
+        """Return a light queue, or None."""
+        return self._simple.find(name, LIGHT_QUEUE_ID)
+
     def find_or_create_light(self, name: str) -> ConsumeQueue:
-        """Return a light queue, created if necessary."""
+        """Return a light queue, created if necessary; the caller checks `has_room_for_light` before."""
+        self.has_light_queues = self._creates_light_again = True
+        self._light.add(name)
         return self._simple.find_or_create(name, LIGHT_QUEUE_ID)
 
-    @property
-    def has_light_queues(self) -> bool:
-        """True if the store has light queues, which brokers only create if they are configured to."""
-        return any(topic.startswith(LIGHT_PREFIX) for topic in self._simple.topics)
+    def has_room_for_light(self, names: Iterable[str]) -> bool:
+        """Return whether the store may have the light queues with these names, too."""
+        return len(self._light) + sum(name not in self._light for name in names) <= MAX_LIGHT_QUEUES
+
+    def enable_light_queues_of_records(self) -> None:
+        """Create the light queues that records of the log name, because a master has accepted these records."""
+        self._creates_light_again = True
 
     @property
     def last_record(self) -> int:
@@ -124,11 +145,25 @@ class StoreQueues:
             self._unknown.note(record)
         self.find_or_create(record.topic, record.queue_id).append_again(record, from_log_start=from_log_start)
         for name, number in record.light_queues:
-            if not can_be_folder(name):
-                continue
-            self.find_or_create_light(name).append_again(
-                record._replace(topic=name, queue_id=LIGHT_QUEUE_ID, queue_offset=number), from_log_start=from_log_start
-            )
+            light = self.find_light(name) or self._created_light_again(name)
+            if light is not None:
+                entry = record._replace(topic=name, queue_id=LIGHT_QUEUE_ID, queue_offset=number)
+                light.append_again(entry, from_log_start=from_log_start)
+
+    def _created_light_again(self, name: str) -> ConsumeQueue | None:
+        """Return a new light queue that a record of the log names; None if it must not be created.
+
+        Clients can name any number of queues. So a store without light queues gets none, like that of a RocketMQ broker
+        without `enableLmq`. If all queues are missing, only the log can show that the store had some.
+        """
+        if not self._creates_light_again or not can_be_folder(name):
+            return None
+        if not self.has_room_for_light((name,)):
+            if not self._has_warned_of_light:
+                _logger.warning("records name more than %d light queues; the others are not created", MAX_LIGHT_QUEUES)
+                self._has_warned_of_light = True
+            return None
+        return self.find_or_create_light(name)
 
     def _is_kind_known(self, topic: str) -> bool:
         """Return whether a topic's queue type is known: from topics.json or folders, or as a system or light topic."""
@@ -196,10 +231,12 @@ class StoreQueues:
 
     def delete(self, topic: str) -> None:
         """Delete the queues of a topic."""
+        self._light.discard(topic)
         self._simple.delete_topic(topic)
         self._batch.delete_topic(topic)
 
     def delete_all(self) -> None:
         """Delete all queues, to rebuild them."""
+        self._light.clear()
         self._simple.delete_all()
         self._batch.delete_all()

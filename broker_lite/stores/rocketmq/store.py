@@ -22,11 +22,17 @@ from commitlake.broker_lite.stores.rocketmq.dispatch import DispatchBuilder
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.broker_lite.stores.rocketmq.flushing import Flusher
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
-from commitlake.broker_lite.stores.rocketmq.prepared import MessagePreparer, SentMessage
+from commitlake.broker_lite.stores.rocketmq.prepared import MessagePreparer, Prepared, SentMessage
 from commitlake.broker_lite.stores.rocketmq.queryable_store import QueryableStore
 from commitlake.broker_lite.stores.rocketmq.reading import Reader
 from commitlake.broker_lite.stores.rocketmq.recovery import Recovery
-from commitlake.broker_lite.stores.rocketmq.writing import PutResult, Writer, needs_numbers
+from commitlake.broker_lite.stores.rocketmq.writing import (
+    PutResult,
+    Writer,
+    has_brokers_own,
+    needs_numbers,
+    without_brokers_own,
+)
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import TimerCheckpoint
@@ -58,6 +64,7 @@ class MessageStore(QueryableStore):
         # Files are changed from here on, so a crash must be detectable.
         self._abort.set()
         if is_copy:
+            self._files.queues.enable_light_queues_of_records()
             checkpoint = self._files.checkpoint.value
             self._files.log.drop_doubtful(checkpoint.logics_physical_offset, checkpoint.logics_msg_timestamp)
         self.recovery = Recovery(self._files, DispatchBuilder(options)).run(crashed=self._abort.was_found)
@@ -149,11 +156,16 @@ class MessageStore(QueryableStore):
         """Store a producer's message without waiting for the disk, even in SYNC mode; see `put`."""
         if needs_numbers(message.sys_flag, message.properties):
             return self._writer.put_one(message.with_pairs())
-        return self._writer.append_one(self._writer.preparing.prepare_sent(message))
+        return self._writer.append_one(self._prepared(message))
 
     def send_batch(self, messages: Sequence[SentMessage]) -> list[PutResult]:
         """Store all messages of a batch in one queue, or none of them, as `send` does."""
-        return self._writer.append([self._writer.preparing.prepare_sent(message) for message in messages])
+        return self._writer.append([self._prepared(message) for message in messages])
+
+    def _prepared(self, message: SentMessage) -> Prepared:
+        if has_brokers_own(message.properties):
+            return self._writer.preparing.prepare(without_brokers_own(message.with_pairs()))
+        return self._writer.preparing.prepare_sent(message)
 
     def put_batch(self, messages: Sequence[NewMessage]) -> list[PutResult]:
         """Store messages of one queue as a producer's batch: consecutively in one segment, or none of them.

@@ -33,6 +33,8 @@ from commitlake.schemas.layouts.rocketmq.inner_batch import (
 )
 from commitlake.schemas.layouts.rocketmq.light_queues import (
     LIGHT_QUEUE_ID,
+    MAX_LIGHT_QUEUES,
+    MAX_LIGHT_QUEUES_OF_MESSAGE,
     MULTI_DISPATCH,
     MULTI_QUEUE_OFFSET,
     SEPARATOR,
@@ -76,6 +78,17 @@ def needs_numbers(sys_flag: int, properties: Container[str]) -> bool:
     return bool(sys_flag & INNER_BATCH) or MULTI_DISPATCH in properties or INNER_NUM in properties
 
 
+def has_brokers_own(properties: Container[str]) -> bool:
+    """Return whether properties contain some that only the broker may set."""
+    return MULTI_QUEUE_OFFSET in properties or INNER_BASE in properties
+
+
+def without_brokers_own(message: NewMessage) -> NewMessage:
+    """Return the message without the properties that only the broker may set."""
+    kept = tuple(pair for pair in message.properties if pair[0] not in _BROKERS_OWN)
+    return message if len(kept) == len(message.properties) else replace(message, properties=kept)
+
+
 class Writer(LogWriter):
     """Writer of messages to a store in RocketMQ's layout.
 
@@ -103,10 +116,11 @@ class Writer(LogWriter):
         """
         if len(messages) == 1:
             return [self.put_one(messages[0])]
-        return self.append([self.preparing.prepare(message) for message in messages])
+        return self.append([self.preparing.prepare(without_brokers_own(message)) for message in messages])
 
     def put_one(self, message: NewMessage) -> PutResult:
         """Append one message; see `put`."""
+        message = without_brokers_own(message)
         if needs_numbers(message.sys_flag, dict(message.properties)):
             return self._append_numbered(message)
         return self.append_one(self.preparing.prepare(message))
@@ -115,15 +129,16 @@ class Writer(LogWriter):
         """Append a message whose properties contain its queue offsets, which are only known under the lock."""
         with self.lock:
             numbers, count, names = self._numbers(message)
-            known = {name: value for name, value in message.properties if name not in _BROKERS_OWN}
-            prepared = self.preparing.prepare(replace(message, properties=tuple((known | numbers).items())))
+            known = dict(message.properties) | numbers
+            prepared = self.preparing.prepare(replace(message, properties=tuple(known.items())))
             return self.append_one(prepared._replace(message_count=count, light_queues=names))
 
     def _numbers(self, message: NewMessage) -> tuple[dict[str, str], int, tuple[str, ...]]:
         """Return the properties to add, the number of messages in the record, and its light queues.
 
         Raises:
-            MessageRefusedError: if it is an inner batch whose topic or properties do not allow one.
+            MessageRefusedError: if it is an inner batch whose topic or properties do not allow one, or names too many
+            light queues.
         """
         known = dict(message.properties)
         if message.sys_flag & INNER_BATCH or INNER_NUM in known:
@@ -138,8 +153,17 @@ class Writer(LogWriter):
         names = light_queue_names(message.topic, known)
         if not names or not self._queues.has_light_queues or not all(map(can_be_folder, names)):
             return {}, 1, ()
-        numbers = [str(self._queues.find_or_create_light(name).max_offset) for name in names]
-        return {MULTI_QUEUE_OFFSET: SEPARATOR.join(numbers)}, 1, names
+        distinct = tuple(dict.fromkeys(names))
+        if len(names) > MAX_LIGHT_QUEUES_OF_MESSAGE:
+            raise MessageRefusedError(
+                f"{MULTI_DISPATCH}: expected at most {MAX_LIGHT_QUEUES_OF_MESSAGE} light queues, found {len(names)}"
+            )
+        if not self._queues.has_room_for_light(distinct):
+            raise MessageRefusedError(
+                f"{MULTI_DISPATCH}: expected at most {MAX_LIGHT_QUEUES} light queues in the store"
+            )
+        numbers = [str(light.max_offset if (light := self._queues.find_light(name)) else 0) for name in names]
+        return {MULTI_QUEUE_OFFSET: SEPARATOR.join(numbers)}, 1, distinct
 
     def append(self, messages: Sequence[Prepared]) -> list[PutResult]:
         """Append prepared messages of one queue, all or none; see `put`."""
@@ -165,11 +189,12 @@ class Writer(LogWriter):
             message.place(queue_offset, log.end, store_timestamp)
             log.check_size(size)
             queue.files.prepare(queue.entry_size)
+            if index is not None:
+                index.check_room(len(index_keys))
+            # Last, because a refusal may not leave a queue behind for each name.
             light_queues = [self._queues.find_or_create_light(name) for name in names] if names else ()
             for light in light_queues:
                 light.files.prepare(light.entry_size)
-            if index is not None:
-                index.check_room(len(index_keys))
             offset = log.append((record,), lambda offset: message.place(queue_offset, offset, store_timestamp))
             try:
                 if queued:

@@ -23,6 +23,11 @@ from commitlake.schemas.layouts.rocketmq.properties import MAX_SIZE
 
 _KEYS = 1 << 21
 _STEP_ROWS = 1 << 14
+_SHORT_STEP_ROWS = 1 << 8
+_MAX_IRREGULAR_BYTES = 8 << 20
+"""Properties of irregular records in one step. A record of 32 KB can be in 3,600 light queues, each a Python object."""
+_MAX_OTHER_QUEUES = 1 << 18
+"""Entries in light queues after which a chunk is full."""
 _MAX_TOPIC_BYTES = 1 << 16
 _TAGS_KEY = np.frombuffer(TAGS_KEY_PREFIX.encode(), np.uint8).copy()
 
@@ -60,25 +65,40 @@ class CommitLogReader:
         self._committed = np.zeros(3, np.int64)
         self._bad: list[BadRange] = []
         self._irregular: dict[int, IrregularRecord] = {}
+        self._other_queues = 0
 
     def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
         """Locate records, see `walk.Hop`; they only count after `commit`."""
-        self._out.used[:] = self._committed
-        k.read_facts(*arguments, state, self._parts, faults, SEED, self._topics, self._out)
-        parts: Array = self._parts[:, : state[h.RECORDS]]
+        before = state.copy()
+        parts = self._hop(arguments, state, faults, self._parts)
+        if parts.shape[1] > _SHORT_STEP_ROWS and self._irregular_bytes > _MAX_IRREGULAR_BYTES:
+            state[:] = before
+            room = np.empty((COMMITLOG_PART_COUNT, _SHORT_STEP_ROWS + 1), np.int64)
+            parts = self._hop(arguments, state, faults, room)
         return parts
+
+    def _hop(self, arguments: HopArguments, state: Array, faults: Array, room: Array) -> Array:
+        self._out.used[:] = self._committed
+        k.read_facts(*arguments, state, room, faults, SEED, self._topics, self._out)
+        parts: Array = room[:, : state[h.RECORDS]]
+        return parts
+
+    @property
+    def _irregular_bytes(self) -> int:
+        return int(self._out.irregular[4, : self._out.used[k.ODD]].sum())
 
     def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
         """Keep the records of the last `hop`, while its window exists."""
         for row, topic, topic_length, properties, length, magic in self._out.irregular[
             :, : self._out.used[k.ODD]
         ].T.tolist():
-            self._irregular[row] = irregular_record(
+            self._irregular[row] = record = irregular_record(
                 window[topic : topic + topic_length].tobytes(),
                 window[properties : properties + length].tobytes(),
                 int(self._out.ints[k.SYS_FLAG, row]),
                 DIALECT_BY_MAGIC[magic],
             )
+            self._other_queues += len(record.other_queues)
         self._out.used[k.ODD] = 0
         self._committed[:] = self._out.used
         self._bad += bad
@@ -97,6 +117,7 @@ class CommitLogReader:
         free = len(self._topics.texts) - int(self._topics.counts[TEXT_END])
         return (
             int(self._committed[k.ROWS]) >= self._rows
+            or self._other_queues > _MAX_OTHER_QUEUES
             or int(self._committed[k.KEYS]) + MAX_SIZE > _KEYS
             or free < _MAX_TOPIC_BYTES + 2 * PADDING
         )

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.handlers.consumer_status import offsets_in
 from commitlake.broker_lite.handlers.dispatcher import HANDLERS, Dispatcher
 from commitlake.broker_lite.nameserver import NameServer
 from commitlake.broker_lite.protocol import Channel, FrameReader
@@ -24,6 +25,7 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.fastjson import parse_fastjson
 from commitlake.schemas.remoting.frames import FLAG_RESPONSE, Command, SerializeType, serialize_command
 from commitlake.schemas.remoting.sql92 import SqlError, compile_sql92
 from commitlake.schemas.remoting.tls_contexts import ServerTls, client_context, server_context
@@ -274,3 +276,15 @@ def test_any_text_is_an_expression_or_none(text: str, properties: dict[str, str]
     except SqlError:
         return
     assert condition(properties) in (True, False)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["{", "}", ",", ":", '"a"', '"', "1", "-", "0", "[]", "\\", " ", '{"a":1}:', '"a":1,', '"ü'])
+    )
+)
+def test_a_member_reports_a_table_of_offsets_or_nothing(pieces: list[str]) -> None:
+    table = offsets_in(f'{{"messageQueueTable":{{{"".join(pieces)}}}}}'.encode())
+    offsets = parse_fastjson(table)
+    assert isinstance(offsets, dict)
+    assert all(isinstance(offset, int) for offset in offsets.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, ProducerData
+from commitlake.schemas.remoting.json_fields import serialize_body
 from tests.support.brokers import Peer, pull_fields, records, send_fields
 
 SEND, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE
@@ -199,3 +202,92 @@ def test_bodies_of_plain_json_are_not_parsed_as_fastjson(peer: Peer, body: bytes
         assert time.thread_time() - began < 0.05
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert "expected" in str(answer.remark)
+
+
+WIDE_SEARCHES: dict[str, Any] = {
+    "subscription": " OR ".join(["N = '1'", *(f"p CONTAINS '{'a' * 40}b{number:03d}'" for number in range(240))]),
+    "expressionType": "SQL92",
+}
+
+
+@pytest.fixture
+def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an evaluation pause after each search, and a slice end after each step."""
+    monkeypatch.setattr("commitlake.schemas.remoting.sql92_conditions.SEARCHES_AT_ONCE", 1)
+    monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
+
+
+@pytest.mark.usefixtures("short_slices")
+def test_one_message_does_not_block_other_clients(peer: Peer, dispatcher: Dispatcher) -> None:
+    wide = "a" * 3_500
+    for number in range(2):
+        properties = {"p": wide, "N": str(number), "UNIQ_KEY": f"U{number}"}
+        assert peer.ask(SEND, send_fields("orders", properties), f"{number}".encode()).code == ResponseCode.SUCCESS
+    assert peer.ask_once(PULL, pull_fields("orders", **WIDE_SEARCHES)) == []
+    turns = 0
+    while dispatcher.work():
+        turns += 1
+    assert turns > 200
+    answer = peer.sent[-1]
+    assert [record.body for record in records(answer.body)] == [b"1"]
+    assert answer.ext_fields["nextBeginOffset"] == "2"
+
+
+@pytest.mark.usefixtures("short_slices")
+def test_a_pull_whose_time_is_up_examines_at_least_one_message(
+    peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        properties = {"p": "a" * 3_500, "N": str(number), "UNIQ_KEY": f"U{number}"}
+        assert peer.ask(SEND, send_fields("orders", properties), f"{number}".encode()).code == ResponseCode.SUCCESS
+    monkeypatch.setattr("commitlake.broker_lite.handlers.pulling.PULL_SECONDS", 0)
+    bodies, pulls, turns = pull_all(peer, dispatcher, **WIDE_SEARCHES)
+    assert bodies == [b"1"]
+    assert pulls <= 5
+    assert turns > 400
+
+
+@pytest.mark.usefixtures("short_slices")
+def test_a_waiting_pull_finds_a_message_after_a_long_evaluation(peer: Peer, dispatcher: Dispatcher) -> None:
+    waiting = Peer(dispatcher)
+    assert peer.ask(SEND, send_fields("orders"), b"x").code == ResponseCode.SUCCESS
+    assert waiting.ask_later(PULL, pull_fields("orders", offset=1, sysFlag=6, **WIDE_SEARCHES)) == []
+    for number in range(2):
+        properties = {"p": "a" * 3_500, "N": str(number), "UNIQ_KEY": f"U{number}"}
+        peer.ask(SEND, send_fields("orders", properties), f"{number}".encode())
+    while dispatcher.work():
+        pass
+    assert [record.body for record in records(waiting.sent[-1].body)] == [b"1"]
+
+
+MEMBERS_OF_ALL: dict[int, dict[str, str]] = {
+    RequestCode.GET_ALL_PRODUCER_INFO: {},
+    RequestCode.GET_PRODUCER_CONNECTION_LIST: {"producerGroup": "p"},
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: {"consumerGroup": "c"},
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: {"consumerGroup": "c"},
+}
+
+
+@pytest.mark.parametrize("code", MEMBERS_OF_ALL)
+def test_a_list_of_many_members_is_split_or_refused(
+    peer: Peer, dispatcher: Dispatcher, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for first in range(0, 1000, 250):
+        clients = Peer(dispatcher)
+        for number in range(first, first + 250):
+            groups = (ProducerData("p"), ProducerData(f"p{number}"))
+            body = serialize_body(Heartbeat(f"client{number}", groups, (ConsumerData("c"),)))
+            assert clients.ask(RequestCode.HEART_BEAT, body=body).code == ResponseCode.SUCCESS
+    monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
+    assert peer.ask_once(code, MEMBERS_OF_ALL[code]) == []
+    turns = 0
+    while dispatcher.work():
+        turns += 1
+    assert turns >= 9
+    answer = peer.sent[-1]
+    assert answer.code == ResponseCode.SUCCESS
+    found = bytes(answer.body)
+    assert all(f'"client{number}"'.encode() in found for number in range(1000))
+    json.loads(found)
+    monkeypatch.setattr("commitlake.broker_lite.protocol.tables.MAX_FRAME_BYTES", 5000)
+    assert "expected at most 5000 bytes" in str(peer.ask(code, MEMBERS_OF_ALL[code]).remark)

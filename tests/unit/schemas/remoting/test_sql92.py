@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from commitlake.schemas.remoting.sql92 import MAX_DEPTH, MAX_LENGTH, SqlError, compile_sql92
+from commitlake.schemas.remoting.sql92_conditions import PausableProperties, PausedError
 
 PROPERTIES = {"a": "5", "b": "abc", "c": "-2.5", "d": "true", "it's": "x", "e": "it's"}
 
@@ -131,3 +134,34 @@ def test_a_comparison_with_a_property_that_is_not_a_number_is_false(text: str) -
 @pytest.mark.parametrize("text", ["9" * 20, "1e300", "+6", "0006", "5.5"])
 def test_a_property_may_be_any_number_that_fits_a_double(text: str) -> None:
     assert compile_sql92("a > 5")({"a": text}) is True
+
+
+def test_a_long_evaluation_pauses_and_continues() -> None:
+    text = "a" * 29_000
+    parts = [f"p CONTAINS '{'a' * 40}b{number:03d}'" for number in range(255)]
+    properties = PausableProperties({"p": text, "q": "x"})
+    condition = compile_sql92(" OR ".join([*parts, "q = 'x'"]))
+    pauses, longest = 0, 0.0
+    while True:
+        started = time.process_time()
+        try:
+            found = condition(properties)
+        except PausedError:
+            pauses += 1
+            continue
+        finally:
+            longest = max(longest, time.process_time() - started)
+        break
+    assert found is True
+    assert 10 < pauses < 40
+    assert longest < 0.05
+    assert compile_sql92(" OR ".join(parts))(PausableProperties({"p": "a"})) is False
+
+
+@pytest.mark.parametrize(
+    "expression", ["p CONTAINS 'b'", "NOT p CONTAINS 'z'", "'abc' CONTAINS 'bc'", "z CONTAINS 'a'"]
+)
+def test_an_evaluation_that_can_pause_has_the_same_result(expression: str) -> None:
+    properties = {"p": "abc"}
+    condition = compile_sql92(expression)
+    assert condition(PausableProperties(properties)) is condition(properties)

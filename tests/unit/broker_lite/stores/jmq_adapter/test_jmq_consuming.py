@@ -314,6 +314,15 @@ def test_a_filter_selects_messages(peer: Peer, expression: str, kind: str, numbe
     assert answer.ext_fields["nextBeginOffset"] == "6"
 
 
+def test_a_filter_with_many_searches_selects_messages(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("commitlake.schemas.remoting.sql92_conditions.SEARCHES_AT_ONCE", 1)
+    for number in range(6):
+        send(peer, number)
+    expression = " OR ".join([*(f"KEYS CONTAINS 'other-{number}'" for number in range(9)), "KEYS CONTAINS 'order-4'"])
+    (answer,) = peer.ask_later(PULL, pull_fields("orders", subscription=expression, expressionType="SQL92"))
+    assert [found.queue_offset for found in records(answer.body)] == [4]
+
+
 def test_a_waiting_pull_is_answered_by_a_message_that_matches_its_filter(peer: Peer) -> None:
     send(peer, 0)
     assert peer.ask_later(PULL, pull_fields("orders", 0, 1, sysFlag=MAY_WAIT, subscription="tag2")) == []

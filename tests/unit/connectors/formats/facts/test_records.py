@@ -169,3 +169,14 @@ def test_chunks_follow_one_another(tmp_path: Path) -> None:
     assert chunks[0].start == 0
     assert all(before.end == after.start for before, after in pairwise(chunks))
     check(chunks, parsed(records(wanted)))
+
+
+def test_records_in_very_many_light_queues_are_read_in_small_chunks(tmp_path: Path) -> None:
+    names = [f"%LMQ%{number:x}" for number in range(2000)]
+    lights = (("INNER_MULTI_DISPATCH", ",".join(names)), ("INNER_MULTI_QUEUE_OFFSET", ",".join(["0"] * len(names))))
+    log = records([new_message(queue_id=0, properties=lights) for _ in range(600)])
+    root = write_store(tmp_path / "light", [(0, b"".join(log))])
+    chunks = facts_of(root, chunk_rows=1 << 14)
+    assert sum(facts.rows for facts in chunks) == 600
+    assert max(facts.rows for facts in chunks) < 400
+    assert all(len(queues) == len(names) for facts in chunks for queues in facts.multi_dispatch.values())
