@@ -33,6 +33,7 @@ from commitlake.connectors.lake.delta import delta_table, seal, storage_options
 from commitlake.connectors.lake.erasures import lacks_erasures
 from commitlake.connectors.lake.followed_runs import last_finished, missing_runs
 from commitlake.connectors.lake.follower import FOLLOWING, lacking_runs, restore_runs
+from commitlake.connectors.lake.links import check_lake_links, check_table_links
 from commitlake.connectors.lake.log_check import LogDamage, LogDamagedError
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
 from commitlake.connectors.lake.lost_tables import followers_of, has_log
@@ -197,7 +198,11 @@ def plan_repair(
             archives everything since then again.
         deep: True to read every page of every data file, and to compare `message_keys` with `messages`.
         runner: runs the tasks that read data files.
+
+    Raises:
+        UnsafeFileError: if the lake contains a link.
     """
+    _check_links(lake)
     logs = {table: repair for table in TABLES if (repair := plan_log_repair(lake, table))}
     if "messages" not in logs and not has_log(lake, "messages") and followers_of(lake):
         gone = LogDamage(entry_name(0), 0, "expected the log of a table, found none")
@@ -229,6 +234,13 @@ def plan_repair(
     unfinished = is_unfinished(lake.messages) is not None
     ahead = 0 if unfinished or "archive_runs" in logs else _newest_lost_run(lake)
     return RepairPlan(logs, files, unfinished, lost, keys, ahead=ahead, behind=_behind(lake, {*logs, *files}))
+
+
+def _check_links(lake: LakePaths) -> None:
+    """Refuse a lake with links: a repair would move the files that they lead to."""
+    check_lake_links(lake)
+    for table in TABLES:
+        check_table_links(getattr(lake, table))
 
 
 def _find_damages(lake: LakePaths, table: str, runner: Runner, *, deep: bool) -> list[DataDamage]:
@@ -289,7 +301,11 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
 
     Returns:
         Sentences on data that could not be recovered.
+
+    Raises:
+        UnsafeFileError: if the lake contains a link; nothing is changed then.
     """
+    _check_links(lake)
     aside = AsideFolder(lake)
     kept = [table for table in KEPT_TABLES if table in {*plan.logs, *plan.files}]
     losses = [line for table in kept for line in rebuild_kept_table(aside, table)]
