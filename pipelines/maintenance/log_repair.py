@@ -17,7 +17,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -29,6 +29,7 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.log_check import MAX_MISSING, LogDamage, find_damage, missing_log, missing_versions
@@ -211,7 +212,13 @@ def plan_log_repair(lake: LakePaths, table: str) -> LogRepair | None:
     return LogRepair(table, damages, aside, needed[0], newest, is_lost=needed[0] <= 0)
 
 
-def repair_log(aside: AsideFolder, repair: LogRepair, note: dict[str, Any], keep: Collection[str] = ()) -> None:
+def repair_log(
+    aside: AsideFolder,
+    repair: LogRepair,
+    note: dict[str, Any],
+    keep: Collection[str] = (),
+    added: Callable[[], Sequence[DataFile]] = tuple,
+) -> None:
     """Restore a log to its last intact version.
 
     Args:
@@ -219,6 +226,7 @@ def repair_log(aside: AsideFolder, repair: LogRepair, note: dict[str, Any], keep
         repair: from `plan_log_repair`; its `is_lost` must be False.
         note: written to the entries that replace others.
         keep: data files to keep although only lost versions have them.
+        added: returns data files that the table gets with the last step of the repair, after which its log is intact.
     """
     lake = aside.lake
     uri = getattr(lake, repair.table)
@@ -240,9 +248,10 @@ def repair_log(aside: AsideFolder, repair: LogRepair, note: dict[str, Any], keep
         ]
         for name in [POINTER, *late] if late else []:  # Delta's readers fail on a pointer without its checkpoint
             aside.move(f"{repair.table}/{LOG}/{name}")
+    files = added() if repair.goes_back else ()
     for version in repair.versions:
         aside.copy(f"{repair.table}/{LOG}/{entry_name(version)}")
-        folder.write(entry_name(version), _placeholder(note))
+        folder.write(entry_name(version), _placeholder(note, files if version == repair.first else ()))
     write_seal(folder, folder.read_listing(), anew=True)
 
 
@@ -253,11 +262,15 @@ def _read_or_nothing(folder: LogFolder, name: str) -> bytes:
         return b""
 
 
-def _placeholder(note: dict[str, Any]) -> bytes:
+def _placeholder(note: dict[str, Any], files: Sequence[DataFile]) -> bytes:
     now = time.time_ns() // 1_000_000
     metadata = json.dumps({REPAIR_KEY: note}, sort_keys=True)
     info = {"timestamp": now, "operation": "REPAIR", "operationParameters": {}, "userMetadata": metadata}
-    return json.dumps({"commitInfo": info}).encode() + b"\n"
+    actions: list[dict[str, Any]] = [{"commitInfo": info}]
+    for file in files:
+        document = {"path": file.path, "partitionValues": {}, "size": file.size, "modificationTime": now}
+        actions.append({"add": {**document, "dataChange": True, "stats": file.statistics}})
+    return b"".join(json.dumps(action).encode() + b"\n" for action in actions)
 
 
 def _files_of_lost_versions(folder: LogFolder, repair: LogRepair) -> list[str]:

@@ -10,6 +10,7 @@
     7. topic_minutes            minutes_repair    counts it again from messages, if it is damaged
     8. tables of snapshots,     log_repair        starts an empty table, if a data file is damaged: of a snapshot only
        consumptions                               changes are stored, and consume logs can be read again
+    9. tables of replays        replay_repair     returns to the last intact version, and marks the replays
 
 Nothing is deleted: replaced files are moved to `_damaged/<time>` in the lake. If a repair is killed, running it again
 completes it. No other process may write to the lake meanwhile.
@@ -45,6 +46,7 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.edges.progress import is_ahead
+from commitlake.pipelines.maintenance import replay_repair
 from commitlake.pipelines.maintenance.data_adoption import Adoption, adopt_files, find_adoption
 from commitlake.pipelines.maintenance.data_adoption import lost_run_ids as runs_beyond
 from commitlake.pipelines.maintenance.data_check import DataDamage, find_damaged_files
@@ -70,7 +72,7 @@ from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.gaps import GAPS
-from commitlake.schemas.tables.lake_tables import Origin, tables_of
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 _KEYS = "message_keys"
 _EDGES = "edges"
@@ -81,18 +83,15 @@ _BEGINS_ANEW = (
 )
 _AS_COMMITS_TELL = "no version of it is intact: it is moved aside and rebuilt from the commits of messages"
 _READ_AGAIN = "the table is moved aside; the next archive run reads again what the stores' consume logs still have"
-_WAYS = {MINUTES: _RECOUNTED, _CONSUMPTIONS: _READ_AGAIN, **dict.fromkeys(SNAPSHOT_TABLES, _BEGINS_ANEW)}
+_WAYS = {
+    MINUTES: _RECOUNTED,
+    _CONSUMPTIONS: _READ_AGAIN,
+    **dict.fromkeys(SNAPSHOT_TABLES, _BEGINS_ANEW),
+    **replay_repair.BEGINS_EMPTY,
+}
 _OF_COMMITS = ("archive_runs",)  # all of their rows are in the commits of messages
-TABLES = tables_of(
-    Origin.ARCHIVE,
-    Origin.COMMITS,
-    Origin.MESSAGES,
-    Origin.SNAPSHOTS,
-    Origin.CONSUME_LOGS,
-    Origin.ERASURES,
-    Origin.EVIDENCE,
-)
-"""Tables that can be rebuilt, or can start empty."""
+TABLES = tuple(LAKE_TABLES)
+"""All tables: each can be rebuilt, return to an earlier version, or start empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +163,7 @@ def _way_of(table: str, repair: LogRepair) -> str:
         more = "the next archive run continues from there" if continues else "missing rows are then added again"
         if table in SNAPSHOT_TABLES:
             more = "the snapshots since then are lost"
+        more = replay_repair.CONTINUES.get(table, more)
         return f"{table} is restored to version {repair.first - 1}, the last intact one; {more}"
     if repair.writes_first:
         return "entry 0, which defines the table's columns, is written again"
@@ -179,6 +179,8 @@ def _way_of_files(table: str) -> str:
         return "the table is rebuilt from messages"
     if table in KEPT_TABLES:
         return KEPT_WAY
+    if table in replay_repair.TAKEN_OUT:
+        return replay_repair.TAKEN_OUT[table]
     return _WAYS.get(table, "is moved aside; its rows are lost, except those in the commits of messages")
 
 
@@ -349,6 +351,9 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
     losable = dict.fromkeys(SNAPSHOT_TABLES, ("the snapshots in its newest commits", "all snapshots so far"))
     for table, (newest, everything) in {**losable, _CONSUMPTIONS: (gone_records, gone_records)}.items():
         missing += _repair_or_begin(aside, table, plan, runner, newest, everything)
+    missing += replay_repair.repair_replay_tables(
+        aside, plan.logs, lambda table: _damaged_files(lake, table, plan, runner)
+    )
     _repair_keys(aside, plan, runner)
     _repair_edges(aside, plan, runner)
     _recount(lake, recount, runner)
