@@ -29,6 +29,7 @@ from commitlake.jobs.replay.changes import changes_of, show_changes, write_chang
 from commitlake.jobs.replay.choice import chosen_condition
 from commitlake.jobs.replay.source import MessageSource, open_source
 from commitlake.jobs.replay.target import target_client
+from commitlake.jobs.replay.unknown_names import warn_of_unknown_names
 from commitlake.jobs.replay.verify import verify_sent
 from commitlake.jobs.replay.watch import watched
 from commitlake.pipelines.replay.changes import Changes
@@ -92,6 +93,7 @@ def send(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     """Plan a new replay, show what it sends, ask for confirmation, and send."""
     with open_source(arguments, lake) as source:
         condition = chosen_condition(arguments, lake, source)
+        warn_of_unknown_names(arguments, lake, source)
         code = send_condition(arguments, lake, source, condition, _in_words(arguments)).exit_code
         return max(code, ExitCode.DAMAGE) if source.damaged and code == ExitCode.OK else code
 
