@@ -6,15 +6,18 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.log_files import LogFolder
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.rocketmq import Puller
 from commitlake.jobs.maintain.command import main as maintain
-from commitlake.pipelines.maintenance import log_repair, replay_repair
 from commitlake.pipelines.maintenance import repair as lake_repair
+from commitlake.pipelines.maintenance import replay_repair
+from commitlake.pipelines.maintenance.log_repair import AsideFolder
 from commitlake.pipelines.replay import ledger as ledger_module
 from commitlake.pipelines.replay import run as run_module
 from commitlake.pipelines.replay.ledger import Ledger, read_states
@@ -50,12 +53,12 @@ def stopped(world: ReplayWorld, monkeypatch: pytest.MonkeyPatch) -> ReplayWorld:
     added = 0
     add = Ledger.add
 
-    def add_three_times(ledger: Ledger, rows: object) -> None:
+    def add_three_times(ledger: Ledger, rows: pa.Table) -> None:
         nonlocal added
         added += 1
         if added > 3:
             raise RuntimeError("killed")
-        add(ledger, rows)  # type: ignore[arg-type]
+        add(ledger, rows)
 
     with monkeypatch.context() as patched:
         patched.setattr(run_module, "_WAVE_SECONDS", 0.01)
@@ -129,8 +132,8 @@ def killed_at(step: int, lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> bo
         return called
 
     with monkeypatch.context() as patched:
-        patched.setattr(log_repair.LogFolder, "write", killing(log_repair.LogFolder.write))
-        patched.setattr(log_repair.AsideFolder, "copy", killing(log_repair.AsideFolder.copy))
+        patched.setattr(LogFolder, "write", killing(LogFolder.write))
+        patched.setattr(AsideFolder, "copy", killing(AsideFolder.copy))
         patched.setattr(replay_repair, "append_rows", killing(append_rows))
         try:
             lake_repair.repair_lake(lake, lake_repair.plan_repair(lake), "1")

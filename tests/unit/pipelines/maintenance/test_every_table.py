@@ -21,7 +21,7 @@ from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.table_damages import damage
 
 DAMAGES = (("entry", "deleted"), ("entry", "cut"), ("entry", "empty"), ("file", "deleted"), ("file", "cut"))
-KEYS = {
+KEYS: dict[str, dict[str, object]] = {
     **{table: {"replay_id": "r"} for table in ("replays", "replay_messages", "replay_rows")},
     "evidence": {"number": 1, "document": "{}"},
 }
@@ -58,7 +58,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
     for table, schema in schemas.items():
         uri = getattr(growing.lake, table)
         if not Path(uri).exists():
-            row = dict.fromkeys(schema.names) | KEYS.get(table, {})
+            row: dict[str, object] = {**dict.fromkeys(schema.names), **KEYS.get(table, {})}
             for _ in range(2):
                 append_rows(uri, schema, pa.Table.from_pylist([row], to_arrow_schema(schema, timezone="UTC")))
     assert {path.parent.name for path in Path(growing.lake.root).glob("*/_delta_log")} == set(LAKE_TABLES)
