@@ -251,7 +251,8 @@ def _open_or_create(table_uri: str, schema: Schema, partitions: Sequence[str]) -
         pass
     options = storage_options(table_uri)
     if "://" not in table_uri:
-        make_folders(Path(table_uri))  # deltalake would create folders that everybody can enter
+        # deltalake would create folders that everybody can enter, and would follow a link.
+        make_folders(Path(table_uri), below=Path(table_uri).parent)
     try:
         return DeltaTable.create(table_uri, schema, partition_by=list(partitions), storage_options=options)
     except DeltaError:  # another run has created it meanwhile

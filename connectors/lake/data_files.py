@@ -130,7 +130,7 @@ def open_table_file(table_uri: str, path: str, s3: S3Options | None = None) -> I
             yield output
     else:
         local = Path(table_uri) / path
-        make_folders(local.parent, below=Path(table_uri))
+        make_folders(local.parent, below=Path(table_uri).parent)  # the table's own folder may be no link either
         with write_whole(local) as output:
             yield output
 

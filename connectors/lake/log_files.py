@@ -122,7 +122,7 @@ class LogFolder:
                 output.write(data)
             return
         path = Path(self.table_uri) / folder / name
-        make_folders(path.parent, below=Path(self.table_uri))
+        make_folders(path.parent, below=Path(self.table_uri).parent)
         with write_whole(path) as file:
             file.write(data)
 

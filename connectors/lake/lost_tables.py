@@ -6,6 +6,7 @@ import pyarrow.fs as pafs
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.delta import storage_options
+from commitlake.connectors.lake.links import check_lake_links
 from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.log_files import LOG
 from commitlake.connectors.lake.paths import LakeError, LakePaths
@@ -41,8 +42,10 @@ def check_writable(lake: LakePaths) -> None:
     Raises:
         LakeError: as `LakePaths.check_writable` does.
         LogDamagedError: for a lake that has lost its table `messages`.
+        UnsafeFileError: for a lake with a link.
         S3Error: if an object store cannot be reached, or the bucket not be listed.
     """
+    check_lake_links(lake)
     try:
         lake.check_writable()
     except LakeError:

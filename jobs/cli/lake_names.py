@@ -14,6 +14,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import did_you_mean, there_are, warn
 
 _SHOWN = 8
+_MAX_KNOWN = 10_000
 
 
 def check_brokers(lake: LakePaths, brokers: Iterable[str]) -> None:
@@ -74,6 +75,38 @@ def unknown_queues(messages: DeltaTable, topics: Sequence[str], queue_id: int) -
     of_what = " or ".join(f"{topic!a}" for topic in topics) if topics else "any topic"
     shown = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
     return [f"the lake has no message in queue {queue_id} of {of_what}; it has messages in queues {shown}"]
+
+
+def unknown_tags(messages: DeltaTable, tags: Iterable[str], where: str = "true") -> list[str]:
+    """Return a sentence for each tag that no message has, of those that meet a condition."""
+    return unknown_values(messages, "tags", tags, "the lake has no message with the tag {}", where)
+
+
+def unknown_values(
+    messages: DeltaTable, column: str, values: Iterable[str], sentence: str, where: str = "true", prefix: str = ""
+) -> list[str]:
+    """Return a sentence for each value that a column does not have, with the nearest value that it has.
+
+    Args:
+        messages: the table `messages`.
+        column: SQL for the column.
+        values: the values, without the prefix.
+        sentence: the sentence, with "{}" for the value.
+        where: SQL condition on the rows.
+        prefix: what precedes each value in the column.
+    """
+    found = []
+    known: list[str] | None = None
+    for value in values:
+        sql = f"SELECT 1 FROM messages WHERE {where} AND {column} = {text_literal(prefix + value)} LIMIT 1"
+        if any(batch.num_rows for batch in run_sql(messages, "messages", sql)):
+            continue
+        if known is None:
+            sql = f"SELECT DISTINCT {column} FROM messages WHERE {where} AND {column} IS NOT NULL LIMIT {_MAX_KNOWN}"
+            batches = run_sql(messages, "messages", sql)
+            known = [text.removeprefix(prefix) for batch in batches for text in batch.column(0).to_pylist()]
+        found.append(f"{sentence.format(ascii(value))}.{did_you_mean(value, known)}")
+    return found
 
 
 def _topics(lake: LakePaths, messages: DeltaTable) -> set[str]:

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from commitlake.connectors.lake.links import check_lake_links
 from commitlake.connectors.lake.log_files import LOG
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.schemas.store_files import kind_of
@@ -34,15 +35,17 @@ def denied_place(error: BaseException) -> str | None:
 
 
 def check_lake_is_readable(lake: LakePaths) -> None:
-    """Refuse a lake with unreadable parts, which the engines would treat as a lake that does not exist.
+    """Refuse a lake with links, or with unreadable parts, which engines would treat as a lake that does not exist.
 
     Raises:
         LakeError: naming the folder or file.
+        UnsafeFileError: naming a link.
     """
     if lake.s3 is not None:
         return
     root = Path(lake.root).absolute()
     _check_folders(root)
+    check_lake_links(lake)
     for path in (*reversed(root.parents), root, *_parts(root)):
         try:
             is_folder = path.is_dir()
@@ -87,7 +90,7 @@ def _check_files(folder: Path) -> None:
                 if entry.is_file(follow_symlinks=False):  # nearly all are, and a table may have very many
                     continue
                 path = folder / entry.name
-                if entry.is_symlink() and not path.exists():
+                if entry.is_symlink():  # in a partition, or a log; `check_lake_links` does not look there
                     others.append(path)
                 elif entry.is_dir():
                     if "=" in entry.name:

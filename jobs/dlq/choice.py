@@ -14,11 +14,14 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import QueryError, open_table
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
-from commitlake.jobs.cli.lake_names import check_brokers
+from commitlake.jobs.cli.lake_names import check_brokers, unknown_values
+from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.places import bodies_of
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, group_letters
 from commitlake.pipelines.dead_letters.letters import LetterChoice, letters_condition
 from commitlake.pipelines.dead_letters.narrowing import find_cause, narrow_to_cause
+from commitlake.pipelines.replay.origins import origin_sql
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ def choose(arguments: argparse.Namespace, lake: LakePaths, *, samples: int | Non
         where=arguments.where,
     )
     condition = letters_condition(table, choice)
+    _warn_of_unknown_names(table, choice)
     packs = None if arguments.no_shape else open_store(bodies_of(arguments, lake))
     if samples is None and arguments.cause is None:
         return Chosen(table, condition, packs)
@@ -80,6 +84,22 @@ def choose(arguments: argparse.Namespace, lake: LakePaths, *, samples: int | Non
         return Chosen(table, condition, packs, letters)
     cause = find_cause(letters.causes, arguments.cause)
     return Chosen(table, condition, packs, letters, (letters.causes.index(cause) + 1, cause))
+
+
+def _warn_of_unknown_names(table: DeltaTable, choice: LetterChoice) -> None:
+    """Warn of groups, topics and tags that no dead letter has."""
+    are_dead = f"kind = '{Kind.DLQ}'"
+    sentences = [
+        *unknown_values(
+            table, "topic", choice.groups, "the lake has no dead letter of the group {}", are_dead, DLQ_PREFIX
+        ),
+        *unknown_values(
+            table, origin_sql(table), choice.topics, "the lake has no dead letter of the topic {}", are_dead
+        ),
+        *unknown_values(table, "tags", choice.tags, "the lake has no dead letter with the tag {}", are_dead),
+    ]
+    for sentence in sentences:
+        warn("commitlake dlq", sentence)
 
 
 @contextmanager

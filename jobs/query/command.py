@@ -201,10 +201,12 @@ def _explain_masks(lake: LakePaths) -> None:
 
 
 def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable | None, count: int) -> None:
-    """After an empty result, warn of names that the lake does not have, and of masked keys."""
+    """Warn of topics that the lake does not have; after an empty result, also of an unknown queue and masked keys."""
     if not count and arguments.key and table is not None:
         _explain_masks(lake)
-    if count or arguments.table != "messages" or not (arguments.topic or arguments.queue is not None):
+    if arguments.table != "messages" or not (arguments.topic or arguments.queue is not None):
+        return
+    if count and len(arguments.topic) < 2:  # of several topics, one may be misspelled
         return
     from commitlake.jobs.cli.lake_names import unknown_queues, unknown_topics
 
@@ -214,7 +216,7 @@ def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, table: DeltaT
         except LakeError:
             return
     sentences = unknown_topics(lake, table, arguments.topic)
-    if arguments.queue is not None and not sentences:
+    if arguments.queue is not None and not sentences and not count:
         sentences = unknown_queues(table, arguments.topic, arguments.queue)
     for sentence in sentences:
         _warn(sentence)

@@ -29,6 +29,7 @@ from commitlake.jobs.replay.changes import changes_of, show_changes, write_chang
 from commitlake.jobs.replay.choice import chosen_condition
 from commitlake.jobs.replay.source import MessageSource, open_source
 from commitlake.jobs.replay.target import target_client
+from commitlake.jobs.replay.unknown_names import warn_of_unknown_names
 from commitlake.jobs.replay.verify import verify_sent
 from commitlake.jobs.replay.watch import watched
 from commitlake.pipelines.replay.changes import Changes
@@ -73,6 +74,7 @@ _COLUMNS = (
 _USUAL_MESSAGES, _USUAL_BYTES = 20_000, 50 << 20
 """Messages per second that one broker usually accepts, for estimates without a rate limit."""
 _MAX_OTHERS = 5
+_ROWS_LOST = "a repair of the lake has lost rows about this replay"
 
 
 class Sent(NamedTuple):
@@ -91,6 +93,7 @@ def send(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     """Plan a new replay, show what it sends, ask for confirmation, and send."""
     with open_source(arguments, lake) as source:
         condition = chosen_condition(arguments, lake, source)
+        warn_of_unknown_names(arguments, lake, source)
         code = send_condition(arguments, lake, source, condition, _in_words(arguments)).exit_code
         return max(code, ExitCode.DAMAGE) if source.damaged and code == ExitCode.OK else code
 
@@ -225,6 +228,14 @@ def resume(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         raise JobError(f"the replay {plan.replay_id} was withdrawn: {state.detail}")
     if state.event is ReplayEvent.FINISHED:
         raise JobError(f"the replay {plan.replay_id} is finished: all of its messages have an outcome")
+    if state.has_lost_rows and state.event is ReplayEvent.PLANNED:
+        raise JobError(
+            f"the replay {plan.replay_id} cannot be resumed: {_ROWS_LOST}, so it is not known whether it has begun, "
+            "or was withdrawn",
+            "plan a new replay; --again sends messages that this one may have sent",
+        )
+    if state.has_lost_rows and not arguments.quiet:
+        print_line(f"{_ROWS_LOST}: it first looks in the target for all messages that it has sent")
     check_has_copies(state)
     check_is_free(state, Ledger(lake, plan.replay_id).last_written())
     if arguments.rate is not None or arguments.speed is not None:  # replaces earlier requests
@@ -236,7 +247,7 @@ def resume(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         lag_limit=arguments.pause_if_lag or plan.lag_limit,
     )
     with target_client(arguments.namesrv or plan.target.name_servers) as client:
-        return _run(arguments, lake, paced, client, is_resumed=_has_begun(state))
+        return _run(arguments, lake, paced, client, is_resumed=_has_begun(state), has_lost_rows=state.has_lost_rows)
 
 
 def _first_known(*numbers: float | None) -> float:
@@ -254,6 +265,7 @@ def _run(
     client: TargetClient,
     *,
     is_resumed: bool,
+    has_lost_rows: bool = False,
 ) -> ExitCode:
     pace = Pace(plan.rate, plan.speed)
     settings = Settings() if arguments.target_timeout is None else Settings(arguments.target_timeout.total_seconds())
@@ -273,7 +285,7 @@ def _run(
             watched(lake, plan.replay_id, pace, client.admin, plan.lag_limit, tell),
             stop_softly(pace.stop),
         ):
-            counts = run.run(is_resumed=is_resumed)
+            counts = run.run(is_resumed=is_resumed, has_lost_rows=has_lost_rows)
     result = _summary(arguments, plan, counts)
     if arguments.verify and result is not ExitCode.INTERRUPTED:
         return max(result, verify_sent(arguments, lake, messages, client.puller))

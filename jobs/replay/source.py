@@ -22,7 +22,7 @@ from commitlake.connectors.lake.reader import open_table
 from commitlake.connectors.rocketmq import Admin
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.layouts import layout_of
-from commitlake.jobs.cli.names import there_are, warn
+from commitlake.jobs.cli.names import did_you_mean, there_are, warn
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.target import client_options
@@ -86,14 +86,19 @@ def open_source(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[Mess
 
 def _copy_store(arguments: argparse.Namespace, copy: LakePaths) -> MessageSource:
     from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.jobs.cli.store_queues import unknown_names
     from commitlake.pipelines.offsets.sources import store_sources
     from commitlake.pipelines.replay.copied import copy_store
 
     stores = find_stores(arguments.store, None, layout_of(arguments).formats)
     names = [store.broker for store in stores]
     stores = [store for store in stores if not arguments.broker or store.broker in arguments.broker]
-    if not stores:
-        raise JobError(f"--broker: {arguments.store} has no store of that name", there_are(names))
+    for broker in arguments.broker:
+        if broker not in names:
+            near = did_you_mean(broker, names)
+            raise JobError(f"--broker: {arguments.store} has no store {broker!a}.{near}", there_are(names))
+    for sentence in unknown_names(stores, arguments.topic, arguments.queue):
+        warn(PROG, sentence)
 
     def offsets(_: Sequence[str]) -> Mapping[str, Places]:
         found: dict[str, Places] = {}

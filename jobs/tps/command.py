@@ -302,8 +302,9 @@ def _plain(row: Row, columns: Sequence[str]) -> Row:
 
 
 def _explain_empty(arguments: argparse.Namespace, source: TpsSource, rows: Sequence[Row]) -> None:
-    if arguments.topic and not any(row["messages"] for row in rows):
-        source.explain_empty(arguments.topic)
+    is_empty = not any(row["messages"] for row in rows)
+    if is_empty or max(len(arguments.topic), len(arguments.tag)) > 1:  # of several names, one may be misspelled
+        source.warn_of_unknown_names(arguments.topic, arguments.tag, arguments.queue if is_empty else None)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

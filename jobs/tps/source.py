@@ -43,17 +43,20 @@ class TpsSource:
     stores: Sequence[Store] = ()
     damaged: Mapping[str, int] = field(default_factory=dict)
 
-    def explain_empty(self, topics: Sequence[str]) -> None:
-        """After an empty result, warn of topics that do not exist."""
+    def warn_of_unknown_names(self, topics: Sequence[str], tags: Sequence[str], queue_id: int | None) -> None:
+        """Warn of topics, tags and a queue that do not exist; of a store, not of tags."""
         if self.stores:
             from commitlake.jobs.cli.store_queues import unknown_names
 
-            sentences = unknown_names(self.stores, topics, ())
+            sentences = unknown_names(self.stores, topics, () if queue_id is None else (queue_id,))
         else:
             from commitlake.connectors.lake.reader import open_table
-            from commitlake.jobs.cli.lake_names import unknown_topics
+            from commitlake.jobs.cli.lake_names import unknown_queues, unknown_tags, unknown_topics
 
-            sentences = unknown_topics(self.lake, open_table(self.lake, "messages"), topics)
+            messages = open_table(self.lake, "messages")
+            sentences = [*unknown_topics(self.lake, messages, topics), *unknown_tags(messages, tags)]
+            if queue_id is not None and not sentences:
+                sentences = unknown_queues(messages, topics, queue_id)
         for sentence in sentences:
             warn("commitlake tps", sentence)
 

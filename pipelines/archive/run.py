@@ -52,7 +52,7 @@ from commitlake.pipelines.archive.parts import Part
 from commitlake.pipelines.archive.places import bodies_root, check_bodies, check_outside_stores, check_same_root
 from commitlake.pipelines.archive.shown import RunPage, ShownRun
 from commitlake.pipelines.archive.staged import staging
-from commitlake.pipelines.archive.store_config import write_config_changes
+from commitlake.pipelines.archive.store_config import write_config_changes, write_files_changes
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from commitlake.pipelines.masking.archiving import MASKED, ArchiveMasks, check_masks
@@ -360,6 +360,7 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
     lake = LakePaths(config.lake)
     if work.unfinished:
         finish_runs(lake, work.commit.run_id, config.parser_version)
+    notes = _record_config(config, work)
     # Needed even without an unfinished run, because a run may have been killed when only its keys were missing.
     followed = _follow(lake, work.stores, config, runner) if work.last.sequence else NOTHING_FOLLOWED
     return Result(
@@ -372,8 +373,24 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
         edges_seconds=followed.edges.seconds,
         recovered=[commit.sequence for commit in work.unfinished],
         behind=_behind(followed, _NOTHING_IN_HBASE),
-        notes=followed.notes,
+        notes=(*notes, *followed.notes),
     )
+
+
+def _record_config(config: Config, work: ArchiveWork) -> list[str]:
+    """Record changed topics and groups of the stores in a commit without messages. Returns a sentence about it."""
+    lake = LakePaths(config.lake)
+    started_at = datetime.datetime.now(datetime.UTC)
+    stores = [store for store in work.stores if store.broker in work.last.stores]
+    file = write_files_changes(lake, stores, work.commit.run_id, started_at)
+    if file is None:
+        return []
+    counts = RunCounts(started_at.isoformat(), 0, 0, 0)
+    commit = work.commit.with_written(counts, {"store_config": [file]})
+    commit = replace(commit, bodies=work.last.bodies, masks=work.last.masks)
+    commit_run(lake.messages, [], commit, work.started_from)
+    finish_runs(lake, commit.run_id, config.parser_version)
+    return [f"{count_text(file.rows, 'changed topic or group', 'changed topics and groups')} recorded"]
 
 
 def _say_nothing(_: int) -> None:

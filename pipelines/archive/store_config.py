@@ -11,7 +11,7 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -25,7 +25,7 @@ from commitlake.connectors.formats.engine.stores import Store, segment_size
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, read_table
 from commitlake.connectors.lake.data_files import DataFile
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, Key, read_store_config
@@ -63,12 +63,37 @@ def write_config_changes(
         known = _known(lake, store.broker)
         for (kind, name), value in _changes(known, store):
             rows.append((store.broker, recorded_at, kind, name, value, run_id))
+    return _write(lake, rows, run_id)
+
+
+def _write(lake: LakePaths, rows: Sequence[tuple[Any, ...]], run_id: str) -> DataFile | None:
     if not rows:
         return None
     names = STORE_CONFIG.names
     columns = [list(column) for column in zip(*rows, strict=True)]
     table = pa.table(dict(zip(names, columns, strict=True)), schema=to_arrow_schema(STORE_CONFIG, timezone="UTC"))
     return write_plain_file(table, lake.store_config, f"part-{run_id}.zstd.parquet", s3=lake.s3)
+
+
+def write_files_changes(
+    lake: LakePaths, stores: Sequence[Store], run_id: str, recorded_at: datetime.datetime
+) -> DataFile | None:
+    """Write the rows of `store_config` for changed topics and groups, as `write_config_changes`, if no message is new.
+
+    Other settings follow from files that only change with new messages.
+
+    Returns:
+        A file that no version refers to yet; None if nothing has changed, or if the table cannot be read.
+    """
+    rows = []
+    for store in stores:
+        try:
+            known = read_store_config(lake, store.broker).values
+        except (QueryError, LakeError):  # the next run with new messages records everything
+            return None
+        for (kind, name), value in _changes(known, store, kinds=(TOPIC, GROUP)):
+            rows.append((store.broker, recorded_at, kind, name, value, run_id))
+    return _write(lake, rows, run_id)
 
 
 def _known(lake: LakePaths, broker: str) -> dict[Key, str]:
@@ -84,15 +109,19 @@ def _known(lake: LakePaths, broker: str) -> dict[Key, str]:
         return {}
 
 
-def _changes(known: dict[Key, str], store: Store) -> Iterator[tuple[Key, str | None]]:
+def _changes(
+    known: dict[Key, str], store: Store, kinds: Sequence[str] = (TOPIC, GROUP, SETTING)
+) -> Iterator[tuple[Key, str | None]]:
     if "://" in store.root:
         return
     root = Path(store.root).parent
-    for kind, found in (
-        (TOPIC, _table(root, TOPICS, TABLE)),
-        (GROUP, _table(root, GROUPS, GROUPS_TABLE)),
-        (SETTING, settings_of(store)),
-    ):
+    readers: dict[str, Callable[[], dict[str, Any] | None]] = {
+        TOPIC: lambda: _table(root, TOPICS, TABLE),
+        GROUP: lambda: _table(root, GROUPS, GROUPS_TABLE),
+        SETTING: lambda: settings_of(store),
+    }
+    for kind in kinds:
+        found = readers[kind]()
         if found is None:
             continue
         current = {(kind, _text(name)): _json(value) for name, value in found.items()}

@@ -18,6 +18,7 @@ import datetime
 import json
 import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow.fs as pafs
@@ -26,6 +27,7 @@ from deltalake.exceptions import TableNotFoundError
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.follower import unfinished_commits
+from commitlake.connectors.lake.links import check_folder_links, check_lake_links, check_table_links
 from commitlake.connectors.lake.log_files import LOG, POINTER, SEALS, LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.log_seals import write_seal
 from commitlake.connectors.lake.packs.location import PackLocation
@@ -87,7 +89,9 @@ def purge(
 
     Raises:
         ErasureError: if an archive run is unfinished: its commit refers to files that no table has yet.
+        UnsafeFileError: if the lake contains a link.
     """
+    check_lake_links(lake)
     last = read_last_commit(lake.messages)
     if last is not None and unfinished_commits(lake, last.sequence):
         raise ErasureError(
@@ -143,6 +147,7 @@ def strip_log(lake: LakePaths, table_uri: str, before: datetime.datetime) -> tup
     Returns:
         The number of entries that were rewritten, and of other files of the log that were deleted.
     """
+    check_table_links(table_uri)
     table = delta_table(table_uri, lake.s3)
     table.create_checkpoint()
     folder = LogFolder(table_uri, storage_options(table_uri, lake.s3), lake.s3)
@@ -239,6 +244,8 @@ def _time_of(info: pafs.FileInfo) -> datetime.datetime:
 
 def _delete_aside(lake: LakePaths, before: datetime.datetime) -> int:
     """Delete files that repairs moved aside. Returns their number."""
+    if lake.s3 is None:
+        check_folder_links(Path(lake.root) / ASIDE)
     files = table_files(lake.root, storage_options(lake.root, lake.s3))
     infos = files.get_file_info(pafs.FileSelector(ASIDE, recursive=True, allow_not_found=True))
     old = [info for info in infos if info.is_file and _time_of(info) <= before]

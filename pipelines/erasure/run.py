@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
+from commitlake.connectors.lake.links import check_lake_links
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
@@ -152,7 +153,9 @@ def run_erasure(
         ErasureError: if it cannot be done, or other writers commit first every time. Finished steps remain done.
         PackError: if a pack cannot be read or written.
         HBaseError: if HBase cannot be updated.
+        UnsafeFileError: if the lake contains a link.
     """
+    check_lake_links(place.lake)
     works = []
     for table in TABLES:
         on_step(table)
@@ -191,6 +194,7 @@ def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = N
     states = [only] if only else unfinished_erasures(place.lake)
     if not states:
         return []
+    check_lake_links(place.lake)
     places = read_erased_places(place.lake)
     works = _erase_from_tables(place, places, on_step)
     on_step("packs")

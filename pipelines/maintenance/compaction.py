@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.data_files import NO_DATE
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.links import check_table_links
 from commitlake.connectors.lake.statistics import file_statistics
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
@@ -88,7 +89,10 @@ def compact(
 
     Raises:
         ConcurrentMaintenanceError: if another process has merged or removed some of the files meanwhile.
+        UnsafeFileError: if the table's folder is a link or contains one.
     """
+    if bins:
+        check_table_links(table_uri)
     done = Compaction()
     merge = partial(_merge_bin, table_uri, tuple(sort_columns), join)
     for number, (files, new, unsorted) in runner.run(merge, bins):
@@ -165,7 +169,7 @@ def _open_new(table_uri: str, path: str) -> Iterator[BinaryIO]:
             yield output
         return
     local = Path(table_uri) / path
-    make_folders(local.parent, below=Path(table_uri))
+    make_folders(local.parent, below=Path(table_uri).parent)
     with write_whole(local) as output:
         yield output
 

@@ -42,6 +42,7 @@ from commitlake.connectors.lake.statistics import file_statistics
 from commitlake.pipelines.maintenance.first_entry import create_table
 from commitlake.pipelines.maintenance.log_repair import AsideFolder
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.store_files import make_folders
 from commitlake.schemas.tables.messages import PARTITION_COLUMNS, STORE_DATE
 
 _RUN = re.compile(r"part-\d+-([0-9a-f]{32})-[0-9a-f]{8}")
@@ -229,7 +230,7 @@ def adopt_files(aside: AsideFolder, adoption: Adoption, sequence: int) -> Archiv
     options = storage_options(lake.messages, lake.s3)
     delete_newest(lake.messages, options)
     if lake.s3 is None:
-        Path(lake.messages).mkdir(parents=True, exist_ok=True)
+        make_folders(Path(lake.messages), below=Path(lake.root))
     folder = LogFolder(lake.messages, options, lake.s3)
     # Entries are written from the newest to the oldest: without entry 0 the table does not exist yet.
     for version in sorted(entries, reverse=True):

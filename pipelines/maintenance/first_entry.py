@@ -17,6 +17,9 @@ from commitlake.schemas.tables.consumptions import CONSUMPTIONS
 from commitlake.schemas.tables.edges import EDGES
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
+from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES
+from commitlake.schemas.tables.replay_rows import REPLAY_ROWS
+from commitlake.schemas.tables.replays import REPLAYS
 
 SCHEMAS: dict[str, StructType] = {
     "messages": MESSAGES,
@@ -26,6 +29,9 @@ SCHEMAS: dict[str, StructType] = {
     "consumptions": CONSUMPTIONS,
     **FOLLOWING,
     **SNAPSHOT_TABLES,
+    "replays": REPLAYS,
+    "replay_messages": REPLAY_MESSAGES,
+    "replay_rows": REPLAY_ROWS,
 }
 """Schemas of the tables by name."""
 _ID = re.compile(rb'"id\\?":\\?"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})')

@@ -10,16 +10,15 @@ from __future__ import annotations
 import datetime
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit
 from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.links import check_table_links
 from commitlake.connectors.lake.log_history import read_history
 from commitlake.pipelines.maintenance.table_files import NO_HOOKS, folder_of
 from commitlake.schemas.layouts.numbers import parse_int, parse_int64
-from commitlake.schemas.store_files import check_tree
 
 SHORTEST_RETENTION = datetime.timedelta(days=1)
 """Shortest retention: runs must commit their files, and readers finish with a version, within this time."""
@@ -44,9 +43,9 @@ def find_garbage(table_uri: str, retention: datetime.timedelta) -> Garbage:
     """Return the files that `vacuum` would delete.
 
     Raises:
-        UnsafeFileError: if the table's folder contains a link.
+        UnsafeFileError: if the table's folder is a link or contains one.
     """
-    _refuse_links(table_uri)
+    check_table_links(table_uri)  # deltalake would delete what a link leads to
     names = delta_table(table_uri).vacuum(_hours(retention), dry_run=True, enforce_retention_duration=False, full=True)
     files = folder_of(table_uri)
     # Files that left the table may have been deleted already.
@@ -61,10 +60,13 @@ def vacuum(table_uri: str, retention: datetime.timedelta, *, is_alone: bool = Fa
         table_uri: path or URI of the table.
         retention: younger files are kept; at least `SHORTEST_RETENTION`.
         is_alone: True if no other process writes or reads the table; the retention may then be shorter.
+
+    Raises:
+        UnsafeFileError: if the table's folder is a link or contains one.
     """
     if retention < SHORTEST_RETENTION and not is_alone:
         raise ValueError(f"expected a retention of at least {SHORTEST_RETENTION}, found {retention}")
-    _refuse_links(table_uri)
+    check_table_links(table_uri)  # deltalake would delete what a link leads to
     delta_table(table_uri).vacuum(
         _hours(retention),
         dry_run=False,
@@ -75,18 +77,13 @@ def vacuum(table_uri: str, retention: datetime.timedelta, *, is_alone: bool = Fa
     seal(table_uri)
 
 
-def _refuse_links(table_uri: str) -> None:
-    """Refuse a local table whose folder contains links: deltalake would delete their targets."""
-    if "://" not in table_uri:
-        check_tree(Path(table_uri))
-
-
 def _hours(length: datetime.timedelta) -> int:
     return int(length.total_seconds() // 3600)
 
 
 def write_checkpoint(table_uri: str) -> bool:
     """Write a checkpoint if there are ten versions since the last one. Returns whether it did."""
+    check_table_links(table_uri)
     table = delta_table(table_uri)
     if table.version() - _last_checkpoint(table_uri) < _VERSIONS_A_CHECKPOINT:
         return False

@@ -14,18 +14,22 @@ log counts as damaged until all are done. Then a commit to `messages` records wh
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.log_check import MAX_MISSING, LogDamage, find_damage, missing_log, missing_versions
@@ -37,11 +41,13 @@ from commitlake.connectors.lake.versions import table_files
 from commitlake.connectors.object_store.access import write_object
 from commitlake.connectors.whole_files import write_whole
 from commitlake.pipelines.maintenance.first_entry import first_entry
+from commitlake.schemas.store_files import files_in, folders_in, make_folders, open_file, remove_file
 
 ASIDE = "_damaged"
 """Folder in the lake for files that a repair has replaced."""
 REPAIR_KEY = "commitlake.repair"
 _MARGIN_NS = 86_400_000_000_000
+_BLOCK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,41 +108,70 @@ class AsideFolder:
         return f"{ASIDE}/{self.stamp}"
 
     def copy(self, path: str) -> None:
-        """Copy a file of the lake to the folder, if the file exists."""
+        """Copy a file of the lake to the folder, if the file exists.
+
+        Raises:
+            UnsafeFileError: if a part of its path in the lake is a link.
+        """
         try:
-            with self.files.open_input_stream(path, compression=None) as source:
-                self._write(f"{self.place}/{path}", source)
+            if self.lake.s3 is None:
+                self._copy_local(path)
+                return
+            with (
+                self.files.open_input_stream(path, compression=None) as source,
+                write_object(self.lake.s3, f"{self.lake.root}/{self.place}/{path}") as output,
+            ):
+                while block := source.read(_BLOCK_BYTES):
+                    output.write(block)
         except FileNotFoundError:
             return
 
     def move(self, path: str) -> None:
-        """Move a file of the lake to the folder, if the file exists."""
+        """Move a file of the lake to the folder, if the file exists.
+
+        Raises:
+            UnsafeFileError: if a part of its path in the lake is a link.
+        """
         self.copy(path)
-        if self.files.get_file_info(path).is_file:
+        if self.lake.s3 is None:
+            with suppress(FileNotFoundError):
+                remove_file(self._root / path, below=self._root)
+        elif self.files.get_file_info(path).is_file:
             self.files.delete_file(path)
 
     def move_folder(self, path: str) -> int:
-        """Move all files of a folder of the lake. Returns their number."""
-        infos = self.files.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
+        """Move all files of a folder of the lake. Returns their number.
+
+        Raises:
+            UnsafeFileError: if the folder is a link or contains one; then nothing is moved.
+        """
         # The log is moved last: without it, the remaining files would be no table, and no repair would find them.
-        names = sorted((info.path for info in infos if info.is_file), key=lambda name: (f"/{LOG}/" in name, name))
+        names = sorted(self._names_in(path), key=lambda name: (f"/{LOG}/" in f"/{name}", name))
         for name in names:
             self.move(name)
         return len(names)
 
-    def _write(self, path: str, source: pa.NativeFile) -> None:
-        if self.lake.s3 is not None:
-            with write_object(self.lake.s3, f"{self.lake.root}/{path}") as output:
-                while block := source.read(8 << 20):
-                    output.write(block)
-            return
-        from pathlib import Path  # noqa: PLC0415
+    @property
+    def _root(self) -> Path:
+        return Path(self.lake.root)
 
-        local = Path(self.lake.root) / path
-        local.parent.mkdir(parents=True, exist_ok=True)
-        with write_whole(local) as file:
-            while block := source.read(8 << 20):
-                file.write(block)
+    def _names_in(self, path: str) -> Iterator[str]:
+        """Yield the files in a folder of the lake, at any depth, relative to the lake."""
+        if self.lake.s3 is not None:
+            infos = self.files.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
+            yield from (info.path for info in infos if info.is_file)
+            return
+        folder = self._root / path
+        yield from (f"{path}/{name}" for name in files_in(folder, below=self._root))
+        for name in folders_in(folder, below=self._root):
+            yield from self._names_in(f"{path}/{name}")
+
+    def _copy_local(self, path: str) -> None:
+        target = self._root / self.place / path
+        with os.fdopen(open_file(self._root / path, below=self._root), "rb") as source:
+            make_folders(target.parent, below=self._root)
+            with write_whole(target) as output:
+                shutil.copyfileobj(source, output, _BLOCK_BYTES)
 
 
 def plan_log_repair(lake: LakePaths, table: str) -> LogRepair | None:
@@ -177,7 +212,13 @@ def plan_log_repair(lake: LakePaths, table: str) -> LogRepair | None:
     return LogRepair(table, damages, aside, needed[0], newest, is_lost=needed[0] <= 0)
 
 
-def repair_log(aside: AsideFolder, repair: LogRepair, note: dict[str, Any], keep: Collection[str] = ()) -> None:
+def repair_log(
+    aside: AsideFolder,
+    repair: LogRepair,
+    note: dict[str, Any],
+    keep: Collection[str] = (),
+    added: Callable[[], Sequence[DataFile]] = tuple,
+) -> None:
     """Restore a log to its last intact version.
 
     Args:
@@ -185,6 +226,7 @@ def repair_log(aside: AsideFolder, repair: LogRepair, note: dict[str, Any], keep
         repair: from `plan_log_repair`; its `is_lost` must be False.
         note: written to the entries that replace others.
         keep: data files to keep although only lost versions have them.
+        added: returns data files that the table gets with the last step of the repair, after which its log is intact.
     """
     lake = aside.lake
     uri = getattr(lake, repair.table)
@@ -206,9 +248,10 @@ def repair_log(aside: AsideFolder, repair: LogRepair, note: dict[str, Any], keep
         ]
         for name in [POINTER, *late] if late else []:  # Delta's readers fail on a pointer without its checkpoint
             aside.move(f"{repair.table}/{LOG}/{name}")
+    files = added() if repair.goes_back else ()
     for version in repair.versions:
         aside.copy(f"{repair.table}/{LOG}/{entry_name(version)}")
-        folder.write(entry_name(version), _placeholder(note))
+        folder.write(entry_name(version), _placeholder(note, files if version == repair.first else ()))
     write_seal(folder, folder.read_listing(), anew=True)
 
 
@@ -219,11 +262,15 @@ def _read_or_nothing(folder: LogFolder, name: str) -> bytes:
         return b""
 
 
-def _placeholder(note: dict[str, Any]) -> bytes:
+def _placeholder(note: dict[str, Any], files: Sequence[DataFile]) -> bytes:
     now = time.time_ns() // 1_000_000
     metadata = json.dumps({REPAIR_KEY: note}, sort_keys=True)
     info = {"timestamp": now, "operation": "REPAIR", "operationParameters": {}, "userMetadata": metadata}
-    return json.dumps({"commitInfo": info}).encode() + b"\n"
+    actions: list[dict[str, Any]] = [{"commitInfo": info}]
+    for file in files:
+        document = {"path": file.path, "partitionValues": {}, "size": file.size, "modificationTime": now}
+        actions.append({"add": {**document, "dataChange": True, "stats": file.statistics}})
+    return b"".join(json.dumps(action).encode() + b"\n" for action in actions)
 
 
 def _files_of_lost_versions(folder: LogFolder, repair: LogRepair) -> list[str]:

@@ -10,6 +10,7 @@
     7. topic_minutes            minutes_repair    counts it again from messages, if it is damaged
     8. tables of snapshots,     log_repair        starts an empty table, if a data file is damaged: of a snapshot only
        consumptions                               changes are stored, and consume logs can be read again
+    9. tables of replays        replay_repair     returns to the last intact version, and marks the replays
 
 Nothing is deleted: replaced files are moved to `_damaged/<time>` in the lake. If a repair is killed, running it again
 completes it. No other process may write to the lake meanwhile.
@@ -33,6 +34,7 @@ from commitlake.connectors.lake.delta import delta_table, seal, storage_options
 from commitlake.connectors.lake.erasures import lacks_erasures
 from commitlake.connectors.lake.followed_runs import last_finished, missing_runs
 from commitlake.connectors.lake.follower import FOLLOWING, lacking_runs, restore_runs
+from commitlake.connectors.lake.links import check_lake_links, check_table_links
 from commitlake.connectors.lake.log_check import LogDamage, LogDamagedError
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
 from commitlake.connectors.lake.lost_tables import followers_of, has_log
@@ -44,6 +46,7 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.edges.progress import is_ahead
+from commitlake.pipelines.maintenance import replay_repair
 from commitlake.pipelines.maintenance.data_adoption import Adoption, adopt_files, find_adoption
 from commitlake.pipelines.maintenance.data_adoption import lost_run_ids as runs_beyond
 from commitlake.pipelines.maintenance.data_check import DataDamage, find_damaged_files
@@ -69,7 +72,7 @@ from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.gaps import GAPS
-from commitlake.schemas.tables.lake_tables import Origin, tables_of
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 _KEYS = "message_keys"
 _EDGES = "edges"
@@ -80,18 +83,15 @@ _BEGINS_ANEW = (
 )
 _AS_COMMITS_TELL = "no version of it is intact: it is moved aside and rebuilt from the commits of messages"
 _READ_AGAIN = "the table is moved aside; the next archive run reads again what the stores' consume logs still have"
-_WAYS = {MINUTES: _RECOUNTED, _CONSUMPTIONS: _READ_AGAIN, **dict.fromkeys(SNAPSHOT_TABLES, _BEGINS_ANEW)}
+_WAYS = {
+    MINUTES: _RECOUNTED,
+    _CONSUMPTIONS: _READ_AGAIN,
+    **dict.fromkeys(SNAPSHOT_TABLES, _BEGINS_ANEW),
+    **replay_repair.BEGINS_EMPTY,
+}
 _OF_COMMITS = ("archive_runs",)  # all of their rows are in the commits of messages
-TABLES = tables_of(
-    Origin.ARCHIVE,
-    Origin.COMMITS,
-    Origin.MESSAGES,
-    Origin.SNAPSHOTS,
-    Origin.CONSUME_LOGS,
-    Origin.ERASURES,
-    Origin.EVIDENCE,
-)
-"""Tables that can be rebuilt, or can start empty."""
+TABLES = tuple(LAKE_TABLES)
+"""All tables: each can be rebuilt, return to an earlier version, or start empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +163,7 @@ def _way_of(table: str, repair: LogRepair) -> str:
         more = "the next archive run continues from there" if continues else "missing rows are then added again"
         if table in SNAPSHOT_TABLES:
             more = "the snapshots since then are lost"
+        more = replay_repair.CONTINUES.get(table, more)
         return f"{table} is restored to version {repair.first - 1}, the last intact one; {more}"
     if repair.writes_first:
         return "entry 0, which defines the table's columns, is written again"
@@ -178,6 +179,8 @@ def _way_of_files(table: str) -> str:
         return "the table is rebuilt from messages"
     if table in KEPT_TABLES:
         return KEPT_WAY
+    if table in replay_repair.TAKEN_OUT:
+        return replay_repair.TAKEN_OUT[table]
     return _WAYS.get(table, "is moved aside; its rows are lost, except those in the commits of messages")
 
 
@@ -197,7 +200,11 @@ def plan_repair(
             archives everything since then again.
         deep: True to read every page of every data file, and to compare `message_keys` with `messages`.
         runner: runs the tasks that read data files.
+
+    Raises:
+        UnsafeFileError: if the lake contains a link.
     """
+    _check_links(lake)
     logs = {table: repair for table in TABLES if (repair := plan_log_repair(lake, table))}
     if "messages" not in logs and not has_log(lake, "messages") and followers_of(lake):
         gone = LogDamage(entry_name(0), 0, "expected the log of a table, found none")
@@ -229,6 +236,13 @@ def plan_repair(
     unfinished = is_unfinished(lake.messages) is not None
     ahead = 0 if unfinished or "archive_runs" in logs else _newest_lost_run(lake)
     return RepairPlan(logs, files, unfinished, lost, keys, ahead=ahead, behind=_behind(lake, {*logs, *files}))
+
+
+def _check_links(lake: LakePaths) -> None:
+    """Refuse a lake with links: a repair would move the files that they lead to."""
+    check_lake_links(lake)
+    for table in TABLES:
+        check_table_links(getattr(lake, table))
 
 
 def _find_damages(lake: LakePaths, table: str, runner: Runner, *, deep: bool) -> list[DataDamage]:
@@ -289,7 +303,11 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
 
     Returns:
         Sentences on data that could not be recovered.
+
+    Raises:
+        UnsafeFileError: if the lake contains a link; nothing is changed then.
     """
+    _check_links(lake)
     aside = AsideFolder(lake)
     kept = [table for table in KEPT_TABLES if table in {*plan.logs, *plan.files}]
     losses = [line for table in kept for line in rebuild_kept_table(aside, table)]
@@ -333,6 +351,9 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
     losable = dict.fromkeys(SNAPSHOT_TABLES, ("the snapshots in its newest commits", "all snapshots so far"))
     for table, (newest, everything) in {**losable, _CONSUMPTIONS: (gone_records, gone_records)}.items():
         missing += _repair_or_begin(aside, table, plan, runner, newest, everything)
+    missing += replay_repair.repair_replay_tables(
+        aside, plan.logs, lambda table: _damaged_files(lake, table, plan, runner)
+    )
     _repair_keys(aside, plan, runner)
     _repair_edges(aside, plan, runner)
     _recount(lake, recount, runner)

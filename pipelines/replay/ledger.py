@@ -68,6 +68,7 @@ class ReplayState:
         detail: detail of the newest event.
         last_at: time of the newest event of any kind.
         copies_dropped_at: time at which its rows of `replay_rows` were dropped; None if they were not.
+        has_lost_rows: True if a repair of the lake has lost rows about it.
     """
 
     plan: ReplayPlan
@@ -80,9 +81,16 @@ class ReplayState:
     detail: str | None
     last_at: datetime.datetime
     copies_dropped_at: datetime.datetime | None = None
+    has_lost_rows: bool = False
 
 
-_NOT_STATES = (ReplayEvent.THROTTLED, ReplayEvent.STOPPING, ReplayEvent.VERIFIED, ReplayEvent.COPIES_DROPPED)
+_NOT_STATES = (
+    ReplayEvent.THROTTLED,
+    ReplayEvent.STOPPING,
+    ReplayEvent.VERIFIED,
+    ReplayEvent.COPIES_DROPPED,
+    ReplayEvent.ROWS_LOST,
+)
 
 
 def add_event(
@@ -208,6 +216,7 @@ def _state(replay_id: str, rows: list[dict[str, Any]]) -> ReplayState:
         detail=[row["detail"] for row in rows if row["event"] != ReplayEvent.COPIES_DROPPED][-1],
         last_at=rows[-1]["at"],
         copies_dropped_at=next((row["at"] for row in rows if row["event"] == ReplayEvent.COPIES_DROPPED), None),
+        has_lost_rows=any(row["event"] == ReplayEvent.ROWS_LOST for row in rows),
     )
 
 

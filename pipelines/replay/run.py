@@ -107,11 +107,12 @@ class ReplayRun:
         self._counts = Counts(0, 0)
         self._counting = threading.Lock()
 
-    def run(self, *, is_resumed: bool) -> Counts:
+    def run(self, *, is_resumed: bool, has_lost_rows: bool = False) -> Counts:
         """Send until all messages have an outcome, or until the pace is stopped.
 
         Args:
             is_resumed: True if a process has begun to send before.
+            has_lost_rows: True if the ledger may lack any of the rows that were added to it.
 
         Returns:
             The total numbers of messages that were sent, and that could not be.
@@ -125,7 +126,7 @@ class ReplayRun:
         add_event(self._lake, plan.replay_id, ReplayEvent.STARTED)
         try:
             self._counts = self._ledger.counts()
-            is_done = self._send_parts(is_resumed=is_resumed)
+            is_done = self._send_parts(is_resumed=is_resumed, has_lost_rows=has_lost_rows)
             if is_done:
                 self._check_all_were_there()
         except BaseException as error:
@@ -145,12 +146,13 @@ class ReplayRun:
                 "were deleted from it after the plan was made, and are not sent"
             )
 
-    def _send_parts(self, *, is_resumed: bool) -> bool:
+    def _send_parts(self, *, is_resumed: bool, has_lost_rows: bool) -> bool:
         """Send part after part. Returns whether all were sent."""
-        known = self._ledger.parts()
+        # If rows are lost, those that are left say neither which parts are complete nor where the queues ended.
+        known = {} if has_lost_rows else self._ledger.parts()
         first = max(known, default=0)
         before = sum(count for part, count in known.items() if part < first)
-        ends = self._ledger.ends()
+        ends = {} if has_lost_rows else self._ledger.ends()
         senders = [
             QueueSender(
                 self._client,
@@ -159,20 +161,22 @@ class ReplayRun:
                 self._plan.replay_id,
                 self._settings.target_timeout_seconds,
                 is_stopped=lambda: self._pace.is_stopped,
+                needs_all=has_lost_rows,
             )
             for queue, planned in zip(self._queues, self._plan.target.queues, strict=True)
         ]
-        done = self._ledger.known_of(first) if known else set()
+        done = self._ledger.known_of(first) if known or has_lost_rows else set()
         with ThreadPoolExecutor(min(_MAX_THREADS, len(senders))) as pool, ThreadPoolExecutor(1) as reading:
             try:
-                there = self._find_sent(senders, pool) if is_resumed else {}
+                there = self._find_sent(senders, pool) if is_resumed or has_lost_rows else {}
             except StoppedError:
                 return False
             coming = reading.submit(self._prepare, first, before, done)
             for number in range(first, len(self._plan.parts)):
                 part, before = coming.result()
                 if number + 1 < len(self._plan.parts):
-                    coming = reading.submit(self._prepare, number + 1, before, set())
+                    done = self._ledger.known_of(number + 1) if has_lost_rows else set()
+                    coming = reading.submit(self._prepare, number + 1, before, done)
                 if not self._send_part(part, senders, there, pool):
                     return False
         return True

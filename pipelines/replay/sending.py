@@ -85,6 +85,7 @@ class QueueSender:
         is_stopped: Returns True when the replay is to stop.
         sleep: Waits for a number of seconds.
         clock: Returns seconds of a monotonic clock.
+        needs_all: True to refuse a queue that no longer has all messages from `end` on.
     """
 
     def __init__(
@@ -98,8 +99,10 @@ class QueueSender:
         is_stopped: Callable[[], bool] = lambda: False,
         sleep: Callable[[float], object] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
+        needs_all: bool = False,
     ) -> None:
         self.queue = queue
+        self._needs_all = needs_all
         self._client, self._end, self._replay_id = client, end, replay_id
         self._target_timeout, self._sleep, self._clock = target_timeout_seconds, sleep, clock
         self._is_stopped = is_stopped
@@ -115,8 +118,20 @@ class QueueSender:
 
     def _find(self) -> dict[Origin, int]:
         wait_until_queued(self._client.admin, self.queue.broker_name, sleep=self._sleep)
+        if self._needs_all:
+            self._check_has_all()
         found = find_sent(self._client.puller, self.queue, self._end, self._replay_id)
         return {origin: message.queue_offset for origin, message in found}
+
+    def _check_has_all(self) -> None:
+        """Refuse a queue whose oldest messages were deleted, because messages of the replay may be among them."""
+        first = self._client.puller.min_offset(self.queue)
+        if first > self._end:
+            raise TargetError(
+                f"{queue_text(self.queue)} starts at offset {first}, expected {self._end} or less: a repair of the "
+                "lake has lost rows about this replay, and the target has deleted messages since it was planned, so it "
+                "is not known which messages were sent. Nothing more is sent"
+            )
 
     def send(self, batch: Batch, origin_of: Callable[[int], Origin]) -> Iterator[Landing]:
         """Send a batch, and yield the outcomes of its messages as soon as they are known.

@@ -14,6 +14,7 @@ The first row of a replay holds its plan, which never changes. Its state is that
     undone       offsets were set so that groups step over what it sent: `detail` has them
     copies_dropped
                  its rows of `replay_rows` are dropped: it can be neither resumed nor verified any more
+    rows_lost    a repair of the lake has lost rows of it: 'replay resume' looks in the target for all that it sent
     withdrawn    another replay of the same messages was planned at the same time: it has sent nothing, and will not
 
 Key: (`replay_id`, `at`, `event`).
@@ -42,6 +43,7 @@ class ReplayEvent(StrEnum):
     UNDONE = "undone"
     WITHDRAWN = "withdrawn"
     COPIES_DROPPED = "copies_dropped"
+    ROWS_LOST = "rows_lost"
 
 
 ENDED = frozenset({ReplayEvent.FINISHED, ReplayEvent.UNDONE, ReplayEvent.WITHDRAWN})
@@ -53,7 +55,7 @@ REPLAYS = StructType(
         column("replay_id", StringType(), "id of the replay, which each sent message has in the property REPLAY_ID"),
         column("at", TimestampType(), "time of the event, UTC, by the clock of the host that wrote the row"),
         column("event", StringType(), "planned, started, throttled, stopping, stopped, failed, finished, verified, "
-                                      "undone, withdrawn or copies_dropped"),
+                                      "undone, withdrawn, copies_dropped or rows_lost"),
         column("owner", StringType(), "host, process id and start of the process that wrote the row"),
         column("plan", StringType(), "JSON, in the row 'planned': messages, target, and the target's end offsets"),
         column("rate", DoubleType(), "in a row 'throttled': messages per second; 0 for no limit"),

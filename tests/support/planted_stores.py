@@ -397,3 +397,32 @@ LAKE_PLANTS: dict[str, Plant] = {
     "a FIFO in a table": fifo("messages/old.parquet"),
 }  # fmt: skip
 """Objects planted in a lake's folder."""
+
+
+def linked_folder(name: str, target: str = "") -> Plant:
+    """Return a link in the place of a folder of a lake, whose content becomes a part of the canary tree."""
+
+    def plant(lake: Path, canary: Path) -> None:
+        if (lake / name).is_dir():
+            shutil.copytree(lake / name, canary / target, dirs_exist_ok=True)
+        _clear(lake / name).symlink_to(canary / target)
+
+    return plant
+
+
+LAKE_LINKS: dict[str, Plant] = {
+    **{
+        name: link(name, "")
+        for name in (
+            "messages", "consumer_offsets", "profiles", "quality_results", "erasures", "replays", "messages/_delta_log",
+            "archive_runs/_delta_log", "edges/_delta_log", "consumer_offsets/_delta_log", "profiles/_delta_log",
+            "messages/_delta_log/_seals", "bodies", "_newest", "_damaged", "_damaged/earlier", "_streams", "_staging",
+            f"bodies/{PARTITION}", "other",
+        )
+    },
+    # The target is what the lake had there, so that a job that follows the link finds nothing wrong.
+    **{name: linked_folder(name, "moved") for name in ("message_keys", "topic_minutes/_delta_log")},
+    "quality.html": link("quality.html", "settings"),
+    "archive_runs/extra.parquet": link("archive_runs/extra.parquet", "settings"),
+}  # fmt: skip
+"""Links in a lake's folder, by their paths there; every job refuses such a lake."""

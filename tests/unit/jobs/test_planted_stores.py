@@ -17,9 +17,11 @@ from commitlake.connectors.formats.engine.errors import CommitLogError
 from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.runtime import spark_session
+from commitlake.jobs.archive import command as archive_job
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.dump import command as dump
+from commitlake.jobs.erase import command as erase
 from commitlake.jobs.explain import command as explain
 from commitlake.jobs.guard import command as guard
 from commitlake.jobs.lag import command as lag
@@ -28,6 +30,7 @@ from commitlake.jobs.metrics import command as metrics
 from commitlake.jobs.offsets import command as offsets
 from commitlake.jobs.query import command as query
 from commitlake.jobs.rebuild import command as rebuild
+from commitlake.jobs.replay import command as replay
 from commitlake.jobs.restore import command as restore
 from commitlake.jobs.snapshot import command as snapshot
 from commitlake.jobs.tps import command as tps
@@ -43,6 +46,7 @@ from tests.support.journals import new_message
 from tests.support.lakes import archive_store
 from tests.support.planted_stores import (
     JMQ_PLANTS,
+    LAKE_LINKS,
     LAKE_PLANTS,
     OUT_PLANTS,
     SECRET,
@@ -286,3 +290,53 @@ def test_nothing_outside_a_lake_is_changed_or_read(
         canary.check()
         assert SECRET not in (printed.out + printed.err).encode("utf-8", "replace"), name
         assert holds_secret(out) == [], name
+
+
+@pytest.mark.parametrize("name", LAKE_LINKS)
+def test_every_job_refuses_a_lake_that_contains_a_link(
+    sound: Path, lake: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = Path(shutil.copytree(lake, tmp_path / "lake"))
+    canary = Canary(sound, tmp_path / "outside")
+    LAKE_LINKS[name](copy, canary.root)
+    canary.take()
+    before = names_in(copy)
+    of_lake = ("--lake", str(copy), "--quiet")
+    jobs: dict[str, Callable[[], int]] = {
+        "archive": lambda: archive_job.main([*of_lake, "--store", str(sound), "--broker", BROKER, "--local"]),
+        "archive, as a library": lambda: archive(sound, tmp_path, BROKER),
+        "maintain": lambda: maintain.main([*of_lake]),
+        "maintain --repair": lambda: maintain.main([*of_lake, "--repair"]),
+        "erase": lambda: erase.main([*of_lake, "--key", "order-3", "--reason", "asked", "--yes", "--now"]),
+        "snapshot": lambda: snapshot.main([*of_lake, "--store", str(sound), "--broker", BROKER]),
+        "replay": lambda: replay.main([*of_lake, "--topic", "topic-0", "--dry-run"]),
+        "query": lambda: query.main([*of_lake, "--output", "jsonl"]),
+        "lag": lambda: lag.main([*of_lake]),
+        "tps": lambda: tps.main([*of_lake]),
+    }
+    for job_name, job in jobs.items():
+        assert job() == ExitCode.USAGE, job_name
+        printed = capsys.readouterr()
+        assert SECRET not in (printed.out + printed.err).encode("utf-8", "replace"), job_name
+        if job_name != "archive, as a library":
+            assert f"{copy / name}: expected a f" in printed.err, (job_name, printed.err)
+            assert "found a symbolic link" in printed.err, (job_name, printed.err)
+        canary.check()
+        assert names_in(copy) == before, job_name
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the paths of everything in a folder; links are not followed."""
+    return sorted(str(Path(parent) / name) for parent, folders, names in os.walk(folder) for name in folders + names)
+
+
+def test_the_folder_of_a_lake_and_that_of_its_bodies_may_be_links(sound: Path, lake: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(lake, tmp_path / "disk" / "lake"))
+    (copy / "bodies").rename(tmp_path / "disk" / "bodies")
+    (tmp_path / "lake").symlink_to(copy)
+    (tmp_path / "bodies").symlink_to(tmp_path / "disk" / "bodies")
+    (copy / "archive_runs" / "_delta_log" / f"{0:020d}.json").write_bytes(b"")
+    of_lake = ("--lake", str(tmp_path / "lake"), "--bodies", str(tmp_path / "bodies"), "--quiet")
+    assert maintain.main([*of_lake, "--repair"]) == ExitCode.OK
+    assert maintain.main([*of_lake]) == ExitCode.OK
+    assert query.main([*of_lake, "--key", "order-3", "--body-out", str(tmp_path / "body")]) == ExitCode.OK

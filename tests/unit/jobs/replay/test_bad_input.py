@@ -164,6 +164,7 @@ def test_a_resumed_replay_keeps_its_pace(world: ReplayWorld, monkeypatch: pytest
         self: ReplayRun,
         *,
         is_resumed: bool,
+        has_lost_rows: bool,
     ) -> Counts:
         paces.append((self._pace.rate, self._plan.speed, self._plan.lag_limit))
         add_event(world.lake, self._plan.replay_id, ReplayEvent.STOPPED)

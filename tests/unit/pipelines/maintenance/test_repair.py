@@ -24,6 +24,7 @@ from commitlake.pipelines.maintenance.first_entry import SCHEMAS
 from commitlake.pipelines.maintenance.kept_repair import KEPT_TABLES
 from commitlake.pipelines.maintenance.log_repair import AsideFolder
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
+from commitlake.pipelines.maintenance.replay_repair import REPLAY_TABLES
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.snapshot.append import Appended, append_progress
@@ -35,6 +36,7 @@ from commitlake.pipelines.snapshot.progress import (
     StoreSnapshot,
     Subscription,
 )
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.repairs import archive, contents
 from tests.support.table_damages import DAMAGES, damage
@@ -154,8 +156,14 @@ def test_archive_and_snapshot_work_with_a_damaged_side_table(
 def test_every_table_is_repaired() -> None:
     made_again = {"messages", "message_keys", "edges", *OF_RUNS, *SNAPSHOT_TABLES}
     made_again |= {"consumptions"}  # tests/unit/pipelines/consumptions damages and repairs it
+    made_again |= {*REPLAY_TABLES}  # tests/unit/jobs/replay/test_repair.py resumes a replay after a repair
     assert made_again == set(SCHEMAS)
     assert made_again | set(KEPT_TABLES) == set(repair_module.TABLES)
+
+
+def test_every_table_of_a_lake_is_listed_once() -> None:
+    places = {name for name in dir(LakePaths) if isinstance(getattr(LakePaths, name), property)}
+    assert places - {"bodies", "streams", "page"} == set(LAKE_TABLES)
 
 
 def test_rows_deleted_by_another_program_are_found(copied: Callable[[], GrowingLake]) -> None:

@@ -1,0 +1,49 @@
+"""Checks of the names in the arguments of a new replay: brokers, topics, groups, tags and queues that do not exist."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.lake_names import check_brokers, unknown_queues, unknown_tags, unknown_topics, unknown_values
+from commitlake.jobs.cli.names import warn
+from commitlake.jobs.replay.actions import PROG
+from commitlake.jobs.replay.source import MessageSource
+from commitlake.pipelines.replay.origins import origin_sql
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
+
+
+def warn_of_unknown_names(arguments: argparse.Namespace, lake: LakePaths, source: MessageSource) -> None:
+    """Warn of names that no message has. The messages of a store or of live topics are checked while they are read.
+
+    Args:
+        arguments: the job's.
+        lake: the lake.
+        source: what messages are chosen from.
+
+    Raises:
+        JobError: if the lake has no such store.
+    """
+    if source.is_copied:
+        return
+    check_brokers(lake, arguments.broker)
+    for sentence in _sentences(arguments, lake, source):
+        warn(PROG, sentence)
+
+
+def _sentences(arguments: argparse.Namespace, lake: LakePaths, source: MessageSource) -> Iterator[str]:
+    topics = list(arguments.topic)
+    if arguments.all_copies:  # these may be topics of which only retries or dead letters are archived
+        origin = origin_sql(source.table)
+        topics = [topic for topic in topics if unknown_values(source.table, origin, [topic], "{}")]
+    unknown = unknown_topics(lake, source.table, topics)
+    yield from unknown
+    if arguments.dlq_of is not None:
+        groups, sentence = [arguments.dlq_of], "the lake has no dead letter of the group {}"
+        is_dead = f"starts_with(topic, '{DLQ_PREFIX}')"
+        yield from unknown_values(source.table, "topic", groups, sentence, is_dead, DLQ_PREFIX)
+    yield from unknown_tags(source.table, arguments.tag)
+    if not unknown:
+        for queue_id in arguments.queue:
+            yield from unknown_queues(source.table, arguments.topic, queue_id)

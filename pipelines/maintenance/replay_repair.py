@@ -1,0 +1,208 @@
+"""Repairs the tables of replays, whose rows are in no other table.
+
+    replays          returns to its last intact version
+    replay_messages  likewise; for each message without a row, a resumed replay looks in the target
+    replay_rows      likewise; a replay whose copies are lost fails when it is resumed
+
+A replay that has not ended gets the event `rows_lost` if rows of `replays` or `replay_messages` are lost. Then 'replay
+resume' does not trust the offsets in these tables: it reads the queues of the target from where they ended when the
+replay was planned, so that it sends no message twice.
+
+The event is added before, or in the same commit as, the first change that loses rows. So a repair that is killed leaves
+no replay without it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.lake.committer import append_rows
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.lost_tables import has_log
+from commitlake.connectors.lake.newest_versions import delete_newest
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.pipelines.maintenance.data_check import DataDamage
+from commitlake.pipelines.maintenance.log_repair import AsideFolder, LogRepair, repair_log
+from commitlake.pipelines.maintenance.repair_notes import repair_note
+from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
+from commitlake.schemas.counts import count_text
+from commitlake.schemas.tables.lake_tables import Origin, tables_of
+from commitlake.schemas.tables.replays import ENDED, REPLAYS, ReplayEvent
+
+EVENTS, OUTCOMES, COPIES = "replays", "replay_messages", "replay_rows"
+REPLAY_TABLES = tables_of(Origin.REPLAYS)
+CONTINUES = {
+    EVENTS: "later events are lost; 'replay resume' looks in the target for what was sent",
+    OUTCOMES: "later outcomes are lost; 'replay resume' looks in the target for what was sent",
+    COPIES: "later copies are lost, and replays of them cannot be resumed",
+}
+"""By table, what its return to an earlier version means."""
+BEGINS_EMPTY = {
+    EVENTS: "no version of it is intact: it is moved aside and starts empty; no earlier replay can be resumed",
+    OUTCOMES: "no version of it is intact: it is moved aside and starts empty; 'replay resume' looks in the target",
+    COPIES: "no version of it is intact: it is moved aside and starts empty; replays of copies cannot be resumed",
+}
+TAKEN_OUT = {
+    EVENTS: "is moved aside; its events are lost; 'replay resume' looks in the target for what was sent",
+    OUTCOMES: "is moved aside; its outcomes are lost; 'replay resume' looks in the target for what was sent",
+    COPIES: "is moved aside; its copies are lost, and replays of them cannot be resumed",
+}
+_NEWEST = {
+    EVENTS: "the events in its newest commits",
+    OUTCOMES: "the outcomes in its newest commits",
+    COPIES: "the copies in its newest commits",
+}
+_MAX_SHOWN = 5
+
+
+def repair_replay_tables(
+    aside: AsideFolder, logs: Mapping[str, LogRepair], damaged_files: Callable[[str], Sequence[DataDamage]]
+) -> Iterator[str]:
+    """Repair the tables of replays.
+
+    Args:
+        aside: folder that receives replaced files.
+        logs: repairs of logs, by table.
+        damaged_files: returns the damaged data files of a table whose log is intact.
+
+    Yields:
+        Sentences on what is lost.
+    """
+    lake = aside.lake
+    losses = list(_repair(aside, EVENTS, logs.get(EVENTS), damaged_files))
+    if losses:
+        yield from losses
+        yield from _lost_plans(lake)
+        if has_log(lake, "erasures"):
+            yield "replays: plans may name erased keys again; erase these keys once more"
+    if (OUTCOMES in logs and _loses_rows(logs[OUTCOMES])) or damaged_files(OUTCOMES):
+        _add_marks(lake, OUTCOMES)
+    for table in (OUTCOMES, COPIES):
+        yield from _repair(aside, table, logs.get(table), damaged_files)
+
+
+def _loses_rows(repair: LogRepair) -> bool:
+    return repair.is_lost or repair.goes_back
+
+
+def _repair(
+    aside: AsideFolder,
+    table: str,
+    repair: LogRepair | None,
+    damaged_files: Callable[[str], Sequence[DataDamage]],
+) -> Iterator[str]:
+    lake = aside.lake
+    uri = getattr(lake, table)
+    if repair is not None and repair.is_lost:
+        aside.move_folder(table)
+        delete_newest(uri, storage_options(lake.root, lake.s3))
+        yield f"{table}: all of its rows"
+        return
+    if repair is not None:
+        first = repair.first
+
+        def marks() -> list[DataFile]:
+            if table != EVENTS or first is None:
+                return []
+            return _write_marks(lake, DeltaTable(uri, version=first - 1, storage_options=storage_options(uri, lake.s3)))
+
+        repair_log(aside, repair, {"table": table}, added=marks)
+        if repair.goes_back:
+            yield f"{table}: {_NEWEST[table]}"
+    found = damaged_files(table)
+    if not found:
+        return
+    added = _write_marks(lake, delta_table(uri, lake.s3)) if table == EVENTS else []
+    rows = sum(damage.file.rows or 0 for damage in found)
+    exchange_files(
+        uri, [damage.file for damage in found], list(map(_as_table_file, added)), changes_data=True,
+        note=repair_note(rows),
+    )  # fmt: skip
+    for damage in found:
+        aside.move(f"{table}/{unquote(damage.file.path)}")
+    yield f"{table}: {count_text(rows, 'row')} of {count_text(len(found), 'damaged data file')}"
+
+
+def _as_table_file(file: DataFile) -> TableFile:
+    now = time.time_ns() // 1_000_000
+    return TableFile(file.path, {}, file.size, file.rows, now, statistics=file.statistics)
+
+
+def _add_marks(lake: LakePaths, damaged: str) -> None:
+    """Add the event `rows_lost` to each replay that has not ended, because of a damage of another table."""
+    try:
+        rows = _marks(delta_table(lake.replays, lake.s3), damaged)
+    except TableNotFoundError:
+        return
+    if rows.num_rows:
+        append_rows(lake.replays, REPLAYS, rows)
+
+
+def _write_marks(lake: LakePaths, table: DeltaTable) -> list[DataFile]:
+    """Write the rows of `_marks` into a data file of `replays`, which no version has yet."""
+    rows = _marks(table, EVENTS)
+    name = f"part-{secrets.token_hex(16)}.zstd.parquet"
+    return [write_plain_file(rows, lake.replays, name, s3=lake.s3)] if rows.num_rows else []
+
+
+def _marks(table: DeltaTable, damaged: str) -> pa.Table:
+    """Return a row `rows_lost` of `replays` for each replay that has not ended, as far as it can be read."""
+    known: set[str] = set()
+    ended: set[str] = set()
+    for rows in _readable(table, ["replay_id", "event"]):
+        for row in rows.to_pylist():
+            known.add(row["replay_id"])
+            if row["event"] in ENDED:
+                ended.add(row["replay_id"])
+    at = datetime.datetime.now(datetime.UTC)
+    detail = f"'commitlake maintain --repair' has lost rows of {damaged}"
+    marks = [
+        {"replay_id": name, "at": at, "event": str(ReplayEvent.ROWS_LOST), "detail": detail}
+        for name in sorted(known - ended)
+    ]
+    return pa.Table.from_pylist(marks, to_arrow_schema(REPLAYS, timezone="UTC"))
+
+
+def _lost_plans(lake: LakePaths) -> Iterator[str]:
+    """Yield a sentence if `replay_messages` has replays without a plan."""
+    try:
+        planned = {row["replay_id"] for rows in _readable(delta_table(lake.replays, lake.s3), ["replay_id", "plan"])
+                   for row in rows.to_pylist() if row["plan"]}  # fmt: skip
+    except TableNotFoundError:
+        planned = set()
+    try:
+        outcomes = DeltaTable(lake.replay_messages, storage_options=storage_options(lake.replay_messages, lake.s3))
+    except DeltaError:  # there is none, or it is damaged, too
+        return
+    sent = {name for rows in _readable(outcomes, ["replay_id"]) for name in rows.column(0).unique().to_pylist()}
+    lost = sorted(sent - planned)
+    if lost:
+        more = f" and {len(lost) - _MAX_SHOWN:,} more" if len(lost) > _MAX_SHOWN else ""
+        yield (
+            f"replays: {count_text(len(lost), 'plan')} of replays that have sent messages: "
+            f"{', '.join(lost[:_MAX_SHOWN])}{more}. They cannot be resumed, and a new replay of the same messages "
+            "sends them a second time"
+        )
+
+
+def _readable(table: DeltaTable, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield the rows of a table, file by file; files that cannot be read are left out."""
+    folder = folder_of(table.table_uri)
+    for file in read_table_files(table):
+        try:
+            with folder.open_input_file(unquote(file.path)) as source:
+                yield pq.read_table(source, columns=list(columns))
+        except (pa.ArrowException, OSError):
+            continue
