@@ -18,7 +18,6 @@ import pytest
 
 from commitlake.connectors.formats.engine.stores import find_stores, segment_size
 from commitlake.jobs.dump import command as dump
-from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.rocketmq import consumequeue, indexfile
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
