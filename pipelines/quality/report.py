@@ -8,8 +8,13 @@ from dataclasses import dataclass
 
 from commitlake.pipelines.quality.judgement import Judgement
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.quality.suites import SUITES
 
 _SHOWN = 3
+_GRAINS = {suite.name: str(suite.grain) for suite in SUITES}
+"""What a judged row stands for, by suite."""
+_OBSERVED = {"ExpectColumnSumToBeBetween": "{:,}", "ExpectColumnMaxToBeBetween": "up to {:,}"}
+"""The observed value in words, for types of expectations whose value a reader can use."""
 _PLACES = {"broker": "broker", "topic": "topic", "queue_id": "queue"}
 
 
@@ -64,11 +69,15 @@ def brokers_concerned(report: QualityReport) -> list[str] | None:
 
 
 def _observed(found: Judgement) -> str:
-    rows = f"{found.unexpected} of {count_text(found.judged, 'row')} of the profile"
+    """Describe how many messages or rows do not meet an expectation, and where the first ones are."""
+    rows = f"{found.unexpected:,} of {count_text(found.judged, _GRAINS.get(found.suite, 'row'))}"
     places = "; ".join(_place(example) for example in found.examples[:_SHOWN])
     more = "; and more" if places and found.unexpected > _SHOWN else ""
-    told = f"{rows}: {places}{more}" if places else rows
-    return told if found.observed is None else f"observed {found.observed}; {told}"
+    where = f"{rows}: {places}{more}" if places else rows
+    words = _OBSERVED.get(found.expectation.type)
+    if words is None or not isinstance(found.observed, int | float):
+        return where
+    return f"{words.format(found.observed)} in {where}"
 
 
 def _place(example: Mapping[str, object]) -> str:

@@ -47,7 +47,7 @@ def run_cases(name: str, seed: int, cases: int, advance: Callable[[int], object]
         advance: told of each step's cases.
 
     Returns:
-        MiB by which the process has grown behind the first cases.
+        MiB by which the process has grown after the first cases.
 
     Raises:
         CaseError: for the first case that raises, or where memory grows beyond `MEMORY_MIB`.

@@ -29,15 +29,15 @@ STEPS = {
     "before the tables are there": ("commitlake.pipelines.archive.run", "open_for_append", "before"),
     "before the first task": ("commitlake.pipelines.archive.run", "open_for_append", "after"),
     "before the commit": ("commitlake.pipelines.archive.run", "commit_run", "before"),
-    "behind the commit": ("commitlake.pipelines.archive.run", "commit_run", "after"),
+    "after the commit": ("commitlake.pipelines.archive.run", "commit_run", "after"),
     "before the quarantine": ("commitlake.connectors.lake.follower", "append_files", "before"),
-    "behind the quarantine": ("commitlake.connectors.lake.follower", "append_files", "after"),
+    "after the quarantine": ("commitlake.connectors.lake.follower", "append_files", "after"),
     "before the run is told": ("commitlake.connectors.lake.follower", "_append_run", "before"),
-    "behind the run": ("commitlake.connectors.lake.follower", "_append_run", "after"),
+    "after the run": ("commitlake.connectors.lake.follower", "_append_run", "after"),
     "before the keys are committed": ("commitlake.pipelines.message_keys.follow", "advance", "before"),
-    "behind the keys": ("commitlake.pipelines.message_keys.follow", "advance", "after"),
+    "after the keys": ("commitlake.pipelines.message_keys.follow", "advance", "after"),
     "before the edges are committed": ("commitlake.pipelines.edges.follow", "advance", "before"),
-    "behind the edges": ("commitlake.pipelines.edges.follow", "advance", "after"),
+    "after the edges": ("commitlake.pipelines.edges.follow", "advance", "after"),
 }
 
 

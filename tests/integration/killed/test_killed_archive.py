@@ -37,7 +37,7 @@ from tests.support.waiting import let_pass
 KILLS = kill_count(5)
 SEGMENT = 4 << 20
 OPTIONS = StoreOptions(segment_size_bytes=SEGMENT, index_slots=1000, index_entries=4000, keep_index=False)
-AROUND_COMMITS = ("before the commit", "behind the commit", "before the run is told", "before the keys are committed")
+AROUND_COMMITS = ("before the commit", "after the commit", "before the run is told", "before the keys are committed")
 GROWTH = 3000  # messages before each run: some MiB
 
 

@@ -24,7 +24,7 @@ from tests.support.waiting import let_pass
 
 KILLS = kill_count(3)
 GROWTH = 300
-AROUND_COMMITS = ("before the commit", "behind the commit")
+AROUND_COMMITS = ("before the commit", "after the commit")
 
 
 class Broker:

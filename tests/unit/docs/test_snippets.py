@@ -59,6 +59,7 @@ def here(folder: Path, words: Sequence[str]) -> list[str]:
         "/data/rocketmq/store": "broker-a/store",
         "/mnt/brokers/{broker}/store": "{broker}/store",
         "/data/lake": "lake",
+        "/backup/lake": "lake",
         "commitlake-demo/lake": "lake",
     }
     changed = [str(folder / places[word]) if word in places else word for word in words]
@@ -121,6 +122,11 @@ def test_python_code_compiles_and_its_imports_exist(block: Block) -> None:
             module = importlib.import_module(node.module)
             for alias in node.names:
                 assert hasattr(module, alias.name), f"{block.page}:{block.line}: {node.module}.{alias.name}"
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "python" and block.mode == "run"])
+def test_python_code_runs(block: Block, demo: Path) -> None:
+    exec(compile(block.text.replace("/data/lake", str(demo / "lake")), block.page, "exec"), {})
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "json"], ids=str)
