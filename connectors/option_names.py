@@ -1,4 +1,4 @@
-"""Names of options of the Spark sources, which Spark passes in any case."""
+"""Names of options of the Spark sources, which Spark passes with any capitalization."""
 
 from __future__ import annotations
 

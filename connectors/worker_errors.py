@@ -1,9 +1,9 @@
 """Exceptions of this project's code in Spark's worker processes, raised again in the driver with their own type.
 
-    with carry_errors():            # in a worker: around all that Spark calls
+    with carry_errors():            # in a worker: around all code that Spark calls
         yield from work(batches)
 
-    with raise_worker_errors():     # in the driver: around what makes Spark work
+    with raise_worker_errors():     # in the driver: around calls that make Spark run tasks
         rows = frame.collect()
 
 Spark passes an exception of a Python process on as text. `carry_errors` adds a note to the exception: one line with

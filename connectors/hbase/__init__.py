@@ -1,4 +1,4 @@
-"""HBase: a projection of `messages` for look-ups in milliseconds, through Thrift (happybase). Off unless asked for.
+"""HBase: a projection of `messages` for look-ups in milliseconds, through Thrift (happybase). Off by default.
 
 Data
     keys      row keys, and why            cells     messages as cells, and back

@@ -47,7 +47,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Cell(NamedTuple):
-    """A cell to be put."""
+    """A cell to put."""
 
     key: bytes
     column: bytes
@@ -55,7 +55,7 @@ class Cell(NamedTuple):
 
 
 class MessageCells(NamedTuple):
-    """The cells of one message, its row first, and the time that they are put at."""
+    """The cells of one message, its row first, and their timestamp."""
 
     timestamp_ms: int
     cells: Sequence[Cell]
@@ -107,7 +107,7 @@ def _message_cells(row: dict[str, Any], salts: int, topic: bytes) -> MessageCell
 
 
 def cell_time(store_us: int | None) -> int:
-    """The last ms of a message's store date, from 1970 on; see the module."""
+    """Return the last ms of a message's store date, but at least 0; see the module."""
     if store_us is None:
         return NEVER_EXPIRES_MS
     return max(0, (store_us // 1000 // _DAY_MS + 1) * _DAY_MS - 1)
@@ -127,7 +127,7 @@ def check_columns(names: Iterable[str]) -> None:
 
 
 def _plain(name: str, column: pa.Array) -> list[Any]:
-    """A column's values as JSON has them."""
+    """Return a column's values as JSON represents them."""
     data_type = ARROW_SCHEMA.field(name).type
     try:
         if pa.types.is_map(column.type):
@@ -160,7 +160,7 @@ def to_row(value: bytes) -> dict[str, Any]:
 
 
 def to_batch(rows: Sequence[dict[str, Any]], columns: Sequence[str] = tuple(MESSAGES.names)) -> pa.RecordBatch:
-    """Messages from `to_row` as Arrow, with the types of `messages`; times in UTC."""
+    """Return messages from `to_row` as Arrow, with the types of `messages`; times in UTC."""
     fields = [ARROW_SCHEMA.field(name) for name in columns]
     arrays = [_FROM_JSON.get(field.name, _same)([row.get(field.name) for row in rows], field.type) for field in fields]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))

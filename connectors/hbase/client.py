@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 
 
 class Row(NamedTuple):
-    """A row as it is read: its key, and its cells by `family:qualifier`."""
+    """A row: its key, and its cells by `family:qualifier`."""
 
     key: bytes
     cells: Mapping[bytes, bytes]
@@ -175,7 +175,7 @@ class Client:
         return sorted(region.startKey for region in found)
 
     def _call(self, what: str, call: Callable[[Any], _T]) -> _T:
-        """Repeat a call until it succeeds, fails for good, or the time is over."""
+        """Repeat a call until it succeeds, fails permanently, or the time is over."""
         began = time.monotonic()
         pause = FIRST_PAUSE_SECONDS
         while True:

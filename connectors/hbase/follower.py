@@ -7,8 +7,8 @@ Rows that a version added are written, rows that it removed are deleted, and the
 loads the current table as one large version, so it needs no old files. If the first load is killed, the next run loads
 the table as it is then, and deletes the rows that were removed since.
 
-A few Parquet files are read in this process; many are read by a runner's tasks. The reader of a file also writes its
-rows to HBase, over one connection. Neither rows nor columns enter the JVM.
+A few Parquet files are processed in this process, many by a runner's tasks. Each reads its files and writes their rows
+to HBase over one connection. Neither rows nor columns enter the JVM.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def follow(
         runner: for versions of many rows; without it, this thread does all the work.
         messages_uri: path or URI of the Delta table.
         options: the HBase server and table, and write settings.
-        storage_options: for object stores, as deltalake takes them.
+        storage_options: deltalake's options for an object store.
         progress: called with each finished version and its number of rows.
         task_rows: number of rows from which the runner is used.
 

@@ -4,8 +4,8 @@
 | --- | --- | --- |
 | host, port | localhost, 9090 | HBase's Thrift server (Thrift 1: `hbase thrift start`) |
 | table | commitlake_messages | the HBase table |
-| transport, protocol | buffered, binary | as the Thrift server was started: framed with -f, -nonblocking, -hsha; |
-| | | compact with -c |
+| transport, protocol | buffered, binary | those of the Thrift server: framed if started with -f, |
+| | | -nonblocking or -hsha; compact if started with -c |
 | timeoutMs | 60000 | timeout of one call; the first one after a restart of HBase took up to 30 s |
 | retrySeconds | 300 | time for which a call is retried while regions move or servers start |
 | connectSeconds | 15 | the same for the first connection; shorter, as a failure is usually a wrong address |

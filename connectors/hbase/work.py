@@ -1,4 +1,4 @@
-"""Work that the files of a version give for HBase: pieces that one connection, or tasks of a runner, process."""
+"""Processing of a version's files for HBase, in pieces, over one connection or in tasks of a runner."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Work:
         options: where HBase is.
         salts: the table's number of salts.
         messages_uri: path or URI of the Delta table.
-        storage_options: for object stores.
+        storage_options: deltalake's options for an object store.
         delete: whether to delete the rows.
         kept: rows of these files to keep: offsets by broker, in order.
         bare: the part of `kept` that no longer has keys; its index entries by key are deleted.
@@ -134,7 +134,7 @@ class KeptPlaces:
 
 
 def kept_places(work: Work, version: AddedVersion) -> KeptPlaces:
-    """Find the rows that a version added, where it removed files and added others.
+    """Find the rows that a version added, if it also removed files.
 
     Needs eight bytes for each row that a DELETE, an UPDATE or an erasure has rewritten.
     """

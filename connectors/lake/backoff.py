@@ -1,4 +1,4 @@
-"""Waiting times before a commit is tried again after a conflict with another run."""
+"""Waiting times before a commit is retried after a conflict with another run."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ WAY_OUT = (
 def folder_around(lake: LakePaths, bodies: str) -> str | None:
     """Return the folder of a lake that contains a place for bodies, or None if bodies may be stored there.
 
-    Bodies may only be in the folder `bodies` and its subfolders. Links and `..` are resolved. For a table that is a
-    link to another disk, the link's target is checked, too.
+    In a lake, bodies may only be in the folder `bodies` and its subfolders. Links and `..` are resolved. If a table is
+    a link to another disk, the link's target is checked, too.
 
     Args:
         lake: locations of the tables.

@@ -66,7 +66,7 @@ def commit_run(
         started_from: progress of each store when this run was planned.
 
     Returns:
-        The commit as it was made.
+        The commit that was made.
 
     Raises:
         ConcurrentArchiveError: if another run has archived some of the same stores meanwhile.

@@ -101,7 +101,7 @@ def seal_log(table_uri: str, storage_options: StorageOptions = None, s3: S3Optio
 
     Args:
         table_uri: path or URI of the table.
-        storage_options: for object stores, as deltalake takes them.
+        storage_options: deltalake's options for an object store.
         s3: the object store to write to; by default that of the environment.
 
     Raises:

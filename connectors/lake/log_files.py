@@ -74,7 +74,7 @@ class LogFolder:
 
     Args:
         table_uri: path or URI of the table.
-        storage_options: for object stores, as deltalake takes them.
+        storage_options: deltalake's options for an object store.
         s3: the object store to write to; by default that of the environment.
     """
 
@@ -131,7 +131,7 @@ class LogFolder:
         write_newest(self.table_uri, version, self._s3)
 
     def delete(self, name: str, folder: str = LOG) -> None:
-        """Delete a file of the log, if it is there."""
+        """Delete a file of the log, if it exists."""
         with suppress(FileNotFoundError):
             self.files.delete_file(f"{folder}/{name}")
 

@@ -32,7 +32,7 @@ def read_newest(table_uri: str, storage_options: StorageOptions = None) -> int:
 
     Args:
         table_uri: path or URI of the table.
-        storage_options: for object stores, as deltalake takes them.
+        storage_options: deltalake's options for an object store.
     """
     root, name = _place(table_uri)
     try:

@@ -142,7 +142,7 @@ def _of_positions(broker: str, kind: str) -> str:
 
 
 def _run(table: DeltaTable, sql: str) -> pa.Table:
-    """Query `consumer_offsets`; the engine gives texts in a form that Arrow's functions do not all know."""
+    """Query `consumer_offsets`, and cast the engine's string views, which not all functions of Arrow support."""
     rows = run_sql(table, OFFSETS, sql).read_all()
     types = {field.name: field.type for field in to_arrow_schema(CONSUMER_OFFSETS, timezone="UTC")}
     return rows.cast(pa.schema([(name, types.get(name, pa.int64())) for name in rows.column_names]))

@@ -133,7 +133,7 @@ def added_versions(table_uri: str, after: int, storage_options: StorageOptions =
     Args:
         table_uri: path or URI of the table.
         after: number of the last processed version; -1 for none.
-        storage_options: for object stores, as deltalake takes them.
+        storage_options: deltalake's options for an object store.
 
     Raises:
         VersionGoneError: if a version's commit file no longer exists, or `after` is newer than the table.
@@ -153,7 +153,7 @@ def snapshot_files(table_uri: str, storage_options: StorageOptions = None, versi
 
     Args:
         table_uri: path or URI of the table.
-        storage_options: for object stores, as deltalake takes them.
+        storage_options: deltalake's options for an object store.
         version: version of the table; the newest by default.
 
     Raises:
@@ -214,7 +214,7 @@ def table_id(table_uri: str, storage_options: StorageOptions = None) -> str:
 
 
 def table_files(table_uri: str, storage_options: StorageOptions = None) -> pafs.FileSystem:
-    """Return a filesystem whose root is the table's folder; it is created anew in each process."""
+    """Return a filesystem whose root is the table's folder; each process creates its own."""
     options = None if storage_options is None else dict(storage_options)
     return pafs.PyFileSystem(DeltaStorageHandler(table_uri, options))
 

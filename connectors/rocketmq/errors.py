@@ -61,7 +61,7 @@ class ProtocolError(RocketMQError):
 
 
 class PlaceError(ProtocolError):
-    """The peer answered that messages are stored, and named no place where they can be."""
+    """The peer answered that messages are stored, but without a valid position."""
 
 
 class RefusedError(RocketMQError):

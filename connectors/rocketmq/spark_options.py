@@ -62,7 +62,7 @@ def client_options(values: Mapping[str, str], read: OptionValues) -> ClientOptio
 
 
 def provider(values: Mapping[str, str]) -> str | None:
-    """Return the name of the function that gives the keys, `module:function`.
+    """Return the name of the function that returns the keys, `module:function`.
 
     Raises:
         OptionError: if it has another form.
@@ -74,7 +74,7 @@ def provider(values: Mapping[str, str]) -> str | None:
 
 
 def credentials_of(name: str | None) -> Credentials | None:
-    """Return the keys that a provider gives; None without a provider, so that the environment's keys are used.
+    """Return the keys from a provider; None without a provider, so that the environment's keys are used.
 
     Args:
         name: `module:function`; the function returns the access key, the secret key and, if there is one, a token.

@@ -6,7 +6,7 @@
     4               ms since the beginning of the month; after 24.8 days the highest bit is set, as in Java's int
     2               a counter
 
-in hexadecimal: 32 digits, or 56. Source: MessageClientIDSetter (5.5.0).
+In hexadecimal, this is 32 or 56 digits. Source: MessageClientIDSetter (5.5.0).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The format of a pack: a sequence of independent zstd frames (RFC 8878), each of consecutive bodies.
 
-    pack  = frame*                      nothing before, between or after: `zstd -d` gives all bodies, joined
+    pack  = frame*                      nothing before, between or after: `zstd -d` returns all bodies, joined
     frame = zstd(body*), at most 256 KiB of bodies; a larger body has a frame of its own
 
 A body has no header. Its reference contains the pack's name, the start of the frame (`frame_offset`) and its stored

@@ -73,7 +73,7 @@ class PackStore(Protocol):
         """Yield all packs by date, broker and range; other files are skipped.
 
         Raises:
-            PackStoreError: if they may not be listed.
+            PackStoreError: if they cannot be listed.
         """
         ...
 

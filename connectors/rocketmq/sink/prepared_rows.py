@@ -69,7 +69,7 @@ assert _ITEM_TYPE.itemsize == ITEM.size
 
 
 class Target(NamedTuple):
-    """The target of rows; None stands for any broker, and for any queue."""
+    """The target of rows; None means any broker, or any queue."""
 
     topic: str
     broker_name: str | None
@@ -406,7 +406,7 @@ def _problem(target: Target, settings: RowSettings) -> str | None:
 
 
 def system_topic_problem(topic: str) -> str | None:
-    """Return what is wrong with a topic that is the broker's: consumers of it would take rows for its own records."""
+    """Return why rows must not go to a topic, if it is the broker's own, whose consumers expect other records."""
     if kind_of(topic) is Kind.NORMAL:
         return None
     return f"topic: expected one for applications, found {topic}, which is the broker's (see the option systemTopics)"
