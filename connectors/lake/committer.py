@@ -131,7 +131,7 @@ def append_files(table_uri: str, schema: StructType, files: Sequence[DataFile], 
 
     Args:
         table_uri: path or URI of the table; created if it does not exist.
-        schema: its columns.
+        schema: columns of the table.
         files: files without a partition.
         sequence: number of the run.
     """
@@ -156,7 +156,7 @@ def append_rows(table_uri: str, schema: StructType, rows: pa.Table) -> None:
 
     Args:
         table_uri: path or URI of the Delta table; created if it does not exist.
-        schema: its columns.
+        schema: columns of the table.
         rows: the rows, with these columns.
     """
     table = open_or_create(table_uri, schema)
@@ -187,7 +187,7 @@ def advance(
 
     Args:
         table_uri: path or URI of the Delta table; created if it does not exist.
-        schema: its columns.
+        schema: columns of the table.
         files: files without a partition.
         application: name of the application.
         step: progress number before the change (None for none), and after it.

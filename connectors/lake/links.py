@@ -70,7 +70,7 @@ def _folders(folder: Path) -> list[Path]:
     try:
         with os.scandir(folder) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
-    except OSError:  # it does not exist, is a file, or may not be read: other checks report that
+    except OSError:  # it does not exist, is a file, or is not readable: other checks report that
         return []
     for entry in found:
         if entry.is_symlink():

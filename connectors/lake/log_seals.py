@@ -110,7 +110,7 @@ def write_seal(folder: LogFolder, listing: LogListing, *, anew: bool = False) ->
 
     Args:
         folder: the log's folder.
-        listing: its files.
+        listing: files of the log.
         anew: whether to delete earlier seals, because the log was repaired.
     """
     name = entry_name(listing.newest)

@@ -50,7 +50,7 @@ class PackFile:
     """An existing pack.
 
     Attributes:
-        name: its name.
+        name: name of the pack.
         store_date: date in the name.
         size: size in bytes.
         modified: modification time in UTC, by the clock of the file system or object store.

@@ -81,7 +81,7 @@ class PackStore(Protocol):
         """Delete packs; missing ones are ignored.
 
         Raises:
-            PackStoreError: if one may not be deleted.
+            PackStoreError: if one cannot be deleted.
         """
         ...
 
@@ -92,7 +92,7 @@ class PackStore(Protocol):
             before: time; later files are kept, because their writers may still be running.
 
         Raises:
-            PackStoreError: if one may not be deleted.
+            PackStoreError: if one cannot be deleted.
         """
         ...
 
