@@ -1,7 +1,7 @@
 """The type of numpy arrays in signatures.
 
-`Array` does not say what an array's elements are. The docstring of each function does: compiled functions take an array
-of bytes for most things, and mypy cannot check what numba makes of it.
+`Array` does not state the type of an array's elements. The docstring of each function does: compiled functions mostly
+take arrays of bytes, and mypy cannot check numba's compiled code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names of options of the Spark sources, which Spark passes in any case."""
+"""Names of options of the Spark sources, which Spark passes with any capitalization."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ def known_options(given: Mapping[str, str], known: Sequence[str], error: type[Ex
     """Return the given options under their documented names.
 
     Args:
-        given: as Spark hands them over.
+        given: the options from Spark.
         known: the documented names.
-        error: of the source, for a name that is none of these.
+        error: the source's exception for unknown names.
 
     Raises:
-        Exception: `error`, for a name that is not known.
+        Exception: `error`, if a name is not known.
     """
     names = {name.lower(): name for name in known}
     values: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """Arrow arrays made without `pyarrow.array` and `pyarrow.scalar`, whose first use imports pandas.
 
-These import pandas when they are first given a value, which takes a quarter of a second: as long as many a question.
+Both import pandas when they are first given a value. That takes a quarter of a second, as long as many a query.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def mask_of(chosen: Array) -> pa.Array:
     """Return a boolean array.
 
     Args:
-        chosen: numpy's truth values.
+        chosen: numpy array of booleans.
     """
     bits = np.packbits(chosen, bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(chosen), [None, pa.py_buffer(bits)])
@@ -30,8 +30,8 @@ def repeated(value: bool | int, data_type: pa.DataType, count: int) -> pa.Array:
 
     Args:
         value: the number.
-        data_type: an integer type, or that of truth values.
-        count: how many times.
+        data_type: an integer type or boolean.
+        count: length of the array.
     """
     if pa.types.is_boolean(data_type):
         return mask_of(np.full(count, value, bool))
@@ -59,7 +59,7 @@ def numbers_of(column: pa.Array | pa.ChunkedArray, null: int = 0) -> Array:
 
     Args:
         column: the column.
-        null: stands for nulls.
+        null: replacement for nulls.
     """
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     valid, data = array.buffers()
@@ -89,7 +89,7 @@ def times_of(column: pa.Array | pa.ChunkedArray) -> list[datetime.datetime | Non
     """Return the times of a column in UTC; None for a null, and for a time outside Python's calendar.
 
     Args:
-        column: a column of times, in microseconds.
+        column: a column of timestamps in microseconds.
     """
     return [_time(microseconds) for microseconds in column.cast(pa.int64()).to_pylist()]
 

@@ -13,9 +13,9 @@ def warn_of_plain(server: str, host: str, way_out: str) -> None:
     """Warn once of a server that is reached without TLS, unless it is on this machine.
 
     Args:
-        server: what it is, with its address.
-        host: name or address of it.
-        way_out: what to do.
+        server: kind and address of the server.
+        host: its name or address.
+        way_out: advice for the user.
     """
     if _is_this_machine(host) or (server, host) in _warned:
         return

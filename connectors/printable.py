@@ -1,9 +1,9 @@
 r"""Escaping of untrusted text for terminals: characters that move a cursor, or hide or reorder text, become escapes.
 
-Escaped are control characters (C0 but newline and tab, DEL, C1), characters without a width (Unicode's
-Default_Ignorable_Code_Point: U+200B, fillers, variation selectors, tags, …), characters that turn the direction of text
-(U+202E and the like), line separators, and surrogates. `\x1b` stands for the first, `\u202e` for the others; JSON has
-them in its own way, so that a reader gets the text as it was.
+These are escaped: control characters (C0 except newline and tab, DEL, C1), characters without a width (Unicode's
+Default_Ignorable_Code_Point: U+200B, fillers, variation selectors, tags, …), characters that change the direction of
+text (U+202E and similar), line separators, and surrogates. Control characters become `\x1b` or similar, the others
+`\u202e` or similar. JSON uses its own escapes, so a JSON reader gets the original text.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Local files that exist completely or not at all, even if their writer is killed.
 
-write_whole   a file in a folder that several processes may write to: the name beside it is new each time
-write_sized   a segment of a log: as `write_synced`, but of a size that is known before what is in it
-write_synced  a small file of a store or of an unfinished run, which one process writes: the name beside it is fixed,
-so that the next run writes over what a killed one left, and a crash of the machine loses nothing
+write_whole   for a file in a folder that several processes may write to: each temporary name is unique
+write_sized   for a log segment: as `write_synced`, but with a size that is known before the contents
+write_synced  for a small file of a store or of an unfinished run, with one writing process: the temporary name is
+fixed, so the next run overwrites what a killed run left, and a crash of the machine loses nothing
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def write_whole(path: Path, *, buffering: int = -1) -> Iterator[BinaryIO]:
     """Open a temporary file beside `path`; sync and rename it if the block ends without an error, else remove it.
 
     Args:
-        path: its name in the end; a file of that name is replaced.
+        path: the final path; an existing file is replaced.
         buffering: as for `open`.
     """
     # The process id alone is not unique if several machines share the folder.
@@ -45,11 +45,11 @@ def write_sized(path: Path, size: int) -> Iterator[int]:
     """Open a temporary file of a fixed size, filled with zeros; sync and rename it if the block ends without an error.
 
     Args:
-        path: its place.
-        size: its bytes; a file system may keep room for those that are written only.
+        path: the final path.
+        size: size in bytes; a file system may allocate space for written bytes only.
 
     Yields:
-        Its descriptor.
+        The file descriptor.
     """
     beside = path.with_suffix(".tmp")
     with os.fdopen(create_file(beside), "w+b") as file:
@@ -63,9 +63,9 @@ def write_synced(path: Path, data: bytes, *, below: Path | None = None) -> None:
     """Write a small temporary file, sync it, rename it to its path, and sync its folder.
 
     Args:
-        path: its place; folders that are missing are made.
-        data: all of it.
-        below: from here on no part of the path may be a link; by default the file's own folder.
+        path: the final path; missing folders are created.
+        data: contents of the file.
+        below: a folder; no part of the path below it may be a link. By default the file's own folder.
     """
     make_folders(path.parent, below=below)
     beside = path.with_name(f"{path.name}.tmp")

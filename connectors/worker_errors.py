@@ -1,19 +1,19 @@
 """Exceptions of this project's code in Spark's worker processes, raised again in the driver with their own type.
 
-    with carry_errors():            # in a worker: around all that Spark calls
+    with carry_errors():            # in a worker: around all code that Spark calls
         yield from work(batches)
 
-    with raise_worker_errors():     # in the driver: around what makes Spark work
+    with raise_worker_errors():     # in the driver: around calls that make Spark run tasks
         rows = frame.collect()
 
-Spark hands over an exception of a Python process as text. `carry_errors` adds a note to the exception: one line with
-its class and arguments as JSON, which Python prints after the exception's message, wherever it prints that.
-`raise_worker_errors` finds this line and creates the exception again. So an error ends its task as any other does:
-Spark tries a task again as often as it was told to, and ends the others when it gives up.
+Spark passes an exception of a Python process on as text. `carry_errors` adds a note to the exception: one line with
+its class and arguments as JSON, which Python prints after the exception's message wherever it prints that.
+`raise_worker_errors` finds this line and recreates the exception. The error fails its task as any other does: Spark
+retries the task as often as configured, then gives up and cancels the others.
 
-The text of an error may contain text from a log, even such a line. The last line counts: it is the real
-one, which comes after the message, and in which the message's quotes are escaped. And no line can make more than an
-exception, of a class that is loaded, from strings and numbers.
+The text of an error may contain text from a log, including a forged line of this kind. Only the last line counts: the
+real one comes after the message, and quotes in the message are escaped there. A forged line could do no more than
+create an exception of a loaded class, from strings and numbers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def carry_errors() -> Iterator[None]:
 def raise_worker_errors() -> Iterator[None]:
     """Raise the exception that ended one of Spark's tasks with its own type, and with Spark's error as its cause.
 
-    What Spark raises for reasons of its own is raised as it is.
+    Exceptions that Spark raises itself are raised unchanged.
     """
     try:
         yield

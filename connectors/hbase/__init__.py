@@ -1,13 +1,13 @@
-"""HBase: a projection of `messages` for look-ups in milliseconds, through Thrift (happybase). Off unless asked for.
+"""HBase: a projection of `messages` for look-ups in milliseconds, through Thrift (happybase). Off by default.
 
-What lies there
+Data
     keys      row keys, and why            cells     messages as cells, and back
-    tables    the table, how it is made    progress  how far it has followed the lake
+    tables    the table and its creation   progress  the version of the lake that the table has reached
 
-Who writes and reads it
+Readers and writers
     follower  the projection, by version   work      its pieces, here or in tasks
     writer    batches into calls           lookups   by id, key, topic and time
-    source    the glue to Spark            client    one connection, tried again; options: what a user can ask for
+    source    the Spark data source        client    one connection, with retries; options: what a user can set
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Messages as cells, and back: batch by batch.
 
-A message's row holds one cell, `m:v`: a JSON object of its columns in the order of `messages`, without those that are
-null; times in µs since 1970, the date as text. A cell for each column, as HBase has them elsewhere, took twice as long
-to write: what costs is the number of cells, and nobody asks for one column of a message. An entry holds one cell,
+A message's row has one cell, `m:v`: a JSON object of its columns in the order of `messages`. Null columns are left out,
+times are in µs since 1970, and the date is text. One cell per column, as is common in HBase, took twice as long to
+write: the number of cells determines the cost, and no look-up reads a single column. An index entry has one cell,
 `m:r`: the key of the message's row.
 
-Cells are written at the last millisecond of the message's store date (`cell_time`), not at the time of writing: to
-write them again changes nothing, and HBase's TTL counts from the message's own date. By day, because Thrift puts all
-cells of one call at one timestamp. An erased message is written a millisecond later: a follower that has read its row
-before it was erased, and writes it afterwards, does not bring it back.
+The timestamp of a cell is the last millisecond of the message's store date (`cell_time`), not the time of writing. So
+writing it again changes nothing, and HBase's TTL counts from the message's own date. The timestamp has the precision of
+a day because Thrift gives all cells of one call the same timestamp. The cells of an erased message are one millisecond
+later: if a follower read the row before the erasure and writes it afterwards, the message does not reappear.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Cell(NamedTuple):
-    """A cell to be put."""
+    """A cell to put."""
 
     key: bytes
     column: bytes
@@ -55,22 +55,22 @@ class Cell(NamedTuple):
 
 
 class MessageCells(NamedTuple):
-    """The cells of one message, its row first, and the time that they are put at."""
+    """The cells of one message, its row first, and their timestamp."""
 
     timestamp_ms: int
     cells: Sequence[Cell]
 
 
 def to_cells(batch: pa.RecordBatch, salts: int) -> Iterator[MessageCells]:
-    """The cells of each message of a batch.
+    """Yield the cells of each message of a batch.
 
     Args:
-        batch: columns of `schemas.tables.messages.MESSAGES`, `broker` and `physical_offset` among them; what is missing
-            is null.
+        batch: columns of `schemas.tables.messages.MESSAGES`, including `broker` and `physical_offset`; missing columns
+            are null.
         salts: the table's number of salts.
 
     Raises:
-        RowError: for columns of other names or types, or a message without broker and offset.
+        RowError: if a column has another name or type, or a message has no broker or offset.
     """
     names = batch.schema.names
     check_columns(names)
@@ -107,17 +107,17 @@ def _message_cells(row: dict[str, Any], salts: int, topic: bytes) -> MessageCell
 
 
 def cell_time(store_us: int | None) -> int:
-    """The last ms of a message's store date, from 1970 on; see the module."""
+    """Return the last ms of a message's store date, but at least 0; see the module."""
     if store_us is None:
         return NEVER_EXPIRES_MS
     return max(0, (store_us // 1000 // _DAY_MS + 1) * _DAY_MS - 1)
 
 
 def check_columns(names: Iterable[str]) -> None:
-    """Refuse what is not a table of messages.
+    """Refuse columns that are not those of a table of messages.
 
     Raises:
-        RowError: for a column that `messages` has not, or where its primary key is missing.
+        RowError: if a column is not in `messages`, or a column of its primary key is missing.
     """
     given = set(names)
     if unknown := sorted(given - set(MESSAGES.names)):
@@ -127,7 +127,7 @@ def check_columns(names: Iterable[str]) -> None:
 
 
 def _plain(name: str, column: pa.Array) -> list[Any]:
-    """A column's values as JSON has them."""
+    """Return a column's values as JSON represents them."""
     data_type = ARROW_SCHEMA.field(name).type
     try:
         if pa.types.is_map(column.type):
@@ -145,10 +145,10 @@ def _plain(name: str, column: pa.Array) -> list[Any]:
 
 
 def to_row(value: bytes) -> dict[str, Any]:
-    """A message's columns as `to_batch` takes them, from its cell `m:v`.
+    """Return a message's columns, as `to_batch` takes them, from its cell `m:v`.
 
     Raises:
-        RowError: if it holds none.
+        RowError: if the cell holds no JSON object.
     """
     try:
         row = json.loads(value)
@@ -160,7 +160,7 @@ def to_row(value: bytes) -> dict[str, Any]:
 
 
 def to_batch(rows: Sequence[dict[str, Any]], columns: Sequence[str] = tuple(MESSAGES.names)) -> pa.RecordBatch:
-    """Messages from `to_row` as Arrow, with the types of `messages`; times in UTC."""
+    """Return messages from `to_row` as Arrow, with the types of `messages`; times in UTC."""
     fields = [ARROW_SCHEMA.field(name) for name in columns]
     arrays = [_FROM_JSON.get(field.name, _same)([row.get(field.name) for row in rows], field.type) for field in fields]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))

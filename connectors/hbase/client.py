@@ -1,9 +1,9 @@
 """A connection to HBase's Thrift server that outlives restarts of either, and regions that move.
 
-Every call here may be made twice: rows are always written with the same cells, and reads continue after the last row
-that arrived. So whatever may pass is tried again, with growing pauses, until `retrySeconds` are over; a broken
-connection, or one that timed out and could still bring an old answer, is replaced first. What will not pass is raised
-at once.
+Every call may be repeated: rows are always written with the same cells, and reads continue after the last row received.
+So a call with a temporary error is retried, with growing pauses, for up to `retrySeconds`. Before a retry, the client
+replaces a connection that is broken, or that timed out and could still deliver an old answer. A permanent error is
+raised at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 import happybase
-from Hbase_thrift import AlreadyExists, BatchMutation, ColumnDescriptor, IllegalArgument, Mutation  # happybase makes it
+from Hbase_thrift import AlreadyExists, BatchMutation, ColumnDescriptor, IllegalArgument, Mutation  # from happybase
 from Hbase_thrift import IOError as HBaseIOError
 from thriftpy2.thrift import TException
 
@@ -26,7 +26,7 @@ from commitlake.connectors.hbase.options import HBaseOptions
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 _LONGEST_MESSAGE = 300
-# What no waiting cures, by the names of Java's exceptions in HBase's answer.
+# Permanent errors, by the names of Java's exceptions in HBase's answer.
 _FINAL = (
     "TableNotFoundException", "TableNotEnabledException", "TableNotDisabledException", "TableExistsException",
     "NoSuchColumnFamilyException", "AccessDeniedException", "IllegalArgumentException", "NamespaceNotFoundException",
@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 
 
 class Row(NamedTuple):
-    """A row as it is read: its key, and its cells by `family:qualifier`."""
+    """A row: its key, and its cells by `family:qualifier`."""
 
     key: bytes
     cells: Mapping[bytes, bytes]
@@ -48,8 +48,8 @@ class Client:
     """A table of HBase; one connection, used by one thread.
 
     Attributes:
-        options: where, and how patiently.
-        retries: how many calls had to be made again so far.
+        options: server, table, timeouts and retries.
+        retries: number of repeated calls so far.
     """
 
     def __init__(self, options: HBaseOptions) -> None:
@@ -80,8 +80,8 @@ class Client:
         """Put cells, each as (row key, `family:qualifier`, value), all at one timestamp.
 
         Raises:
-            UnavailableError: if HBase did not take them in time; some of them may be there.
-            HBaseRefusedError: if it will not.
+            UnavailableError: if HBase did not take them in time; some of them may have been written.
+            HBaseRefusedError: if HBase refuses the request.
         """
         rows = [BatchMutation(key, [Mutation(False, column, value, True)]) for key, column, value in mutations]
         self._call("write", lambda thrift: thrift.mutateRowsTs(self._table, rows, timestamp_ms, {}))
@@ -91,7 +91,7 @@ class Client:
 
         Raises:
             UnavailableError: if HBase did not do it in time.
-            HBaseRefusedError: if it will not.
+            HBaseRefusedError: if HBase refuses the request.
         """
         rows = [BatchMutation(key, [Mutation(True, family, b"", True)]) for key in keys]
         self._call("delete", lambda thrift: thrift.mutateRowsTs(self._table, rows, timestamp_ms, {}))
@@ -101,7 +101,7 @@ class Client:
 
         Raises:
             UnavailableError: if HBase did not answer in time.
-            HBaseRefusedError: if it will not.
+            HBaseRefusedError: if HBase refuses the request.
         """
         if not keys:
             return {}
@@ -111,7 +111,7 @@ class Client:
     def check_and_put(self, key: bytes, column: bytes, expected: bytes | None, value: bytes) -> bool:
         """Write one cell if it has the expected value (None: no value), and return whether it was written.
 
-        A repeated call finds its own value there and says no: who is told no looks whether it was that.
+        A repeated call fails because its own value is already there; the caller must then read the cell.
         """
         mutation = Mutation(False, column, value, True)
         done = self._call(
@@ -124,11 +124,11 @@ class Client:
     ) -> Iterator[list[Row]]:
         """Yield rows from `start` to before `stop`, in the order of their keys, page by page.
 
-        Each page is a scan of its own: nothing is lost with a connection, and none waits on the server for a reader.
+        Each page is a separate scan, so a lost connection loses no rows, and no scan stays open on the server.
 
         Raises:
             UnavailableError: if HBase did not answer in time.
-            HBaseRefusedError: if it will not.
+            HBaseRefusedError: if HBase refuses the request.
         """
         rows = first_page_rows or page_rows
         while True:
@@ -147,7 +147,7 @@ class Client:
         """Create the table, and return False if it existed already.
 
         Args:
-            families: the fields of Thrift 1's `ColumnDescriptor` for each.
+            families: for each family, the fields of Thrift 1's `ColumnDescriptor`.
         """
         descriptors = [ColumnDescriptor(**family) for family in families]
         try:
@@ -165,7 +165,7 @@ class Client:
     def compact(self) -> None:
         """Request a major compaction, which removes overwritten and deleted cells from the table's files.
 
-        HBase does it in its own time; what it still has in memory is not part of it.
+        HBase does this asynchronously. Cells that are still in its memory are not compacted.
         """
         self._call("compact", lambda thrift: thrift.majorCompact(self._table))
 
@@ -175,7 +175,7 @@ class Client:
         return sorted(region.startKey for region in found)
 
     def _call(self, what: str, call: Callable[[Any], _T]) -> _T:
-        """Repeat a call until it succeeds, fails for good, or the time is over."""
+        """Repeat a call until it succeeds, fails permanently, or the time is over."""
         began = time.monotonic()
         pause = FIRST_PAUSE_SECONDS
         while True:
@@ -227,7 +227,7 @@ def _page_scan(table: bytes, start: bytes, stop: bytes, rows: int) -> Callable[[
     def scan(thrift: Any) -> list[Row]:
         scanner = thrift.scannerOpenWithScan(table, happybase.table.TScan(start, stop, caching=rows), {})
         try:
-            # Fewer than asked for are the last ones: so it is in HBase's own client, which the Thrift server uses.
+            # A page with fewer rows than requested is the last one, as in HBase's own client (used by Thrift's server).
             found = thrift.scannerGetList(scanner, rows)
         finally:
             thrift.scannerClose(scanner)

@@ -2,13 +2,13 @@
 
 HBaseError
 ├── HBaseOptionError        an option that is unknown or has a wrong value
-├── UnavailableError        no answer, or none but "later", within the time allowed: who was asked, what was said last
-├── HBaseRefusedError       HBase does not do what it was asked: no such table, no permission, a codec it has not
-├── TableError              a table that is not one of ours, or not there: what it is, and what to do
-├── ProgressError           the table follows another lake, or lost sight of this one: make it anew
-├── ConcurrentFollowError   another run has brought the table further meanwhile
+├── UnavailableError        no answer, or only temporary errors, within the time allowed: the server and the last error
+├── HBaseRefusedError       HBase refuses the request: no such table, no permission, a codec that is not installed
+├── TableError              a table that does not exist or is not one of ours: what was found, and what to do
+├── ProgressError           the table follows another lake, or can no longer follow this one: recreate it
+├── ConcurrentFollowError   another run has updated the table meanwhile
 ├── QuestionError           a question that none of the row keys answers
-└── RowError                a message that has no place, or a cell that holds no message
+└── RowError                a message that cannot be stored, or a cell that holds no message
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ class HBaseUpdate:
 
     Attributes:
         version: the Delta version that the table now has.
-        versions: how many were taken, the ones without rows among them.
-        rows: messages put.
-        deleted: messages taken away.
-        seconds: how long it took.
+        versions: number of versions applied, including those without rows.
+        rows: number of messages put.
+        deleted: number of messages deleted.
+        seconds: duration of the run.
     """
 
     version: int

@@ -3,12 +3,12 @@
     follow(SparkRunner(spark), lake.messages, HBaseOptions.of_address("hbase-thrift:9090"))
 
 Rows that a version added are written, rows that it removed are deleted, and then the table's progress is updated
-(`progress`). After a kill, the next run repeats the unfinished version, and puts the same cells. The first run
-takes the table as it is as one big version, so that it needs no old files; killed in that, the next one takes the table
-as it is by then, and away what has left it since.
+(`progress`). If a run is killed, the next run repeats the unfinished version and puts the same cells. The first run
+loads the current table as one large version, so it needs no old files. If the first load is killed, the next run loads
+the table as it is then, and deletes the rows that were removed since.
 
-The Parquet files are read where they are written from: a few in this process, many by a runner's tasks, each over one
-connection. Neither rows nor columns cross into the JVM.
+A few Parquet files are processed in this process, many by a runner's tasks. Each reads its files and writes their rows
+to HBase over one connection. Neither rows nor columns enter the JVM.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from commitlake.connectors.lake.versions import (
 from commitlake.connectors.runtime.runner import Runner
 
 TASK_ROWS = 50_000
-"""Rows of a version from which on tasks are worth their start: a few seconds of writing over one connection."""
+"""Number of rows of a version from which tasks pay off: a few seconds of writing over one connection."""
 
 OnVersion = Callable[[int, int], None]
 
@@ -54,17 +54,17 @@ def follow(
     """Bring HBase to the newest version of `messages`, and create the table if it does not exist.
 
     Args:
-        runner: for versions of many rows; without it, this thread does all.
+        runner: for versions of many rows; without it, this thread does all the work.
         messages_uri: path or URI of the Delta table.
-        options: where HBase is, and how it is written to.
-        storage_options: for object stores, as deltalake takes them.
-        progress: told each version that is done, and its rows.
-        task_rows: from how many rows on the runner is used.
+        options: the HBase server and table, and write settings.
+        storage_options: deltalake's options for an object store.
+        progress: called with each finished version and its number of rows.
+        task_rows: number of rows from which the runner is used.
 
     Raises:
-        UnavailableError: if HBase did not answer in time; what is done stays done.
+        UnavailableError: if HBase did not answer in time; finished versions stay written.
         HBaseRefusedError, TableError, HBaseOptionError: if the table is not, or cannot be, one of ours.
-        ProgressError: if the table cannot follow this lake, or not any more.
+        ProgressError: if the table cannot follow this lake, or no longer can.
         ConcurrentFollowError: if another run has written meanwhile.
         NotReadableError: for Delta files that do not hold just the table's rows.
     """
@@ -82,7 +82,7 @@ def follow(
             state, rows, versions = done, rows + put, versions + 1
             if progress is not None:
                 progress(version.version, put)
-    assert state.version is not None  # a load is a version, too
+    assert state.version is not None  # the first load also sets a version
     return HBaseUpdate(state.version, versions, rows, deleted, time.monotonic() - started)
 
 
@@ -98,7 +98,7 @@ def _begin(
                 f"which is {messages_uri}. Name another table for this lake, or drop this one"
             )
         return found
-    # Written before the first row: a run that is killed then tells the next one what may be here.
+    # Written before the first row: if this run is killed, the next one knows which rows may be in the table.
     state = TableProgress(followed, None, snapshot_files(messages_uri, storage_options).version)
     write_progress(client, None, state)
     return state
@@ -112,7 +112,7 @@ def _pending(
         if state.version is not None:
             yield from added_versions(messages_uri, state.version, storage_options)
             return
-        assert state.loading is not None  # one of the two always says something
+        assert state.loading is not None  # either version or loading is set
         load = snapshot_files(messages_uri, storage_options)
         since = added_versions(messages_uri, state.loading, storage_options)
         removed = [file for version in since if version.version <= load.version for file in version.removed]

@@ -5,34 +5,33 @@
     u   salt · "u" · unique key · time · place                by client message id; value as above
     k   salt · "k" · business key · time · place              one for each key; value as above
 
-    salt    1 byte; of the place for m, of what is looked up for the others
+    salt    1 byte; computed from the place for m, from the search value for the others
     topic   8 bytes, BLAKE2b of its name; unique key, business key: 16 bytes, likewise
-    time    8 bytes, store time in µs since 1970, big-endian with the top bit turned; all ones for none: last, as in SQL
-    place   broker's name (UTF-8) · 0 · physical offset (8 bytes, as the time): what `messages` has as its primary key
+    time    8 bytes, store time in µs since 1970, big-endian with the top bit inverted; null is all ones and sorts last
+    place   broker's name (UTF-8) · 0 · physical offset (8 bytes, as the time): the primary key of `messages`
 
-Why so. Three questions are asked (an id, a business key, a topic and a time), and a row has one key. The message itself
-stands where the question with the largest answers finds it: a range of a topic is read straight on, while ids and keys
-lead to few rows, which are then got by key. One table, because it is dropped, made and follows the lake as one; a
-second table of indexes could disagree with it.
+Reasons for this design: there are three kinds of look-up (by id, by business key, by topic and time), but a row has
+only one key. The message itself is stored under topic and time, because that look-up has the largest answers: it reads
+a range sequentially. Ids and keys lead to few rows, which are then fetched by key. There is one table, because it is
+dropped, created and updated as one; a second table of indexes could disagree with it.
 
     look-up                 costs, for n messages found
     offset message id       1 scan (1 row, or one for each broker that has a record at that offset), 1 get of n rows
-    client message id, key  1 scan of n entries, 1 get of n rows; pages of both where n is large
-    topic and time          a scan for each salt, merged: n rows, and at most a page for each salt that is not wanted
+    client message id, key  1 scan of n entries, 1 get of n rows; pages of both if n is large
+    topic and time          a scan for each salt, merged: n rows, and at most one unneeded page for each salt
 
-Brokers write in time's order, so that keys which begin with a time would all go to the last region. The salt spreads
-what is written at one time over as many places. An entry's salt comes from what is asked for, so that one scan finds
-it.
+Brokers write in the order of time, so all keys that begin with a time would go to the last region. The salt spreads
+rows of the same time over several regions. An entry's salt is computed from the search value, so one scan finds it.
 
-All parts have fixed widths or an end, so that different messages never share a key, and a longer topic is not mistaken
-for a range of a shorter one. Keys and topics are hashed because they may be long (a row key may have 32 KiB) and of any
-characters; a hash that two share does no harm, as what is found is compared with what was asked for. Entries sort by
-time, broker and offset, which is the order of `query`'s answers: a limit needs no more rows than it gives.
+All parts have a fixed width or a terminator, so different messages never share a key, and a longer topic name is never
+in the range of a shorter one. Keys and topics are hashed because they may be long (a row key has at most 32 KiB) and
+contain any characters. Hash collisions do no harm, because results are compared with the search value. Entries sort by
+time, broker and offset, as `query`'s answers do, so a query with a limit reads no more rows than it returns.
 
-JoyQueue's HBase store has two of these paths, by topic and time and by topic and business id. It stores the message
-with its body twice, once for each; asks for the topic's number, which a counter in a second table gives; knows ids by a
-hash of texts joined without separators; and has no salt. Here the message is stored once, without its body, and no key
-depends on anything but the message.
+JoyQueue's HBase store has two of these paths: by topic and time, and by topic and business id. It stores the message
+with its body twice, once for each path; uses topic numbers from a counter in a second table; makes ids from a hash of
+texts joined without separators; and has no salt. Here the message is stored once, without its body, and keys depend
+only on the message.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from hashlib import blake2b
 from commitlake.connectors.hbase.errors import RowError
 
 CONTROL = b"\xff"
-"""First byte of rows that are not messages: no salt is as large."""
+"""First byte of rows that are not messages; salts are smaller."""
 MESSAGE, BY_OFFSET, BY_UNIQUE_KEY, BY_KEY = b"m", b"i", b"u", b"k"
 NO_TIME = (1 << 64) - 1
 _TOP_BIT = 1 << 63
@@ -62,7 +61,7 @@ def place_bytes(broker: str, physical_offset: int) -> bytes:
     """Return a message's primary key as part of a row key.
 
     Raises:
-        RowError: for a broker's name that no broker can have.
+        RowError: if the name is not valid for a broker.
     """
     name = broker.encode()
     if b"\0" in name:
@@ -97,7 +96,7 @@ def entry_prefix(salts: int, kind: bytes, hashed: bytes) -> bytes:
     Args:
         salts: the table's number of salts.
         kind: `BY_UNIQUE_KEY` or `BY_KEY`.
-        hashed: from `key_hash`.
+        hashed: result of `key_hash`.
     """
     return bytes((zlib.crc32(hashed) % salts,)) + kind + hashed
 

@@ -3,8 +3,8 @@
     with Client(HBaseOptions.of_address("hbase-thrift:9090")) as client:
         table = read_all(look_up(client, MessageConditions(keys=["order-4711"]), limit=100))
 
-Rows have the columns of `messages` and come in the order of `query`: store time, broker, offset. What a question costs
-is in `keys`; conditions that no key holds (queue, kind, broker) are tried on the rows that its keys lead to.
+Rows have the columns of `messages` and are in the order of `query`: store time, broker, offset. `keys` lists the costs
+of each look-up. Conditions that are not part of a key (queue, kind, broker) filter the rows found by key.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ _Sorted = Iterator[tuple[bytes, _Row]]
 
 @dataclass(frozen=True, slots=True)
 class MessageConditions:
-    """Conditions on messages. All given conditions must hold; of several values, any.
+    """Conditions on messages. All given conditions must hold; a condition with several values needs one to match.
 
     Attributes:
-        message_id: offset message id, or where there is none such, client message id.
+        message_id: offset message id, or client message id for messages without one.
         unique_key: client message id.
         keys: business keys.
         topics: stored topics.
         queue_id: queue.
         kinds: kinds.
         brokers: names of stores.
-        start: stored then or later.
-        end: stored before.
+        start: earliest store time.
+        end: latest store time, exclusive.
     """
 
     message_id: str | None = None
@@ -90,14 +90,14 @@ def look_up(client: Client, wanted: MessageConditions, limit: int = 0) -> Iterat
 
     Args:
         client: the table's client.
-        wanted: has an id, a key or a topic.
-        limit: at most so many; 0 for all.
+        wanted: the conditions, with an id, a key or a topic.
+        limit: maximum number of rows; 0 for all.
 
     Yields:
         At most `BATCH_ROWS` rows at a time.
 
     Raises:
-        QuestionError: if there is neither id, key nor topic.
+        QuestionError: if there is no id, no key and no topic.
         TableError: if there is no such table.
         UnavailableError: if HBase did not answer in time.
     """

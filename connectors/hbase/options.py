@@ -4,20 +4,20 @@
 | --- | --- | --- |
 | host, port | localhost, 9090 | HBase's Thrift server (Thrift 1: `hbase thrift start`) |
 | table | commitlake_messages | the HBase table |
-| transport, protocol | buffered, binary | as the Thrift server was started: framed with -f, -nonblocking, -hsha; |
-| | | compact with -c |
-| timeoutMs | 60000 | how long one call may take; the first one after a restart of HBase took up to 30 s |
-| retrySeconds | 300 | how long a call is tried again while regions move or servers start |
+| transport, protocol | buffered, binary | those of the Thrift server: framed if started with -f, |
+| | | -nonblocking or -hsha; compact if started with -c |
+| timeoutMs | 60000 | timeout of one call; the first one after a restart of HBase took up to 30 s |
+| retrySeconds | 300 | time for which a call is retried while regions move or servers start |
 | connectSeconds | 15 | the same for the first connection; shorter, as a failure is usually a wrong address |
-| batchRows | 2000 | messages in one call that writes; a page of a call that reads |
-| connections | as many as Spark runs tasks | how many tasks write at a time, each over a connection of its own |
+| batchRows | 2000 | messages per write call, and rows per page of a read |
+| connections | as many as Spark runs tasks | number of concurrent writing tasks, each with its own connection |
 | columns | all | comma-separated columns to read |
-| salts | 16 | of a table that is made: into how many parts its rows are spread, 1 to 250 |
-| regions | 1 | of a table that is made: how many regions it begins with, up to `salts`; more than 1 needs |
+| salts | 16 | for a new table: number of parts its rows are spread over, 1 to 250 |
+| regions | 1 | for a new table: initial number of regions, up to `salts`; more than 1 needs |
 | | | `thrift2Port` |
-| thrift2Port | none | port of a Thrift 2 server on `host`, which can split a table while making it |
-| ttlSeconds | none | of a table that is made: age at which HBase drops a message, from the end of its store date on |
-| compression | NONE | of a table that is made: NONE, GZ, SNAPPY, LZ4 or ZSTD, as far as the region servers have it |
+| thrift2Port | none | port of a Thrift 2 server on `host`, which can create a table with several regions |
+| ttlSeconds | none | for a new table: age at which HBase drops a message, counted from the end of its store date |
+| compression | NONE | for a new table: NONE, GZ, SNAPPY, LZ4 or ZSTD, if the region servers have it |
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class HBaseOptions:
         """Return options for a job's argument `HOST` or `HOST:PORT`.
 
         Raises:
-            HBaseOptionError: for a port that is no number, or another option that does not fit.
+            HBaseOptionError: if the port is not a number, or another option is not valid.
         """
         host, colon, port = address.rpartition(":")
         return cls.parse({"host": host, "port": port, **given} if colon else {"host": address, **given})
@@ -74,7 +74,7 @@ class HBaseOptions:
         """Parse options from Spark: strings, with case-insensitive names.
 
         Raises:
-            HBaseOptionError: for a name that is not known, or a value that does not fit.
+            HBaseOptionError: if a name is not known, or a value is not valid.
         """
         values = known_options(given, _KNOWN, HBaseOptionError)
         salts = _number(values, "salts", 16, 1, MAX_SALTS)

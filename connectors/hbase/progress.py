@@ -1,7 +1,7 @@
 """Progress of an HBase table, in a row of the table itself, so that dropping the table resets both.
 
-It is written only after HBase has acknowledged the rows, and only if it still has the value that was read before
-(compare-and-set): a run never sets the table back, and never writes to a table that was dropped meanwhile.
+Progress is written only after HBase has acknowledged the rows, and only if the row still has the value that was read
+before (compare-and-set). So a run never sets the table back, and never writes to a table that was dropped meanwhile.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class TableProgress:
 
     Attributes:
         followed: id of the Delta table.
-        version: the newest of its versions that is wholly here; None while the first load lasts.
-        loading: during the first load, the version it began with. Rows of that and any later version may be here.
+        version: the newest version that is completely written; None during the first load.
+        loading: during the first load, the version it began with. Rows of this and later versions may be in the table.
     """
 
     followed: str
@@ -40,7 +40,7 @@ def read_progress(client: Client) -> TableProgress | None:
     """Read the table's progress, or None if no run has begun.
 
     Raises:
-        ProgressError: if what it says is not understood.
+        ProgressError: if the stored progress cannot be parsed.
     """
     value = client.get([_ROW], _COLUMN).get(_ROW)
     if value is None:
@@ -58,13 +58,13 @@ def write_progress(client: Client, expected: TableProgress | None, progress: Tab
     """Write new progress if the table still has the expected one.
 
     Raises:
-        ConcurrentFollowError: if it says something else.
+        ConcurrentFollowError: if the stored progress is another one.
     """
     before = None if expected is None else expected.serialize()
     if client.check_and_put(_ROW, _COLUMN, before, progress.serialize()):
         return
     found = read_progress(client)
-    if found != progress:  # else it was this call, made twice
+    if found != progress:  # if equal, the write succeeded and was repeated
         raise ConcurrentFollowError(
             f"another run follows into the table {client.options.table}: expected its progress to be {expected}, found "
             f"{found}. What both wrote is the same; the next run goes on from there"

@@ -15,7 +15,7 @@ def read_salt(client: Client, salt: int, columns: list[str]) -> Iterator[pa.Reco
     """Read all messages of one salt, page by page, in the order of their keys.
 
     Raises:
-        RowError: for a row that holds no message.
+        RowError: if a row contains no message.
         UnavailableError: if HBase did not answer in time.
     """
     prefix = bytes((salt,)) + MESSAGE

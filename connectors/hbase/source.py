@@ -8,14 +8,13 @@
 
 Options are in `connectors.hbase.options`, columns in `schemas.tables.messages`, rows and cells in `keys` and `cells`.
 
-Read: a partition is a salt, read by one task over one connection, in pages of `batchRows`; every row of it is read,
-however few columns are asked for. There is no snapshot: a row that is written meanwhile is in the result or not.
+Read: a partition is one salt, which one task reads over one connection, in pages of `batchRows`. Every row of it is
+read, even if few columns are selected. There is no snapshot: a row that is written meanwhile may be in the result.
 
-Written are the columns that a DataFrame has; `broker` and `physical_offset` must be among them, and without `topic`,
-`store_timestamp`, `msg_id`, `unique_key` and `keys` a message is not found by them. The table is made where there is
-none. To write a message again changes nothing, so that a task or micro-batch that is done again does no harm; to
-overwrite the table is not offered. Nothing is written of how far a source has been read: that is what
-`connectors.hbase.follower` does.
+Write: the columns of the DataFrame are written. `broker` and `physical_offset` are required. A message without `topic`,
+`store_timestamp`, `msg_id`, `unique_key` or `keys` cannot be found by that column. The table is created if it does not
+exist. Writing a message again changes nothing, so a repeated task or micro-batch does no harm. Overwriting the table is
+not supported. The source does not store how far a lake was followed; `connectors.hbase.follower` does.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ class HBaseReader(DataSourceReader):
         """Check options and schema. Nothing is read yet.
 
         Raises:
-            HBaseOptionError: where they do not fit.
+            HBaseOptionError: if they are not valid.
         """
         for field in schema:
             if field.name not in MESSAGES.names or field.dataType.simpleString() != _type_of(field.name):

@@ -1,13 +1,12 @@
 """Creation of the HBase table, and its layout.
 
-Families: `m`, messages and the entries that lead to them, with a Bloom filter for rows and the block cache on (what
-Thrift 1 makes has neither unless asked), one version, and the TTL; `p`, what the table says of itself, which outlives
-any TTL. Two rows are in `p`: the layout (how many salts; read by whoever opens the table) and the progress (see
-`progress`).
+Family `m` holds messages and their index entries. It has a row Bloom filter and the block cache (Thrift 1 enables
+neither by default), one version per cell, and the TTL. Family `p` holds two rows about the table, which no TTL
+removes: the layout (number of salts; read when the table is opened) and the progress (see `progress`).
 
-Thrift 1 cannot split a table while making it. Where that is wanted, a Thrift 2 server can: `hbase thrift2 start` for
-the minute that it takes, its port as `thrift2Port`. Or the table is made before by `hbase shell`, with what
-`shell_statement` gives; an empty table with these two families is taken as it is.
+Thrift 1 cannot create a table with several regions, but a Thrift 2 server can: run `hbase thrift2 start` for the minute
+that creation takes, and give its port as `thrift2Port`. Or create the table first in `hbase shell`, with the output of
+`shell_statement`; an empty table with these two families is accepted.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _LAYOUT_ROW = CONTROL + b"layout"
 _LAYOUT = b"p:layout"
 _FOREVER = (1 << 31) - 1
 
-# What is used of Thrift 2's own definition, org.apache.hadoop.hbase.thrift2 hbase.thrift.
+# The used part of Thrift 2's own definition, org.apache.hadoop.hbase.thrift2 hbase.thrift.
 _THRIFT2 = """
 struct TTableName { 1: optional binary ns, 2: required binary qualifier }
 struct TColumnFamilyDescriptor {
@@ -55,8 +54,8 @@ class TableLayout:
     """Settings that are fixed when the table is created.
 
     Attributes:
-        salts: into how many parts its rows are spread.
-        version: version of the keys' and cells' layout.
+        salts: number of parts that the rows are spread over.
+        version: version of the layout of keys and cells.
     """
 
     salts: int
@@ -67,7 +66,7 @@ def open_table(client: Client) -> TableLayout:
     """Open a table and return its layout.
 
     Raises:
-        TableError: where there is none, or it is not one of ours.
+        TableError: if it does not exist, or is not one of ours.
     """
     layout = _read_layout(client)
     if layout is None:
@@ -82,9 +81,9 @@ def open_or_create(client: Client) -> TableLayout:
     """Open the table, or create it with the client's options.
 
     Raises:
-        TableError: where there is a table of that name that is not one of ours.
-        HBaseRefusedError: if HBase will not make it so.
-        HBaseOptionError: for regions that only a Thrift 2 server can make, where none is given.
+        TableError: if a table of that name exists that is not one of ours.
+        HBaseRefusedError: if HBase refuses to create it.
+        HBaseOptionError: if several regions are requested, but no Thrift 2 server is given.
     """
     options = client.options
     if options.table not in client.tables():
@@ -97,7 +96,7 @@ def open_or_create(client: Client) -> TableLayout:
                     f"the table {options.table} holds rows but no layout: it is somebody else's. Name another table"
                 )
             value = json.dumps(asdict(TableLayout(options.salts))).encode()
-            client.check_and_put(_LAYOUT_ROW, _LAYOUT, None, value)  # of two at once, the first one's is the table's
+            client.check_and_put(_LAYOUT_ROW, _LAYOUT, None, value)  # with two processes at once, the first one wins
     except HBaseRefusedError as error:
         raise TableError(f"{error}. Expected a table with the families m and p: name another table") from None
     return layout or open_table(client)

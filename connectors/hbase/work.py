@@ -1,4 +1,4 @@
-"""Work that the files of a version give for HBase: pieces that one connection, or tasks of a runner, process."""
+"""Processing of a version's files for HBase, in pieces, over one connection or in tasks of a runner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from commitlake.connectors.runtime.runner import Runner, divided
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
 
 PIECE_ROWS = 100_000
-"""Of a file, what one piece of work takes, as far as row groups can be told apart."""
+"""Target number of rows in one piece of work; a piece has whole row groups."""
 
 Offsets = npt.NDArray[np.int64]
 _PLACE = ["broker", "physical_offset"]
@@ -46,10 +46,10 @@ class Work:
         options: where HBase is.
         salts: the table's number of salts.
         messages_uri: path or URI of the Delta table.
-        storage_options: for object stores.
-        delete: whether rows are taken away.
-        kept: the rows of these files that stay: offsets by broker, in order.
-        bare: the part of `kept` that has no keys any longer; its entries by key are deleted.
+        storage_options: deltalake's options for an object store.
+        delete: whether to delete the rows.
+        kept: rows of these files to keep: offsets by broker, in order.
+        bare: the part of `kept` that no longer has keys; its index entries by key are deleted.
     """
 
     options: HBaseOptions
@@ -74,7 +74,7 @@ class Work:
             return write_messages(client, batches, self.salts)
 
     def _read(self, piece: Piece, files: Any) -> Iterator[pa.RecordBatch]:
-        # A file has not its partition's column. Row groups are the unit of reading, and bound what is held of a file.
+        # A file does not contain the partition column. Reading by row groups limits the memory used for a file.
         with (
             files.open_input_file(piece.name) as source,
             pq.ParquetFile(source, page_checksum_verification=True) as parquet,
@@ -134,9 +134,9 @@ class KeptPlaces:
 
 
 def kept_places(work: Work, version: AddedVersion) -> KeptPlaces:
-    """Find the rows that a version added, where it removed files and added others.
+    """Find the rows that a version added, if it also removed files.
 
-    Eight bytes a row, for as many rows as a DELETE, an UPDATE or an erasure has rewritten.
+    Needs eight bytes for each row that a DELETE, an UPDATE or an erasure has rewritten.
     """
     if not version.removed:
         return KeptPlaces({}, {})
@@ -146,7 +146,7 @@ def kept_places(work: Work, version: AddedVersion) -> KeptPlaces:
     for file in version.files:
         with files.open_input_file(file.name) as source:
             rows = pq.read_table(source, columns=[*_PLACE, *_KEYS], page_checksum_verification=True)
-        brokers = rows.column("broker").cast(pa.string())  # some writers leave views, which cannot be compared
+        brokers = rows.column("broker").cast(pa.string())  # some writers produce string views, which lack comparisons
         has_keys = pc.or_(*(pc.is_valid(rows.column(name)) for name in _KEYS))
         for broker in pc.unique(brokers).to_pylist():
             is_own = pc.equal(brokers, broker)
@@ -168,7 +168,7 @@ def run_in_tasks(runner: Runner, work: Work, files: Sequence[AddedFile]) -> int:
     """Process pieces in tasks, `connections` at a time, and return the number of rows.
 
     Raises:
-        HBaseError: what a task has met.
+        HBaseError: if a task fails.
     """
     groups = divided(pieces_of(files), work.options.connections or 2 * runner.cores)
     return sum(rows for _, rows in runner.run(work.run, groups))

@@ -12,24 +12,24 @@ from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.keys import BY_KEY, BY_UNIQUE_KEY
 
 CALL_BYTES = 4 << 20
-"""A call is sent when its cells have so many bytes, however few messages they are."""
+"""Size of cells at which a call is sent, regardless of the number of messages."""
 
 
 def write_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: int) -> int:
     """Write messages. Writing them again changes nothing.
 
     Args:
-        client: the table's client; its options say how many messages go into one call.
-        batches: columns of `messages`.
+        client: the table's client; its options set the number of messages per call.
+        batches: batches with columns of `messages`.
         salts: the table's number of salts.
 
     Returns:
-        How many there were.
+        The number of messages.
 
     Raises:
-        RowError: for a batch that is no table of messages.
-        UnavailableError: if HBase did not take them in time; some may be there.
-        HBaseRefusedError: if it will not.
+        RowError: if a batch is not a table of messages.
+        UnavailableError: if HBase did not take them in time; some may have been written.
+        HBaseRefusedError: if HBase refuses the request.
     """
     return _send(client, batches, salts, client.write)
 
@@ -39,16 +39,16 @@ def delete_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: in
 
     Args:
         client: the table's client.
-        batches: what makes up their keys: broker, physical_offset, topic, store_timestamp, unique_key and keys.
+        batches: the columns that make up the keys: broker, physical_offset, topic, store_timestamp, unique_key, keys.
         salts: the table's number of salts.
 
     Returns:
-        How many there were. HBase hides what it has deleted until its next major compaction, even if it is put again.
+        The number of messages. Until its next major compaction, HBase hides deleted cells even if they are put again.
 
     Raises:
-        RowError: for a batch that is no table of messages.
+        RowError: if a batch is not a table of messages.
         UnavailableError: if HBase did not do it in time.
-        HBaseRefusedError: if it will not.
+        HBaseRefusedError: if HBase refuses the request.
     """
     return _send(client, batches, salts, _deleting(client))
 
@@ -63,7 +63,7 @@ def delete_entries_by_key(client: Client, batch: pa.RecordBatch, salts: int) -> 
 
     Raises:
         UnavailableError: if HBase did not do it in time.
-        HBaseRefusedError: if it will not.
+        HBaseRefusedError: if HBase refuses the request.
     """
     waiting: dict[int, list[Cell]] = defaultdict(list)
     for message in to_cells(batch, salts):
@@ -74,7 +74,7 @@ def delete_entries_by_key(client: Client, batch: pa.RecordBatch, salts: int) -> 
 def _deleting(client: Client) -> Callable[[Sequence[Cell], int], None]:
     def delete(cells: Sequence[Cell], timestamp_ms: int) -> None:
         if cells:
-            client.delete([cell.key for cell in cells], FAMILY, timestamp_ms + 1)  # an erased message's, too
+            client.delete([cell.key for cell in cells], FAMILY, timestamp_ms + 1)  # includes erased messages
 
     return delete
 
@@ -82,7 +82,7 @@ def _deleting(client: Client) -> Callable[[Sequence[Cell], int], None]:
 def _send(
     client: Client, batches: Iterable[pa.RecordBatch], salts: int, send: Callable[[Sequence[Cell], int], None]
 ) -> int:
-    waiting: dict[int, list[Cell]] = defaultdict(list)  # by timestamp, as a call has only one
+    waiting: dict[int, list[Cell]] = defaultdict(list)  # by timestamp, because each call has only one
     messages = total = size = 0
     for batch in batches:
         for message in to_cells(batch, salts):

@@ -1,12 +1,12 @@
 """The progress of the archive, stored in the commits of the table `messages`.
 
-Every archive commit to `messages` carries, as one atomic thing, the rows, a sequence number (Delta's `txnVersion`
-under the application id below) and, in its metadata, the end offset of every store. There is no second place that
-could disagree. The sequence number makes the commit a compare-and-set: a run writes number n + 1 where n is what it
-read before it planned; of two runs that read the same n, Delta lets one commit and refuses the other.
+Every archive commit to `messages` atomically contains the rows, a sequence number (Delta's `txnVersion` under the
+application id below) and, in its metadata, the end offset of every store. No second place stores these, so none could
+disagree. The sequence number makes the commit a compare-and-set: a run commits number n + 1, where n is the number that
+it read before planning. If two runs read the same n, Delta accepts the commit of one and refuses the other.
 
-The metadata also names the files that the run has written for the tables that follow `messages`, and what it counted:
-if a run is killed after its commit, the next one completes it from the commit alone, even without the log.
+The metadata also names the files that the run wrote for the tables that follow `messages`, and the run's counts. If a
+run is killed after its commit, the next one completes it from the commit alone, even without the log.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class StoreProgress:
     Attributes:
         end: physical offset.
         last_record: the newest record before it.
-        pulled: the queues' offsets, where the last run has pulled from the broker; None where it has read the files.
+        pulled: queue offsets, if the last run pulled from the broker; None if it read the files.
     """
 
     end: int
@@ -80,14 +80,14 @@ class ArchiveCommit:
     """The metadata of an archive commit.
 
     Attributes:
-        sequence: 1 for the first run.
-        run_id: tells this run from any other that tried the same number.
+        sequence: number of the run; 1 for the first run.
+        run_id: id of the run, which distinguishes runs that tried the same number.
         stores: every store that the lake knows, with its end offset after this commit.
-        ranges: what this run took.
-        counts: what it counted; None before it has read anything.
-        files: written for the tables that follow, by the table's name.
-        bodies: root of the packs, see `pipelines.archive.places`; None where an earlier version has not said it.
-        masks: rules by which messages were masked, see `pipelines.masking.archiving`; None for none.
+        ranges: ranges of the log that this run archived.
+        counts: counts of the run; None before it has read anything.
+        files: files written for the tables that follow, by the table's name.
+        bodies: root of the packs, see `pipelines.archive.places`; None if an earlier version did not record it.
+        masks: rules by which messages were masked, see `pipelines.masking.archiving`; None if there are none.
     """
 
     sequence: int
@@ -149,7 +149,7 @@ def read_last_commit(messages_uri: str) -> ArchiveCommit | None:
     """Return the newest archive commit of a `messages` table, or None if the table or a commit does not exist.
 
     Raises:
-        LogDamagedError: where the table's log no longer tells, although it knows that there was one.
+        LogDamagedError: if the table's log knows of a commit but no longer contains it.
     """
     try:
         table = delta_table(messages_uri)

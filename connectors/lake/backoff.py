@@ -1,4 +1,4 @@
-"""Waiting times before a commit is tried again after a conflict with another run."""
+"""Waiting times before a commit is retried after a conflict with another run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def wait_seconds(attempt: int) -> float:
     """Return the waiting time after a failed attempt: it grows with each attempt, and is random per process.
 
     Args:
-        attempt: number of the try that has failed, from 0.
+        attempt: number of the failed attempt, from 0.
     """
     longest = min(_FIRST_SECONDS * 2**attempt, _LONGEST_SECONDS)
     return random.uniform(longest / 2, longest)  # noqa: S311 (no secret)
@@ -33,7 +33,7 @@ def follow_to(wanted: int, follow: Callable[[], Followed], wait: Callable[[float
 
     Args:
         wanted: the version to reach.
-        follow: updates the table, or leaves it where another run has committed first.
+        follow: updates the table, unless another run has committed first.
         wait: waits for a number of seconds.
 
     Yields:

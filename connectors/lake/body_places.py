@@ -18,11 +18,11 @@ WAY_OUT = (
 def folder_around(lake: LakePaths, bodies: str) -> str | None:
     """Return the folder of a lake that contains a place for bodies, or None if bodies may be stored there.
 
-    Only `bodies` is meant for them, and what is below it. Links and `..` are followed; of a table that is a link to
-    another disk, its target counts, too.
+    In a lake, bodies may only be in the folder `bodies` and its subfolders. Links and `..` are resolved. If a table is
+    a link to another disk, the link's target is checked, too.
 
     Args:
-        lake: where the tables lie.
+        lake: locations of the tables.
         bodies: root of the packs, as a folder, a `file:` URI, or `s3://bucket/prefix`.
     """
     if is_s3(bodies):

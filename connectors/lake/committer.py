@@ -1,7 +1,7 @@
 """The commit of an archive run to `messages`: files, sequence number and end offsets, atomically in one Delta commit.
 
-The commit is a compare-and-set, see `archive_log`: it fails where another run has written since this one read how far
-the archive had come. That is decided by Delta's own conflict detection, on the application id.
+The commit is a compare-and-set, see `archive_log`: it fails if another run has committed since this one read the
+archive's progress. Delta's own conflict detection decides that, by the application id.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import make_folders
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 
-_MAX_ATTEMPTS = 50  # errors after which another writer has committed
+_MAX_ATTEMPTS = 50  # for errors caused by the commits of other writers
 
 
 class ConcurrentArchiveError(CommitLakeError):
@@ -47,7 +47,7 @@ class ConcurrentArchiveError(CommitLakeError):
 def open_for_append(messages_uri: str) -> DeltaTable:
     """Open the table `messages`, or create it.
 
-    A run opens it before it writes its first file: what a run that was killed leaves then lies in a lake.
+    A run opens it before it writes its first file, so the files of a killed run are always in a lake.
     """
     return open_or_create(messages_uri, MESSAGES, PARTITION_COLUMNS)
 
@@ -57,19 +57,19 @@ def commit_run(
 ) -> ArchiveCommit:
     """Add the files of a run, and its progress, to the table.
 
-    If another run of other stores has committed first, this run's commit follows that one.
+    If another run for other stores has committed first, this run's commit is made after that one.
 
     Args:
         messages_uri: path or URI of the table.
-        files: from `data_files.write_data_file`.
-        commit: this run's; its sequence is one more than the newest that this run has seen.
-        started_from: how far each store was when this run planned.
+        files: results of `data_files.write_data_file`.
+        commit: this run's commit; its sequence is one more than the newest that this run has read.
+        started_from: progress of each store when this run was planned.
 
     Returns:
-        The commit as it was made.
+        The commit that was made.
 
     Raises:
-        ConcurrentArchiveError: if another run took something of the same stores meanwhile.
+        ConcurrentArchiveError: if another run has archived some of the same stores meanwhile.
     """
     for _ in range(_MAX_ATTEMPTS):
         table = delta_table(messages_uri)
@@ -107,7 +107,7 @@ def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: Archiv
     """Try to commit one sequence number.
 
     Args:
-        table: as it is now.
+        table: the opened table.
         files: as for `commit_run`.
         commit: as for `commit_run`.
 
@@ -130,9 +130,9 @@ def append_files(table_uri: str, schema: StructType, files: Sequence[DataFile], 
     """Add a run's files to a table that follows `messages`; a repetition with the same number changes nothing.
 
     Args:
-        table_uri: path or URI of the table; made where there is none.
-        schema: its columns.
-        files: files that belong to no partition.
+        table_uri: path or URI of the table; created if it does not exist.
+        schema: columns of the table.
+        files: files without a partition.
         sequence: number of the run.
     """
     table = open_or_create(table_uri, schema)
@@ -155,8 +155,8 @@ def append_rows(table_uri: str, schema: StructType, rows: pa.Table) -> None:
     """Append a few rows to a table that does not follow `messages`; a repetition appends them again.
 
     Args:
-        table_uri: path or URI of the Delta table; made where there is none.
-        schema: its columns.
+        table_uri: path or URI of the Delta table; created if it does not exist.
+        schema: columns of the table.
         rows: the rows, with these columns.
     """
     table = open_or_create(table_uri, schema)
@@ -186,18 +186,18 @@ def advance(
     """Add files to a table and raise an application's progress number, if no other process has changed it meanwhile.
 
     Args:
-        table_uri: path or URI of the Delta table; made where there is none.
-        schema: its columns.
-        files: files that belong to no partition.
-        application: whose number it is.
-        step: the number from which this began, None for none, and the one to which it has come.
-        anew: whether the files are all of the table from now on, instead of what it has.
-        beside: other applications' numbers, 0 for none, that must be what they were when this began: before and after.
-        removed: path and bytes of files of the table that others take the place of. If another writer has removed one
-            of them, this one was not first.
+        table_uri: path or URI of the Delta table; created if it does not exist.
+        schema: columns of the table.
+        files: files without a partition.
+        application: name of the application.
+        step: progress number before the change (None for none), and after it.
+        anew: whether the files replace all files of the table.
+        beside: for other applications, the expected number (0 for none) and the new one.
+        removed: path and size in bytes of files to remove from the table. If another writer has removed one of them,
+            nothing is committed.
 
     Returns:
-        Whether that was so; another one was first if not, and nothing has changed.
+        True if the files were added; False if another process was first, and nothing has changed.
     """
     table = open_or_create(table_uri, schema)
     before, after = step

@@ -1,7 +1,7 @@
 """Data files of `messages`: sorted Parquet files with the statistics that Delta's log needs.
 
-Written by the tasks themselves, because a row that goes through the JVM to become Parquet costs several times as much.
-Columns that repeat are dictionaries; those that rise, or share their beginnings, are written as differences.
+The tasks write these files themselves, because writing Parquet through the JVM costs several times as much per row.
+Columns with repeated values use dictionaries; increasing columns, and texts with common prefixes, are delta-encoded.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class DataFile:
     """A data file that a commit can add to a table.
 
     Attributes:
-        path: relative to the table's folder.
+        path: path relative to the table's folder.
         store_date: the partition, as text; None for rows without a time.
-        size: bytes.
-        rows: rows.
-        statistics: Delta's JSON.
+        size: size in bytes.
+        rows: number of rows.
+        statistics: JSON of Delta's statistics.
     """
 
     path: str
@@ -66,7 +66,7 @@ def sort_rows(rows: pa.Table) -> pa.Table:
     """Sort rows by topic, queue and queue offset; see `schemas.tables.messages`.
 
     Args:
-        rows: has these columns; the topic as a dictionary array, in one chunk.
+        rows: the rows, with these columns; the topic is a dictionary array in one chunk.
     """
     topics = rows.column("topic").chunk(0)
     names = np.array(topics.dictionary.to_pylist(), object)
@@ -93,12 +93,12 @@ def write_data_file(
         table_uri: path or URI of the table.
         store_date: the partition.
         name: file name; a file of that name is replaced.
-        s3: the object store, where the table is in one; by default that of the environment.
-        close_later: closes the file, which waits for the disk: it has its name from then on. Closed here where not
-            given.
+        s3: the object store, if the table is in one; by default that of the environment.
+        close_later: called with the function that closes the file, which waits for the disk; the file gets its name
+            then. By default, the file is closed before this function returns.
 
     Raises:
-        S3Error: if an object store does not take it.
+        S3Error: if an object store refuses it.
     """
     path = f"store_date={store_date or NO_DATE}/{name}"
     with ExitStack() as stack:
@@ -117,10 +117,10 @@ def open_table_file(table_uri: str, path: str, s3: S3Options | None = None) -> I
     Args:
         table_uri: path or URI of the table.
         path: the file, relative to the table's folder; an existing file is replaced.
-        s3: the object store, where the table is in one; by default that of the environment.
+        s3: the object store, if the table is in one; by default that of the environment.
 
     Raises:
-        S3Error: if an object store does not take it.
+        S3Error: if an object store refuses it.
     """
     if is_s3(table_uri):
         from commitlake.connectors.object_store.access import write_object
@@ -130,7 +130,7 @@ def open_table_file(table_uri: str, path: str, s3: S3Options | None = None) -> I
             yield output
     else:
         local = Path(table_uri) / path
-        make_folders(local.parent, below=Path(table_uri).parent)  # the table's own folder may be no link either
+        make_folders(local.parent, below=Path(table_uri).parent)  # the table's own folder must not be a link either
         with write_whole(local) as output:
             yield output
 

@@ -36,7 +36,7 @@ def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
     options = storage_options(uri, s3)
     try:
         table = DeltaTable(uri, storage_options=options)
-    except DeltaError:  # report a damaged log by name; TableNotFoundError is a subclass
+    except DeltaError:  # check_log names a damaged file; TableNotFoundError is a subclass
         check_log(uri, options)
         raise
     check_log(uri, options)
@@ -50,14 +50,14 @@ def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
 _checked_states: dict[str, tuple[str, int]] = {}
 """Id and version of each table whose paths this process has checked; an archive opens its tables several times a run.
 
-Changes to a log without a new version are refused earlier, by `check_log`.
+Changes to a log without a new version are refused before, by `check_log`.
 """
 
 
 def _check_paths(uri: str, table: DeltaTable) -> None:
     """Refuse a table whose log names files outside its folder, because an engine would read them.
 
-    A shallow clone, which does so by design, is no table of a lake.
+    A shallow clone does so by design; it cannot be a table of a lake.
     """
     outside = next(filter(_OUTSIDE.search, file_actions(table).column("path").to_pylist()), None)
     if outside is not None:
@@ -82,7 +82,7 @@ def seal(uri: str, s3: S3Options | None = None) -> None:
 def storage_options(uri: str, s3: S3Options | None = None) -> dict[str, str] | None:
     """Return deltalake's storage options for a table; None for a table in a folder.
 
-    They hold credentials as they are now, which may expire: a long run asks again.
+    The options contain current credentials, which may expire, so a long run must call this again.
 
     Args:
         uri: path or URI of the table.

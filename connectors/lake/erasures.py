@@ -1,8 +1,8 @@
 """The erased messages of a lake, for code that rewrites messages or counts them again.
 
-The table `erasures` says it, see `schemas.tables.erasures`. An erasure is valid from the commit on that adds its row
-`begun`: that commit carries the number of the erasure as the number of an application's transaction. Each table that
-holds anything of a message carries the same application's number, once it is done with that erasure.
+The erasures are in the table `erasures`, see `schemas.tables.erasures`. An erasure is valid from the commit that adds
+its row `begun`: that commit contains the number of the erasure as an application's transaction number. Each table with
+data of messages gets the same application's number once it has applied that erasure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ErasedOffsets:
 
     Attributes:
         offsets: int64, sorted.
-        ids: for each place, the index of its erasure in `ErasedPlaces.ids`.
+        ids: for each message, the index of its erasure in `ErasedPlaces.ids`.
     """
 
     offsets: Array
@@ -47,8 +47,8 @@ class ErasedPlaces:
     Attributes:
         number: number of the newest erasure; 0 for none.
         ids: ids of the erasures.
-        numbers: numbers of these.
-        brokers: the messages, by broker.
+        numbers: numbers of the erasures.
+        brokers: erased messages by broker.
     """
 
     number: int = 0
@@ -91,7 +91,7 @@ class ErasedPlaces:
         """Return the erasure of each row, for rows of several brokers.
 
         Args:
-            brokers: texts, or a dictionary array of them.
+            brokers: texts, or a dictionary array of texts.
             offsets: int64.
         """
         encoded = brokers if pa.types.is_dictionary(brokers.type) else pc.dictionary_encode(brokers)
@@ -163,7 +163,7 @@ def read_erased_places(lake: LakePaths) -> ErasedPlaces:
     """Read the places of all erased messages.
 
     Raises:
-        LogDamagedError: where the table `erasures` is damaged.
+        LogDamagedError: if the table `erasures` is damaged.
     """
     table = open_erasures(lake)
     if table is None:
@@ -180,7 +180,7 @@ def erased_places(rows: pa.Table, number: int) -> ErasedPlaces:
         number: number of the newest erasure.
 
     Raises:
-        LogDamagedError: where a row does not tell of which message it is, or which erasure.
+        LogDamagedError: if a row does not name its message or its erasure.
     """
     rows = rows.select(_COLUMNS).sort_by("number").combine_chunks()
     if any(rows.column(name).null_count for name in _COLUMNS):

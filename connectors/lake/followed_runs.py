@@ -1,6 +1,6 @@
 """The progress of the tables that follow `messages`, and checks that no table has lost commits.
 
-Needs no schema: look-ups, which start at once, ask it.
+This module needs no schema, because look-ups, which must start quickly, import it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def check_not_ahead(lake: LakePaths, finished: int, newest: int) -> None:
     """Refuse a lake with more finished runs than commits in `messages`.
 
     Args:
-        lake: where the tables lie.
-        finished: the newest finished run that `archive_runs` tells of.
-        newest: the sequence of the newest commit, as it was read before.
+        lake: locations of the tables.
+        finished: the newest finished run in `archive_runs`.
+        newest: sequence of the newest commit, as it was read before.
 
     Raises:
-        LogDamagedError: if that is so; other runs may have committed since `newest` was read.
+        LogDamagedError: if that is still so after the newest commit is read again.
     """
     if finished <= newest:
         return
@@ -52,8 +52,8 @@ def missing_runs(lake: LakePaths, table: str, commits: Iterable[ArchiveCommit]) 
     """Return the sequence numbers of finished runs whose files a following table does not have.
 
     Args:
-        lake: where the tables lie.
-        table: one that follows.
+        lake: locations of the tables.
+        table: name of the following table.
         commits: the commits of `messages`.
     """
     finished = last_finished(lake.archive_runs)
@@ -65,7 +65,7 @@ def check_follows(lake: LakePaths, table: str) -> None:
     """Refuse a table that lacks rows which the newest commits of `messages` added to it.
 
     Raises:
-        LogDamagedError: if it has lost that.
+        LogDamagedError: if it lacks such rows.
     """
     try:
         newest = list(islice(read_commits(lake.messages), _LOOKED_AT))

@@ -61,11 +61,11 @@ def unfinished_commits(lake: LakePaths, newest: int) -> list[ArchiveCommit]:
     """Return the commits that other tables do not have yet, oldest first.
 
     Args:
-        lake: where the tables lie.
+        lake: locations of the tables.
         newest: the newest commit's sequence.
 
     Raises:
-        LogDamagedError: where `messages` has lost its newest commits.
+        LogDamagedError: if `messages` has lost its newest commits.
     """
     finished = last_finished(lake.archive_runs)
     check_not_ahead(lake, finished, newest)
@@ -76,12 +76,12 @@ def finish_runs(lake: LakePaths, run_id: str, parser_version: str) -> list[Archi
     """Bring the following tables up to the newest commit.
 
     Args:
-        lake: where the tables lie.
+        lake: locations of the tables.
         run_id: the run that calls this; commits of other runs count as recovered.
         parser_version: for the rows of `archive_runs`.
 
     Returns:
-        What was done, oldest first.
+        The completed commits, oldest first.
     """
     commits = commits_after(lake.messages, last_finished(lake.archive_runs))
     for commit in commits:
@@ -109,7 +109,7 @@ def restore_runs(lake: LakePaths, parser_version: str) -> int:
     """Restore missing rows of `archive_runs` from the commits of `messages`, and return their number.
 
     Args:
-        lake: where the tables lie.
+        lake: locations of the tables.
         parser_version: for the rows.
     """
     missing = lacking_runs(lake)

@@ -1,8 +1,8 @@
 """Checks that a lake in a local folder contains no symbolic links.
 
-deltalake and Spark follow links. A link in the place of a table, of its log or of a partition would make a job read,
-move or delete files outside the lake. The lake's own folder may be a link, and so may a folder that `--bodies` names,
-because the user names these. Object stores have no links.
+deltalake and Spark follow links. A link at the path of a table, its log or a partition would make a job read, move or
+delete files outside the lake. The lake's own folder may be a link, and so may a folder given with `--bodies`, because
+the user names these. Object stores have no links.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _folders(folder: Path) -> list[Path]:
     try:
         with os.scandir(folder) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
-    except OSError:  # it does not exist, is a file, or may not be read: other checks report that
+    except OSError:  # it does not exist, is a file, or is not readable: other checks report that
         return []
     for entry in found:
         if entry.is_symlink():

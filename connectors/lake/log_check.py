@@ -3,7 +3,7 @@
     LogDamagedError: /data/lake/messages: entry 7 of the log, _delta_log/00000000000000000007.json, is damaged: expected
     2,511 bytes with SHA-256 4c31…, found 0 bytes. …
 
-Every job opens tables by `connectors.lake.delta`, which asks this module: no answer comes from a damaged log.
+Every job opens tables with `connectors.lake.delta`, which calls this module, so no result comes from a damaged log.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LogDamage:
 
     Attributes:
         name: name of the file.
-        version: the table version that it creates, or is a checkpoint of.
+        version: the version of the entry or checkpoint.
         reason: what was expected, and what was found.
         is_entry: whether it is an entry of the log; if not, a checkpoint, or the pointer to one.
     """
@@ -68,7 +68,7 @@ def check_log(table_uri: str, storage_options: StorageOptions = None) -> None:
     """Refuse a table whose log is damaged.
 
     Raises:
-        LogDamagedError: if it is.
+        LogDamagedError: if the log is damaged.
     """
     try:
         folder = LogFolder(table_uri, storage_options)
@@ -84,7 +84,7 @@ def missing_log(newest: int) -> LogDamage | None:
     """Return the damage of a table without a log; None if it never had one.
 
     Args:
-        newest: the newest version that is known of it, -1 for none.
+        newest: the newest known version of the table; -1 for none.
     """
     if newest < 0:
         return None
@@ -101,8 +101,8 @@ def seal_log(table_uri: str, storage_options: StorageOptions = None, s3: S3Optio
 
     Args:
         table_uri: path or URI of the table.
-        storage_options: for object stores, as deltalake takes them.
-        s3: the object store that is written to; by default that of the environment.
+        storage_options: deltalake's options for an object store.
+        s3: the object store to write to; by default that of the environment.
 
     Raises:
         LogDamagedError: if the log is damaged.
@@ -124,8 +124,8 @@ def seal_log(table_uri: str, storage_options: StorageOptions = None, s3: S3Optio
 def find_damage(folder: LogFolder, listing: LogListing | None = None) -> Iterator[LogDamage]:
     """Find damage in the files that a reader of the newest version needs; oldest first.
 
-    A file that a writer deletes during the look is not damage, nor is a pointer to a checkpoint that came since the log
-    was listed: the log is listed again, until it is the same before and after.
+    If a writer deletes files or adds a checkpoint during the check, that is not damage: the log is listed again until
+    it does not change during the check.
     """
     for attempt in count():
         listing = listing or folder.read_listing()

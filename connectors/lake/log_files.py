@@ -28,10 +28,10 @@ class LogFile:
     """A file of a log.
 
     Attributes:
-        name: without the folder.
-        version: the table's version that it makes, or is a checkpoint of.
-        size: bytes.
-        mtime_ns: when it was written; 0 where that is not known.
+        name: name without the folder.
+        version: version of the entry or checkpoint.
+        size: size in bytes.
+        mtime_ns: modification time; 0 if unknown.
     """
 
     name: str
@@ -45,11 +45,11 @@ class LogListing:
     """The files of a log, by version.
 
     Attributes:
-        entries: the versions' own files.
+        entries: the log's entries.
         checkpoints: the parts of each checkpoint.
         seals: names of the seals, newest first, see `log_seals`.
-        has_pointer: whether there is a `_last_checkpoint`.
-        noted: the newest version that the lake has noted, see `newest_versions`; -1 for none.
+        has_pointer: whether `_last_checkpoint` exists.
+        noted: the newest version recorded in the lake, see `newest_versions`; -1 for none.
     """
 
     entries: dict[int, LogFile] = field(default_factory=dict)
@@ -74,8 +74,8 @@ class LogFolder:
 
     Args:
         table_uri: path or URI of the table.
-        storage_options: for object stores, as deltalake takes them.
-        s3: the object store that is written to; by default that of the environment.
+        storage_options: deltalake's options for an object store.
+        s3: the object store to write to; by default that of the environment.
     """
 
     def __init__(self, table_uri: str, storage_options: StorageOptions = None, s3: S3Options | None = None) -> None:
@@ -107,7 +107,7 @@ class LogFolder:
         """Read a file of the log.
 
         Raises:
-            FileNotFoundError: if it is not there.
+            FileNotFoundError: if it does not exist.
         """
         with self.files.open_input_stream(f"{folder}/{name}", compression=None) as source:
             return bytes(source.read())
@@ -131,7 +131,7 @@ class LogFolder:
         write_newest(self.table_uri, version, self._s3)
 
     def delete(self, name: str, folder: str = LOG) -> None:
-        """Delete a file of the log, if it is there."""
+        """Delete a file of the log, if it exists."""
         with suppress(FileNotFoundError):
             self.files.delete_file(f"{folder}/{name}")
 

@@ -1,7 +1,7 @@
 """The commits of a Delta table as recorded in its log, newest first.
 
-Read entry by entry, and only as far as it is asked for. An entry that is damaged is passed over: readers of the table
-need it no more, or the table could not have been opened.
+Entries are read one by one, and only as far as the caller iterates. A damaged entry is skipped: readers of the table no
+longer need it, because otherwise the table could not have been opened.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class CommitNote:
     """The record of one commit.
 
     Attributes:
-        version: that it made.
-        timestamp_ms: when, ms since 1970.
-        metadata: its `userMetadata`; None for none.
+        version: version that the commit created.
+        timestamp_ms: time of the commit, ms since 1970.
+        metadata: its `userMetadata`; None if there is none.
     """
 
     version: int

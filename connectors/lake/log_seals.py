@@ -1,13 +1,13 @@
 """Seals of a Delta table's log: digests of the files that a reader needs, written after each commit.
 
-Delta's own readers notice an entry that is not JSON. They do not notice one that is empty, that is cut at the end of a
-line, or in which a value has changed, nor that the newest one is gone: the table is a smaller one then, and nobody says
-so. A seal of version 7 names the entries after the newest checkpoint up to 7, and that checkpoint, with sizes and
-SHA-256. It is `_delta_log/_seals/<version>.json`, which Delta's readers pass over.
+Delta's own readers notice an entry that is not JSON. They do not notice an entry that is empty, that is cut at the end
+of a line, or in which a value has changed, nor a missing newest entry: they silently return a smaller table. A seal of
+version 7 lists the entries after the newest checkpoint up to 7, and that checkpoint, with sizes and SHA-256. It is
+`_delta_log/_seals/<version>.json`, which Delta's readers ignore.
 
-A seal is written after the commit. Where a writer was killed between the two, or was another program, the newest
-entries have no seal until the next commit of ours: these are only looked at for being whole lines of JSON. The two
-newest seals are kept, so that one of them may be damaged.
+A seal is written after the commit. If a writer was killed before it wrote the seal, or is another program, the newest
+entries have no seal until this project's next commit; of these, only complete lines of JSON are checked. The two newest
+seals are kept, so one of them may be damaged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from commitlake.schemas.layouts.numbers import parse_int64
 
 _KEPT = 2
 _FAR = 1000
-"""A damaged seal's version is believed if it is at most this far after the newest known one."""
+"""Largest distance of a damaged seal's version from the newest known version; versions after that are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def digest_of(folder: LogFolder, file: LogFile) -> str:
     """Return the SHA-256 of a file of the log.
 
     Raises:
-        FileNotFoundError: if it went meanwhile.
+        FileNotFoundError: if it was deleted meanwhile.
     """
     key = (folder.table_uri, file.name, file.size, file.mtime_ns)
     if not file.mtime_ns or key not in _known_digests:
@@ -92,7 +92,7 @@ def newest_seal(folder: LogFolder, listing: LogListing) -> tuple[Seal | None, li
 def newest_version(listing: LogListing, seal: Seal | None) -> int:
     """Return the newest version that a log has, or had, according to names of damaged seals and the lake's note.
 
-    The name of a damaged seal counts only near the versions that are known: anybody can make up a name.
+    The name of a damaged seal counts only if it is near the known versions, because anybody can make up a name.
     """
     known = max(listing.newest, listing.noted, seal.version if seal else -1)
     named = (parse_int64(name.removesuffix(".json")) or 0 for name in listing.seals)
@@ -110,8 +110,8 @@ def write_seal(folder: LogFolder, listing: LogListing, *, anew: bool = False) ->
 
     Args:
         folder: the log's folder.
-        listing: its files.
-        anew: whether earlier seals go, because the log was repaired.
+        listing: files of the log.
+        anew: whether to delete earlier seals, because the log was repaired.
     """
     name = entry_name(listing.newest)
     files = {file.name: (file.size, digest_of(folder, file)) for file in read_files(listing)}

@@ -41,9 +41,9 @@ def check_writable(lake: LakePaths) -> None:
 
     Raises:
         LakeError: as `LakePaths.check_writable` does.
-        LogDamagedError: for a lake that has lost its table `messages`.
-        UnsafeFileError: for a lake with a link.
-        S3Error: if an object store cannot be reached, or the bucket not be listed.
+        LogDamagedError: if the lake has lost its table `messages`.
+        UnsafeFileError: if the lake contains a link.
+        S3Error: if an object store cannot be reached, or the bucket cannot be listed.
     """
     check_lake_links(lake)
     try:
@@ -57,7 +57,7 @@ def check_messages_are_there(lake: LakePaths) -> None:
     """Refuse a lake whose table `messages` has no log, although following tables have one.
 
     Raises:
-        LogDamagedError: if that is so.
+        LogDamagedError: if the log of `messages` is missing.
     """
     if has_log(lake, "messages"):
         return

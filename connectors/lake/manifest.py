@@ -1,7 +1,7 @@
 """The report of an archive task to the driver: the files it wrote, and what it could not read.
 
-Rows are few and small, whatever the log's size and state: a data file holds some ten thousand rows or more, and a
-profile that is large is in a file, see `pipelines.archive.staged`.
+There are few rows, and they are small, regardless of the log's size and state: a data file contains ten thousand rows
+or more, and a large profile is stored in a file, see `pipelines.archive.staged`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class TaskProfile:
     """A task's profile as sent to the driver.
 
     Attributes:
-        data: the profile; or, where it is in a file, that file's index: see `pipelines.quality.partitions`.
+        data: the profile, or the index of its file if it is in one: see `pipelines.quality.partitions`.
         path: the file, relative to the folder of the table `profiles`; empty for none.
     """
 
@@ -33,19 +33,19 @@ class ManifestRow:
     """One data file, or, with an empty path, another result of a task.
 
     Attributes:
-        table: the one that the file is for: messages, topic_minutes, quarantine or gaps.
-        path: relative to the table's folder, empty for none.
-        store_date: the partition, None for rows without a time.
-        size: bytes of the file.
-        rows: rows in it.
-        statistics: Delta's JSON.
-        pack_bytes: bytes of packs.
-        refused: what could not be read, by broker: JSON of its counts.
-        first_refused: the first of it, in words.
+        table: name of the file's table: messages, topic_minutes, quarantine or gaps.
+        path: path relative to the table's folder; empty for none.
+        store_date: the partition; None for rows without a time.
+        size: size of the file in bytes.
+        rows: number of rows in it.
+        statistics: JSON of Delta's statistics.
+        pack_bytes: size of the packs in bytes.
+        refused: JSON of the counts of unreadable data, by broker.
+        first_refused: description of the first unreadable data.
         profile: profile of the rows, see `TaskProfile.data`; None if none was made.
         profile_path: see `TaskProfile.path`.
-        pulled: JSON of a `QueueReport`, where the row is of a part of a queue that was pulled from a broker.
-        left_out: bodies that could not be masked, and were left out.
+        pulled: JSON of a `QueueReport`, if the row is about a part of a queue that was pulled from a broker.
+        left_out: number of bodies that were left out because they could not be masked.
     """
 
     table: str = ""

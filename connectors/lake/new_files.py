@@ -1,6 +1,6 @@
 """New data files of a table, for those that are computed from its rows: `message_keys` and `edges`.
 
-Such a table stores the version of `messages` that it has reached as the number of an application's transaction. This
+Such a table stores the version of `messages` that it has reached as an application's transaction number. This
 module imports little, so that look-ups start quickly.
 """
 
@@ -66,8 +66,8 @@ class NewFiles:
 def readable_files(lake: LakePaths, after: int, table: str | None = None) -> NewFiles:
     """Return the new files after a version, or all files if new ones, or entries of the log, no longer exist.
 
-    Files are deleted by a vacuum after a compaction has written their rows to others. A follower that was not run for
-    longer than `maintain --vacuum-after` starts again.
+    A vacuum deletes files after a compaction has written their rows to others. A follower that did not run for longer
+    than `maintain --vacuum-after` starts again with all files.
 
     Args:
         lake: locations of the tables.
@@ -99,14 +99,14 @@ def new_files(lake: LakePaths, after: int, table: str | None = None) -> tuple[li
     """
     uri = table or lake.messages
     options = storage_options(uri, lake.s3)
-    if after < 0:  # the current files: earlier versions may have had files that were removed since
+    if after < 0:  # the current files: earlier versions may have had files that no longer exist
         whole = snapshot_files(uri, options)
         return list(whole.files), whole.version
     files: list[AddedFile] = []
     newest = after
     for version in added_versions(uri, after, options):
         newest = version.version
-        if version.is_erasure:  # its rows are not new, and readers of an older file leave out erased messages
+        if version.is_erasure:  # its rows are not new, and readers of an older file skip erased messages
             continue
         if version.files:
             version.check_append_only()

@@ -1,12 +1,12 @@
 """The newest version of each table of a lake, stored beside the tables in `_newest/<table>.json`.
 
-A log that has lost its newest entry together with its seal looks like the whole log of an older table, and a table
-without a log looks like one that was never made. The note tells that there was more.
+A log that has lost its newest entry and the seal of that entry looks like the complete log of an older table, and a
+table without a log looks like one that never existed. The stored version reveals the loss.
 
     {"table": "messages", "version": 7}
     <SHA-256 of that line>
 
-It is written after each commit, next to the seal. A damaged note, or none, tells nothing.
+It is written after each commit, next to the seal. A damaged or missing file is ignored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def read_newest(table_uri: str, storage_options: StorageOptions = None) -> int:
 
     Args:
         table_uri: path or URI of the table.
-        storage_options: for object stores, as deltalake takes them.
+        storage_options: deltalake's options for an object store.
     """
     root, name = _place(table_uri)
     try:

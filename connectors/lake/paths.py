@@ -34,11 +34,11 @@ class LakePaths:
 
     Attributes:
         root: a folder, as a path or a `file:` URI, or `s3://bucket/prefix`.
-        s3: the object store, by default that of the environment; None where the lake is in a folder. It is found once,
-            on the driver, and travels with the paths to workers.
+        s3: the object store, by default that of the environment; None if the lake is in a folder. It is determined
+            once, on the driver, and sent to workers with the paths.
 
     Raises:
-        LakeError: if a lake cannot be in such a place: another kind of store, or a folder of a name that fails.
+        LakeError: if a lake cannot be there: another kind of store, or a folder name that deltalake misreads.
         S3Error: if a URI of an object store names no bucket.
     """
 
@@ -178,7 +178,7 @@ class LakePaths:
         """Check that an object store can be listed; the engines' own errors have many lines.
 
         Raises:
-            S3Error: if it cannot be reached, or does not let this user in.
+            S3Error: if it cannot be reached, or denies access.
         """
         if self.s3 is not None:
             _access().first_names(self.s3, self.root, "")
@@ -187,8 +187,8 @@ class LakePaths:
         """Refuse a folder that holds other files, before anything is written into it.
 
         Raises:
-            LakeError: if the folder holds files but no lake, or may not be written.
-            S3Error: if an object store cannot be reached, or the bucket not be listed.
+            LakeError: if the folder contains files but no lake, or is not writable.
+            S3Error: if an object store cannot be reached, or the bucket cannot be listed.
         """
         if self.s3 is not None:
             found = _access().first_names(self.s3, self.root, f"messages/{_TABLE_MARK}/")

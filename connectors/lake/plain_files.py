@@ -28,11 +28,11 @@ def write_plain_file(
         rows: the table's columns.
         table_uri: path or URI of the table.
         name: file name; a file of that name is replaced.
-        encodings: Parquet's names for columns that are not to be dictionaries.
-        row_group_rows: rows of a row group; as Arrow likes it where not given.
-        s3: the object store, where the table is in one; by default that of the environment.
-        statistics: the columns whose extremes the table's log is told; all but binary ones where not given.
-        footer_statistics: more columns whose extremes the file itself tells.
+        encodings: Parquet encodings of columns that do not use dictionaries.
+        row_group_rows: number of rows of a row group; by default Arrow's.
+        s3: the object store, if the table is in one; by default that of the environment.
+        statistics: columns whose minimum and maximum go to the table's log; by default all but binary ones.
+        footer_statistics: further columns whose minimum and maximum are only in the file's footer.
     """
     if statistics is None:
         statistics = [field.name for field in rows.schema if not pa.types.is_binary(field.type)]

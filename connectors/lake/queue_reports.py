@@ -15,13 +15,13 @@ class QueueReport:
     Attributes:
         broker: the store's name.
         topic: the queue's topic.
-        queue_id: its number.
+        queue_id: the queue's number.
         begin: the first offset of the part.
-        planned: the offset before which the part was to end.
-        end: the offset that comes next; before `planned` where the run's end in the log comes earlier.
-        rows: rows for `messages`.
-        lost: messages that the broker has deleted, or does not send.
-        lost_where: the first of them, in words.
+        planned: the planned end offset, exclusive.
+        end: the next offset; less than `planned` if the run's end in the log comes earlier.
+        rows: number of rows for `messages`.
+        lost: number of messages that the broker has deleted or does not send.
+        lost_where: description of the first of them.
         is_new_queue: whether the topic was recreated since the last run, so that the queue begins from its first
             message again.
         last_record: the newest record of the part.

@@ -1,6 +1,6 @@
 """SQL queries to a lake without a JVM, by the deltalake package.
 
-Good for results that fit into one process; it opens a table in tens of milliseconds.
+It suits results that fit into one process, and opens a table in tens of milliseconds.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def open_table(lake: LakePaths, table: str) -> DeltaTable:
     """Open a table of a lake.
 
     Args:
-        lake: where it lies.
+        lake: locations of the tables.
         table: messages, quarantine or archive_runs.
 
     Raises:
-        LakeError: where there is no lake, or no permission.
-        NoTableError: where the lake has no such table yet.
-        S3Error: where an object store cannot be reached, or does not let this user in.
+        LakeError: if there is no lake, or no permission.
+        NoTableError: if the lake does not have the table yet.
+        S3Error: if an object store cannot be reached, or denies access.
     """
     uri: str = getattr(lake, table)
     if lake.s3 is not None:
@@ -52,7 +52,7 @@ def open_table(lake: LakePaths, table: str) -> DeltaTable:
         _check_folder(Path(lake.root))
     try:
         return delta_table(uri, lake.s3)
-    except OSError as error:  # an object store's error contains the server's whole answer
+    except OSError as error:  # an object store's error contains the server's complete answer
         raise LakeError(f"{uri} cannot be read: {clean_message(str(error))}") from None
     except TableNotFoundError:
         if table != "messages":
@@ -79,10 +79,10 @@ def run_sql(table: DeltaTable, name: str, sql: str, *, sorts_all: bool = False) 
     """Run a SQL query over one table, as `run_sql_over` does over several.
 
     Args:
-        table: what is asked.
-        name: what the question calls it.
-        sql: the question.
-        sorts_all: as for `run_sql_over`.
+        table: the table.
+        name: name of the table in the query.
+        sql: the query.
+        sorts_all: see `run_sql_over`.
     """
     return run_sql_over({name: table}, sql, sorts_all=sorts_all)
 
@@ -91,13 +91,14 @@ def run_sql_over(tables: Mapping[str, DeltaTable], sql: str, *, sorts_all: bool 
     """Return the result of a SQL query as a stream of batches; reading a batch can raise the same errors.
 
     Args:
-        tables: what is asked, by the names that the question has for them.
-        sql: the question.
-        sorts_all: whether the answer may be as large as the table, and sorted. It is then sorted in bounded memory, the
-            rest on disk, in one thread: several would share the memory, and fail where each has too little.
+        tables: the tables, by their names in the query.
+        sql: the query.
+        sorts_all: whether the result may be as large as the table, and is sorted. Then the engine sorts in bounded
+            memory, with the rest on disk, in one thread: several would share the memory and fail if each has too
+            little.
 
     Raises:
-        QueryError: if the engine cannot understand or answer it.
+        QueryError: if the engine cannot parse or execute it.
     """
     with _engine_errors():
         engine = QueryBuilder(_ONE_SORT if sorts_all else None)
@@ -121,7 +122,7 @@ def _engine_errors() -> Iterator[None]:
     except (DeltaError, pa.ArrowException) as error:
         raise QueryError(clean_message(str(error))) from None
     except BaseException as error:
-        # A panic in the engine's own language is no Exception in this one.
+        # A panic of the engine, which is written in Rust, is not an `Exception` in Python.
         if type(error).__name__ != "PanicException":
             raise
         raise QueryError(f"the engine failed: {clean_message(str(error))}") from None

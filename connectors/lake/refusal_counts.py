@@ -10,9 +10,9 @@ class RefusalCounts:
     """The counts of one broker's log.
 
     Attributes:
-        bad_ranges: stretches without an intact record.
-        marked_rows: messages with a value that no column can hold.
-        missing_ranges: stretches whose segment is not there.
+        bad_ranges: number of ranges without an intact record.
+        marked_rows: number of messages with a value that no column can hold.
+        missing_ranges: number of ranges whose segment is missing.
     """
 
     bad_ranges: int = 0

@@ -1,7 +1,7 @@
 """The tables `consumer_offsets` and `subscriptions`: reading their newest rows and history, and adding rows.
 
-Rows of one store are added by compare-and-set on Delta's transaction number of that store, as each row only says what
-has changed since the last one: of two snapshots at once, one is repeated.
+Rows of one store are added by compare-and-set on Delta's transaction number of that store, because each row contains
+only changes since the previous one. If two snapshots run at once, one of them is repeated.
 """
 
 from __future__ import annotations
@@ -69,17 +69,17 @@ def known_offsets(
 ) -> pa.Table:
     """Return the offsets that a store had at two times, by position.
 
-    The engine sums up all rows in one pass: a window function took four times as long.
+    The engine aggregates all rows in one pass; a window function took four times as long.
 
     Args:
         table: `consumer_offsets`.
         broker: The store's name.
-        kind: Of the offsets.
+        kind: The kind of the offsets.
         until: The time.
         earlier: A time before it.
 
     Returns:
-        `group`, `topic`, `queue_id`, `offset` and `earlier`, null where there was none; sorted by position.
+        `group`, `topic`, `queue_id`, `offset` and `earlier`, which is null if there was none; sorted by position.
     """
     sql = (
         'SELECT "group", topic, queue_id, last_value("offset" ORDER BY as_of) AS "offset", '
@@ -112,7 +112,7 @@ def rows_between(
     """Return a store's rows in an inclusive time range, oldest first."""
     times = f"as_of >= {timestamp_literal(start)} AND as_of <= {timestamp_literal(end)}"
     sql = f"SELECT * FROM {name} WHERE {_of(broker)} AND {times} ORDER BY as_of"
-    # The engine gives texts in a form that Arrow's functions do not all know.
+    # The engine returns texts as string views, which not all functions of Arrow support.
     return run_sql(table, name, sql).read_all().cast(to_arrow_schema(SNAPSHOT_TABLES[name], timezone="UTC"))
 
 
@@ -142,7 +142,7 @@ def _of_positions(broker: str, kind: str) -> str:
 
 
 def _run(table: DeltaTable, sql: str) -> pa.Table:
-    """Query `consumer_offsets`; the engine gives texts in a form that Arrow's functions do not all know."""
+    """Query `consumer_offsets`, and cast the engine's string views, which not all functions of Arrow support."""
     rows = run_sql(table, OFFSETS, sql).read_all()
     types = {field.name: field.type for field in to_arrow_schema(CONSUMER_OFFSETS, timezone="UTC")}
     return rows.cast(pa.schema([(name, types.get(name, pa.int64())) for name in rows.column_names]))
@@ -152,14 +152,14 @@ def append_snapshot(lake: LakePaths, name: str, broker: str, rows: pa.Table, ver
     """Add rows of one store, unless another process has added some first.
 
     Args:
-        lake: where the tables lie.
+        lake: locations of the tables.
         name: name of the table.
         broker: the store's name.
         rows: rows with the table's columns.
-        version: from `version_of`, of the table that the rows were compared with.
+        version: result of `version_of` for the table that the rows were compared with.
 
     Returns:
-        Whether they were added; another process was first if not, and nothing has changed.
+        True if they were added; False if another process was first, and nothing has changed.
     """
     uri, schema = getattr(lake, name), SNAPSHOT_TABLES[name]
     open_or_create(uri, schema)

@@ -35,12 +35,12 @@ def run_spark_sql(spark: SparkSession, sql: str, reads: Collection[str] = ()) ->
     """Run a SQL query, and yield its result partition by partition, in order.
 
     Args:
-        spark: the session.
-        sql: the question.
-        reads: paths or URIs of the Delta tables that it may read; none for any.
+        spark: the Spark session.
+        sql: the query.
+        reads: paths or URIs of the Delta tables that it may read; empty for any.
 
     Raises:
-        QueryError: if the engine cannot understand or answer it.
+        QueryError: if the engine cannot parse or execute it.
     """
     yield from run_spark_select(spark, sql, {}, reads=reads)[1]
 
@@ -50,17 +50,17 @@ def run_spark_select(
 ) -> tuple[list[str], Iterator[pa.RecordBatch]]:
     """Run a SELECT, and return its column names and its batches, partition by partition, in order.
 
-    Rows would come as Python objects, a time in the zone of this process; so workers hand over whole batches, as bytes.
+    Workers return whole Arrow batches as bytes. Rows would be Python objects, with times in this process's time zone.
 
     Args:
-        spark: the session; none of its views is changed.
-        sql: a query. With tables it is part of another one, where no other statement can be.
-        tables: paths or URIs of Delta tables by the names that the SELECT has for them.
-        limit: at most so many rows; 0 is no limit.
-        reads: as for `run_spark_sql`, beside the tables.
+        spark: the session; its views are not changed.
+        sql: a query. With tables, it becomes a subquery, where no other statement is possible.
+        tables: paths or URIs of Delta tables, by their names in the SELECT.
+        limit: maximum number of rows; 0 for no limit.
+        reads: further tables, as for `run_spark_sql`.
 
     Raises:
-        QueryError: if the engine cannot understand or answer it; each batch can still raise the same.
+        QueryError: if the engine cannot parse or execute it; each batch can still raise the same.
     """
     if tables:
         named = ", ".join(f"{name} AS (SELECT * FROM {table_name(uri)})" for name, uri in tables.items())

@@ -1,7 +1,7 @@
 """Literals and names in SQL for the two query engines.
 
-The engines differ: in a Spark literal a backslash is an escape, in DataFusion's it is itself; and DataFusion's own
-timestamp literals end in the year 2262.
+The engines differ: in Spark's literals a backslash is an escape, in DataFusion's it is an ordinary character; and
+DataFusion's own timestamp literals end in the year 2262.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def is_one_of(column: str, literals: Iterable[str]) -> str:
     """Return a condition that a column has one of some values, in a form that lets DataFusion skip files.
 
     Args:
-        column: its name, quoted where it has to be.
-        literals: the values as SQL.
+        column: the column's name, quoted if necessary.
+        literals: the values as SQL literals.
 
     >>> is_one_of("n", ["1", "2"])
     'n IN (1, 2)'
@@ -74,9 +74,10 @@ def is_one_of(column: str, literals: Iterable[str]) -> str:
 
 
 def any_of(conditions: Sequence[str]) -> str:
-    """Return a condition that one of several conditions holds, nested in halves.
+    """Join conditions with OR, as a balanced tree.
 
-    DataFusion nests a chain of ORs once for each: of thousands it takes minutes, and then its stack overflows.
+    DataFusion nests a chain of ORs as deep as it is long: with thousands, it takes minutes and then overflows its
+    stack.
 
     >>> any_of(["a", "b", "c"])
     '(a OR (b OR c))'

@@ -1,6 +1,6 @@
 """Statistics of a data file in a Delta table's log, with which readers skip files: rows, minimum, maximum, nulls.
 
-Taken from the Parquet file's own footer, which has them for every column chunk. Source: the Delta protocol,
+They are read from the Parquet file's footer, which has them for every column chunk. Source: the Delta protocol,
 "Per-file Statistics".
 """
 
@@ -23,11 +23,11 @@ _HIGHEST_CHARACTER = "\U0010ffff"
 def file_statistics(metadata: pq.FileMetaData, left_out: Collection[str] = frozenset()) -> str:
     """Return the JSON of an add action's `stats`; nested columns are left out, as in Delta's own writers.
 
-    Characters are written as they are: Delta's Rust library reads the escapes of some (U+20000 is one) as another one.
+    Characters are not escaped, because Delta's Rust library misreads some escapes, for example that of U+20000.
 
     Args:
         metadata: the file's footer.
-        left_out: more columns that are left out.
+        left_out: further columns to leave out.
     """
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}

@@ -38,15 +38,15 @@ class StoreConfig:
 def read_store_config(lake: LakePaths, broker: str, at: datetime.datetime | None = None) -> StoreConfig:
     """Read a store's configuration as it was at a time.
 
-    A time before the first recorded configuration gets that first one: the nearest that is known.
+    For a time before the first recorded configuration, the first one is returned, because it is the nearest known.
 
     Args:
-        lake: Where the tables lie.
+        lake: Locations of the tables.
         broker: The store's name.
         at: The time; None for the newest configuration.
 
     Returns:
-        The configuration; empty where the lake has none of the store.
+        The configuration; empty if the lake has none of the store.
 
     Raises:
         LakeError: There is no lake.

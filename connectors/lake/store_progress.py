@@ -15,9 +15,9 @@ class LastRecord:
     """The last archived record of a store, which must be unchanged when the next run begins.
 
     Attributes:
-        physical_offset: where it begins.
-        size: its bytes.
-        digest: hex of a hash of its bytes.
+        physical_offset: offset of its first byte.
+        size: size in bytes.
+        digest: hexadecimal hash of its bytes.
     """
 
     physical_offset: int
@@ -30,9 +30,9 @@ class PulledProgress:
     """The progress of a store that is pulled from its broker.
 
     Attributes:
-        offsets: the next offset of each queue that a run has looked at.
-        topics: the topics that the last run was told to take; None where it took all.
-        files_end: physical offset up to which the lake has the store from its files; 0 where it has none of these.
+        offsets: the next offset of each queue that a run has examined.
+        topics: the topics that the last run was configured to archive; None for all.
+        files_end: physical offset up to which the lake has archived the store's files; 0 for none.
     """
 
     offsets: Offsets = field(default_factory=dict)

@@ -34,8 +34,8 @@ def data_file_errors(uri: str, name: str) -> Iterator[None]:
     """Name the data file in errors of reading it.
 
     Args:
-        uri: path or URI of its table.
-        name: its name in the table's folder.
+        uri: path or URI of the table.
+        name: name of the file in the table's folder.
 
     Raises:
         DataFileError: instead of an error of Arrow or of the file system.
@@ -56,12 +56,12 @@ class TableRows:
 
     Attributes:
         uri: path or URI of the table.
-        s3: the object store, where the table is in one.
-        schema: the columns that are wanted. One that a file does not have is null, as its version of the table had
-            none; `store_date` is the file's partition.
-        dictionaries: those of them that are given as dictionary arrays.
-        skips_constants: whether pages are not read, nor their checksums compared, of columns in which all rows of a
-            row group have one value, as the file's footer tells; of texts, whole numbers and truth values.
+        s3: the object store, if the table is in one.
+        schema: the columns to read. A column that a file lacks is null, because the table did not have it then;
+            `store_date` is the file's partition.
+        dictionaries: columns to return as dictionary arrays.
+        skips_constants: whether to skip the pages, and their checksums, of columns that have a single value in a row
+            group according to the file's footer; only for text, integer and boolean columns.
     """
 
     uri: str
@@ -74,7 +74,7 @@ class TableRows:
         """Yield the rows of a file.
 
         Yields:
-            Tables of `schema`, but for the dictionaries; each column in one chunk.
+            Tables of `schema`, except that dictionary columns differ; each column has one chunk.
 
         Raises:
             DataFileError: if it cannot be read.
@@ -107,7 +107,7 @@ class TableRows:
     def _open(self, file: AddedFile) -> pa.NativeFile:
         if "://" in self.uri:
             return table_files(self.uri, storage_options(self.uri, self.s3)).open_input_file(file.name)
-        return pa.OSFile(str(Path(self.uri, file.name)))  # with other sources, each read would be a call of Python
+        return pa.OSFile(str(Path(self.uri, file.name)))  # with other sources, each read would call Python code
 
     def _constants(self, group: pq.RowGroupMetaData, columns: Mapping[str, int]) -> Constants:
         """Return the value of each column that is constant in a row group."""

@@ -4,21 +4,22 @@
         write(version.files)                       # each read through `table_files(lake.messages)`
         progress = version.version
 
-Read from the log's own commit files, which say what a reader of rows cannot see: an OPTIMIZE writes every row again,
-but marks its files as no change of data, and so gives a version here that adds nothing. A DELETE, UPDATE, MERGE or
-overwrite takes files away and may add others that hold the same rows again: `removed` names what went, so that a
-follower can refuse (`check_append_only`) or take its rows away. Source: the Delta protocol, "Actions".
+The versions are read from the log's own commit files, which contain facts that the rows do not. An OPTIMIZE writes
+every row again but marks its files as no change of data, so its version here adds nothing. A DELETE, UPDATE, MERGE or
+overwrite removes files and may add others that contain the same rows again: `removed` lists the removed files, so a
+follower can refuse (`check_append_only`) or delete their rows. Source: the Delta protocol, "Actions".
 
-Commit files live 30 days by default, then only checkpoints are left. A reader that is further behind, or new, reads the
-whole table as one version: `snapshot_files`.
+By default, commit files are deleted after 30 days, and only checkpoints remain. A new reader, or one that is further
+behind, reads the whole table as one version: `snapshot_files`.
 
-No library does this: `deltalake` lists the files of one version, but not what a version removed, nor whether a commit
-changed data; its `load_cdf` and Spark's change data feed return rows, and only of tables that were told to record them.
+No library does this: `deltalake` lists the files of one version, but neither the files that a version removed nor
+whether a commit changed data. Its `load_cdf` and Spark's change data feed return rows, and only of tables with change
+data feed enabled.
 
 VersionsError
-├── VersionGoneError      the log no longer holds a version, or never did: a table that was recreated
-├── NotAppendOnlyError    a version took rows away, where a follower cannot
-└── NotReadableError      files that do not hold just the table's rows: deletion vectors, a shallow clone
+├── VersionGoneError      the log no longer has a version, or never had it because the table was recreated
+├── NotAppendOnlyError    a version removed rows, and the follower does not support that
+└── NotReadableError      files that contain more than the table's rows: deletion vectors, a shallow clone
 """
 
 from __future__ import annotations
@@ -73,13 +74,13 @@ class AddedFile:
     """A Parquet file of a table.
 
     Attributes:
-        path: path or URI, whole; not encoded.
-        name: the same, relative to the table's folder: what `table_files` opens.
+        path: complete path or URI; not encoded.
+        name: path relative to the table's folder, for `table_files`.
         store_date: value of the partition `store_date`, as text; None for a null, and in tables without it.
-        size: bytes.
-        rows: rows; None where its writer did not say.
-        first_time: its least `store_timestamp`; None where that is not known, or `added_versions` gave the file.
-        last_time: likewise its greatest.
+        size: size in bytes.
+        rows: number of rows; None if its writer did not record it.
+        first_time: smallest `store_timestamp`; None if unknown, and for files from `added_versions`.
+        last_time: largest `store_timestamp`; None in the same cases.
     """
 
     path: str
@@ -96,10 +97,10 @@ class AddedVersion:
     """The changes of one version.
 
     Attributes:
-        version: its number.
-        files: what it added, in the log's order; empty where it changed no rows.
-        removed: what it took away. Rows of these that still exist are in `files` again.
-        is_erasure: whether `erase` has made it: `files` has the rows of `removed`, some of them without their contents.
+        version: number of the version.
+        files: files that it added, in the log's order; empty if it changed no rows.
+        removed: files that it removed. Rows of these that still exist are in `files` again.
+        is_erasure: whether `erase` made it: `files` has the rows of `removed`, some of them without their contents.
     """
 
     version: int
@@ -131,12 +132,12 @@ def added_versions(table_uri: str, after: int, storage_options: StorageOptions =
 
     Args:
         table_uri: path or URI of the table.
-        after: number of the last version that is done with; -1 for none.
-        storage_options: for object stores, as deltalake takes them.
+        after: number of the last processed version; -1 for none.
+        storage_options: deltalake's options for an object store.
 
     Raises:
-        VersionGoneError: if a version's commit file is no longer there, or `after` is newer than the table.
-        NotReadableError: for files that do not hold just the table's rows.
+        VersionGoneError: if a version's commit file no longer exists, or `after` is newer than the table.
+        NotReadableError: if files contain more than the table's rows.
     """
     newest = _open(table_uri, storage_options).version()
     if after > newest:
@@ -152,11 +153,11 @@ def snapshot_files(table_uri: str, storage_options: StorageOptions = None, versi
 
     Args:
         table_uri: path or URI of the table.
-        storage_options: for object stores, as deltalake takes them.
-        version: which version of the table; the newest where not given.
+        storage_options: deltalake's options for an object store.
+        version: version of the table; the newest by default.
 
     Raises:
-        NotReadableError: for files that do not hold just the table's rows.
+        NotReadableError: if files contain more than the table's rows.
     """
     table = _open(table_uri, storage_options)
     if version is not None:
@@ -180,13 +181,13 @@ def files_of_time(
 
     Args:
         table_uri: path or URI of the table.
-        table: the same, opened.
-        column: the column that holds the time; a timestamp.
+        table: the opened table.
+        column: the timestamp column.
         start: earliest time.
         end: latest time, exclusive.
 
     Raises:
-        NotReadableError: for files that do not hold just the table's rows.
+        NotReadableError: if files contain more than the table's rows.
     """
     actions = file_actions(table)
     _check_deletion_vectors(actions)
@@ -213,7 +214,7 @@ def table_id(table_uri: str, storage_options: StorageOptions = None) -> str:
 
 
 def table_files(table_uri: str, storage_options: StorageOptions = None) -> pafs.FileSystem:
-    """Return a filesystem whose root is the table's folder; it is created anew in each process."""
+    """Return a filesystem whose root is the table's folder; each process creates its own."""
     options = None if storage_options is None else dict(storage_options)
     return pafs.PyFileSystem(DeltaStorageHandler(table_uri, options))
 

@@ -1,13 +1,13 @@
 """S3-compatible object stores: Amazon's, and any server that speaks its protocol.
 
-uris         s3://bucket/prefix, taken apart                clients     boto3's, kept by process
-options      which server, for workers                      access      the same server for Arrow and Delta
+uris         parsing of s3://bucket/prefix                  clients     boto3's clients, one per process
+options      endpoint and region, for workers               access      the same server for Arrow and Delta
 finding      which server, from options and environment     spark       the same server for Spark
-upload       an object that is written                      troubles    what an error of boto3 means
+upload       an object that is written                      troubles    explanation of boto3's errors
 errors       a wrong URI or endpoint
 
-What needs boto3 is in modules of its own: it takes a fifth of a second to import, which a local lake need not wait for.
+Code that needs boto3 is in separate modules: its import takes a fifth of a second, which a local lake should not need.
 
-Credentials come from where boto3 looks for them (environment, profiles, roles of machines and containers) and from
-nowhere else: no option, no URI and no setting holds one.
+Credentials come only from the places where boto3 looks (environment, profiles, roles of machines and containers). No
+option, URI or setting contains any.
 """

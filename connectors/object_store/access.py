@@ -1,6 +1,6 @@
 """Credentials of this process for libraries other than boto3, and writing of objects.
 
-Roles' credentials expire: what is made of them here is to be used soon, and made again for the next use.
+Credentials of roles expire: use these results soon, and create them again for the next use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FEW_NAMES = 3
 def delta_options(options: S3Options) -> dict[str, str]:
     """Return the storage options of the deltalake package for a server, with the credentials that boto3 finds.
 
-    A commit is a put of a file that must not be there yet, which the server decides.
+    Delta commits with a conditional put: the server refuses it if the file already exists.
 
     Raises:
         S3Error: if there are no credentials.
@@ -75,11 +75,11 @@ def first_names(options: S3Options, uri: str, prefix: str) -> list[str]:
 
     Args:
         options: the server.
-        uri: the place, as a folder.
-        prefix: names begin with it.
+        uri: the folder.
+        prefix: prefix of the names.
 
     Raises:
-        S3Error: if the server cannot be reached, or does not tell.
+        S3Error: if the server cannot be reached, or refuses the listing.
     """
     place = parse_s3_uri(uri)
     folder = place.key("")
@@ -90,4 +90,4 @@ def first_names(options: S3Options, uri: str, prefix: str) -> list[str]:
     except ERRORS as error:
         raise trouble_of(error, place.bucket).error(f"{place} cannot be listed: ") from None
     names = (found["Key"].removeprefix(folder) for found in answer.get("Contents", ()))
-    return [name for name in names if name]  # without the place itself, which some tools make an object
+    return [name for name in names if name]  # without the folder itself, which some tools create as an object

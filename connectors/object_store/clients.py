@@ -1,6 +1,6 @@
 """Clients of boto3, one for each server and process; their calls may come from many threads.
 
-A forked process makes its own: connections and locks of the parent's are of no use there.
+A forked process creates its own clients, because it cannot use the connections and locks of its parent.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from botocore.config import Config
 
 from commitlake.connectors.object_store.options import S3Options
 
-MAX_ATTEMPTS = (
-    8  # with a random wait of up to 1, 2, 4, 8, 16, 20 and 20 s between them: a server may start again meanwhile
-)
-FEW_ATTEMPTS = 2  # where a user waits, and a wrong endpoint is likelier than a tired server
+MAX_ATTEMPTS = 8  # with random waits of up to 1, 2, 4, 8, 16, 20 and 20 s between them: enough for a server to restart
+FEW_ATTEMPTS = 2  # if a user waits, and a wrong endpoint is more likely than an overloaded server
 _CONNECT_SECONDS = 10
 _READ_SECONDS = 60
 _CONNECTIONS = 16
@@ -31,7 +29,7 @@ def s3_client(options: S3Options, attempts: int = MAX_ATTEMPTS) -> Any:
 
     Args:
         options: the server.
-        attempts: how often a request is sent until it is given up.
+        attempts: maximum number of attempts for a request.
     """
     with _lock:
         if (options, attempts) not in _clients:
@@ -47,11 +45,11 @@ def _new_client(options: S3Options, attempts: int) -> Any:
         retries={"mode": "standard", "total_max_attempts": attempts},
         signature_version="s3v4",
         s3={"addressing_style": "virtual" if options.virtual_hosts else "path"},
-        # Checksums are computed and sent by whoever writes; some servers know no others.
+        # The upload code computes and sends checksums itself; some servers support no others.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
-    session = boto3.session.Session()  # of its own: making clients of a shared one is not safe among threads
+    session = boto3.session.Session()  # its own session: creating clients from a shared one is not thread-safe
     return session.client("s3", endpoint_url=options.endpoint, region_name=options.region, config=config)
 
 

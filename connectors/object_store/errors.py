@@ -1,7 +1,7 @@
 """Errors of object stores: wrong names, and servers that do not answer.
 
-S3Error                     a URI, an endpoint or credentials that do not do: what was found, and what to do
-└── S3UnavailableError      a server or a network that does not do now, and may later
+S3Error                     an invalid URI, endpoint or credentials: what was found, and what to do
+└── S3UnavailableError      a temporary failure of a server or network; a later attempt may succeed
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ class S3Error(CommitLakeError):
     """An object store, or the name of one, cannot be used.
 
     Attributes:
-        found: what there is.
-        advice: what to do.
+        found: description of what was found.
+        advice: advice for the user.
     """
 
     exit_code = ExitCode.USAGE

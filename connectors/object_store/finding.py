@@ -23,13 +23,13 @@ def s3_options(endpoint: str | None = None, region: str | None = None) -> S3Opti
     """Return the given options, completed from the environment and profiles that boto3 reads.
 
     Args:
-        endpoint: else `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, or `endpoint_url` of the profile's services or of
-            the profile. `AWS_IGNORE_CONFIGURED_ENDPOINT_URLS`, or `ignore_configured_endpoint_urls` of the profile, is
-            honoured: then Amazon's endpoint of the region takes the place of one of these.
-        region: else `AWS_REGION`, `AWS_DEFAULT_REGION`, or `region` of the profile, or us-east-1.
+        endpoint: by default `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, or `endpoint_url` of the profile's services or
+            of the profile. With `AWS_IGNORE_CONFIGURED_ENDPOINT_URLS`, or `ignore_configured_endpoint_urls` of the
+            profile, Amazon's endpoint of the region is used instead of these.
+        region: by default `AWS_REGION`, `AWS_DEFAULT_REGION`, `region` of the profile, or us-east-1.
 
     Raises:
-        S3Error: if the endpoint is no URL, or the profile not there.
+        S3Error: if the endpoint is not a URL, or the profile does not exist.
     """
     try:
         session = boto3.session.Session()
@@ -57,13 +57,13 @@ def _configured_endpoint(session: boto3.session.Session, profile: Mapping[str, A
     found += [of_service.get("endpoint_url") if isinstance(of_service, Mapping) else None, profile.get("endpoint_url")]
     configured = next(filter(None, found), None)
     if configured is not None and core.get_config_variable("ignore_configured_endpoint_urls"):
-        # Named, and not left out: Delta's own client reads AWS_ENDPOINT_URL and does not know of the variable.
+        # Amazon's URL is given explicitly: Delta's own client reads AWS_ENDPOINT_URL but does not know this variable.
         return str(session.client("s3", region_name=region).meta.endpoint_url)
     return configured
 
 
 def _check_endpoint(endpoint: str) -> None:
-    if "@" in endpoint:  # also in one without http://, which has no netloc
+    if "@" in endpoint:  # without http://, the parsed URL would have no netloc
         raise S3Error(
             "the endpoint of the object store holds credentials",
             "Leave them out: they come from the environment, a profile or a role",

@@ -12,10 +12,10 @@ class S3Options:
     """Endpoint and region of a server. Every process finds the credentials for itself.
 
     Attributes:
-        endpoint: URL of the server, None for Amazon's.
+        endpoint: URL of the server; None for Amazon's.
         region: region of the bucket.
-        virtual_hosts: whether a bucket's name is part of the host's, as Amazon has it, or of the path, as most
-            servers of other makes do.
+        virtual_hosts: whether a bucket's name is part of the host name, as at Amazon, or of the path, as with most
+            other servers.
     """
 
     endpoint: str | None = None

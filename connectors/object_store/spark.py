@@ -1,7 +1,7 @@
 """Settings with which Spark reaches an object store through Hadoop's s3a.
 
-Credentials are no settings: a provider finds them in the JVM's own environment, profile or role, so that neither a log
-nor Spark's pages can show them.
+Credentials are not among these settings: a provider finds them in the JVM's own environment, profile or role, so no log
+and no page of Spark can show them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
 
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
-# Environment, system properties, web identity, profile, container, machine: where boto3 looks, too.
+# Looks in the same places as boto3: environment, system properties, web identity, profile, container, machine.
 _PROVIDER = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 
 

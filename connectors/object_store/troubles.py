@@ -12,14 +12,14 @@ _CREDENTIALS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (A
 _NETWORK = "Is the endpoint right (--s3-endpoint, AWS_ENDPOINT_URL_S3), and does the server run?"
 _LATER = "Run it again later: nothing is lost, and nothing is done twice"
 _REGION = "Name the region of the bucket (--s3-region, AWS_REGION)"
-# versitygw answers 404 for a key that it does not know; others 403.
+# For an unknown key, versitygw answers 404 and other servers 403.
 _WRONG_CREDENTIALS = {
     "InvalidAccessKeyId", "SignatureDoesNotMatch", "XAdminUserNotFound", "InvalidToken", "ExpiredToken",
     "TokenRefreshRequired", "InvalidClientTokenId",
 }  # fmt: skip
 _BUSY = {"SlowDown", "ServiceUnavailable", "InternalError", "RequestTimeout", "Throttling", "RequestLimitExceeded"}
 ERRORS = (exceptions.ClientError, exceptions.BotoCoreError)
-# A server that is not there may be starting again; a certificate mends itself no more than a password does.
+# A missing server may be restarting, but a wrong certificate, like a wrong password, is permanent.
 _NETWORK_ERRORS = (exceptions.HTTPClientError, exceptions.IncompleteReadError, exceptions.ConnectionError)
 MISSING_OBJECT = frozenset({"NoSuchKey", "404", "NotFound"})
 
@@ -29,9 +29,9 @@ class Trouble:
     """Explanation of a boto3 error. It never contains text that a server could have chosen.
 
     Attributes:
-        found: what there is.
-        advice: what to do.
-        temporary: whether the same may go well later, with nothing changed.
+        found: description of what was found.
+        advice: advice for the user.
+        temporary: whether the same request may succeed later without changes.
     """
 
     found: str
@@ -42,13 +42,13 @@ class Trouble:
         """Return the error to raise.
 
         Args:
-            what: the sentence's beginning: what was wanted.
+            what: beginning of the message: what was attempted.
         """
         kind = S3UnavailableError if self.temporary else S3Error
         return kind(f"{what}found {self.found}", self.advice)
 
 
-# The first class that fits, most particular ones first; {kind} is the error's own.
+# The first class that matches counts, so subclasses come first; {kind} is the class of the error.
 _BY_CLASS: tuple[tuple[type[Exception], str, str], ...] = (
     (exceptions.NoCredentialsError, "no credentials", _CREDENTIALS),
     (exceptions.PartialCredentialsError, "half of the credentials", _CREDENTIALS),
@@ -69,8 +69,8 @@ def trouble_of(error: Exception, bucket: str) -> Trouble:
     """Explain an error of boto3.
 
     Args:
-        error: what it raised.
-        bucket: that was asked.
+        error: the error that boto3 raised.
+        bucket: the bucket of the request.
     """
     if isinstance(error, exceptions.ClientError):
         return _trouble_of_answer(error, bucket)

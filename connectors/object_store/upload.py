@@ -1,13 +1,13 @@
 """Uploads in bounded memory: an object appears completely, or not at all.
 
-Up to `PART_BYTES` it is one put; more go up in parts while the writer goes on, at most one of them at a time, so that
-an open object takes up twice that much memory. Each request carries a CRC-32 of its bytes, which the server compares.
-Any request may be sent twice, where its answer was lost: a put and a part replace themselves, and whether a completion
-that is refused had been done before is told by a mark of this upload on the object.
+An object of up to `PART_BYTES` is sent with one put. A larger one is sent in parts while the writer continues, one part
+at a time, so an open object needs twice that much memory. Each request carries a CRC-32 of its bytes, which the server
+compares. Any request may be sent twice if its answer was lost: puts and parts replace themselves. If a completion is
+refused, a mark on the object shows whether an earlier attempt succeeded.
 
-No library does this: boto3's `upload_fileobj` reads from a file, and cannot be written to; a stream of pyarrow's S3
-file system gives the object its name when it is closed, also after an error; and neither finds out whether a completion
-whose answer was lost had been done.
+No library does this. boto3's `upload_fileobj` reads from a file and cannot be written to. A stream of pyarrow's S3 file
+system gives the object its name when it is closed, even after an error. Neither finds out whether a completion whose
+answer was lost has succeeded.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from botocore import exceptions
 
 from commitlake.connectors.object_store.troubles import error_code
 
-PART_BYTES = 8 << 20  # 5 MiB is the least that a server takes, and 10,000 parts the most: 80 GB
+PART_BYTES = 8 << 20  # servers accept parts of at least 5 MiB, and at most 10,000 of them: 80 GB
 _MARK = "commitlake-upload"
 
 
 class S3Upload(io.RawIOBase):
     """An object as a file that is written sequentially.
 
-    `finish` gives it its name, `abort` leaves nothing; see `open_upload`.
+    `finish` makes the object appear, `abort` leaves nothing; see `open_upload`.
 
     Args:
-        client: a client of boto3.
-        place: `Bucket` and `Key`; an object that is there is replaced.
+        client: a boto3 client.
+        place: `Bucket` and `Key`; an existing object is replaced.
     """
 
     def __init__(self, client: Any, place: Mapping[str, str]) -> None:
@@ -78,7 +78,7 @@ class S3Upload(io.RawIOBase):
             return
         self._send_buffer()
         self._wait()
-        assert self._thread is not None  # made with the upload
+        assert self._thread is not None  # created with the upload
         self._thread.shutdown()
         self._complete(self._upload_id)
 
@@ -103,7 +103,7 @@ class S3Upload(io.RawIOBase):
         number = len(self._parts) + 1
         part: dict[str, object] = {"PartNumber": number, "ChecksumCRC32": _checksum(body)}
         self._parts.append(part)
-        assert self._thread is not None  # made with the upload
+        assert self._thread is not None  # created with the upload
         self._sending = self._thread.submit(self._send, part, body)
 
     def _send(self, part: dict[str, object], body: bytes) -> None:
@@ -140,11 +140,11 @@ def open_upload(client: Any, place: Mapping[str, str]) -> Iterator[S3Upload]:
     """Open an object for writing; it appears under its name when the `with` ends without an error.
 
     Args:
-        client: a client of boto3.
+        client: a boto3 client.
         place: `Bucket` and `Key`.
 
     Raises:
-        ClientError: or another error of boto3, after all attempts; see `troubles`.
+        ClientError: or another error of boto3, after all attempts failed; see `troubles`.
     """
     upload = S3Upload(client, place)
     try:

@@ -10,8 +10,8 @@ from commitlake.connectors.object_store.errors import S3Error
 _SCHEME = re.compile(r"s3[an]?://", re.IGNORECASE)
 _ANY_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-# What boto3, deltalake and Spark all write and read under one key. Of '%41' and ':' they make different keys, others
-# end deltalake with a panic; a lake there would be in two places, or lose its log.
+# Characters that boto3, deltalake and Spark all write and read under one key. With '%41' and ':' their keys differ, and
+# other characters make deltalake panic: a lake there would be in two places, or lose its log.
 _UNSAFE = re.compile(r"[^\w !$&'()+,\-./;=@~]")
 
 
@@ -49,7 +49,7 @@ def parse_s3_uri(uri: str) -> S3Uri:
     """Parse a URI.
 
     Raises:
-        S3Error: if it names no bucket, holds more than bucket and prefix, or a character that not all tools take alike.
+        S3Error: if it names no bucket, has more than bucket and prefix, or a character that tools treat differently.
     """
     bucket, _, prefix = _SCHEME.sub("", uri, count=1).partition("/")
     if "@" in bucket:  # the error does not repeat what may be a secret

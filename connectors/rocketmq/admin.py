@@ -58,8 +58,8 @@ class Admin(Closable):
         """Create the client without connecting.
 
         Args:
-            options: where RocketMQ is.
-            credentials: who signs; by default, whom the environment names.
+            options: addresses, time limits and other settings.
+            credentials: keys that sign requests; by default those in the environment.
         """
         self._network = Network(options, credentials)
         self.routing = Routing(self._network)
@@ -101,15 +101,15 @@ class Admin(Closable):
         """Create a topic, or change it.
 
         Args:
-            topic: its name.
-            queues: how many each broker gets.
-            perm: 4 read, 2 write.
-            cluster: the cluster whose brokers get it; by default, all.
-            is_ordered: a mark for consumers.
-            attributes: 5.x: `+name=value,-name`.
+            topic: name of the topic.
+            queues: number of queues at each broker.
+            perm: permissions: the sum of 4 (read) and 2 (write).
+            cluster: the cluster whose brokers get the topic; by default all.
+            is_ordered: whether consumers should treat the topic as ordered.
+            attributes: attributes of 5.x, as `+name=value,-name`.
 
         Raises:
-            InvalidMessageError: if the name cannot be one.
+            InvalidMessageError: if the name is not valid.
         """
         header = CreateTopicRequest(
             check_topic(topic), AUTO_CREATE_TOPIC, queues, queues, perm, topic_sys_flag=0, order=is_ordered,
@@ -137,7 +137,7 @@ class Admin(Closable):
         """Create a consumer group, or change it.
 
         Raises:
-            InvalidMessageError: if the name cannot be one.
+            InvalidMessageError: if the name is not valid.
         """
         check_group(config.group_name)
         for address in self._masters(cluster):
@@ -149,7 +149,7 @@ class Admin(Closable):
             header = DeleteGroupRequest(group, with_offsets)
             self._network.call(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
-    # --- who is there, and how far ---
+    # --- clients and progress ---
 
     def runtime(self, broker_name: str) -> dict[str, str]:
         """Return a broker's runtime information, by RocketMQ's names."""
@@ -166,7 +166,7 @@ class Admin(Closable):
     def broker_topic_stats(self, topic: str, broker_name: str) -> TopicStats | None:
         """Return the offsets of all queues of a topic at one broker; None if the broker does not have the topic.
 
-        No name server is asked for the topic: it may not know yet of one that was just made.
+        This does not use a route from a name server, which may not know a new topic yet.
         """
         accepted = (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST)
         answer = self._network.call(
@@ -229,18 +229,18 @@ class Admin(Closable):
     ) -> dict[MessageQueue, int]:
         """Set a group's offsets to the first message stored at a time or later.
 
-        A broker tells the group's clients. Where none is there, the offsets are set for those to come.
+        A broker notifies the group's clients. If there are none, the offsets are set for future clients.
 
         Args:
             group: the consumer group.
-            topic: what it consumes.
+            topic: topic that the group consumes.
             timestamp_ms: ms since 1970; -1 for the end of each queue.
-            is_forced: also where that is ahead of what the group has consumed.
+            is_forced: whether to set the offset even if that skips messages which the group has not consumed.
         """
         header = ResetOffsetRequest(topic, group, timestamp_ms, is_forced)
         table: dict[MessageQueue, int] = {}
         for broker in self.routing.route(topic).broker_datas:
-            # Brokers 4.9 do it only for groups with clients, and answer otherwise with several codes.
+            # Brokers 4.9 support this only for groups with clients, and otherwise answer with various codes.
             if self.consumers(group, broker.broker_name):
                 answer = self._master(broker.broker_name, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
                 table.update(answer.value(OffsetTable).offset_table)
@@ -251,7 +251,7 @@ class Admin(Closable):
     def reset_queue_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Make a broker set a group's offset in one queue, for current and future clients.
 
-        Only for a broker whose setting useServerSideResetOffset is true: another one sets the whole topic back.
+        This requires the broker's setting useServerSideResetOffset; without it, the broker resets the whole topic.
         """
         header = ResetOffsetRequest(queue.topic, group, 0, True, offset, queue.queue_id)
         self._master(queue.broker_name, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
@@ -283,9 +283,9 @@ class Admin(Closable):
         Args:
             topic: topic of the messages.
             key: one of their keys.
-            begin_ms: stored at this time or later, ms since 1970.
-            end_ms: stored at this time or before; by default, at any time.
-            max_messages: largest number of messages from each broker.
+            begin_ms: earliest store time, ms since 1970.
+            end_ms: latest store time, inclusive; by default no limit.
+            max_messages: maximum number of messages from each broker.
         """
         return self._lookup.by_key(topic, key, begin_ms, end_ms, max_messages)
 

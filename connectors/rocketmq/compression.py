@@ -19,7 +19,7 @@ def check_codec(name: str) -> BodyCodec:
     """Return the codec with a name.
 
     Raises:
-        ClientOptionError: if there is none.
+        ClientOptionError: if there is no such codec.
     """
     if name not in CODECS:
         raise ClientOptionError(f"compression: expected {', '.join(CODECS)}, found {name!r}")

@@ -1,11 +1,11 @@
 """A TCP connection to a broker or name server, shared by threads.
 
-Callers write, each a whole frame, one after another. One thread of the connection's own reads, and gives answers to
-those who wait for them; it never waits for a caller. Every wait has an end: connecting, writing, an answer, and the
-connection itself, which is closed when nothing has been said for a while, before the server does it.
+Each caller writes a whole frame; frames do not interleave. The connection has a thread that reads answers and passes
+them to the waiting callers; it never waits for a caller. Every wait has a time limit: connecting, writing and waiting
+for an answer. An idle connection is closed after a while, before the server closes it.
 
-With TLS, encrypting and decrypting take turns under the lock, because OpenSSL allows only one of them at a time; bytes
-are sent and received outside of it.
+With TLS, a lock makes encrypting and decrypting exclusive, because OpenSSL allows only one of them at a time; bytes are
+sent and received without the lock.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from commitlake.schemas.remoting.tls_stream import TlsStream
 IDLE_SECONDS = 100.0
 """Idle time after which a connection is closed; RocketMQ's servers close it after 120 s."""
 TICK_SECONDS = 0.25
-"""Interval at which missing answers are looked for."""
+"""Interval of the checks for overdue answers."""
 RECEIVE_BYTES = 256 * 1024
 
 
@@ -52,11 +52,11 @@ class PeerConnection:
         Args:
             address: `host:port`.
             options: time limits.
-            on_request: is called by the reading thread with requests of the peer; must not wait.
-            tls: certificates; None for plain text.
+            on_request: called by the reading thread with requests of the peer; it must not block.
+            tls: TLS settings; None for plain text.
 
         Raises:
-            UnreachableError: if that cannot be done in time, or the server's certificate is refused.
+            UnreachableError: if there is no connection in time, or the server's certificate is refused.
         """
         self.address = address
         self._options = options
@@ -68,7 +68,7 @@ class PeerConnection:
         self._last_use = time.monotonic()
         try:
             self._socket = socket.create_connection(split_address(address), timeout=options.connect_seconds)
-        except (OSError, ValueError) as error:  # the latter for a host that can be no name
+        except (OSError, ValueError) as error:  # ValueError for a host that is not a valid name
             raise UnreachableError(f"{address}: expected a connection within {options.connect_seconds} s, found "
                                    f"{error}") from None  # fmt: skip
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -114,7 +114,7 @@ class PeerConnection:
 
         Raises:
             UnreachableError: if the connection is broken.
-            UnserializableError: if the command has no room in a frame.
+            UnserializableError: if the command is too large for a frame.
         """
         answer: Future[Command] = Future()
         answer.set_running_or_notify_cancel()  # a sent request cannot be cancelled
@@ -130,7 +130,7 @@ class PeerConnection:
 
         Raises:
             UnreachableError: if the connection is broken.
-            UnserializableError: if the command has no room in a frame.
+            UnserializableError: if the command is too large for a frame.
         """
         with self._writing:
             with self._lock:
@@ -163,7 +163,7 @@ class PeerConnection:
         try:
             self._socket.sendall(data)
         except OSError as error:
-            # A part of a frame may be sent, so the connection is unusable; the reading thread closes it.
+            # A part of a frame may have been sent, so the connection is unusable; the reading thread closes it.
             problem = UnreachableError(f"{self.address}: expected to send {len(data)} bytes, found {error}")
             self._problem = self._problem or problem
             self._shut()
@@ -221,7 +221,7 @@ class PeerConnection:
         try:
             return self._tls.receive(data)
         except ssl.SSLError as error:
-            # Recorded before the lock is released: whoever sends next would find only that the session is over.
+            # Recorded before the lock is released, because the next sender would only find a closed session.
             self._problem = self._problem or self._lost(error)
             raise
 

@@ -6,13 +6,13 @@
     df.select("topic", "body", "tags").write.format("rocketmq").mode("append").option("namesrv", "mq:9876").save()
     stream = spark.readStream.format("rocketmq").option("namesrv", "mq:9876").option("topics", "orders").load()
 
-Rows are those of `messages`, as the source `commitlog` gives them of the broker's files. Options of reads are in
-`connectors.rocketmq.source.options`. Offsets of consumer groups are neither used nor changed. What only a broker's
-files have cannot be read: half messages and delayed ones are seen under the broker's own topics, as far as it lets
+The rows are those of `messages`, as the source `commitlog` reads them from the broker's files. Options of reads are in
+`connectors.rocketmq.source.options`. Offsets of consumer groups are neither used nor changed. Data that only exists in
+the broker's files cannot be read. Half messages and delayed messages are in the broker's own topics, if the broker lets
 clients read these.
 
-Written are the columns in `connectors.rocketmq.sink.prepared_rows`, with the options in
-`connectors.rocketmq.sink.options`, at least once: see `connectors.rocketmq.sink.writer`.
+Writes take the columns in `connectors.rocketmq.sink.prepared_rows` and the options in
+`connectors.rocketmq.sink.options`. Each row is sent at least once: see `connectors.rocketmq.sink.writer`.
 """
 
 from __future__ import annotations

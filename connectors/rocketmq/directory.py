@@ -16,8 +16,8 @@ class BrokerDirectory:
     """A thread-safe directory; every method raises UnreachableError, RefusedError and ProtocolError.
 
     Args:
-        network: the client's network.
-        addresses: `host:port` of each broker: of a master, or a slave.
+        network: network of the client.
+        addresses: `host:port` of each broker, a master or a slave.
     """
 
     def __init__(self, network: Network, addresses: Sequence[str]) -> None:

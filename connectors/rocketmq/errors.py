@@ -1,17 +1,17 @@
 """Errors between this client and RocketMQ.
 
 RocketMQError
-├── ClientOptionError       an option, or a variable of the environment, that does not fit
-├── InvalidMessageError     a message that cannot be sent: what about it, and what is allowed
+├── ClientOptionError       an option, or an environment variable, that is not valid
+├── InvalidMessageError     a message that cannot be sent: the fault, and what is allowed
 ├── NoRouteError            no name server knows the topic, or none of its queues can be used
-├── UnreachableError        no connection, or it broke: whether the request was carried out is not known
-│   └── AnswerTimeoutError  nothing came back in time: likewise
-├── ProtocolError           the peer sent what is no frame, or an answer that is not what was asked for
-│   └── PlaceError          an answer that messages are stored, without a place where they can be
-├── RefusedError            the peer answered with an error: its code and its words
-├── DataLossError           messages that were to be read are no longer at the broker, or not yet
-├── CheckpointError         a stream's checkpoint that says what no checkpoint of this source can say
-└── NotSentError            rows that could not be sent: how many, of which topic and queue, and why
+├── UnreachableError        no connection, or it broke; the request may or may not have been executed
+│   └── AnswerTimeoutError  no answer in time; the request may or may not have been executed
+├── ProtocolError           the peer sent an invalid frame, or an answer that does not fit the request
+│   └── PlaceError          an answer that messages are stored, without a valid position
+├── RefusedError            the peer answered with an error: its code and its message
+├── DataLossError           requested messages are no longer at the broker, or not yet
+├── CheckpointError         a stream's checkpoint that this source cannot have written
+└── NotSentError            rows that could not be sent: how many, their topic and queue, and the reason
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ProtocolError(RocketMQError):
 
 
 class PlaceError(ProtocolError):
-    """The peer answered that messages are stored, and named no place where they can be."""
+    """The peer answered that messages are stored, but without a valid position."""
 
 
 class RefusedError(RocketMQError):
@@ -69,8 +69,8 @@ class RefusedError(RocketMQError):
 
     Attributes:
         address: the peer, `ip:port`.
-        code: a `schemas.remoting.codes.ResponseCode`, or a number that is none of them.
-        remark: the peer's words.
+        code: a `schemas.remoting.codes.ResponseCode`, or an unknown number.
+        remark: the peer's error message.
     """
 
     def __init__(self, address: str, code: int, remark: str) -> None:
@@ -78,14 +78,14 @@ class RefusedError(RocketMQError):
         self.address = address
         self.code = code
         self.remark = remark
-        if code == ResponseCode.NO_PERMISSION:  # trying again does not help
+        if code == ResponseCode.NO_PERMISSION:  # a retry does not help
             self.exit_code = ExitCode.REFUSED
 
     @property
     def is_of_the_message(self) -> bool:
         """Return True if the broker refuses the message itself, now and later.
 
-        For a message in a batch that is too large, brokers answer SYSTEM_ERROR, with the exception of their encoder.
+        If a batch contains a message that is too large, brokers answer SYSTEM_ERROR with their encoder's exception.
         """
         if self.code == ResponseCode.SYSTEM_ERROR:
             return _TOO_LARGE.search(self.remark) is not None

@@ -1,7 +1,7 @@
 """The protocol state of a client's connection, without sockets: bytes in, answers and requests out.
 
-Requests get numbers, and wait by them until their answers come, in any order. A broker sends requests, too, with
-numbers of its own: bit 0 of the flag tells what a command is, never its number. No sockets, threads or clocks here.
+Requests are numbered, and wait for their answers, which may arrive in any order. A broker also sends requests, with its
+own numbers, so bit 0 of the flag distinguishes requests from answers, not the number. No sockets, threads or clocks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Waiting(NamedTuple, Generic[T]):
     """A request without an answer so far.
 
     Attributes:
-        ticket: whatever the caller wants back with the answer.
+        ticket: object that the caller gets back with the answer.
         deadline: time after which the answer is ignored, on the caller's clock.
     """
 
@@ -52,7 +52,7 @@ class Exchange(Generic[T]):
         """Return the bytes of a request, and register it for its answer.
 
         Raises:
-            UnserializableError: if the command has no room in a frame; nothing waits then.
+            UnserializableError: if the command is too large for a frame; nothing waits then.
         """
         self._next_opaque = opaque = (self._next_opaque + 1) & _OPAQUE_MASK
         data = serialize_command(replace(command, opaque=opaque))
@@ -63,7 +63,7 @@ class Exchange(Generic[T]):
         """Return the bytes of a request that has no answer.
 
         Raises:
-            UnserializableError: if the command has no room in a frame.
+            UnserializableError: if the command is too large for a frame.
         """
         self._next_opaque = opaque = (self._next_opaque + 1) & _OPAQUE_MASK
         return serialize_command(replace(command, opaque=opaque, flag=command.flag | FLAG_ONE_WAY))
@@ -74,7 +74,7 @@ class Exchange(Generic[T]):
         Answers without a pending request are dropped.
 
         Raises:
-            LayoutError: if the peer does not keep to the protocol; the connection is of no more use.
+            LayoutError: if the peer violates the protocol; then the connection is unusable.
         """
         buffer = self._buffer
         buffer += data

@@ -1,6 +1,6 @@
 """Avoidance of brokers that were slow or failed, as in RocketMQ's client.
 
-The longer an answer took, the longer its broker is not chosen, unless there is no other. Source: MQFaultStrategy,
+A broker is avoided for longer, the longer its answer took, unless there is no other. Source: MQFaultStrategy,
 LatencyFaultToleranceImpl (5.5.0).
 """
 
@@ -13,7 +13,7 @@ from commitlake.schemas.remoting.routes import MessageQueue
 
 LATENCY_MAX_MS = (50, 100, 550, 1800, 3000, 5000, 15000)
 NOT_AVAILABLE_MS = (0, 0, 2000, 5000, 6000, 10000, 30000)
-"""Time of avoidance for an answer that took at least as long as the same step in LATENCY_MAX_MS."""
+"""Time of avoidance for a latency of at least the value at the same index in LATENCY_MAX_MS."""
 FAILED_LATENCY_MS = 10_000
 """Latency that is assumed for a broker that failed."""
 
@@ -53,11 +53,11 @@ def choose_queue(
     """Choose the queue of a message in rotation, if possible of an available broker other than the last attempt's.
 
     Args:
-        queues: at least one.
-        turn: counts up with every choice.
-        last_broker: the broker that the last try went to.
-        faults: what is known of the brokers; None where that is not to count.
-        now_ms: the time on the clock of `faults`.
+        queues: the queues, at least one.
+        turn: counter of choices.
+        last_broker: broker of the last attempt.
+        faults: known latencies of brokers; None to ignore them.
+        now_ms: current time on the clock of `faults`.
     """
     count = len(queues)
     first = queues[turn % count]

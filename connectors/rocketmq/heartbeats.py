@@ -1,6 +1,6 @@
 """Heartbeats, which tell brokers that a client is running and which groups it belongs to.
 
-A thread sends one to every master that is known, when it becomes known and every 30 s.
+A thread sends a heartbeat to every known master: when it becomes known, and every 30 s.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class HeartbeatSender:
         """Register with a broker.
 
         Raises:
-            RocketMQError: if it does not answer, or refuses.
+            RocketMQError: if it does not answer, or refuses the request.
         """
         if address not in self._registered:
             self._send(address)

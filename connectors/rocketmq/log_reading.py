@@ -1,7 +1,7 @@
 """Reading of queue ranges for an archive: every message up to a position in the log, each exactly once.
 
-What `source.rows` gives is made for Spark, with filters. This is for an archive: it ends where the log ended when the
-run was planned, reports its position in each queue, and passes bodies on while they are in memory.
+`source.range_reader` reads for Spark, with filters. This reader is for an archive: it ends where the log ended when the
+run was planned, reports its position in each queue, and passes on the bodies while they are in memory.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class ReadRange:
     """The result of reading a range.
 
     Attributes:
-        wanted: the range.
-        begin: the offset at which it begins, which is earlier than wanted if the topic was recreated.
-        end: the offset that comes next.
-        taken: how many messages were given.
-        lost: how many the broker has deleted, or does not send.
-        lost_where: the first of them, in words.
-        is_new_queue: whether the topic was recreated since the run before.
-        last_taken: the last message that was given.
+        wanted: the requested range.
+        begin: the offset at which it begins; earlier than requested if the topic was recreated.
+        end: the next offset.
+        taken: number of messages that were returned.
+        lost: number of messages that the broker has deleted or does not send.
+        lost_where: description of the first of them.
+        is_new_queue: whether the topic was recreated since the previous run.
+        last_taken: the last returned message.
     """
 
     wanted: QueueRange
@@ -64,11 +64,11 @@ class LogReader:
     """A reader of queue ranges, one after another.
 
     Args:
-        puller: asks the brokers.
+        puller: client for the brokers.
         request: columns and mode.
-        inspect: receives the records of each batch, as by `read_split`.
-        throttle: is notified of what was read.
-        retry_seconds: how long a broker that does not answer is asked again.
+        inspect: called with the records of each batch, as by `read_split`.
+        throttle: notified of all data read.
+        retry_seconds: time for which an unresponsive broker is retried.
     """
 
     def __init__(
@@ -89,12 +89,12 @@ class LogReader:
             wanted: the range.
             part: the part of the log to read.
             done: called at the end with what was read.
-            resumes: whether a run before has read up to where the range begins.
+            resumes: whether an earlier run has read up to the start of the range.
 
         Raises:
-            DataLossError: if the queue ends before the range does: the broker has lost messages that it had.
-            RocketMQError: if the broker cannot be asked.
-            DamagedLogError: for bytes that are no records.
+            DataLossError: if the queue ends before the range, so the broker has lost messages.
+            RocketMQError: if a request to the broker fails.
+            DamagedLogError: if an answer contains bytes that are not records.
         """
         read = ReadRange(wanted, wanted.begin, wanted.end)
         if resumes and self._is_new_queue(wanted, part):
@@ -150,8 +150,8 @@ class LogReader:
     def _is_new_queue(self, wanted: QueueRange, part: LogPart) -> bool:
         """Return True if the message before the range is not the one that an earlier run read there.
 
-        A topic that was deleted and recreated counts its messages from 0 again. Its message there is newer then than
-        all that the run before could see.
+        The queue of a recreated topic counts from 0 again. Its message at that offset is then newer than all messages
+        that the earlier run could have read.
         """
         before = record_at(self._puller, wanted.queue, wanted.begin - 1, self._retry_seconds)
         return before is not None and before.physical_offset >= part.known_end
@@ -161,7 +161,7 @@ def record_at(puller: Puller, queue: MessageQueue, offset: int, retry_seconds: f
     """Return the record at an offset of a queue; None if the broker has none there.
 
     Raises:
-        RocketMQError: if the broker cannot be asked.
+        RocketMQError: if a request to the broker fails.
     """
     if offset < 0:
         return None
@@ -179,8 +179,8 @@ def _pass_over(_lost: QueueRange, _why: str) -> None:
 def _place_of(cut: Cut, answers: Sequence[Pulled]) -> int:
     """Return the queue offset of the record at a cut.
 
-    Where a log has lost messages, queues count otherwise than the records themselves. So where an answer has a record
-    for each of its offsets, the place in the answer counts.
+    If a log has lost messages, offsets in the queue differ from those in the records. So if an answer has a record for
+    each of its offsets, the position of the record in the answer determines the offset.
     """
     answer = answers[cut.answer]
     if cut.all_records == answer.end - answer.begin:

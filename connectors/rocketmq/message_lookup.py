@@ -1,7 +1,7 @@
 """Look-ups of single messages by key or id.
 
-A broker answers a query by the hash of the key alone, and a view with whatever stands at the offset: what comes back is
-believed only if it is what was asked for.
+A broker finds messages for a query only by the hash of the key, and for a view returns any bytes at the offset. So a
+returned message is checked against the request.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class MessageLookup:
     def view(self, msg_id: str) -> Message:
         """Return the message with an offset message id.
 
-        The id names an address. Ids come from anywhere, so only brokers that the name servers know are asked.
+        The id contains an address. Ids may come from anywhere, so only brokers known to the name servers are asked.
 
         Raises:
-            NoRouteError: if the id is none, or the address is not a broker's.
+            NoRouteError: if the id is not valid, or the address is not a broker's.
             RefusedError: if the broker has no such message.
-            ProtocolError: if the broker sends another.
+            ProtocolError: if the broker sends another message.
         """
         try:
             wanted = parse_message_id(msg_id)

@@ -1,6 +1,6 @@
 """Messages of an application to be sent, and the results of sends.
 
-What the Java client refuses is refused here, too, before anything is sent. Source: Validators, MessageConst,
+Messages that the Java client refuses are refused here, too, before anything is sent. Source: Validators, MessageConst,
 TopicValidator (5.5.0).
 """
 
@@ -54,17 +54,17 @@ class OutgoingMessage:
     """A message to be sent.
 
     Attributes:
-        topic: where to.
+        topic: topic to send to.
         body: at least one byte.
         tags: one tag.
-        keys: business keys; none holds a blank.
-        properties: the application's own; names that mean something to RocketMQ are refused.
+        keys: business keys, without blanks.
+        properties: the application's own properties; RocketMQ's names are refused.
         flag: the application's own number.
         delay_level: 1 to 18, in the broker's list of delays; 0 for none.
-        deliver_at_ms: 5.x: when it is to be delivered, ms since 1970.
-        wait_store: whether the answer waits for the disk and the slave, where the broker has them wait.
-        unique_key: its id; by default, one is made.
-        system_properties: names that mean something to RocketMQ, for sending a stored message again.
+        deliver_at_ms: 5.x: delivery time, ms since 1970.
+        wait_store: whether the broker should answer after its flush to disk and copy to a slave, if so configured.
+        unique_key: id of the message; by default, one is made.
+        system_properties: properties with RocketMQ's names, to send a stored message again.
     """
 
     topic: str
@@ -93,9 +93,9 @@ class SendResult(NamedTuple):
     """The position of a sent message.
 
     Attributes:
-        unique_key: its id, which the client gave it.
-        offset_msg_id: its offset message id, which the broker gave it.
-        queue_offset: its number in the queue; of a half message, in the queue of halves.
+        unique_key: id from the client.
+        offset_msg_id: offset message id from the broker.
+        queue_offset: offset in the queue; for a half message, in the queue of half messages.
     """
 
     status: SendStatus
@@ -109,7 +109,7 @@ def check_group(group: str) -> str:
     """Return a valid group name, or raise an error.
 
     Raises:
-        InvalidMessageError: if not.
+        InvalidMessageError: if the name is not valid.
     """
     return _check_name("group", group, MAX_GROUP_LENGTH)
 
@@ -118,7 +118,7 @@ def check_topic(topic: str) -> str:
     """Return a valid topic name, or raise an error.
 
     Raises:
-        InvalidMessageError: if not.
+        InvalidMessageError: if the name is not valid.
     """
     return _check_name("topic", topic, MAX_TOPIC_LENGTH)
 
@@ -137,7 +137,7 @@ def check_message(message: OutgoingMessage, max_body_bytes: int = DEFAULT_MAX_BO
     """Check that a message can be sent.
 
     Raises:
-        InvalidMessageError: if not: what about it, and what is allowed.
+        InvalidMessageError: if it cannot be sent: the fault, and what is allowed.
     """
     check_topic(message.topic)
     if message.topic in NOT_FOR_SENDING:
@@ -164,12 +164,12 @@ def stored_properties(message: OutgoingMessage, unique_key: str, extra: Mapping[
     """Return all properties in their stored form.
 
     Args:
-        message: has been checked.
-        unique_key: its id.
-        extra: what the kind of sending adds.
+        message: a checked message.
+        unique_key: id of the message.
+        extra: properties that the kind of sending adds.
 
     Raises:
-        InvalidMessageError: if they hold one of the separators, or more than 32,767 bytes.
+        InvalidMessageError: if they contain a separator, or have more than 32,767 bytes.
     """
     found = dict(message.system_properties) | dict(message.properties)
     if message.keys:

@@ -1,6 +1,6 @@
 """All connections of one client: opened on demand, replaced when they break, with signed requests.
 
-What one process has is not for another: a Spark task makes its own client in its worker.
+Processes do not share these objects: a Spark task creates its own client in its worker.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class PeerAnswer(NamedTuple):
         """Return the header as an object of a class.
 
         Raises:
-            ProtocolError: if it is not that kind.
+            ProtocolError: if the header does not fit the class.
         """
         try:
             return from_ext_fields(kind, self.command.ext_fields)
@@ -77,7 +77,7 @@ class PeerAnswer(NamedTuple):
         """Return the body as an object of a class.
 
         Raises:
-            ProtocolError: if it is not that kind.
+            ProtocolError: if the body does not fit the class.
         """
         try:
             return parse_body(kind, self.command.body)
@@ -88,7 +88,7 @@ class PeerAnswer(NamedTuple):
         """Return this answer if its code is one of those accepted.
 
         Raises:
-            RefusedError: if not.
+            RefusedError: if the code is another one.
         """
         if self.command.code not in accepted:
             raise RefusedError(self.address, self.command.code, self.command.remark or "")
@@ -99,19 +99,19 @@ class Network:
     """Connections by address; thread-safe.
 
     Attributes:
-        options: where, and how patiently.
-        handlers: by request code, what is done with requests of brokers; called by threads of this client.
+        options: addresses, time limits and other settings.
+        handlers: functions for requests of brokers, by request code; called by threads of this client.
     """
 
     def __init__(self, options: ClientOptions, credentials: Credentials | None = None) -> None:
         """Create the client without connecting.
 
         Args:
-            options: where, and how patiently.
-            credentials: who signs; by default, whom the environment names.
+            options: addresses, time limits and other settings.
+            credentials: keys that sign requests; by default those in the environment.
 
         Raises:
-            ClientOptionError: if the environment's credentials, or the settings of TLS, cannot be used.
+            ClientOptionError: if the environment's credentials, or the TLS settings, are not valid.
         """
         self.options = options
         self.handlers: dict[int, Callable[[str, Command], None]] = {}
@@ -159,14 +159,14 @@ class Network:
         Args:
             address: the peer, `host:port`.
             code: a RequestCode.
-            header: its arguments.
-            body: its body.
-            fields: its arguments where they are ext fields already.
-            seconds: how long the answer may take.
+            header: arguments of the request.
+            body: body of the request.
+            fields: arguments that are ext fields already.
+            seconds: time limit for the answer.
 
         Raises:
             UnreachableError: if it cannot be sent.
-            UnserializableError: if it has no room in a frame.
+            UnserializableError: if it is too large for a frame.
         """
         allowed = self.options.request_seconds if seconds is None else seconds
         command = self._command(code, header, body, fields)
@@ -197,15 +197,15 @@ class Network:
         Args:
             address: the peer, `host:port`.
             code: a RequestCode.
-            header: its arguments.
-            body: its body.
-            fields: its arguments where they are ext fields already.
-            seconds: how long the answer may take.
-            accepted: the codes of an answer that is no error.
+            header: arguments of the request.
+            body: body of the request.
+            fields: arguments that are ext fields already.
+            seconds: time limit for the answer.
+            accepted: codes of answers that are not errors.
 
         Raises:
             UnreachableError: if it cannot be sent, or there is no answer in time.
-            RefusedError: if the answer's code is another one.
+            RefusedError: if the answer has another code.
         """
         allowed = self.options.request_seconds if seconds is None else seconds
         answer = self.ask(address, code, header, body, fields=fields, seconds=allowed)
@@ -217,7 +217,7 @@ class Network:
 
         Raises:
             UnreachableError: if it cannot be sent.
-            UnserializableError: if it has no room in a frame.
+            UnserializableError: if it is too large for a frame.
         """
         self._connection(address).tell(self._command(code, header, body, fields))
 
@@ -225,8 +225,8 @@ class Network:
         """Run work that may wait in one of this client's threads.
 
         Args:
-            work: what is to be done.
-            otherwise: is called at once where the client is closed.
+            work: function to run.
+            otherwise: called at once if the client is closed.
         """
         try:
             self._further.submit(_logged, work)
@@ -270,7 +270,7 @@ class Network:
         """Return an address, which a name server may have given.
 
         Raises:
-            UnreachableError: if it is none.
+            UnreachableError: if it is not a valid address.
         """
         try:
             split_address(address)
@@ -292,8 +292,8 @@ def wait_for(address: str, asked: Future[Command], seconds: float) -> PeerAnswer
 
     Args:
         address: the peer.
-        asked: what `ask` returned.
-        seconds: how long the answer may take, as `ask` was told.
+        asked: result of `ask`.
+        seconds: time limit for the answer, as given to `ask`.
 
     Raises:
         UnreachableError: if there is no answer in time.

@@ -2,14 +2,14 @@
 
 | variable | meaning |
 | --- | --- |
-| COMMITLAKE_ROCKETMQ_ACCESS_KEY | the access key that requests are signed with (ACL 1.0); none: they are not signed |
-| COMMITLAKE_ROCKETMQ_SECRET_KEY | the secret that they are signed with |
+| COMMITLAKE_ROCKETMQ_ACCESS_KEY | access key for signing requests (ACL 1.0); without it, requests are not signed |
+| COMMITLAKE_ROCKETMQ_SECRET_KEY | secret key for signing |
 | COMMITLAKE_ROCKETMQ_SECURITY_TOKEN | a cloud's security token, if there is one |
 | COMMITLAKE_ROCKETMQ_TLS_CONFIG | a `tls.properties` file, see `schemas.remoting.tls_properties`; none: plain text |
 
-Every process that connects reads them, and the file, for itself. With a file, all connections use TLS, unless it has
-`tls.enable=false`. Certificates of servers are verified, unless it has `tls.client.authServer=false` or
-`tls.test.mode.enable=true`. As in RocketMQ, a certificate of a trusted signer may be for another address than the
+Every process that connects reads the variables and the file itself. With a file, all connections use TLS, unless it has
+`tls.enable=false`. Server certificates are verified, unless it has `tls.client.authServer=false` or
+`tls.test.mode.enable=true`. As in RocketMQ, a certificate of a trusted authority may be for another address than the
 server's; `tls.client.checkHostName=true` refuses that, and so does a file without `tls.client.trustCertPath`.
 """
 
@@ -44,16 +44,16 @@ class ClientOptions:
     """Addresses, time limits and other settings of a client; the defaults are the Java client's.
 
     Attributes:
-        name_servers: `host:port` of each, with semicolons or commas between; an IPv6 address without brackets.
-        connect_seconds: how long a connection may take.
-        request_seconds: how long an answer may take, of a broker or a name server.
-        route_seconds: how old the route of a topic may be.
-        max_pending: requests of one client that wait for their answers at a time; more wait for their turn.
-        frame_limit_bytes: largest frame that is accepted from a peer.
-        serialize_type: how headers are written.
-        instance: tells clients of one process apart in a broker's lists.
+        name_servers: `host:port` of each, separated by semicolons or commas; an IPv6 address without brackets.
+        connect_seconds: time limit for a connection.
+        request_seconds: time limit for an answer of a broker or name server.
+        route_seconds: maximum age of a topic's route.
+        max_pending: maximum number of a client's requests without an answer; further requests wait.
+        frame_limit_bytes: size of the largest frame that is accepted from a peer.
+        serialize_type: format of headers.
+        instance: name that distinguishes the clients of one process in a broker's lists.
         tls_config: a `tls.properties` file; by default the one that the environment names.
-        brokers: in place of name servers, `host:port` of each broker.
+        brokers: `host:port` of each broker, instead of name servers.
     """
 
     name_servers: str
@@ -79,7 +79,7 @@ class ClientOptions:
         """Return the name servers, each as `host:port`; empty if brokers are given.
 
         Raises:
-            ClientOptionError: if there are neither.
+            ClientOptionError: if neither is given.
         """
         addresses = _addresses(self.name_servers)
         if not addresses and not self.broker_addresses:
@@ -145,7 +145,7 @@ def environment_credentials(environment: Mapping[str, str] | None = None) -> Cre
     """Return the credentials in the environment; None if there are none.
 
     Raises:
-        ClientOptionError: where only one of access key and secret key is set.
+        ClientOptionError: if only one of access key and secret key is set.
     """
     given = os.environ if environment is None else environment
     access_key, secret_key = given.get(ACCESS_KEY_VARIABLE), given.get(SECRET_KEY_VARIABLE)

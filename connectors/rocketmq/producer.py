@@ -3,8 +3,8 @@
     with Producer("shop", ClientOptions("127.0.0.1:9876")) as producer:
         producer.send(OutgoingMessage("orders", b"...", tags="paid", keys=("order-4711",)))
 
-Thread-safe; made by the process that uses it. Asynchronous sends are all answered or given up when the
-producer is closed.
+Thread-safe; created by the process that uses it. When the producer is closed, each asynchronous send has an answer or
+has been given up.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class ProducerOptions:
     """Settings for sending messages; the defaults are the Java client's.
 
     Attributes:
-        send_seconds: for all tries of a message together.
+        send_seconds: time limit for all attempts of a message together.
         tries: number of attempts for a message whose queue is not given.
-        max_body_bytes: before compression; of a batch, all its messages together.
+        max_body_bytes: maximum size before compression, of a message or of all messages of a batch together.
         compression: zlib, lz4, zstd or none.
-        compress_from_bytes: smaller bodies are sent as they are, and so are batches.
-        avoid_slow_brokers: whether a broker that was slow or failed is left alone for a while; off in Java.
+        compress_from_bytes: minimum size of a body to be compressed; batches are not compressed.
+        avoid_slow_brokers: whether to avoid a broker for a while that was slow or failed; off in Java.
     """
 
     send_seconds: float = 3.0
@@ -76,8 +76,8 @@ class Producer(Closable):
 
     Attributes:
         group: the producer group.
-        network: its connections.
-        routing: its routes.
+        network: connections of the producer.
+        routing: routes of the producer.
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class Producer(Closable):
 
         Args:
             group: the producer group.
-            options: where RocketMQ is.
-            sending: how messages are sent.
-            credentials: who signs; by default, whom the environment names.
+            options: addresses, time limits and other settings.
+            sending: settings for sending messages.
+            credentials: keys that sign requests; by default those in the environment.
 
         Raises:
-            InvalidMessageError: if the group's name cannot be one.
+            InvalidMessageError: if the group's name is not valid.
             ClientOptionError: if a compression is not known.
         """
         self.group = check_group(group)
@@ -129,14 +129,14 @@ class Producer(Closable):
         """Send a message, and wait until it is in the log.
 
         Args:
-            message: what is sent.
-            queue: where to, and nowhere else; by default, any queue of the topic.
+            message: the message.
+            queue: the only queue to send to; by default, any queue of the topic.
 
         Raises:
             InvalidMessageError: if it cannot be sent.
             NoRouteError: if there is no queue for it.
-            UnreachableError: if no broker took it in time; it may be in the log all the same.
-            RefusedError: if a broker will not take it.
+            UnreachableError: if no broker confirmed it in time; it may be in the log nevertheless.
+            RefusedError: if a broker refuses it.
         """
         return self.send_async(message, queue=queue).result()
 
@@ -150,12 +150,12 @@ class Producer(Closable):
         """Send a message without waiting until it is in the log.
 
         Args:
-            message: what is sent.
-            callback: is called with the future when it is done, by a thread that must not be made to wait.
-            queue: where to, and nowhere else; by default, any queue of the topic.
+            message: the message.
+            callback: called with the finished future, by a thread that must not be blocked.
+            queue: the only queue to send to; by default, any queue of the topic.
 
         Returns:
-            The result, or what `send` would raise, once it is known.
+            A future with the result, or with an error of `send`.
 
         Raises:
             InvalidMessageError: if it cannot be sent.
@@ -182,8 +182,8 @@ class Producer(Closable):
         Raises:
             InvalidMessageError: if one of them cannot be sent, or not with the others.
             NoRouteError: if there is no queue for them.
-            UnreachableError: if no broker took them in time; they may be in the log all the same.
-            RefusedError: if a broker will not take them.
+            UnreachableError: if no broker confirmed them in time; they may be in the log nevertheless.
+            RefusedError: if a broker refuses them.
         """
         return self.send_batch_async(messages, queue=queue).result()
 
@@ -201,18 +201,18 @@ class Producer(Closable):
         """Send encoded messages in one request, without retries, and wait until all are in the log.
 
         Args:
-            queue: where to.
+            queue: queue to send to.
             body: body of a batch, see `schemas.remoting.batch`; messages of one topic, without delays.
-            sys_flag: the bits of the compression that all of them have.
+            sys_flag: flags of the compression that all of them have.
 
         Returns:
-            The queue offset of the first; the others follow it.
+            The queue offset of the first message; the others follow it.
 
         Raises:
             NoRouteError: if the queue's broker is not known.
-            UnreachableError: if there was no answer in time; they may be in the log all the same.
-            ProtocolError: if what came is no answer, or names no place in the queue; likewise.
-            RefusedError: if the broker will not take them; none of them is in the log.
+            UnreachableError: if there was no answer in time; they may be in the log nevertheless.
+            ProtocolError: if the answer is not valid, or has no valid position; they may be in the log nevertheless.
+            RefusedError: if the broker refuses them; then none of them is in the log.
         """
         return self._send_once(queue, Parcel(queue.topic, body, _WAITS, (), sys_flag, is_batch=True))
 
@@ -235,9 +235,9 @@ class Producer(Closable):
         """Check a message, and encode it for sending.
 
         Args:
-            message: what is sent.
-            sys_flag: bits that the kind of sending adds.
-            extra: properties that it adds.
+            message: the message.
+            sys_flag: flags that the kind of sending adds.
+            extra: properties that the kind of sending adds.
 
         Raises:
             InvalidMessageError: if it cannot be sent.
@@ -260,11 +260,11 @@ class Producer(Closable):
         """Return the queue for the next message of a topic: in rotation, over available brokers.
 
         Args:
-            topic: its name.
-            last_broker: the broker that the last try went to, if there was one.
+            topic: name of the topic.
+            last_broker: broker of the last attempt, if there was one.
 
         Raises:
-            NoRouteError: if there is none.
+            NoRouteError: if there is no queue.
             UnreachableError: if no name server answers.
         """
         return self._outbox.queue(topic, last_broker)

@@ -5,7 +5,7 @@
             for message in puller.read(queue, puller.min_offset(queue), puller.max_offset(queue)):
                 ...
 
-Thread-safe; made by the process that uses it. A group is not joined: other members of it neither see this client nor
+Thread-safe; created by the process that uses it. This client does not join the group: other members neither see it nor
 share queues with it.
 """
 
@@ -63,10 +63,10 @@ class PullResult(NamedTuple):
     """The result of a pull.
 
     Attributes:
-        next_offset: where to go on.
-        min_offset: the queue's first.
-        max_offset: the queue's next.
-        messages: those that match; none but with FOUND.
+        next_offset: offset of the next pull.
+        min_offset: the queue's first offset.
+        max_offset: the queue's next offset.
+        messages: matching messages; empty unless the status is FOUND.
     """
 
     status: PullStatus
@@ -80,9 +80,9 @@ class PullAnswer(NamedTuple):
     """The unparsed answer to a pull.
 
     Attributes:
-        status: how the pull ended.
+        status: status of the pull.
         response: offsets.
-        answer: its body holds the records as they are stored; its remark, the store's word for what it found.
+        answer: the answer; its body contains the records as stored, its remark the store's status.
     """
 
     status: PullStatus
@@ -95,9 +95,9 @@ class PendingPull(NamedTuple):
 
     Attributes:
         address: address of the broker.
-        asked: is done when the answer is there.
-        seconds: how long the answer may take.
-        is_master: whether a master was asked.
+        asked: future of the answer.
+        seconds: time limit for the answer.
+        is_master: whether the request was sent to a master.
     """
 
     address: str
@@ -110,8 +110,8 @@ class PendingPull(NamedTuple):
 
         Raises:
             UnreachableError: if the broker does not answer.
-            RefusedError: if it refuses.
-            ProtocolError: if what it sends is not what was asked for.
+            RefusedError: if it refuses the request.
+            ProtocolError: if its answer does not fit the request.
         """
         answer = wait_for(self.address, self.asked, self.seconds).check(list(PullStatus))
         response, status = answer.header(PullMessageResponse), PullStatus(answer.code)
@@ -129,9 +129,9 @@ class Puller(Closable):
     """A reader of queues; see the module's docstring.
 
     Attributes:
-        group: the consumer group whose offsets are meant.
+        group: the consumer group of the offsets.
         offsets: offsets of queues, and of the group in them.
-        routing: its routes.
+        routing: routes of the client.
     """
 
     def __init__(self, group: str, options: ClientOptions, credentials: Credentials | None = None) -> None:
@@ -139,11 +139,11 @@ class Puller(Closable):
 
         Args:
             group: the consumer group.
-            options: where RocketMQ is.
-            credentials: who signs; by default, whom the environment names.
+            options: addresses, time limits and other settings.
+            credentials: keys that sign requests; by default those in the environment.
 
         Raises:
-            InvalidMessageError: if the group's name cannot be one.
+            InvalidMessageError: if the group's name is not valid.
         """
         self.group = check_group(group)
         self._network = Network(options, credentials)
@@ -178,18 +178,18 @@ class Puller(Closable):
         """Return messages of a queue from an offset on.
 
         Args:
-            queue: which one.
-            offset: the first message wanted.
-            expression: `*`, or tags with `||` between them, or an SQL92 filter.
-            is_sql: whether it is the latter.
-            max_messages: no more; a broker gives no more than its own limits.
-            wait_seconds: how long the broker may wait for a message where there is none yet; up to 5 s more.
+            queue: the queue.
+            offset: offset of the first message.
+            expression: `*`, tags separated by `||`, or an SQL92 filter.
+            is_sql: whether it is an SQL92 filter.
+            max_messages: maximum number of messages; brokers have their own limits, too.
+            wait_seconds: time for which the broker may wait if there is no message yet; up to 5 s more.
 
         Raises:
             NoRouteError: if the queue's broker is not known.
             UnreachableError: if it does not answer.
-            RefusedError: if it refuses.
-            ProtocolError: if what it sends is not what was asked for.
+            RefusedError: if it refuses the request.
+            ProtocolError: if its answer does not fit the request.
         """
         pending = self.ask(
             queue, offset, expression=expression, is_sql=is_sql, max_messages=max_messages, wait_seconds=wait_seconds
@@ -226,16 +226,16 @@ class Puller(Closable):
         Args:
             queue: see `pull`.
             offset: see `pull`.
-            expression: see `pull`; of tags, the answer also holds others of the same hash.
+            expression: see `pull`; for tags, the answer also contains messages whose tag has the same hash.
             is_sql: see `pull`.
             max_messages: see `pull`.
             wait_seconds: see `pull`.
-            from_master: ask the master if it is there, wherever the broker has suggested to ask.
+            from_master: whether to use the master if possible, even if the broker suggested another address.
 
         Raises:
             NoRouteError: if the queue's broker is not known.
             UnreachableError: if the request cannot be sent.
-            RefusedError: if the broker cannot read an SQL92 filter.
+            RefusedError: if the broker cannot parse an SQL92 filter.
         """
         broker = self.routing.broker(queue.broker_name)
         address = None if from_master else broker.broker_addrs.get(self._suggested.get(queue, MASTER_ID))
@@ -266,7 +266,7 @@ class Puller(Closable):
     def read(self, queue: MessageQueue, begin: int, end: int, *, expression: str = ALL_TAGS) -> Iterator[Message]:
         """Yield the messages of a queue in a range of offsets, as far as they exist.
 
-        Offsets that the broker no longer has are passed over. Raises what `pull` does, and ProtocolError if the broker
+        Offsets that the broker no longer has are skipped. Raises what `pull` does, and ProtocolError if the broker
         makes no progress in the middle of the queue.
         """
         while begin < end:
@@ -277,7 +277,7 @@ class Puller(Closable):
             is_within = expression == ALL_TAGS
             yield from (message for message in result.messages if is_within or message.queue_offset < end)
             if result.next_offset <= begin:
-                if result.status is PullStatus.FOUND or result.max_offset > begin:  # no end: it must not pass for one
+                if result.status is PullStatus.FOUND or result.max_offset > begin:  # not the queue's end
                     raise ProtocolError(
                         f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}: expected an offset after "
                         f"{begin} to go on at, found {result.next_offset}; the queue ends at {result.max_offset}"

@@ -39,7 +39,7 @@ class QueueOffsets:
     def search(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Return the offset of the first message stored at a time or later.
 
-        Where there is none, brokers 5.x give that of the next message, brokers 4.9 that of the last.
+        If there is none, brokers 5.x return the offset of the next message, brokers 4.9 that of the last.
         """
         header = SearchOffsetRequest(queue.topic, queue.queue_id, timestamp_ms)
         return _offset(self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header))
@@ -53,7 +53,7 @@ class QueueOffsets:
     def committed(self, queue: MessageQueue, group: str) -> int | None:
         """Return a group's next offset; None if it has none.
 
-        Brokers 4.9 give 0 for None while the queue's first message is there and in memory.
+        Brokers 4.9 answer 0 instead of None while the queue's first message exists and is in memory.
         """
         header = QueryConsumerOffsetRequest(group, queue.topic, queue.queue_id, set_zero_if_not_found=False)
         accepted = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
@@ -75,7 +75,7 @@ def _offset(answer: PeerAnswer) -> int:
     """Return the offset in an answer.
 
     Raises:
-        ProtocolError: if no queue can have it; brokers answer -1 for a queue that they do not have.
+        ProtocolError: if it is not valid for a queue; brokers answer -1 for a queue that they do not have.
     """
     offset = answer.header(OffsetResponse).offset
     if not -1 <= offset <= MAX_QUEUE_OFFSET:

@@ -1,8 +1,8 @@
 """Reading of a range of a queue, answer by answer; skipped offsets are always reported.
 
-While an answer is being used, the next one is on its way. A broker that does not answer is asked again for a while.
-What a range asks for and the broker does not have is reported to the caller with its number of offsets: messages that
-the broker has deleted, and the rest of a range beyond the queue's end.
+While the caller uses an answer, the next request is already in progress. An unresponsive broker is retried for a while.
+Offsets of the range that the broker does not have are reported to the caller with their number: messages that the
+broker has deleted, and the rest of a range that ends after the queue.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from commitlake.schemas.remoting.routes import MessageQueue
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
 MAX_EMPTY_ANSWERS = 1000
-"""How many answers without records may follow each other where every record is wanted: a broker passes over a file of
-its log, or of its queue, with each of them."""
+"""Largest number of successive answers without records if every record is wanted: with each of them, a broker skips a
+file of its log or of its queue."""
 _TRANSIENT = BUSY | {ResponseCode.SYSTEM_ERROR}
 
 
@@ -55,8 +55,8 @@ class LogPart:
 
     Attributes:
         first_byte: physical offset; messages before it are left out.
-        end_byte: physical offset; messages from here on are left out.
-        known_end: physical offset up to which a run before has taken the messages of the queues.
+        end_byte: physical offset; messages from this offset are left out.
+        known_end: physical offset up to which an earlier run has archived the messages of the queues.
     """
 
     first_byte: int
@@ -69,8 +69,8 @@ class MessageFilter:
     """The filter for messages that a broker returns.
 
     Attributes:
-        expression: `*`, or tags with `||` between them, or an SQL92 filter.
-        is_sql: whether it is the latter.
+        expression: `*`, tags separated by `||`, or an SQL92 filter.
+        is_sql: whether it is an SQL92 filter.
     """
 
     expression: str = ALL_TAGS
@@ -94,10 +94,10 @@ class Pulled(NamedTuple):
     """The records of one answer.
 
     Attributes:
-        begin: the offset that was asked for.
-        end: the offset to go on at.
-        body: records as they are stored.
-        may_exceed: whether records after the range's end may be among them.
+        begin: requested offset.
+        end: offset of the next request.
+        body: records as stored.
+        may_exceed: whether records after the range's end may be included.
     """
 
     begin: int
@@ -126,17 +126,17 @@ def read_range(
     """Yield the records of a range.
 
     Args:
-        puller: asks the brokers.
-        wanted: which range.
-        lost: called for what cannot be read.
-        message_filter: which messages the broker is to give.
-        retry_seconds: how long a broker that does not answer is asked again.
+        puller: client for the brokers.
+        wanted: the range.
+        lost: called for offsets that cannot be read.
+        message_filter: filter that the broker applies.
+        retry_seconds: time for which an unresponsive broker is retried.
 
     Raises:
-        UnreachableError: if the broker does not answer in all that time.
-        NoRouteError: if the broker is not known in all that time.
-        RefusedError: if the broker refuses.
-        ProtocolError: if what it sends is not what was asked for, or it gives answers without records for ever.
+        UnreachableError: if the broker does not answer in that time.
+        NoRouteError: if the broker is not known in that time.
+        RefusedError: if the broker refuses the request.
+        ProtocolError: if its answer does not fit the request, or it never sends a record.
     """
     asking = _Asking(puller, wanted, message_filter, retry_seconds)
     position, empty = wanted.begin, 0

@@ -12,7 +12,7 @@ def records(answer: PeerAnswer) -> list[Message]:
     """Return the records of an answer's body.
 
     Raises:
-        ProtocolError: if it holds anything but whole, intact records.
+        ProtocolError: if it contains anything but complete, intact records.
     """
     body = answer.body
     messages: list[Message] = []

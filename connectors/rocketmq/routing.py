@@ -1,7 +1,7 @@
 """Routes of topics and addresses of brokers from name servers, cached for a while.
 
-Name servers are asked one after another until one answers. A route that is older than `route_seconds` is asked for
-again when it is next used; while none of them answers, the old one stays.
+Name servers are asked in turn until one answers. A route older than `route_seconds` is requested again at its next use;
+while no name server answers, the old route is used.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Routing:
 
         Raises:
             UnreachableError: if none does.
-            RefusedError: if it refuses.
+            RefusedError: if it refuses the request.
         """
         problems = []
         for address in list(self._servers):
@@ -94,7 +94,7 @@ class Routing:
     def to_publish(self, topic: str) -> list[MessageQueue]:
         """Return the queues that a message of the topic may be sent to; never empty.
 
-        A topic that no broker has yet can be sent to wherever it would be made by its first message.
+        If no broker has the topic yet, these are the queues that its first message would create.
 
         Raises:
             NoRouteError: if there is no such queue.

@@ -1,11 +1,11 @@
 """The course of a send from its first attempt to its result.
 
-    try: choose a queue, of another broker than the last try's → send → wait
-    └── stored: done; refused for good: done; else: the next try, while there are tries and time left
+    try: choose a queue, of another broker than in the last attempt → send → wait
+    └── stored: done; permanently refused: done; else: next attempt, while attempts and time are left
 
-The calling thread sends the first attempt. What follows is done by the thread that reads the answer, and the
-next tries by threads of the client's own, because they may have to connect or to ask for routes. A message that is
-tried again may be in the log twice, with the same UNIQ_KEY. Source: DefaultMQProducerImpl, MQClientAPIImpl (5.5.0).
+The calling thread sends the first attempt. The thread that reads the answer continues; further attempts are made by the
+client's own threads, because they may have to connect or to request routes. A retried message may be in the log twice,
+with the same UNIQ_KEY. Source: DefaultMQProducerImpl, MQClientAPIImpl (5.5.0).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Parcel(NamedTuple):
     """An encoded message, or batch of messages.
 
     Attributes:
-        topic: where to.
-        body: as it is sent.
-        properties: in their stored form.
+        topic: topic to send to.
+        body: body in the form that is sent.
+        properties: properties in their stored form.
         unique_keys: one for each message.
     """
 
@@ -71,7 +71,7 @@ class Outbox:
     """The shared state of all sends of a producer; thread-safe.
 
     Attributes:
-        faults: what is known of the brokers.
+        faults: known latencies and failures of brokers.
     """
 
     def __init__(self, group: str, network: Network, routing: Routing, *, avoid_slow_brokers: bool) -> None:
@@ -85,7 +85,7 @@ class Outbox:
         """Return the queue for the next message of a topic.
 
         Raises:
-            NoRouteError: if there is none.
+            NoRouteError: if there is no queue.
             UnreachableError: if no name server answers.
         """
         queues = self.routing.to_publish(topic)
@@ -125,7 +125,7 @@ class Sending:
     """One message or batch that is being sent.
 
     Attributes:
-        result: what comes of it, once that is known.
+        result: future of the result.
     """
 
     def __init__(
@@ -134,11 +134,11 @@ class Sending:
         """Prepare a send; nothing is sent yet.
 
         Args:
-            outbox: the producer's.
-            parcel: what is sent.
-            queue: where to, and nowhere else; None for any queue of the topic.
-            seconds: for all tries together.
-            tries: how many there may be.
+            outbox: outbox of the producer.
+            parcel: the encoded message or batch.
+            queue: the only queue to send to; None for any queue of the topic.
+            seconds: time limit for all attempts together.
+            tries: maximum number of attempts.
         """
         self.result: Future[Stored] = Future()
         self.result.set_running_or_notify_cancel()  # a sent request cannot be cancelled
@@ -229,12 +229,12 @@ def read_place(answer: PeerAnswer, queue: MessageQueue, count: int) -> SendMessa
     """Return where a broker says that it has stored messages.
 
     Args:
-        answer: to a send.
-        queue: where they were sent to.
-        count: how many there are.
+        answer: answer to a send.
+        queue: queue that they were sent to.
+        count: number of messages.
 
     Raises:
-        PlaceError: if that is no place in the queue.
+        PlaceError: if the answer has no valid position in the queue.
     """
     try:
         response = answer.header(SendMessageResponse)

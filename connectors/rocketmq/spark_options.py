@@ -1,7 +1,7 @@
 """The common options of the Spark source and sink: addresses and credentials.
 
-Keys never travel in options, which Spark writes into plans and logs. Every process that connects reads them from its
-environment (see `connectors.rocketmq.options`), or gets them from a function of the user's, `credentialsProvider`.
+Keys are never in options, because Spark writes options into plans and logs. Every process that connects reads them from
+its environment (see `connectors.rocketmq.options`), or gets them from a user's function, `credentialsProvider`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def refuse_secrets(given: Mapping[str, str]) -> None:
     """Check that no option holds a key.
 
     Raises:
-        OptionError: for one that does; its value is not in the message.
+        OptionError: if one does; the message does not contain its value.
     """
     for name in given:
         if name.lower().replace("_", "") in _SECRETS:
@@ -42,7 +42,7 @@ def client_options(values: Mapping[str, str], read: OptionValues) -> ClientOptio
     """Return the client's options.
 
     Raises:
-        OptionError: for a missing or wrong address.
+        OptionError: if an address is missing or not valid.
     """
     given = [name for name in ("namesrv", "brokers") if values.get(name, "").strip()]
     if not given:
@@ -62,10 +62,10 @@ def client_options(values: Mapping[str, str], read: OptionValues) -> ClientOptio
 
 
 def provider(values: Mapping[str, str]) -> str | None:
-    """Return the name of the function that gives the keys, `module:function`.
+    """Return the name of the function that returns the keys, `module:function`.
 
     Raises:
-        OptionError: if it is of another form.
+        OptionError: if it has another form.
     """
     name = values.get("credentialsProvider")
     if name is not None and not _PROVIDER.fullmatch(name):
@@ -74,13 +74,13 @@ def provider(values: Mapping[str, str]) -> str | None:
 
 
 def credentials_of(name: str | None) -> Credentials | None:
-    """Return the keys that a provider gives; None without a provider, so that the environment's keys are used.
+    """Return the keys from a provider; None without a provider, so that the environment's keys are used.
 
     Args:
-        name: `module:function`; the function gives the access key, the secret key and, if there is one, a token.
+        name: `module:function`; the function returns the access key, the secret key and, if there is one, a token.
 
     Raises:
-        OptionError: if there is no such function, or what it gives is something else.
+        OptionError: if there is no such function, or it returns something else.
     """
     if name is None:
         return None

@@ -14,8 +14,8 @@ class Rate:
     """A limit per second.
 
     Attributes:
-        messages: at most so many; None for no such limit.
-        bytes: likewise.
+        messages: maximum number of messages; None for no limit.
+        bytes: maximum number of bytes; None for no limit.
     """
 
     messages: float | None = None
@@ -34,8 +34,8 @@ class Throttle:
 
     Args:
         rate: the limit.
-        clock: seconds that only rise.
-        sleep: waits for so many seconds.
+        clock: monotonic clock in seconds.
+        sleep: waits for a number of seconds.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Search for the first offset of a time in a queue, with the same result for every broker version.
 
-What brokers answer differs: 4.9 gives the message nearest to the time, any of several of the same millisecond, and the
-last one where all are older; 5.x gives the first at the time or later. So the messages around the answer are looked at.
+Brokers answer differently: 4.9 gives the message nearest to the time, any one of those in the same millisecond, and the
+last one if all are older; 5.x gives the first at the time or later. So the messages around the answer are examined.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ MAX_STEPS = 1000
 def first_offset_at(puller: Puller, queue: MessageQueue, timestamp_ms: int, first: int, end: int) -> int:
     """Return the offset of the first message stored at a time or later; `end` if all are older.
 
-    Where the broker's clock went back, offsets do not follow times, and this is one of the offsets with that time.
+    If the broker's clock was set back, offsets are not in the order of times, and this is one of several possible ones.
 
     Args:
-        puller: asks the broker.
-        queue: which queue.
+        puller: client for the broker.
+        queue: the queue.
         timestamp_ms: the time, ms since 1970.
         first: the queue's first offset.
-        end: the offset that its next message will have.
+        end: the offset of the queue's next message.
 
     Raises:
-        RocketMQError: if the broker cannot be asked.
+        RocketMQError: if a request to the broker fails.
     """
     if first >= end:
         return end

@@ -2,7 +2,7 @@
 
     half message → broker, which does not deliver it yet
     local transaction: COMMIT, ROLLBACK or UNKNOWN → broker, without an answer
-    where the broker hears nothing, or UNKNOWN, it asks again: check → COMMIT, ROLLBACK or UNKNOWN
+    if the broker receives nothing, or UNKNOWN, it asks again: check → COMMIT, ROLLBACK or UNKNOWN
 
 Source: DefaultMQProducerImpl.sendMessageInTransaction and checkTransactionState (5.5.0).
 """
@@ -46,9 +46,9 @@ class TransactionResult(NamedTuple):
     """A sent half message, and the decision about it.
 
     Attributes:
-        sent: where the half message is.
-        decision: what the broker was told.
-        error: what the local transaction raised, which counts as UNKNOWN.
+        sent: position of the half message.
+        decision: decision that was sent to the broker.
+        error: exception of the local transaction, which counts as UNKNOWN.
     """
 
     sent: SendResult
@@ -71,10 +71,10 @@ class TransactionProducer(Producer):
 
         Args:
             group: the producer group; a broker may ask any of its members.
-            options: where RocketMQ is.
-            check: what became of the transaction of a half message; called by threads of this producer.
-            sending: how messages are sent.
-            credentials: who signs; by default, whom the environment names.
+            options: addresses, time limits and other settings.
+            check: returns the decision about a half message's transaction; called by threads of this producer.
+            sending: settings for sending messages.
+            credentials: keys that sign requests; by default those in the environment.
         """
         super().__init__(group, options, sending, credentials)
         self._check = check
@@ -93,14 +93,14 @@ class TransactionProducer(Producer):
         """Send a half message, run the local transaction, and report its result to the broker.
 
         Args:
-            message: what is sent; without delay.
-            local_transaction: is called once the half message is in the log. What it raises counts as UNKNOWN.
+            message: the message, without a delay.
+            local_transaction: called when the half message is in the log. An exception counts as UNKNOWN.
 
         Raises:
             InvalidMessageError: if the message cannot be sent.
             NoRouteError: if there is no queue for it.
-            UnreachableError: if no broker took it in time; then nothing is delivered, whatever is in the log.
-            RefusedError: if a broker will not take it.
+            UnreachableError: if no broker confirmed it in time; nothing is delivered then, even if it is in the log.
+            RefusedError: if a broker refuses it.
         """
         if message.delay_level or message.deliver_at_ms is not None:
             raise InvalidMessageError("transaction: expected a message without delay")

@@ -3,10 +3,10 @@
     4 or 16 bytes   the producer's address
     2               its process id, lower half
     4               a number of the process; in Java, its class loader's
-    4               ms since the begin of the month; after 24.8 days the highest bit is set, as in Java's int
+    4               ms since the beginning of the month; after 24.8 days the highest bit is set, as in Java's int
     2               a counter
 
-in hexadecimal: 32 digits, or 56. Source: MessageClientIDSetter (5.5.0).
+In hexadecimal, this is 32 or 56 digits. Source: MessageClientIDSetter (5.5.0).
 """
 
 from __future__ import annotations

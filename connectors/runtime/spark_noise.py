@@ -12,7 +12,7 @@ _DAEMON = "/pyspark/daemon.py"
 
 
 def without_noise(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines as they come, without noise; those of a traceback when it has ended.
+    """Yield lines without noise; the lines of a traceback are yielded when it has ended.
 
     A Python worker that looks up data sources, or plans a read, sends one more number after its answer. The JVM does
     not wait for it, and on a busy machine may have closed the pipe: the worker then prints a traceback, although

@@ -1,6 +1,6 @@
 """Spark session of a job, with Delta; this package's sources must be registered separately.
 
-Settings of others are kept. In a notebook or on Databricks there is a session, which is used unchanged. Under
+Existing settings are kept. In a notebook or on Databricks there is a session, which is used unchanged. Under
 spark-submit there is a JVM: the settings here apply if its command line does not set them. Otherwise a job starts the
 JVM itself, also through spark-submit, with the user's options in `PYSPARK_SUBMIT_ARGS`, and with those settings here
 that the installation's `spark-defaults.conf` does not have.

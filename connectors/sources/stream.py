@@ -7,9 +7,9 @@ Spark asks one Python process, which lives as long as the query, for the end and
 (`connectors.sources.stream_planner`); workers read them like those of a batch. The content of a micro-batch is fixed by
 its two offsets in the checkpoint (`stream_offsets`): planned again after a crash, it has the same rows.
 
-A stream reads records when they are complete, and waits at a torn one. All stores of a path are read together, whatever
-their number: small ranges of many stores share a task. Trigger.AvailableNow reads up to the ends of the logs at the
-start of the query, in as many micro-batches as `maxBytesPerTrigger` requires, and stops.
+A stream reads records when they are complete, and waits at a torn one. All stores of a path are read together, even if
+there are many: small ranges of several stores share a task. Trigger.AvailableNow reads up to the ends of the logs at
+the start of the query, in as many micro-batches as `maxBytesPerTrigger` requires, and stops.
 """
 
 from __future__ import annotations

@@ -35,10 +35,10 @@ _DIGEST_SIZE = 8
 class KnownRecord:
     """Record that identifies a store.
 
-    offset: physical offset of its first byte.
-    size: size in bytes.
-    digest: hex of a hash of its first bytes.
-        digest: hex of a hash of its first bytes.
+    Attributes:
+        offset: physical offset of its first byte.
+        size: size in bytes.
+        digest: hexadecimal hash of its first bytes.
     """
 
     offset: int

@@ -27,17 +27,17 @@ def fetch_body(
 
     Args:
         store: the store of the lake's bodies, from `open_store`.
-        row: has `COLUMNS` as in `messages`, `body_ref` as a mapping.
-        stored: whether it is wanted as the broker stored it, or as the producer gave it.
+        row: row with `COLUMNS` as in `messages`, `body_ref` as a mapping.
+        stored: whether to return the body as the broker stored it, or as the producer sent it.
         max_bytes: largest allowed size of the body, both compressed and decompressed.
         max_ratio: see `decompress_as`.
 
     Returns:
-        The body, or None where the lake has none of this message.
+        The body, or None if the lake has none for this message.
 
     Raises:
-        PackError: if the body cannot be had, or is another.
-        BodyError: if it is not what `body_codec` says, or exceeds a limit.
+        PackError: if the body is not available or does not match.
+        BodyError: if it is not in the format of `body_codec`, or exceeds a limit.
     """
     place = row["body_ref"]
     if place is None:

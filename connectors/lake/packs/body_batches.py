@@ -25,16 +25,16 @@ def batches_with_bodies(
     """Yield a batch's rows with their bodies, split into several batches if the bodies are large.
 
     Args:
-        batch: has `body_ref` and `body_crc`; rows of one pack stand together, or the pack is read more than once.
-        store: where the packs lie.
-        cache: from one batch to the next.
+        batch: has `body_ref` and `body_crc`; rows of one pack should be together, or the pack is read more than once.
+        store: the store of the packs.
+        cache: cache of frames, kept from one batch to the next.
         max_frame_bytes: see `read_bodies`.
 
     Yields:
-        The batch's columns and `body`, in order; more than `BATCH_BYTES` of bodies only where one body is larger.
+        The batch's columns and `body`, in order; bodies exceed `BATCH_BYTES` only if a single one does.
 
     Raises:
-        PackError: if a body cannot be had, or is another.
+        PackError: if a body is not available or does not match.
     """
     refs = batch.column("body_ref")
     fields = pa.RecordBatch.from_arrays(refs.flatten(), names=[field.name for field in refs.type])

@@ -1,6 +1,6 @@
 """Comparison of bodies with their rows for an audit: a missing body gives a row with a reason, not an error.
 
-Each body is read where its message says, and measured: its size and its CRC as they are, null where it cannot be had.
+Each body is read from the place in its row, and measured: its actual size and CRC, or null if it is not available.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def check_bodies(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> I
     """Read the bodies of rows, and measure them.
 
     Args:
-        rows: with `KEPT`, `body_ref`, `body_size` and `body_crc`; those of one pack together.
-        store: where the packs lie.
-        cache: from one batch to the next.
+        rows: rows with `KEPT`, `body_ref`, `body_size` and `body_crc`; those of one pack together.
+        store: the store of the packs.
+        cache: cache of frames, kept from one batch to the next.
 
     Yields:
-        `KEPT`, `body_size` and `body_crc` as found, null where the body cannot be had, and `ERROR`.
+        `KEPT`, the actual `body_size` and `body_crc` (null if the body is not available), and `ERROR`.
     """
     names = rows.column("body_ref").field("pack")
     for first, last in pack_runs(names, 0, rows.num_rows):

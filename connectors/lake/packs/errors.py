@@ -1,9 +1,9 @@
 """Errors between a reference and its body.
 
-PackError                   a pack, or a reference to it, that does not give the body: what was expected, what was found
-├── PackNameError           a name that `pack_name` never gives: such a path is not opened
+PackError                   a pack, or a reference to it, that does not yield the body: what was expected and found
+├── PackNameError           a name that `pack_name` never returns: such a path is not opened
 └── PackStoreError          the place of all packs, not one of them: no such bucket, no permission
-    └── PackStoreUnavailableError   a server or a network that does not do now, and may later
+    └── PackStoreUnavailableError   a temporary failure of a server or network
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ class PackError(CommitLakeError):
     """A body is not available; the message is for a user.
 
     Attributes:
-        pack: the pack's name, as the table has it.
-        offset: the position in the pack, in bytes; None where the whole pack is meant.
-        expected: what the reference or the format says.
-        found: what is there.
-        advice: what to do.
+        pack: the pack's name, as in the table.
+        offset: the position in the pack, in bytes; None for the whole pack.
+        expected: what the reference or the format requires.
+        found: what was found.
+        advice: advice for the user.
     """
 
     exit_code = ExitCode.USAGE

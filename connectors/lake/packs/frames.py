@@ -1,19 +1,19 @@
 """The format of a pack: a sequence of independent zstd frames (RFC 8878), each of consecutive bodies.
 
-    pack  = frame*                      nothing before, between or after: `zstd -d` gives all bodies, joined
+    pack  = frame*                      nothing before, between or after: `zstd -d` returns all bodies, joined
     frame = zstd(body*), at most 256 KiB of bodies; a larger body has a frame of its own
 
-A body has no header. Its reference says all: the pack's name, where the frame begins (`frame_offset`) and how long it
-is (`frame_length`, as stored), and where the body lies in the frame's content (`offset`, `length`).
+A body has no header. Its reference contains the pack's name, the start of the frame (`frame_offset`) and its stored
+size (`frame_length`), and the place of the body in the frame's content (`offset`, `length`).
 
-A frame is closed when it has bytes and the next body, even an empty one, would make it larger than the limit. So the
-bytes of a pack follow from the sequence of its bodies, not from how they were handed over, and a run that is repeated
-writes the same pack with the same version of zstd. An empty body has the length 0 and, like any other, the place of its
-frame; a last frame of empty bodies alone is written, too, as a frame without content. A pack without a body is an
-empty file.
+A frame is closed if it has content and the next body, even an empty one, would make it larger than the limit. So the
+bytes of a pack depend only on the sequence of its bodies, not on how they were passed to the writer, and a repeated run
+with the same version of zstd writes the same pack. An empty body has the length 0 and the place of its frame, like any
+other body. A last frame that has only empty bodies is also written, as a frame without content. A pack without bodies
+is an empty file.
 
 Every frame states the size of its content in its header. A reader refuses a frame that does not, or that claims more
-than the references to it allow, before it allocates anything: see `decompress_frame`.
+than the references to it allow, before it allocates memory: see `decompress_frame`.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class PackRefs:
     """Places of bodies in one pack, one per row: the result of `PackWriter` and the input of `read_bodies`.
 
     Attributes:
-        frame_offsets: int64, where the frame begins in the pack.
-        frame_lengths: int32, the frame's stored size.
-        offsets: int32, where the body begins in the frame's content.
-        lengths: int32, the body's size.
+        frame_offsets: int64, start of the frame in the pack.
+        frame_lengths: int32, stored size of the frame.
+        offsets: int32, start of the body in the frame's content.
+        lengths: int32, size of the body.
     """
 
     frame_offsets: Array
@@ -83,8 +83,8 @@ class FrameError(CommitLakeError, ValueError):
     """Bytes are not the expected frame.
 
     Attributes:
-        expected: what they ought to be.
-        found: what they are.
+        expected: description of the expected bytes.
+        found: description of the actual bytes.
     """
 
     def __init__(self, expected: str, found: str) -> None:
@@ -105,10 +105,10 @@ def content_size(frame: bytes) -> int:
     """Return the content size stated in a frame's header.
 
     Args:
-        frame: the frame, or its first 18 bytes: no header is longer.
+        frame: the frame, or its first 18 bytes, which is the maximum size of a header.
 
     Raises:
-        FrameError: if this is no zstd frame, or one that does not state its size.
+        FrameError: if this is not a zstd frame, or its header does not state the size.
     """
     if frame[:4] != _MAGIC or len(frame) < 6:
         raise FrameError("a zstd frame", f"the bytes {frame[:8].hex(' ') or '(none)'}")
@@ -129,15 +129,15 @@ def content_size(frame: bytes) -> int:
 def decompress_frame(frame: pa.Buffer, needed: int) -> pa.Buffer:
     """Decompress a frame.
 
-    The claim is only believed where it is at most 256 KiB, or just what the largest reference needs: a larger frame
-    holds one body. Exactly that much is allocated, and zstd fails where the content is any more or less.
+    The claimed size is accepted only if it is at most 256 KiB, or equal to what the largest reference needs, because a
+    larger frame has a single body. Exactly that much is allocated; zstd fails if the content has another size.
 
     Args:
-        frame: the frame as stored, and nothing else.
-        needed: the end of the last body that is wanted, which the caller has compared with its own limit.
+        frame: exactly the stored bytes of the frame.
+        needed: the end of the last requested body; the caller has compared it with its own limit.
 
     Raises:
-        FrameError: if the bytes are not a frame, or one with another size of content.
+        FrameError: if the bytes are not a frame, or its content has another size.
     """
     claimed = content_size(frame.slice(0, min(18, frame.size)).to_pybytes())
     limit = max(FRAME_BYTES, needed)

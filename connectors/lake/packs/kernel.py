@@ -1,6 +1,6 @@
 """Compiled functions that copy bodies between windows, frames and Arrow buffers, and compare CRCs.
 
-`fill_frame` and `copy_from_frame` copy by memcpy, which numba has no name for: a loop over bytes takes 25 times as
+`fill_frame` and `copy_from_frame` copy with memcpy, which numba does not provide: a loop over bytes takes 25 times as
 long, an assignment of slices 6 times.
 """
 
@@ -52,16 +52,16 @@ def fill_frame(
     """Copy bodies into the frame from `row` on, as long as they fit.
 
     Args:
-        window: where the bodies lie.
+        window: bytes that contain the bodies.
         positions: start of each body, checked by `spans_fit`.
         lengths: length of each body, checked by `spans_fit`.
         row: the first body that is not yet in a frame.
         frame: the frame's content; its size is the limit.
-        filled: how much of it is in use.
-        offsets: int32 out, where each body begins in its frame.
+        filled: number of bytes in use.
+        offsets: int32 output, start of each body in its frame.
 
     Returns:
-        The first body that did not fit, or their number, and how much is in use now.
+        The first body that did not fit, or the number of bodies; and the new number of bytes in use.
     """
     while row < len(positions) and filled + lengths[row] <= len(frame):
         copy(frame, filled, window, positions[row], lengths[row])

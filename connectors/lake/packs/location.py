@@ -14,7 +14,7 @@ class PackLocation:
 
     Attributes:
         root: a folder, as a path or a `file:` URI, or `s3://bucket/prefix`.
-        s3: the object store; None where the root is a folder.
+        s3: the object store; None if the root is a folder.
     """
 
     root: str
@@ -30,7 +30,7 @@ def pack_location(root: str, endpoint: str | None = None, region: str | None = N
         region: region of the bucket; for the defaults see `s3_options`.
 
     Raises:
-        S3Error: if the root is in an object store and names no bucket, or the endpoint is no URL.
+        S3Error: if the root is in an object store and names no bucket, or the endpoint is not a URL.
     """
     if not is_s3(root):
         return PackLocation(root)

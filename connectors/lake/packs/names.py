@@ -2,13 +2,13 @@
 
     store_date=2026-11-20/broker=broker-a/00000000000000000000-00000000000134217728-5f0c3a9e77d2b164.zst
 
-The date stands first, so that a rule of an object store can expire bodies by it. The numbers are the range of the
-broker's log that the bodies come from: its first offset, and the first that is no longer in it. Last comes a token of
-whoever writes the pack: rows name frames by their place, so a pack that rows name must never be replaced by another,
-not even by the same bodies compressed with another version of zstd.
+The date is first so that a rule of an object store can expire bodies by date. The numbers are the range of the broker's
+log that the bodies come from: its start, and its end, exclusive. The last part is a random token of the writer. Rows
+refer to frames by their position, so a pack that rows refer to must never be replaced by another, not even by the same
+bodies compressed with another version of zstd.
 
-`parse_pack_name` takes what `pack_name` gives and nothing else. Of a broker's name, letters, digits and `-_~` stay, and
-a dot that stands alone; all else is percent-encoded. Names differ in case where brokers do.
+`parse_pack_name` accepts exactly the names that `pack_name` returns. In a broker's name, letters, digits, `-_~` and
+single dots are unchanged; everything else is percent-encoded. Names are case-sensitive, as brokers' names are.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class PackFile:
     """An existing pack.
 
     Attributes:
-        name: its name.
-        store_date: as the name has it.
-        size: bytes.
-        modified: when it got its name; UTC, by the clock of whoever keeps it.
+        name: name of the pack.
+        store_date: date in the name.
+        size: size in bytes.
+        modified: modification time in UTC, by the clock of the file system or object store.
     """
 
     name: str
@@ -71,14 +71,14 @@ def pack_name(store_date: datetime.date | None, broker: str, start: int, end: in
     """Return the name of a pack.
 
     Args:
-        store_date: the date of its messages in UTC, or None where they have none.
-        broker: as in the table; any string.
-        start: the first offset of the range.
-        end: the end of the range, itself not in it.
-        token: from `new_token`.
+        store_date: the date of its messages in UTC, or None if they have none.
+        broker: name of the broker as in the table; any string.
+        start: start of the range.
+        end: end of the range, exclusive.
+        token: result of `new_token`.
 
     Raises:
-        ValueError: if the range is none, the token is not of its shape, or the broker's name is too long for a folder.
+        ValueError: if the range or the token is not valid, or the broker's name is too long for a folder.
     """
     if not 0 <= start <= end < _OFFSET_LIMIT:
         raise ValueError(f"range {start} to {end}: expected 0 <= start <= end < 2**63")

@@ -1,15 +1,15 @@
 """Reading of bodies by reference: one body with one ranged read, or many of one pack as an Arrow array.
 
-A reference comes from a table and a pack from a folder: neither is believed. The order of the checks is
+A reference comes from a table and a pack from a folder, and neither is trusted. The order of the checks is
 
     1. numbers       no negative ones, no body that ends after `max_frame_bytes`
-    2. stored size   a frame is not longer than zstd could make of the content it may have; nothing is read before
-    3. the read      fewer bytes than asked for: the pack ends too early
-    4. the claim     what a frame says of its content's size; nothing is allocated before
-    5. the content   as large as claimed
-    6. the CRC       of each body, where it is known
+    2. stored size   at most what zstd could make of the allowed content; nothing is read before
+    3. the read      fewer bytes than requested: the pack ends too early
+    4. the claim     the content size in the frame's header; nothing is allocated before
+    5. the content   has the claimed size
+    6. the CRC       of each body, if it is known
 
-An empty body is not looked up: there is nothing to read.
+An empty body is not read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class FrameCache:
     """A cache of the last decompressed frames of one store, for rows that arrive in batches.
 
     Args:
-        frames: how many are kept. Rows that are sorted need one; a few help rows that are nearly so.
+        frames: number of frames to keep. Sorted rows need one; a few more help if rows are nearly sorted.
     """
 
     def __init__(self, frames: int = 4) -> None:
@@ -88,13 +88,13 @@ def read_body(
     """Read one body.
 
     Args:
-        store: where the pack lies.
-        ref: where in it.
-        expected_crc: the table's `body_crc`, or None to compare nothing.
-        max_frame_bytes: no body may end further than this in its frame.
+        store: the store of the packs.
+        ref: reference to the body.
+        expected_crc: the table's `body_crc`, or None to skip the comparison.
+        max_frame_bytes: maximum end of a body in its frame.
 
     Raises:
-        PackError: if the body cannot be had, or is another.
+        PackError: if the body is not available or does not match.
     """
     try:
         refs = PackRefs(
@@ -122,20 +122,20 @@ def read_bodies(
     """Read many bodies of one pack; each frame is decompressed once, and neighbouring frames are read together.
 
     Args:
-        store: where the pack lies.
-        pack: its name.
-        refs: where in it, in any order, a place as often as it is wanted.
-        crcs: int64, the table's `body_crc` of each, `kernel.UNKNOWN_CRC` where it has none; None to compare nothing.
-        max_frame_bytes: no body may end further than this in its frame.
-        cache: frames that an earlier call may have left, and a later one may want.
+        store: the store of the packs.
+        pack: name of the pack.
+        refs: references to the bodies, in any order, also repeatedly.
+        crcs: int64, `body_crc` of each body, `kernel.UNKNOWN_CRC` if the table has none; None to skip the comparison.
+        max_frame_bytes: maximum end of a body in its frame.
+        cache: cache of frames from earlier calls, and for later ones.
 
     Returns:
         A binary array without nulls, in the order of `refs`.
 
     Raises:
-        PackError: if one of the bodies cannot be had, or is another.
-        ValueError: if the bodies are more than an Arrow array can hold, 2 GiB, so that fewer have to be asked for; or
-            if the arrays are not of one length.
+        PackError: if one of the bodies is not available or does not match.
+        ValueError: if the bodies exceed 2 GiB, the limit of an Arrow array, so fewer must be requested; or if the
+            arrays differ in length.
     """
     cache = cache or FrameCache(1)
     # Copy the arrays, because numba compiles again for read-only arrays such as views of Arrow's buffers.
@@ -187,7 +187,7 @@ def _wanted_frames(refs: PackRefs) -> list[_Frame]:
         return []
     rows = rows[np.lexsort((refs.frame_lengths[rows], refs.frame_offsets[rows]))]
     offsets, lengths = refs.frame_offsets[rows], refs.frame_lengths[rows]
-    # A frame named with two lengths becomes two frames, of which one cannot be decompressed.
+    # A frame that is referenced with two lengths becomes two frames, one of which cannot be decompressed.
     firsts = np.flatnonzero(np.r_[True, (offsets[1:] != offsets[:-1]) | (lengths[1:] != lengths[:-1])])
     needed = np.maximum.reduceat(refs.offsets[rows] + refs.lengths[rows], firsts)
     groups = np.split(rows, firsts[1:])

@@ -36,8 +36,8 @@ class S3PackStore:
     """Packs under a prefix, without a connection: it can be pickled, and every process has a client of its own.
 
     Args:
-        root: `s3://bucket/prefix`.
-        options: the server.
+        root: URI of the prefix, `s3://bucket/prefix`.
+        options: endpoint and region of the server.
     """
 
     def __init__(self, root: str, options: S3Options) -> None:

@@ -23,10 +23,10 @@ def with_found_bodies(messages: DataFrame, location: PackLocation | str) -> Data
 
     Args:
         messages: has `KEPT`, `body_ref`, `body_size` and `body_crc`.
-        location: where the packs lie, for every executor.
+        location: location of the packs, for every executor.
 
     Returns:
-        `KEPT`, `body_size` and `body_crc` as found, null where the body cannot be had, and `error`, which says why.
+        `KEPT`, the actual `body_size` and `body_crc` (null if the body is not available), and `error`, the reason.
     """
     wanted = messages.select(*KEPT, "body_size", "body_crc", "body_ref")
     fields = [field for field in wanted.schema if field.name != "body_ref"]

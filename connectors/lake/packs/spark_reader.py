@@ -25,22 +25,22 @@ def with_bodies(
 ) -> DataFrame:
     """Return the same rows with their bodies, read from the packs and checked by their CRC.
 
-    The rows are shuffled by pack, so that one task reads a pack from its beginning to its end, each frame once. A body
-    that cannot be had fails the query (`PackError`); a row without a reference has a null body.
+    The rows are shuffled by pack, so that one task reads a pack sequentially and each frame once. If a body is not
+    available, the query fails (`PackError`); a row without a reference has a null body.
 
     Args:
-        messages: has `body_ref` (see `schemas.tables.messages`) and `body_crc` (int, null where it is unknown); other
-            columns pass through.
-        bodies: the lake's bodies: a folder that every executor finds, or `s3://bucket/prefix`, whose endpoint and
+        messages: has `body_ref` (see `schemas.tables.messages`) and `body_crc` (int, null if unknown); other columns
+            are unchanged.
+        bodies: the lake's bodies: a folder that every executor can read, or `s3://bucket/prefix`, whose endpoint and
             region, if not given by `pack_location`, are those of the driver; every executor needs credentials.
-        max_frame_bytes: the largest body that may be read; see `read_bodies`.
+        max_frame_bytes: size of the largest body that may be read; see `read_bodies`.
 
     Returns:
-        The columns of `messages` and `body` (binary), a row for each row, in no order.
+        The columns of `messages` and `body` (binary); the same number of rows, in no particular order.
 
     Raises:
-        ValueError: if a column is missing, of another type, or `body` is there already.
-        PackStoreError: if the bodies are in a place that packs cannot be in.
+        ValueError: if a column is missing or has another type, or `body` already exists.
+        PackStoreError: if packs cannot be stored in this kind of place.
         S3Error: if they are in an object store, and the URI names no bucket.
     """
     _check_columns(messages.schema)

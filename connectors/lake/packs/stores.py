@@ -49,7 +49,7 @@ class PackStore(Protocol):
         """Read a range of a pack; the result is shorter only at the end of the pack.
 
         Raises:
-            PackError: if there is no such pack, or it may not be read.
+            PackError: if the pack does not exist, or is not readable.
         """
         ...
 
@@ -73,7 +73,7 @@ class PackStore(Protocol):
         """Yield all packs by date, broker and range; other files are skipped.
 
         Raises:
-            PackStoreError: if they may not be listed.
+            PackStoreError: if they cannot be listed.
         """
         ...
 
@@ -81,7 +81,7 @@ class PackStore(Protocol):
         """Delete packs; missing ones are ignored.
 
         Raises:
-            PackStoreError: if one may not be deleted.
+            PackStoreError: if one cannot be deleted.
         """
         ...
 
@@ -89,10 +89,10 @@ class PackStore(Protocol):
         """Delete files that killed writers left unfinished, and return their number.
 
         Args:
-            before: what was begun since is left alone: its writer may live.
+            before: time; later files are kept, because their writers may still be running.
 
         Raises:
-            PackStoreError: if one may not be deleted.
+            PackStoreError: if one cannot be deleted.
         """
         ...
 
@@ -100,11 +100,12 @@ class PackStore(Protocol):
 class LocalPackStore:
     """Packs in a folder.
 
-    A pack is written beside its place, synced and renamed: whatever kills the writer, a file under a pack's name is
-    whole. What it leaves is recognised by `is_temporary`, and no name of a pack ever names it.
+    A pack is written to a temporary file in its folder, synced and renamed. So a file with a pack's name is always
+    complete, even if the writer is killed. `is_temporary` recognises the temporary files; their names are never valid
+    names of packs.
 
     Args:
-        root: the lake's folder of bodies; it is made when the first pack is.
+        root: the lake's folder of bodies; it is created with the first pack.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -233,10 +234,10 @@ def open_store(location: PackLocation | str) -> PackStore:
     """Return the store of a lake's bodies.
 
     Args:
-        location: from `pack_location`; or a root alone, for an object store of this process's own environment.
+        location: result of `pack_location`; or a root alone, for an object store of this process's own environment.
 
     Raises:
-        PackStoreError: if the root is in a place that packs cannot be in.
+        PackStoreError: if packs cannot be stored in this kind of place.
         S3Error: if it is in an object store and names no bucket.
     """
     if isinstance(location, str):
@@ -269,7 +270,7 @@ def _make_folder(folder: Path, root: Path) -> None:
 
     Args:
         folder: the folder that holds the packs.
-        root: from here on no part of its path may be a link.
+        root: folder below which no part of the path may be a link.
     """
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     make_folders(folder, below=root)

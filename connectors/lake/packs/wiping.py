@@ -1,17 +1,17 @@
 """Removal of bodies from a pack, in which all other bodies keep their places, so that references stay valid.
 
-A reference names a frame by its place and its stored length, so the frame that takes another's place is exactly as
-long. Where all of a frame goes, that is a skippable frame (RFC 8878, 3.1.2) of zeros. Where other bodies stay, the
-bytes of those that go are overwritten, and what zstd makes of that is filled up:
+A reference contains the position and the stored length of a frame, so a replacement frame has exactly the same length.
+If all bodies of a frame are removed, it becomes a skippable frame (RFC 8878, 3.1.2) of zeros. Otherwise, the bytes of
+the removed bodies are overwritten, the content is compressed again, and the result is extended to the old length:
 
     by 8 or more     a skippable frame of zeros after it
     by 1, 2 or 4     a dictionary id of that many bytes, which says 0: no dictionary
     by 3, 5, 6, 7    blocks without content, of 3 bytes each, with or without such an id
 
-`zstd -d` still gives all bodies, joined. The bytes are zeros; or, where zstd would need more room for zeros than there
-is, a repetition of what is beside them in the frame.
+`zstd -d` still returns all bodies, joined. Removed bytes are zeros or, if zstd would need more space for zeros than
+there is, a repetition of neighbouring bytes in the frame.
 
-The pack is written beside its place and takes its name as a whole. A reader has the old one or the new one.
+The pack is written to a temporary file and renamed as a whole, so a reader sees either the old pack or the new one.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class Wiped:
     """The result of removing bodies from a pack.
 
     Attributes:
-        bodies: how many bodies.
+        bodies: number of removed bodies.
         bytes: size of these bodies.
         rewritten_bytes: size of the rewritten pack; 0 if it was not rewritten.
-        is_gone: whether there is no such pack any longer.
+        is_gone: whether the pack no longer exists.
     """
 
     bodies: int = 0
@@ -73,13 +73,13 @@ def wipe_bodies(store: PackStore, pack: str, refs: PackRefs, crcs: Array) -> Wip
     """Remove bodies from a pack; bodies that are already removed stay so.
 
     Args:
-        store: where the pack lies.
-        pack: its name.
+        store: the store of the packs.
+        pack: name of the pack.
         refs: references to the bodies.
-        crcs: int64, the CRC of each as the broker stored it.
+        crcs: int64, the CRC of each body as the broker stored it.
 
     Raises:
-        PackError: if the pack cannot be read or written, or a reference is of another pack.
+        PackError: if the pack cannot be read or written, or a reference does not match the pack.
     """
     try:
         size = store.size(pack)

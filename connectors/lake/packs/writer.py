@@ -26,7 +26,7 @@ class PackWriter:
     """A writer of one pack, which holds one frame and the references in memory.
 
     Args:
-        output: takes the pack's bytes, a frame at a time.
+        output: receives the pack's bytes, one frame at a time.
         frame_bytes: content size at which a frame is closed; at most 256 KiB, because readers refuse larger frames.
         level: compression level of zstd.
     """
@@ -53,12 +53,12 @@ class PackWriter:
         """Add bodies in the given order.
 
         Args:
-            window: uint8, where they lie; it is not needed once this returns.
-            positions: int64, where each begins.
-            lengths: int64, how long each is.
+            window: uint8, bytes that contain the bodies; not needed after this returns.
+            positions: int64, start of each body.
+            lengths: int64, length of each body.
 
         Raises:
-            ValueError: if a body is not within the window; nothing has been added then.
+            ValueError: if a body is not within the window; then nothing has been added.
         """
         if self._refs is not None:
             raise ValueError("the pack is finished: further bodies need another pack")
@@ -128,13 +128,13 @@ def write_pack(
     """Open a writer for a pack, which appears under its name once the block has ended without an error.
 
     Args:
-        store: where to.
-        name: from `pack_name`.
+        store: the store of the packs.
+        name: result of `pack_name`.
         frame_bytes: see PackWriter.
         level: see PackWriter.
 
     Yields:
-        The writer; its `finish` gives the references, in the `with` block or after it.
+        The writer; its `finish` returns the references, in the `with` block or after it.
     """
     with store.open_write(name) as output:
         writer = PackWriter(output, frame_bytes, level)

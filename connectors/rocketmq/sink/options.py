@@ -2,21 +2,21 @@
 
 | option | default | meaning |
 | --- | --- | --- |
-| namesrv | (needed) | name servers, `host:port`, with semicolons or commas between |
-| brokers | (none) | in place of namesrv, where there is no name server: `host:port` of each broker; it must give its |
+| namesrv | (needed) | name servers, `host:port`, separated by semicolons or commas |
+| brokers | (none) | instead of namesrv, if there is no name server: `host:port` of each broker; it must give its |
 | | | settings to any client (GET_BROKER_CONFIG) |
-| topic | the column | where all rows go |
+| topic | the column | topic for all rows |
 | systemTopics | false | true: rows may also go to topics of retries and dead letters, `%RETRY%` and `%DLQ%`, and to |
-| | | others of the broker's, as far as it takes them; otherwise such rows are refused |
+| | | others of the broker's, if it accepts them; otherwise such rows are refused |
 | group | commitlake_writer | the producer group |
-| body | (none) | stored: `body` is as it was stored, and `body_codec` says how it is compressed; decompressed: it is |
-| | | as the producer gave it. Needed where `body_codec` says that one was compressed |
+| body | (none) | stored: `body` is as it was stored, and `body_codec` names its compression; decompressed: it is |
+| | | as the producer sent it. Required if `body_codec` names a compression for any row |
 | maxBodyBytes | 4 MiB | larger bodies are refused |
-| maxBatchBytes | 1 MiB | bytes of one request; a larger row goes alone. Brokers take 4 MiB by default |
+| maxBatchBytes | 1 MiB | bytes of one request; a larger row is sent alone. Brokers accept 4 MiB by default |
 | maxBatchMessages | 1000 | rows of one request |
-| maxInFlight | 8 | requests of one task that wait for their answers at a time |
-| timeoutMs | 10000 | how long an answer may take |
-| retrySeconds | 60 | how long rows are sent again, from the first attempt on |
+| maxInFlight | 8 | maximum number of a task's requests without an answer |
+| timeoutMs | 10000 | time limit for an answer |
+| retrySeconds | 60 | time for which rows are retried, from the first attempt |
 | tlsConfig | the environment's | a `tls.properties` file on every machine, see `connectors.rocketmq.options` |
 | credentialsProvider | the environment | as in `connectors.rocketmq.source.options` |
 """
@@ -53,8 +53,8 @@ class SinkOptions:
     """The options of one write; see the module's table.
 
     Attributes:
-        client: where RocketMQ is.
-        settings: how rows are sent.
+        client: addresses, time limits and other settings of the connections.
+        settings: settings for sending rows.
         credentials_provider: see `spark_options.credentials_of`.
     """
 
@@ -67,7 +67,7 @@ class SinkOptions:
         """Parse options as Spark passes them: strings, with names in any case.
 
         Raises:
-            OptionError: for a name that is not known, or a value that does not fit.
+            OptionError: if a name is not known, or a value is not valid.
         """
         refuse_secrets(given)
         values = known_options(given, KNOWN, OptionError)
@@ -96,7 +96,7 @@ class SinkOptions:
         """Create a sender in this process.
 
         Raises:
-            OptionError: if the keys, or the settings of TLS, cannot be used.
+            OptionError: if the keys, or the TLS settings, are not valid.
         """
         return RowSender(self.client, self.settings, credentials_of(self.credentials_provider))
 

@@ -2,17 +2,17 @@
 
 | column | type | meaning |
 | --- | --- | --- |
-| status | string | sent: the message is in the log; invalid: it cannot be sent; refused: the broker will not take it; |
+| status | string | sent: the message is in the log; invalid: it cannot be sent; refused: the broker refuses it; |
 | | | in_doubt: it may be in the log, as an answer was lost; failed: it is not in the log; skipped: not tried, as an |
 | | | earlier row of its queue could not be sent |
-| topic | string | where to |
-| broker, queue_id, queue_offset | string, int, long | where it is; null where it was not sent |
-| msg_id | string | its offset message id, or that of the record that holds all of its batch |
-| store_status | string | SEND_OK, or what the disk or a copy lacks still: FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, |
+| topic | string | topic of the row |
+| broker, queue_id, queue_offset | string, int, long | position of the message; null if it was not sent |
+| msg_id | string | its offset message id, or that of the record that contains its whole batch |
+| store_status | string | SEND_OK, or the missing flush or copy: FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, |
 | | | SLAVE_NOT_AVAILABLE |
-| attempts | int | how many requests with it were sent |
-| may_be_twice | boolean | an attempt before the last one may have stored it, too |
-| error | string | why it was not sent |
+| attempts | int | number of requests that contained it |
+| may_be_twice | boolean | whether an earlier attempt may have stored it, too |
+| error | string | reason why it was not sent |
 """
 
 from __future__ import annotations

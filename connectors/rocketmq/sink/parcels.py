@@ -21,8 +21,8 @@ class BatchLimits:
     """The limits of one request.
 
     Attributes:
-        max_bytes: largest size of bodies and properties together; a larger row goes alone.
-        max_messages: how many rows.
+        max_bytes: largest size of bodies and properties together; a larger row is sent alone.
+        max_messages: maximum number of rows.
     """
 
     max_bytes: int = 1 << 20
@@ -34,8 +34,8 @@ class RowParcel:
     """The rows of one request.
 
     Attributes:
-        target: where to.
-        rows: their numbers, in order.
+        target: topic or queue to send to.
+        rows: numbers of the rows, in order.
     """
 
     target: Target
@@ -51,8 +51,8 @@ def divide(rows: PreparedRows, limits: BatchLimits) -> Iterator[list[RowParcel]]
     """Yield the requests of each target, in order.
 
     Args:
-        rows: those with an error are left out.
-        limits: how much goes into one request.
+        rows: the rows; those with an error are left out.
+        limits: limits of one request.
     """
     sizes = np.diff(_offsets(rows.items))
     is_sound = np.ones(len(sizes), np.bool_)

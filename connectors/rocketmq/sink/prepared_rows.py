@@ -2,21 +2,21 @@
 
 | column | type | meaning |
 | --- | --- | --- |
-| body | binary | needed; at least one byte |
-| topic | string | where to; needed unless one topic is given for all rows |
+| body | binary | required; at least one byte |
+| topic | string | topic to send to; required unless one topic is given for all rows |
 | tags | string | one tag |
-| keys | array<string> | business keys; none holds a blank |
+| keys | array<string> | business keys, without blanks |
 | properties | map<string,string> | the application's own; those that brokers set on each message are left out, and |
-| | | others that mean something to RocketMQ are refused, but for TAGS, KEYS, UNIQ_KEY and WAIT |
-| unique_key | string | the message's id; made where there is none, neither here nor in `properties` |
+| | | RocketMQ's other properties are refused, except TAGS, KEYS, UNIQ_KEY and WAIT |
+| unique_key | string | the message's id; created if it is neither here nor in `properties` |
 | flag | int | the application's own number |
 | delay_level | int | 1 to 18; 0 or null for none |
-| deliver_timestamp | timestamp | 5.x: when it is to be delivered |
+| deliver_timestamp | timestamp | 5.x: delivery time |
 | target_broker, target_queue_id | string, int | the queue; null for any queue of the topic |
-| body_codec | string | how `body` is compressed, where rows hold bodies as they were stored |
+| body_codec | string | compression of `body`, if rows have bodies as they were stored |
 
-Where there is a column `tags`, `keys` or `unique_key`, it counts, and `properties` does not. What is wrong with a row
-is an error of that row alone.
+A column `tags`, `keys` or `unique_key` overrides the same value in `properties`. A fault in a row is an error of that
+row only.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ assert _ITEM_TYPE.itemsize == ITEM.size
 
 
 class Target(NamedTuple):
-    """The target of rows; None stands for any broker, and for any queue."""
+    """The target of rows; None means any broker, or any queue."""
 
     topic: str
     broker_name: str | None
@@ -81,10 +81,10 @@ class RowSettings:
     """Settings for all rows.
 
     Attributes:
-        topic: where all rows go; None for the column.
+        topic: topic for all rows; None to use the column.
         max_body_bytes: larger bodies are refused.
-        is_stored: whether bodies are as they were stored, and `body_codec` says how each is compressed. None where
-            that is not said: then rows whose `body_codec` names a codec are refused.
+        is_stored: whether bodies are as they were stored, with their compression in `body_codec`. If None, rows whose
+            `body_codec` names a codec are refused.
         has_system_topics: whether rows may go to topics of retries and dead letters, and to others of the broker's.
     """
 
@@ -103,11 +103,11 @@ class PreparedRows:
         bodies: body of each row.
         properties: in their stored form, as text.
         flags: int32, the applications' own.
-        sys_flags: int32, how bodies are compressed.
-        targets: where rows go.
-        target_numbers: int32, which of `targets` each row has.
-        is_single: bool, which rows cannot go in a batch with others.
-        errors: by row, what is wrong with it; such a row is not to be sent.
+        sys_flags: int32, compression of the bodies.
+        targets: distinct targets of the rows.
+        target_numbers: int32, index in `targets` for each row.
+        is_single: bool, whether a row cannot be in a batch with others.
+        errors: description of the fault by row; such a row must not be sent.
     """
 
     items: pa.Array
@@ -125,12 +125,12 @@ def prepare(rows: pa.RecordBatch, settings: RowSettings, make_keys: Callable[[in
     """Check rows, and encode them for sending.
 
     Args:
-        rows: columns as in the module's table; others are not looked at.
-        settings: what holds for all rows.
-        make_keys: gives so many new ids.
+        rows: columns as in the module's table; others are ignored.
+        settings: settings for all rows.
+        make_keys: returns a number of new ids.
 
     Raises:
-        InvalidMessageError: for a batch without a column that is needed, or with one of another type.
+        InvalidMessageError: if a required column is missing or has another type.
     """
     return _Preparing(rows, settings, make_keys).run()
 
@@ -139,7 +139,7 @@ def check_columns(schema: pa.Schema, settings: RowSettings) -> None:
     """Check that the rows have the required columns, with matching types.
 
     Raises:
-        InvalidMessageError: if not.
+        InvalidMessageError: if a required column is missing, or a column has another type.
     """
     for name in (
         "body",
@@ -406,7 +406,7 @@ def _problem(target: Target, settings: RowSettings) -> str | None:
 
 
 def system_topic_problem(topic: str) -> str | None:
-    """Return what is wrong with a topic that is the broker's: consumers of it would take rows for its own records."""
+    """Return why rows must not go to a topic, if it is the broker's own, whose consumers expect other records."""
     if kind_of(topic) is Kind.NORMAL:
         return None
     return f"topic: expected one for applications, found {topic}, which is the broker's (see the option systemTopics)"

@@ -1,15 +1,15 @@
 """Sending of rows with a bounded number of requests, retries, and the order of each queue.
 
     with RowSender(ClientOptions("127.0.0.1:9876")) as sender:
-        outcomes = sender.send(rows)        # a row for each row; see `outcomes` and `rows`
+        outcomes = sender.send(rows)        # a row for each row; see `outcomes` and `prepared_rows`
 
-Rows with a target queue keep their order there: a request waits for the answer to the one before it, and where one
-fails for good, the following ones are skipped. Other rows go to any queue of their topic, by turns; a broker that was
-slow or failed is left alone for a while.
+Rows with a target queue keep their order there: a request waits for the answer to the one before it, and if one fails
+permanently, the following ones are skipped. Other rows are sent to the queues of their topic in rotation; a broker that
+was slow or failed is avoided for a while.
 
-At least once: a request whose answer is lost is sent again, unless the settings say otherwise, and its messages may be
-in the log twice; their outcome says so. Refusals that others may not give are tried at other brokers a few times; a
-batch with a message that the broker will not take is divided until that message is alone.
+Delivery is at least once: a request whose answer is lost is sent again, unless the settings disable that, and its
+messages may be in the log twice; their outcome says so. Refusals that other brokers might not give are retried at
+others a few times. If a broker refuses a message in a batch, the batch is divided until that message is alone.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class SendSettings:
 
     Attributes:
         group: the producer group.
-        rows: what holds for all rows.
-        limits: how much goes into one request.
-        max_in_flight: requests that wait for their answers at a time.
-        answer_seconds: how long an answer may take.
-        retry_seconds: how long rows are sent again, from the first attempt on.
-        resend_in_doubt: whether rows are sent again whose request may have been carried out.
+        rows: settings for all rows.
+        limits: limits of one request.
+        max_in_flight: maximum number of requests without an answer.
+        answer_seconds: time limit for an answer.
+        retry_seconds: time for which rows are retried, from the first attempt.
+        resend_in_doubt: whether rows whose request may have been executed are sent again.
     """
 
     group: str = DEFAULT_GROUP
@@ -75,13 +75,13 @@ class RowSender(Closable):
         """Create the sender without connecting.
 
         Args:
-            options: where RocketMQ is.
-            settings: how rows are sent.
-            credentials: who signs; by default, whom the environment names.
+            options: addresses, time limits and other settings.
+            settings: settings for sending rows.
+            credentials: keys that sign requests; by default those in the environment.
 
         Raises:
-            InvalidMessageError: if the group's name cannot be one.
-            ClientOptionError: if the keys, or the settings of TLS, cannot be used.
+            InvalidMessageError: if the group's name is not valid.
+            ClientOptionError: if the keys, or the TLS settings, are not valid.
         """
         self._settings = settings or SendSettings()
         sending = ProducerOptions(send_seconds=self._settings.answer_seconds, tries=1)
@@ -95,13 +95,13 @@ class RowSender(Closable):
         """Send rows, and wait until the outcome of each is known.
 
         Args:
-            rows: columns as in `rows`.
+            rows: columns as in `prepared_rows`.
 
         Returns:
-            A row for each row, in their order, with the columns of `outcomes`.
+            The outcome of each row, in their order, with the columns of `outcomes`.
 
         Raises:
-            InvalidMessageError: for a batch without a column that is needed, or with one of another type.
+            InvalidMessageError: if a required column is missing or has another type.
         """
         prepared = prepare(rows, self._settings.rows, self._producer.new_keys)
         return _Run(self._producer, self._settings, prepared).run()

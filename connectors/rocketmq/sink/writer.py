@@ -1,8 +1,8 @@
 """The Spark writers: columns are checked on the driver, and rows are sent by workers.
 
-At least once: a task that Spark runs again, and a micro-batch that is done again after a crash, send their rows again.
-Each message keeps the id that its row gives it (`unique_key`, or UNIQ_KEY among `properties`), by which consumers can
-tell that they have it already. A row that cannot be sent fails its task; rows that were sent before stay sent.
+Delivery is at least once: if Spark repeats a task, or a micro-batch after a crash, their rows are sent again. Each
+message keeps the id of its row (`unique_key`, or UNIQ_KEY in `properties`), by which consumers can detect duplicates. A
+row that cannot be sent fails its task; rows that were already sent stay in the log.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Sent(WriterCommitMessage):
     """The counts of one task.
 
     Attributes:
-        messages: how many.
-        repeated: how many of them took more than one attempt.
-        may_be_twice: how many of them may be in the log twice.
+        messages: number of messages.
+        repeated: number of messages that took more than one attempt.
+        may_be_twice: number of messages that may be in the log twice.
     """
 
     messages: int = 0
@@ -52,7 +52,7 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
     """Check that a DataFrame has the required columns, and no unknown ones.
 
     Raises:
-        OptionError: if not.
+        OptionError: if a required column is missing, or a column is unknown.
     """
     known = {*TYPES, *MESSAGES.names, *SOURCE.names}
     for name in schema.names:
@@ -73,7 +73,7 @@ def send_batches(sender: RowSender, batches: Iterator[pa.RecordBatch]) -> Sent:
     """Send the rows of a task.
 
     Raises:
-        NotSentError: for rows that could not be sent, once those that went with them are.
+        NotSentError: if rows could not be sent; raised after the other rows of their batch were sent.
     """
     sent = Sent()
     for batch in batches:

@@ -52,7 +52,7 @@ class RocketmqReader(DataSourceReader):
         """Check the schema, without any request.
 
         Raises:
-            OptionError: where it does not fit.
+            OptionError: if the schema is not valid.
         """
         check_columns(schema, SOURCE, options.mode, CORRUPT_RECORD.name)
         self._options = options

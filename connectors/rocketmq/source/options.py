@@ -2,8 +2,8 @@
 
 | option | default | meaning |
 | --- | --- | --- |
-| namesrv | (needed) | name servers, `host:port`, with semicolons or commas between |
-| brokers | (none) | in place of namesrv, where there is no name server: `host:port` of each broker; it must give its |
+| namesrv | (needed) | name servers, `host:port`, separated by semicolons or commas |
+| brokers | (none) | instead of namesrv, if there is no name server: `host:port` of each broker; it must give its |
 | | | settings to any client (GET_BROKER_CONFIG) |
 | topics | (needed) | comma-separated; also the broker's own, such as `%DLQ%group` and `SCHEDULE_TOPIC_XXXX` |
 | group | TOOLS_CONSUMER | consumer group of the pulls, which every broker has; its offsets are never changed |
@@ -14,26 +14,26 @@
 | | | unless it says otherwise), or JSON of ms by topic, broker and queue |
 | endingOffsets | latest | as startingOffsets; exclusive |
 | endingTimestamp | (none) | end before the first message stored at this time or later |
-| minPartitions | 1 | divide queues by offsets into at least so many partitions |
-| failOnDataLoss | true | fail where messages are gone before they were read; false: count them in the log and go on |
-| tags | all | one or more, with `||` between: brokers give no other messages |
+| minPartitions | 1 | divide queues by offsets into at least this number of partitions |
+| failOnDataLoss | true | fail if messages were deleted before they were read; false: log their number and continue |
+| tags | all | one or more, separated by `||`: brokers return no other messages |
 | sql | all | an SQL92 filter, such as `price > 2 AND region = 'EU'`; the broker needs enablePropertyFilter=true |
-| columns | all but body | comma-separated; what is not named is not decoded |
-| body | none | none, stored or decompressed: whether there is a column `body`, and what it holds |
-| maxBodyBytes | 64 MiB | a decompressed body's limit |
-| maxBatchBytes | 4 MiB | bytes of answers that a worker holds at a time, but for one larger answer |
-| mode | FAILFAST | of damaged records: FAILFAST, PERMISSIVE (rows with `_corrupt_record`) or DROPMALFORMED |
-| timeoutMs | 10000 | how long an answer may take |
-| retrySeconds | 60 | how long a broker that does not answer is asked again |
+| columns | all but body | comma-separated; other columns are not decoded |
+| body | none | none, stored or decompressed: whether there is a column `body`, and its contents |
+| maxBodyBytes | 64 MiB | maximum size of a decompressed body |
+| maxBatchBytes | 4 MiB | bytes of answers that a worker holds at a time; a single answer may be larger |
+| mode | FAILFAST | for damaged records: FAILFAST, PERMISSIVE (rows with `_corrupt_record`) or DROPMALFORMED |
+| timeoutMs | 10000 | time limit for an answer |
+| retrySeconds | 60 | time for which an unresponsive broker is retried |
 | tlsConfig | the environment's | a `tls.properties` file on every machine, see `connectors.rocketmq.options` |
-| credentialsProvider | the environment | `module:function` that gives (access key, secret key) in every process; else |
-| | | COMMITLAKE_ROCKETMQ_ACCESS_KEY and COMMITLAKE_ROCKETMQ_SECRET_KEY are used |
+| credentialsProvider | the environment | `module:function` that returns (access key, secret key) in every process; by |
+| | | default COMMITLAKE_ROCKETMQ_ACCESS_KEY and COMMITLAKE_ROCKETMQ_SECRET_KEY are used |
 
-A stream (`readStream`) takes the same, except for endingOffsets and endingTimestamp, and with this:
+A stream (`readStream`) has the same options, except endingOffsets and endingTimestamp, and this one:
 
 | option | default | meaning |
 | --- | --- | --- |
-| maxOffsetsPerTrigger | no limit | offsets that a micro-batch takes, in fair shares of what waits in each queue |
+| maxOffsetsPerTrigger | no limit | offsets of a micro-batch, in fair shares of the available offsets of each queue |
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ class SourceOptions:
     """The options of one read; see the module's tables.
 
     Attributes:
-        client: where RocketMQ is.
-        start: where the read begins.
-        end: where it ends.
+        client: addresses, time limits and other settings of the connections.
+        start: start of the read.
+        end: end of the read.
         credentials_provider: see `spark_options.credentials_of`.
-        given: the names of the options that were given.
+        given: names of the options that were given.
     """
 
     client: ClientOptions
@@ -103,7 +103,7 @@ class SourceOptions:
         """Parse options as Spark passes them: strings, with names in any case.
 
         Raises:
-            OptionError: for a name that is not known, or a value that does not fit.
+            OptionError: if a name is not known, or a value is not valid.
         """
         refuse_secrets(given)
         values = known_options(given, KNOWN, OptionError)
@@ -136,7 +136,7 @@ class SourceOptions:
         """Return the options after checking that none of them is for streams.
 
         Raises:
-            OptionError: naming the first that is.
+            OptionError: if one is; the message names the first.
         """
         for name in _FOR_STREAMS:
             if name in self.given:
@@ -147,7 +147,7 @@ class SourceOptions:
         """Return the options after checking that none of them is for batches.
 
         Raises:
-            OptionError: naming the first that is.
+            OptionError: if one is; the message names the first.
         """
         for name in _FOR_BATCHES:
             if name in self.given:
@@ -164,7 +164,7 @@ class SourceOptions:
         """Create a client in this process.
 
         Raises:
-            OptionError: if the keys, or the settings of TLS, cannot be used.
+            OptionError: if the keys, or the TLS settings, are not valid.
         """
         return Puller(self.group, self.client, credentials_of(self.credentials_provider))
 

@@ -2,8 +2,8 @@
 
     {"orders": {"broker-a": {"0": 4711, "1": -2}, "broker-b": {"0": -1}}}
 
--2 is the queue's first message, -1 its end, as for users of Spark's Kafka source. Queues that are not named are read
-from their first message, or to their end.
+-2 is the queue's first message, -1 its end, as in Spark's Kafka source. Queues that are not named are read from their
+first message, or to their end.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class ReadPosition:
     """The position at which a read begins or ends.
 
     Attributes:
-        option: the option that says so, for errors.
-        edge: for queues that nothing else is said of.
-        time_ms: a time for queues that nothing else is said of; None for `edge`.
-        offsets: by queue; EARLIEST and LATEST are two of them.
-        times: by queue, ms since 1970.
+        option: name of the option, for errors.
+        edge: first message or end, for queues without an offset or time of their own.
+        time_ms: time for queues without an offset or time of their own; None to use `edge`.
+        offsets: offsets by queue; may be EARLIEST or LATEST.
+        times: times by queue, ms since 1970.
     """
 
     option: str
@@ -63,7 +63,7 @@ class ReadPosition:
         """Check that every named queue exists.
 
         Raises:
-            OptionError: for one that is not.
+            OptionError: if one does not exist.
         """
         for queue in (*self.offsets, *self.times):
             if queue not in known:
@@ -76,12 +76,12 @@ class ReadPosition:
         """Return the offset of the position in a queue; a given offset is not checked.
 
         Args:
-            puller: asks the broker, where a time is meant.
-            queue: which queue.
-            bounds: what it holds.
+            puller: client that searches for times.
+            queue: the queue.
+            bounds: current content of the queue.
 
         Raises:
-            RocketMQError: if the broker cannot be asked.
+            RocketMQError: if a request to the broker fails.
         """
         offset = self.offsets.get(queue)
         if offset is not None and offset >= 0:
@@ -98,7 +98,7 @@ def parse_offsets(option: str, text: str) -> Edge | dict[MessageQueue, int]:
     """Parse the value of `startingOffsets` or `endingOffsets`.
 
     Raises:
-        OptionError: if it is neither a word nor offsets by queue.
+        OptionError: if it is neither `earliest`, `latest` nor JSON of offsets by queue.
     """
     if text.strip().lower() in list(Edge):
         return Edge(text.strip().lower())
@@ -109,13 +109,13 @@ def parse_by_queue(option: str, text: str, least: int, expected: str) -> dict[Me
     """Parse numbers by topic, broker and queue.
 
     Args:
-        option: for errors.
+        option: name of the option, for errors.
         text: JSON.
-        least: the smallest number that is allowed.
-        expected: for errors.
+        least: the smallest allowed number.
+        expected: description of the expected value, for errors.
 
     Raises:
-        OptionError: if it is something else.
+        OptionError: if the value has another form.
     """
     try:
         return dict(_numbers(json.loads(text), least))
@@ -135,8 +135,8 @@ def from_tree(tree: Any, least: int = 0) -> dict[MessageQueue, int]:
     """Convert the result of `to_tree` back.
 
     Raises:
-        ValueError: if it is something else.
-        AttributeError: likewise.
+        ValueError: if it is not such a result.
+        AttributeError: if it is not such a result.
     """
     return dict(_numbers(tree, least))
 
@@ -159,12 +159,12 @@ def check_within(
     """Return a sentence about offsets of an option that are outside the queue; None if all are inside.
 
     Args:
-        queue: which queue.
-        begin: where the read begins.
-        end: where it ends.
-        bounds: what the queue holds.
-        position: the option's.
-        is_begin: whether the option names the begin.
+        queue: the queue.
+        begin: start of the read.
+        end: end of the read.
+        bounds: current content of the queue.
+        position: position of the option.
+        is_begin: whether the option sets the start.
     """
     asked = begin if is_begin else end
     if bounds.first <= asked <= bounds.end:

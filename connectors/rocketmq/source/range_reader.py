@@ -26,16 +26,16 @@ class RangeReader:
     """A reader of queue ranges, one after another.
 
     Attributes:
-        lost: how many offsets could not be read.
+        lost: number of offsets that could not be read.
     """
 
     def __init__(self, puller: Puller, options: SourceOptions, schema: pa.Schema) -> None:
         """Create the reader.
 
         Args:
-            puller: asks the brokers.
+            puller: client for the brokers.
             options: options of the read.
-            schema: the columns to give, as Spark's Arrow types.
+            schema: the columns to return, as Spark's Arrow types.
         """
         self.lost = 0
         self._puller = puller
@@ -57,9 +57,9 @@ class RangeReader:
         """Yield the messages of some ranges.
 
         Raises:
-            DataLossError: for messages that are gone, where the options say so.
-            DamagedLogError: for what is not intact, where the mode says so.
-            RocketMQError: if a broker cannot be asked.
+            DataLossError: if messages were deleted, and the options require a failure.
+            DamagedLogError: if a record is damaged, and the mode requires a failure.
+            RocketMQError: if a request to a broker fails.
         """
         for wanted in ranges:
             yield from self._read(wanted)
@@ -102,7 +102,7 @@ class RangeReader:
             inside = pc.and_(pc.greater_equal(offsets, wanted.begin), pc.less(offsets, wanted.end))
             wanted_rows = inside if wanted_rows is None else pc.and_(wanted_rows, inside)
         if wanted_rows is not None:
-            # A row for a damaged record has no queue offset, and always passes.
+            # A row for a damaged record has no queue offset, and is always kept.
             is_damaged = pc.is_null(batch.column(_QUEUE_OFFSET.name))
             batch = batch.filter(pc.or_(pc.fill_null(wanted_rows, False), is_damaged))
         if batch.num_rows:

@@ -31,7 +31,7 @@ def list_queues(puller: Puller, topics: Iterable[str]) -> list[MessageQueue]:
     """Return all readable queues of some topics, in order.
 
     Raises:
-        NoRouteError: for a topic that no broker has, or without a queue that can be read.
+        NoRouteError: if no broker has a topic, or none of its queues can be read.
         UnreachableError: if no name server answers.
     """
     queues: list[MessageQueue] = []
@@ -47,7 +47,7 @@ def ask_bounds(puller: Puller, queues: Sequence[MessageQueue]) -> dict[MessageQu
     """Return the current content of each queue.
 
     Raises:
-        RocketMQError: if a broker cannot be asked.
+        RocketMQError: if a request to a broker fails.
     """
     return _for_each(queues, lambda queue: QueueBounds(puller.offsets.first(queue), puller.offsets.next(queue)))
 
@@ -58,8 +58,8 @@ def resolve(
     """Return the offset of a position in each queue.
 
     Raises:
-        OptionError: for a named queue that is not there.
-        RocketMQError: if a broker cannot be asked.
+        OptionError: if a named queue does not exist.
+        RocketMQError: if a request to a broker fails.
     """
     position.check_queues(bounds)
     return _for_each(list(bounds), lambda queue: position.resolve(puller, queue, bounds[queue]))
@@ -69,9 +69,9 @@ def plan_batch(puller: Puller, options: SourceOptions) -> list[Partition]:
     """Return the partitions of a batch.
 
     Raises:
-        OptionError: for a position that no queue has, or an end before its begin.
-        DataLossError: for offsets that a queue does not hold, where the options say so.
-        RocketMQError: if a broker cannot be asked.
+        OptionError: if a position is in no queue, or an end is before its start.
+        DataLossError: if a queue does not have the requested offsets, and the options require a failure.
+        RocketMQError: if a request to a broker fails.
     """
     bounds = ask_bounds(puller, list_queues(puller, options.topics))
     begins, ends = resolve(puller, options.start, bounds), resolve(puller, options.end, bounds)
@@ -111,8 +111,8 @@ def to_partitions(ranges: Sequence[QueueRange], min_partitions: int) -> list[Par
     [['offsets 0 to 30'], ['ffsets 30 to 60'], ['ffsets 60 to 90']]
 
     Args:
-        ranges: in the order in which they are to be read; none is empty.
-        min_partitions: fewer only where there are fewer offsets.
+        ranges: non-empty ranges, in the order in which they are to be read.
+        min_partitions: minimum number of partitions; there are fewer only if there are fewer offsets.
     """
     total = sum(each.size for each in ranges)
     pieces: list[QueueRange] = []

@@ -1,8 +1,8 @@
 """The Spark stream reader: one process plans micro-batches, workers read them.
 
-Offsets by queue are the stream's offset, see `stream_offsets`: a query that is started again goes on exactly where its
-checkpoint says. Trigger.AvailableNow reads up to the queues' ends as they are at the start of the query, in as many
-micro-batches as `maxOffsetsPerTrigger` asks for, and ends.
+The stream's offset consists of the offsets by queue, see `stream_offsets`: a restarted query continues exactly at its
+checkpoint. Trigger.AvailableNow reads up to the queues' ends at the start of the query, in as many micro-batches as
+`maxOffsetsPerTrigger` requires, and stops.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Check the schema, without any request.
 
         Raises:
-            OptionError: where it does not fit.
+            OptionError: if the schema is not valid.
         """
         check_columns(schema, SOURCE, options.mode, CORRUPT_RECORD.name)
         self._options = options

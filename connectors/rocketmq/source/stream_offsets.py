@@ -2,12 +2,12 @@
 
     {"version": 1, "queues": {"orders": {"broker-a": {"0": 4711}}}, "begins": {"orders": {"broker-a": {"1": 0}}}}
 
-`queues` has the offset that comes next in each queue. A micro-batch takes what lies between two of them. Where it
-begins at another offset than the one before has, `begins` says where: in a queue that has appeared, one whose next
-messages are gone, or one that was recreated. So a micro-batch that is planned again after a crash is the same.
+`queues` has the next offset of each queue. A micro-batch reads the offsets between two positions. `begins` has the
+starts that differ from the position before: in a new queue, in a queue whose next messages were deleted, and in a
+recreated queue. So a micro-batch that is planned again after a crash is the same.
 
-Spark asks again where a stream begins, if its first micro-batch did not finish; that may be another place by then. So
-the first end after a beginning, which says `initial`, names every queue in `begins`.
+If its first micro-batch did not finish, Spark asks again where a stream begins; that may be another position by then.
+So the first end after a start, which is marked `initial`, lists every queue in `begins`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class StreamPosition:
     """The position of a stream.
 
     Attributes:
-        offsets: what comes next in each queue.
-        begins: where the micro-batch that ends here begins, in queues in which the position before does not say it.
-        is_initial: whether it is where a stream begins.
+        offsets: next offset of each queue.
+        begins: start of the micro-batch that ends here, in queues where it differs from the position before.
+        is_initial: whether this is the start of a stream.
     """
 
     offsets: Offsets
@@ -56,7 +56,7 @@ def from_checkpoint(value: Mapping[str, Any]) -> StreamPosition:
     """Parse a stored position.
 
     Raises:
-        CheckpointError: if it is not what `to_checkpoint` gives.
+        CheckpointError: if it is not a result of `to_checkpoint`.
     """
     return read_checkpoint(value, _position, version=VERSION, expected="offsets by queue", error=CheckpointError)
 
@@ -69,8 +69,8 @@ def ranges_between(start: StreamPosition, end: StreamPosition) -> list[QueueRang
     """Return the ranges of a micro-batch.
 
     Args:
-        start: what Spark takes for its begin.
-        end: what it has kept for its end.
+        start: start that Spark passes.
+        end: end that Spark has stored.
     """
     ranges = []
     for queue in sorted(end.offsets):

@@ -1,8 +1,8 @@
 """Planning of a stream's micro-batches, in the Python process that Spark uses for this.
 
-Queues and brokers that appear while the stream runs are read from their first message on. A broker that does not
-answer, or is not in the topic's route, keeps its queues where they are: the others go on, and a warning tells of it.
-Only where no queue can be asked, the stream fails.
+Queues and brokers that appear while the stream runs are read from their first message. If a broker does not answer or
+is not in the topic's route, its queues stay at their positions; the others continue, and a warning is logged. The
+stream fails only if no queue can be read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StreamPlanner:
     """The planner of one stream.
 
     Attributes:
-        latest: the queues' ends, as the last micro-batch saw them.
+        latest: ends of the queues at the last micro-batch.
     """
 
     def __init__(self, puller: Puller, options: SourceOptions) -> None:
@@ -50,9 +50,9 @@ class StreamPlanner:
         """Return the position at which a stream without a checkpoint begins.
 
         Raises:
-            OptionError: for a named queue that is not there.
-            DataLossError: for a named offset that a queue does not hold, where the options say so.
-            RocketMQError: if a broker cannot be asked.
+            OptionError: if a named queue does not exist.
+            DataLossError: if a queue does not have a named offset, and the options require a failure.
+            RocketMQError: if a request to a broker fails.
         """
         position = self._options.stream_start
         bounds = ask_bounds(self._puller, list_queues(self._puller, self._options.topics))
@@ -72,12 +72,12 @@ class StreamPlanner:
         """Return the end of the micro-batch that begins at `start`; the same offsets if there are no new messages.
 
         Args:
-            start: where it begins.
-            limit: offsets that it may take in all, of each queue one at least.
+            start: start of the micro-batch.
+            limit: maximum number of offsets; at least one of each queue is allowed.
 
         Raises:
-            DataLossError: for what is gone, where the options say so.
-            UnreachableError: if no queue can be asked.
+            DataLossError: if messages were deleted, and the options require a failure.
+            UnreachableError: if no queue can be queried.
         """
         bounds = self._bounds()
         begins: dict[MessageQueue, int] = dict(start.offsets) if start.is_initial else {}
@@ -127,11 +127,11 @@ class StreamPlanner:
         return bounds.first
 
     def _bounds(self) -> dict[MessageQueue, QueueBounds]:
-        """Return the content of the queues that can be asked now.
+        """Return the content of the queues that can be queried now.
 
         Raises:
-            NoRouteError: if a topic is not there.
-            UnreachableError: if none of the queues can be asked.
+            NoRouteError: if a topic does not exist.
+            UnreachableError: if none of the queues can be queried.
         """
         for topic in self._options.topics:
             self._puller.routing.forget(topic)
