@@ -373,7 +373,7 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
         edges_seconds=followed.edges.seconds,
         recovered=[commit.sequence for commit in work.unfinished],
         behind=_behind(followed, _NOTHING_IN_HBASE),
-        notes=(*notes, *followed.notes),
+        notes=[*notes, *followed.notes],
     )
 
 
