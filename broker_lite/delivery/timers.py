@@ -193,7 +193,7 @@ class Timers:
             if self._read_ms != read_ms:
                 self._files.save(now_ms, last_read_time_ms=self._read_ms)
             if not self._times or self._times[0] >= end_ms:
-                # The last slot stays open for messages that are due at once.
+                # The newest slot stays open for messages that are due at once.
                 self._read_ms = max(self._read_ms, end_ms - self._files.precision_ms)
             self._enter_new()  # messages that were parked again
         return delivered

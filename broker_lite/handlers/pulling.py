@@ -296,7 +296,7 @@ def _search_for(broker: Broker, pull: HeldPull) -> Generator[None, None, PullRes
     """Search for the messages that a held pull waits for, from the offset that it has reached.
 
     Returns:
-        The messages; None if the connection has closed, or the pull was on_answer with an error.
+        The messages; None if the connection has closed, or the pull was answered with an error.
     """
     try:
         result = _pull(broker, pull.header, pull.wanted, pull.next_offset)
