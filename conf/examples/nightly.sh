@@ -6,7 +6,7 @@
 # Handling of a job's exit codes (commitlake --help lists them):
 #   0    continue
 #   3    the job ran and found a problem: continue, but end with 3, so that cron's mail or your monitoring reports it
-#   4    another run was first, or a store is not the one that was archived: stop, because later steps would fail
+#   4    another run was first, or a store is not the one that was archived: stop, because later steps would be useless
 #   1 2  error, or wrong configuration: stop
 # guard runs before the archive, to show what will soon be deleted; the archive runs whatever guard finds. maintain,
 # which deletes data, runs only after an audit that found no problem.

@@ -22,10 +22,10 @@ class DoctorFinding(NamedTuple):
     """One line of the report.
 
     Attributes:
-        check: what was checked, such as `java`.
-        state: how it ended.
-        found: what is there.
-        advice: what to do, or nothing.
+        check: name of the check, such as `java`.
+        state: result of the check.
+        found: description of what was found.
+        advice: advice on what to do, or empty.
     """
 
     check: str

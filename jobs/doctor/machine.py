@@ -103,7 +103,7 @@ def folder(check: str, place: str) -> DoctorFinding:
 
     Args:
         check: name of the check.
-        place: the folder.
+        place: path of the folder.
     """
     path = Path(place).absolute()
     if path.exists() and not path.is_dir():
