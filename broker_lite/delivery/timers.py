@@ -92,7 +92,7 @@ class Timers:
         store.before_close.append(self._finish_slot)
 
     def _warn_of_repeats(self) -> None:
-        """Log a warning if the files do not tell which messages were delivered."""
+        """Log a warning if the files do not show which messages were delivered."""
         if self._files.has_checkpoint or self._queue_offset == self._first_new:
             return
         has_index = self._store.options.has_index

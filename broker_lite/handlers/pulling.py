@@ -83,7 +83,7 @@ def _pull_filtered(
     wanted: Filter,
     group: SubscriptionGroupConfig,
 ) -> Answering:
-    """Pull with an SQL92 filter, of which even the first slice waits for the client's earlier pulls."""
+    """Pull with an SQL92 filter; even its first slice waits for the client's earlier pulls."""
     result = _pull(broker, header, wanted, header.queue_offset)
     if result.is_cut and not result.records:
         return (yield from _pull_on(broker, request, header, wanted, result, group))

@@ -218,7 +218,7 @@ def _first_line(error: Exception) -> str:
 
 
 def checkpoint_folder(config: Config) -> str:
-    """Return the folder of the stream's checkpoint, which lies in the lake; each store path has its own."""
+    """Return the folder of the stream's checkpoint, which is in the lake; each store path has its own."""
     path = config.store if "://" in config.store else str(Path(config.store).absolute())
     layout = "" if config.layout == ANY_FORMAT else f"\n{config.layout}"
     name = hashlib.blake2b(f"{path}\n{config.broker or ''}{layout}".encode(), digest_size=8).hexdigest()

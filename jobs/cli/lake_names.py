@@ -93,7 +93,7 @@ def unknown_values(
         values: the values, without the prefix.
         sentence: the sentence, with "{}" for the value.
         where: SQL condition on the rows.
-        prefix: what precedes each value in the column.
+        prefix: text before each value in the column.
     """
     found = []
     known: list[str] | None = None

@@ -90,7 +90,7 @@ def _check_files(folder: Path) -> None:
                 if entry.is_file(follow_symlinks=False):  # nearly all are, and a table may have very many
                     continue
                 path = folder / entry.name
-                if entry.is_symlink():  # in a partition, or a log; `check_lake_links` does not look there
+                if entry.is_symlink():  # in a partition, or a log, which `check_lake_links` does not check
                     others.append(path)
                 elif entry.is_dir():
                     if "=" in entry.name:

@@ -13,9 +13,9 @@ class State(StrEnum):
     WARNING = "warning"
     """Some jobs or options cannot be used."""
     MISSING = "missing"
-    """Something that was asked for does not work."""
+    """Something that was requested does not work."""
     SKIPPED = "skipped"
-    """The check was not asked for."""
+    """The check was not requested."""
 
 
 class DoctorFinding(NamedTuple):

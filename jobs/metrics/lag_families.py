@@ -119,7 +119,7 @@ def _latency_ms(rows: Sequence[Lag]) -> float:
 
 
 def _consume_tps(rows: Sequence[Lag]) -> float | None:
-    """Return the sum of the rates of all queues; None where one is not known."""
+    """Return the sum of the rates of all queues; None if one is unknown."""
     rates = [row.judged.consume_tps for row in rows]
     known = [rate for rate in rates if rate is not None]
     return sum(known) if len(known) == len(rates) else None

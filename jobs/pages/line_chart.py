@@ -171,7 +171,7 @@ def _grid(scale: Scale) -> Iterator[Html]:
 
 
 def _labels(scale: Scale, windows: TimeWindows, axis: Callable[[float], str]) -> Iterator[Html]:
-    """Yield the labels of both axes, which stand on the grid lines so that the lines have the whole width."""
+    """Yield the labels of both axes, which are on the grid lines, so that the lines have the whole width."""
     for value in scale.ticks():
         yield tag("text", axis(value), x=2, y=_height_of(scale, value) - 4, class_="axis halo")
     yield from time_axis(windows, _TOP + _HEIGHT + 17)

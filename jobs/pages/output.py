@@ -52,7 +52,7 @@ class PageFile:
 
 
 def page_file(path: Path | None) -> PageFile | None:
-    """Return the file of a page; None if no page is asked for.
+    """Return the file of a page; None if no page is requested.
 
     Raises:
         JobError: For a file that could not be written at the end of the job.

@@ -316,7 +316,7 @@ def _question(arguments: argparse.Namespace, columns: Sequence[str], known: Sequ
 
 
 def _order(arguments: argparse.Namespace, known: Sequence[str]) -> list[str]:
-    """Return the sort columns, with `DESC` where asked for; the usual order breaks ties."""
+    """Return the sort columns, with `DESC` if requested; the usual order breaks ties."""
     order: list[str] = []
     for part in arguments.order_by.split(",") if arguments.order_by else ():
         match part.split():

@@ -79,7 +79,7 @@ def run_salvage(arguments: argparse.Namespace, store: Store, wanted: RequestedSe
 
 
 def with_settings_of(store: Store, wanted: RequestedSettings) -> RequestedSettings:
-    """Return the wanted settings; the remains of the damaged store fill those that the user left open."""
+    """Return the wanted settings; those that the user did not give come from the remains of the damaged store."""
     from commitlake.pipelines.rebuild.settings import find_settings
 
     found = find_settings(Path(store.root).parent, wanted, store.format, store.format.dialect_of(store), store.segments)

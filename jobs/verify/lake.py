@@ -72,7 +72,7 @@ def _differing(
     layout: FormatChoice,
     limit: int,
 ) -> Differences:
-    """Return the windows that differ, except where a broker deleted its oldest segments meanwhile."""
+    """Return the windows that differ, unless a broker deleted its oldest segments meanwhile."""
     while True:
         with sides.store(path, broker, ranges, layout) as store, sides.messages(stretches_of(ranges)) as found:
             sides.expect_erasures(store, stretches_of(ranges))

@@ -210,7 +210,7 @@ def _solid(part: _Part) -> Iterator[tuple[int, int]]:
 
 
 class _IndexFile:
-    """Open index file, of which a search reads a few small pieces."""
+    """Open index file; a search reads only a few small pieces of it."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -3,7 +3,7 @@
     layouts     functions that differ between layouts, chosen when a loop is compiled
     compiled    compilation of functions; function_cache: the folder of the results
     memory      unaligned loads and stores, tests of 64 bytes at once
-    crc         CRC-32, by carry-less multiply (folding) where the processor has it
+    crc         CRC-32, by carry-less multiply (folding) if the processor has it
     hop         loop from record to record; finds the positions of each record's parts
     decode      hop and columns in one pass, while a record is in the cache; buffers: its outputs
     borders     positions at which a range of a segment may be cut

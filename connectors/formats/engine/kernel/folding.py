@@ -184,7 +184,7 @@ def _fold_vectors(builder: Any, stretch: _Stretch, folder: _Folder, state: Any) 
 def _fold_rest(builder: Any, stretch: _Stretch, folder: _Folder, block: Any) -> None:
     """Fold the last bytes, fewer than a block, into the variable `block`.
 
-    With r bytes left, the block's first r bytes are moved over a block made of its others and those r.
+    With r bytes left, the block's first r bytes are folded onto a new block: the block's other bytes and those r bytes.
     """
     left = stretch.left()
     with builder.if_then(builder.icmp_signed(">", left, ir.Constant(_WORD, 0))):

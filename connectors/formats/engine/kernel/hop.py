@@ -30,7 +30,7 @@ BAD_ALL_ZEROS = 3
 RECORDS = 4  # columns of `parts` that are filled
 FAULTS = 5  # rows of `faults` that are filled
 STOP = 6
-UNWRITTEN_START = 7  # where the zeros begin, when STOP is STOP_UNWRITTEN
+UNWRITTEN_START = 7  # physical offset of the first zero, if STOP is STOP_UNWRITTEN
 BLANK_AT = 8  # first BLANK in the current bad range, -1 for none
 STATE_SIZE = 9
 

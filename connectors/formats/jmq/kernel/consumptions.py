@@ -1,4 +1,4 @@
-"""Finds the records of a consume log, see `schemas.layouts.jmq.consumption`; a record is told by its CRC."""
+"""Search for the records of a consume log, see `schemas.layouts.jmq.consumption`; the CRC shows which are valid."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def _note(parts, row, position, located):
 
 @inlined
 def _agrees(window, position, mask, body, body_length):
-    """Return whether a body matches its CRC, of which the dialect stores only the bits of a mask."""
+    """Return whether a body matches its CRC; the dialect stores only the CRC's bits in a mask."""
     crc = np.int64(crc32(window, body, body_length)) & mask
     return crc == np.int64(load_be_i32(window, position + _AT_CRC)) & 0xFFFFFFFF
 
