@@ -4,7 +4,7 @@ An order is `created` in `orders`, and paid for in `payments` (`paid`, sometimes
 payments of the day are `settled`, in batches. A paid order goes to `shipments` (`requested`), where the application
 `shipping-service` hands it to a carrier and reports `shipped` to `orders`. All messages of an order have its key as
 business id, which determines their queue; the queues of settlements are chosen by weight. Some shipments fail and are
-retried after 1, 3 and 9 seconds; a few fail for good, and are dead letters of the retry store. JMQ has no transactions
+retried after 1, 3 and 9 seconds; a few always fail, and are dead letters of the retry store. JMQ has no transactions
 and no delays, so there are no reminders, and an unpaid order has only its `created` message.
 
 order-4711 is created, paid after 80 minutes, refused by the carrier twice, and shipped at the third attempt.

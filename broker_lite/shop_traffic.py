@@ -5,7 +5,7 @@ something is sold out, rolls back. The process of one order crashes in between: 
 created order sends a reminder to `payments`, delayed by an hour. The customer pays (`paid`) before or after it; a few
 cards are `declined` first. At night the payments of the day are `settled`, in batches. A paid order goes to `shipments`
 (`requested`), where the group `shipping-service` hands it to a carrier and reports `shipped` to `orders`. Some
-shipments fail and are retried after 10, 30 and 60 seconds; a few fail for good and end in `%DLQ%shipping-service`.
+shipments fail and are retried after 10, 30 and 60 seconds; a few always fail and end in `%DLQ%shipping-service`.
 
 order-4711 goes through most of this: created in a transaction, reminded after an hour, paid after 80 minutes, refused
 by the carrier twice, shipped at the third attempt.

@@ -22,7 +22,7 @@ class BrokerOptions:
         role: ASYNC_MASTER, SYNC_MASTER or SLAVE, as reported to clients.
         address: address at which clients reach the broker.
         ha_address: address from which slaves copy the log.
-        slave_read: whether consumers that lag far behind are redirected to a slave, as their group's settings say.
+        slave_read: whether consumers with a large lag are redirected to a slave, if their group's settings allow it.
         in_memory_bytes: size of the log's end that RocketMQ assumes to be in memory; consumers of older messages lag.
         auto_create_topics: whether a send to an unknown topic creates it, with TBW102 as template.
         auto_create_groups: whether consumers of an unknown group create it.

@@ -1,7 +1,7 @@
 """Rewrites of a message: each function returns the record that a broker stores next for a message.
 
 The functions have no side effects. Body, compression bits, born timestamp and born host are always copied. Only the
-topic tells what kind of record it is, because properties stay on a message after they have had their effect.
+topic determines the kind of a record, because properties stay on a message after they have had their effect.
 
     park        T/q                  -> SCHEDULE_TOPIC_XXXX / level-1    + REAL_TOPIC, REAL_QID
     unpark      SCHEDULE_TOPIC_XXXX  -> REAL_TOPIC / REAL_QID            no property removed, not even DELAY

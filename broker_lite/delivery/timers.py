@@ -92,7 +92,7 @@ class Timers:
         store.before_close.append(self._finish_slot)
 
     def _warn_of_repeats(self) -> None:
-        """Log a warning if the files do not tell which messages were delivered."""
+        """Log a warning if the files do not show which messages were delivered."""
         if self._files.has_checkpoint or self._queue_offset == self._first_new:
             return
         has_index = self._store.options.has_index
@@ -193,7 +193,7 @@ class Timers:
             if self._read_ms != read_ms:
                 self._files.save(now_ms, last_read_time_ms=self._read_ms)
             if not self._times or self._times[0] >= end_ms:
-                # The last slot stays open for messages that are due at once.
+                # The newest slot stays open for messages that are due at once.
                 self._read_ms = max(self._read_ms, end_ms - self._files.precision_ms)
             self._enter_new()  # messages that were parked again
         return delivered

@@ -12,7 +12,7 @@ Answering = Generator[None, None, Command | None]
 """Handler of a long request: a generator that yields between steps of at most a few milliseconds, see `Slices`."""
 
 Handler = Callable[[Broker, Channel, Command], Command | Answering | None]
-"""Function that returns the answer; None if there is none, or if the channel gets it later.
+"""Function that returns the answer; None if there is no answer, or if it is sent later.
 
 It raises errors of schemas.remoting.errors and broker_lite.stores.engine.errors, which the caller converts to answers.
 """

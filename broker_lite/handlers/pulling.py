@@ -83,7 +83,7 @@ def _pull_filtered(
     wanted: Filter,
     group: SubscriptionGroupConfig,
 ) -> Answering:
-    """Pull with an SQL92 filter, of which even the first slice waits for the client's earlier pulls."""
+    """Pull with an SQL92 filter; even its first slice waits for the client's earlier pulls."""
     result = _pull(broker, header, wanted, header.queue_offset)
     if result.is_cut and not result.records:
         return (yield from _pull_on(broker, request, header, wanted, result, group))
@@ -296,7 +296,7 @@ def _search_for(broker: Broker, pull: HeldPull) -> Generator[None, None, PullRes
     """Search for the messages that a held pull waits for, from the offset that it has reached.
 
     Returns:
-        The messages; None if the connection has closed, or the pull was on_answer with an error.
+        The messages; None if the connection has closed, or the pull was answered with an error.
     """
     try:
         result = _pull(broker, pull.header, pull.wanted, pull.next_offset)

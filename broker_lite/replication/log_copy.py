@@ -1,6 +1,6 @@
 """Log of a slave: bytes of the master's log at the same offsets, and the queues and index built from them.
 
-Bytes arrive in arbitrary pieces. A record is entered into its queue and the index when it is complete; an incomplete
+Bytes arrive in arbitrary pieces. A record is added to its queue and the index when it is complete; an incomplete
 one already belongs to the log, and recovery drops it if the process ends before the rest arrives. Source:
 DefaultMessageStore.appendToCommitLog, ReputMessageService (5.5.0), which enters records in a separate thread.
 """

@@ -1,4 +1,4 @@
-"""Wire protocol of replication: the slave reports its offset, and the master sends what follows.
+"""Wire protocol of replication: the slave reports its offset, and the master sends the bytes from there on.
 
     slave to master     max_physical_offset int64                          a report
     master to slave     physical_offset int64, body_size int32, body       a transfer

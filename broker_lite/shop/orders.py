@@ -81,7 +81,7 @@ def draw_orders(count: int, rng: random.Random, max_retries: int) -> OrderPlan:
     first = FEATURED_ORDER - count // 2
     orders = [_draw_order(number, rng) for number in range(first, first + count)]
     numbers = [order.number for order in orders[:-1] if order.number != FEATURED_ORDER]
-    # Orders that fail for good must be early enough for their retries to end within the three days.
+    # Orders that always fail must be early enough for their retries to end within the three days.
     early = numbers[: len(numbers) * 3 // 4]
     rng.shuffle(early)
     rolled_back = _take(early, count // 25)

@@ -1,12 +1,13 @@
 """The nightly run as an Airflow DAG (2.7 or later): guard -> archive -> audit -> maintain -> verdict.
 
 Copy it into the folder of DAGs. The workers need the command `commitlake` on their PATH, and the stores, the lake and
-the file CONFIG at the same places; settings and paths are in that file, credentials in the workers' environment.
+the file CONFIG at the same paths. Settings and paths are in that file, credentials in the workers' environment.
 
-Exit codes: 0 is a success. 3 means that a job ran and found something: later tasks continue, and `verdict` fails
-at the end, with the names of the jobs. 1 may pass by itself: the task is tried again. 2 (set up wrongly) and 4 (another
-run was first, or a store is not the one that was archived) do not: the task fails at once. `guard` never holds up the
-archive, which is what helps; `maintain`, which deletes, only follows an audit that found nothing wrong.
+Exit codes: 0 is success. 3 means that a job ran and found a problem: later tasks continue, and `verdict` fails at the
+end, with the names of the jobs. 1 is often a transient error, so the task is retried. 2 (wrong configuration) and 4
+(another run was first, or a store is not the one that was archived) are permanent, so the task fails at once. The
+archive runs whatever `guard` finds, because archiving is the remedy. `maintain`, which deletes data, runs only after an
+audit that found no problem.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FAILED = 1
 
 
 def run(job: str) -> int:
-    """Run a job: 0 or 3, or an error that Airflow tries again or not."""
+    """Run a job, and return 0 or 3; for other codes, raise an error that Airflow retries, or one that it does not."""
     code = subprocess.run(["commitlake", job, *COMMANDS[job], "--config", CONFIG], check=False).returncode
     if code in {0, FOUND}:
         return code
@@ -39,7 +40,7 @@ def run(job: str) -> int:
 
 
 def wrong_jobs(codes: dict[str, int | None]) -> list[str]:
-    """The jobs that found something or failed; those have no code, and nor has a maintain that the audit forbade."""
+    """Return the jobs that found a problem or failed. A failed job has no code, nor has a maintain that was skipped."""
     forbidden = {"maintain"} if codes["audit"] != 0 else set()
     return [job for job, code in codes.items() if code == FOUND or (code is None and job not in forbidden)]
 
@@ -47,13 +48,13 @@ def wrong_jobs(codes: dict[str, int | None]) -> list[str]:
 @dag(
     schedule="30 1 * * *",  # brokers delete at 04 by default; the time zone is that of start_date
     start_date=pendulum.datetime(2026, 1, 1, tz="Asia/Shanghai"),
-    catchup=False,  # one run takes all that is new, however many nights it is
+    catchup=False,  # one run archives all new messages, even those of several nights
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
     tags=["commitlake"],
 )
 def commitlake_nightly() -> None:
-    """Archive what is new, and take care of the lake."""
+    """Archive new messages, and maintain the lake."""
 
     @task
     def guard() -> int:

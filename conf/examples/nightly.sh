@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# The nightly run, for cron: what is about to be lost, what is new, whether it is all there, and cleaning up.
+# The nightly run, for cron: warn of messages about to be lost, archive new ones, audit and maintain the lake.
 #
 #   nightly.sh [CONFIG]     CONFIG: a TOML file with a table for each job, default /etc/commitlake.toml
 #
-# What each exit code of a job means here (commitlake --help lists them):
-#   0    go on
-#   3    it ran, and found something: go on, but end with 3, so that cron's mail or your monitoring notifies somebody
-#   4    another run was first, or a store is not the one that was archived: later steps make no sense, stop
-#   1 2  failed, or is set up wrongly: stop
-# guard runs before the archive, to show what will soon be deleted; the archive runs whatever it finds. maintain, which
-# deletes, only follows an audit that found nothing wrong.
+# Handling of a job's exit codes (commitlake --help lists them):
+#   0    continue
+#   3    the job ran and found a problem: continue, but end with 3, so that cron's mail or your monitoring reports it
+#   4    another run was first, or a store is not the one that was archived: stop, because later steps would be useless
+#   1 2  error, or wrong configuration: stop
+# guard runs before the archive, to show what will soon be deleted; the archive runs whatever guard finds. maintain,
+# which deletes data, runs only after an audit that found no problem.
 set -u
 config=${1:-/etc/commitlake.toml}
 found=0

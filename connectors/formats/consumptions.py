@@ -28,9 +28,9 @@ class ConsumeLogPart:
     """A part of a store's consume log.
 
     Attributes:
-        rows: its records, with `CONSUMPTION_ROWS`.
+        rows: the part's records, with `CONSUMPTION_ROWS`.
         end: offset in the consume log at which the next part begins.
-        problems: sentences on what is damaged or missing in it.
+        problems: sentences about damaged or missing ranges in it.
     """
 
     rows: pa.RecordBatch

@@ -1,8 +1,8 @@
 """Interface of a log format: everything that differs between the formats of brokers' logs.
 
 Each package beside this module (`rocketmq`, `jmq`) exports one `FORMAT`, and `registry` lists them. Code outside such a
-package never asks which format it has; it asks the object. Importing this module, and a format's own `format` module,
-needs the standard library only: what takes long to import (numpy, the compiled loops) is loaded when it is first asked.
+package never checks which format it has; it uses the object. Importing this module, or a format's own `format` module,
+needs the standard library only. Modules that take long to import (numpy, the compiled loops) are loaded on first use.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ if TYPE_CHECKING:
 class RecordRules:
     """Rules for one record of a format, in plain Python.
 
-    A record is one message. A format whose records hold several, as a Kafka batch does, would change these places:
+    A record is one message. A format whose records hold several, like Kafka's batches, would need these changes:
 
-    - `parse` and `row_of` give a list, an entry for each message.
+    - `parse` and `row_of` return a list with an entry for each message.
     - `decode` of its kernel (`engine.kernel.layouts`) writes a row for each message; `parts` keeps one column for each
       record, so that hopping, filters, splits and damage stay as they are. `read_batch` then counts rows, and
       `Decoder.take` repeats the columns that a record's messages share.
-    - `facts_reader` gives a record's first queue offset and the number of its messages, as it does for RocketMQ's inner
-      batches (`Facts.batch_size`).
+    - `facts_reader` returns a record's first queue offset and the number of its messages, as it does for RocketMQ's
+      inner batches (`Facts.batch_size`).
 
     Attributes:
-        examine: tells what stands at a position, as `schemas.layouts.rocketmq.scan.examine` does.
-        scanner: makes what turns windows of a segment into spans, from a physical offset on.
-        parse: the message at the start of these bytes, and its size; its checksum is not compared.
-        vouches: whether the bytes of a store's `checkpoint` say that a message's record is on the disk; the last
-            argument tells whether a broker has closed the store since.
-        row_of: a message and its broker's name as a row of `messages`, timestamps as ms, without the body.
-        size_of: what the first bytes of a record or a filler say of its size.
-        is_filler: whether these first bytes are those of a filler.
-        own_offset: the physical offset that a record says of itself, from its first bytes; None where they are too few.
-        head_bytes: how many first bytes `size_of` and `is_filler` look at. They are not all zeros.
-        known_bytes: how many first bytes of a record tell it from every other one, and lie before its body.
+        examine: returns the finding at a position, as `schemas.layouts.rocketmq.scan.examine` does.
+        scanner: returns a scanner that turns windows of a segment into spans, from a physical offset on.
+        parse: returns the message at the start of some bytes, and its size; the checksum is not compared.
+        vouches: returns whether the bytes of a store's `checkpoint` prove that a message's record is on the disk; the
+            last argument is whether a broker has closed the store since.
+        row_of: converts a message and its broker's name to a row of `messages`: timestamps in ms, no body.
+        size_of: returns the size of a record or filler from its first bytes.
+        is_filler: returns whether these first bytes are those of a filler.
+        own_offset: returns the physical offset stored in a record, from its first bytes; None if they are too few.
+        head_bytes: number of first bytes that `size_of` and `is_filler` read. They are not all zeros.
+        known_bytes: number of first bytes, before the body, that distinguish a record from every other one.
     """
 
     examine: Callable[[memoryview, int, int, SizeLimits], ScanFinding]
@@ -87,15 +87,15 @@ class RecordRules:
 
         Args:
             head: the first fields of a record.
-            offset_field: the one of them that has the record's own offset.
-            filler: size and magic, with which a record begins, too.
+            offset_field: the field of `head` that has the record's own offset.
+            filler: the layout of size and magic, with which a record also begins.
             filler_magics: the magics of fillers.
             known_bytes: see the class.
-            examine: likewise.
-            scanner: likewise.
-            parse_message: reads a record; `verify_crc` tells whether its checksum is compared.
+            examine: see the class.
+            scanner: see the class.
+            parse_message: parses a record; `verify_crc` sets whether its checksum is compared.
             vouches: see the class.
-            row_of: likewise.
+            row_of: see the class.
         """
         place = [declared.name for declared in head.fields].index(offset_field)
         return cls(
@@ -123,21 +123,21 @@ class Format(ABC):
         aliases: other names that options accept for it.
         id_pattern: matches the `msg_id` of each row of this format, and of no other.
         store_folders: folders of a store that never hold another store.
-        queue_folders: those of them that hold queues, the usual kind first.
-        rebuilt_files: what a rebuild makes, as paths from the store's folder on.
+        queue_folders: the folders of a store that hold queues, the usual kind first.
+        rebuilt_files: files and folders that a rebuild creates, as paths relative to the store's folder.
         has_dialects: whether brokers write the format in several dialects, see `dialects_of`.
         has_consume_log: whether a store may have its own log of deliveries, see `read_consume_log`.
         has_index_files: whether IndexFiles may lie beside the log.
         has_delay_levels: whether a broker delivers delayed messages by levels, from queues of a schedule topic.
         has_topic_configs: whether a store has a `config/topics.json`, which a broker must find.
-        has_transaction_flags: whether a record's sys_flag tells an inner batch, and a transaction's state.
-        has_archived_settings: whether the archive records what a store's files tell of its broker's settings.
-        accepts_zero_texts: whether a broker that starts takes zeros for a record's texts, and not for missing pages.
+        has_transaction_flags: whether a record's sys_flag marks inner batches and the state of a transaction.
+        has_archived_settings: whether the archive records the broker's settings that a store's files show.
+        accepts_zero_texts: whether a starting broker takes zeros in a record's texts for content.
         steps_over_damage: whether a broker continues to read after a bad range; else its log ends there.
-        repairs_after_abort: whether a broker that finds the mark `abort` rebuilds parts of its indexes.
+        repairs_after_abort: whether a broker that finds the file `abort` rebuilds parts of its indexes.
         counts_entries: whether a checkpoint has the count of the entries of all queues.
-        can_be_restored: whether a log can be made from the rows of a lake.
-        retention_note: a remark on the rules by which `guard` foresees what a broker deletes; empty for none.
+        can_be_restored: whether a log can be created from the rows of a lake.
+        retention_note: a note on the deletion rules that `guard` uses for the broker; empty for none.
     """
 
     name: str
@@ -191,7 +191,7 @@ class Format(ABC):
     def sample_segment(self, size: int) -> bytes:
         """Return a segment of three messages, of which one is damaged and one has a property that is not UTF-8.
 
-        Set-up reads it, so that the format's loops are compiled.
+        Set-up reads it to compile the format's loops.
         """
 
     # Dialects
@@ -223,8 +223,8 @@ class Format(ABC):
 
         Args:
             start: physical offset of the range's first byte.
-            delay_levels_ms: the broker's messageDelayLevel, where the format has delay levels.
-            chunk_rows: records of a chunk at most.
+            delay_levels_ms: the broker's messageDelayLevel, if the format has delay levels.
+            chunk_rows: the largest number of records in a chunk.
         """
 
     def why_no_key_index(self, store: Store) -> str | None:  # noqa: ARG002
@@ -236,11 +236,11 @@ class Format(ABC):
 
         Args:
             folder: the store's folder.
-            filters: with keys and topics.
-            message_at: reads the record at a physical offset.
+            filters: filters with keys and topics.
+            message_at: a function that reads the record at a physical offset.
 
         Raises:
-            IndexUnusable: where the indexes are not there, may not be read, or do not tell.
+            IndexUnusable: if the indexes are missing, may not be read, or have no answer.
         """
         raise NotImplementedError(f"{self.name} has no index of keys")
 
@@ -252,12 +252,12 @@ class Format(ABC):
 
         Args:
             log_folder: the folder of the store's segments.
-            topic: only this one.
-            queue_id: only these queues.
-            damage: is told, in a sentence, of what is no entry, where entries prove themselves.
+            topic: return only this topic.
+            queue_id: return only queues with this id.
+            damage: receives a sentence about each invalid entry, if the format's entries can be checked.
 
         Raises:
-            StoreError: where the store has no queues that can be read.
+            StoreError: if the store has no queues that can be read.
         """
 
     @abstractmethod
@@ -272,7 +272,7 @@ class Format(ABC):
         """Return the queue types of a store's topics; empty if the format has only one type.
 
         Raises:
-            UnsafeFileError: for a link among the files and folders that tell it.
+            UnsafeFileError: for a link among the files and folders that are read for this.
         """
         from commitlake.connectors.formats.facts.topic_kinds import TopicKinds  # noqa: PLC0415 (it needs numpy)
 
@@ -285,7 +285,7 @@ class Format(ABC):
     # Small files
 
     def read_consume_log(self, store: Store, start: int | None) -> Iterator[ConsumeLogPart]:  # noqa: ARG002
-        """Yield what a store's own log of deliveries says from an offset on; nothing for a format without one.
+        """Yield the content of a store's own log of deliveries from an offset on; nothing for a format without one.
 
         Args:
             store: the store.
@@ -299,8 +299,8 @@ class Format(ABC):
 
         Args:
             root: the store's folder.
-            problems: takes what is wrong with them.
-            is_live: a broker has the store open, and may not have come to write all of them.
+            problems: collects the problems of the files.
+            is_live: whether a broker has the store open, which may not have written all of the files yet.
         """
 
     def check_checkpoint(self, log: CheckedLog, files: SmallFiles, problems: Problems) -> None:  # noqa: B027
@@ -311,8 +311,8 @@ class Format(ABC):
         """Return a checkpoint that confirms everything as flushed, as after a clean shutdown.
 
         Args:
-            root: the store's folder, whose own checkpoint may tell what the log does not.
-            log: what is on the disk.
+            root: the store's folder; data that the log lacks may come from its old checkpoint.
+            log: the log and its indexes on the disk.
         """
 
     def with_entry_count(self, checkpoint: bytes, entries: int) -> bytes | None:  # noqa: ARG002

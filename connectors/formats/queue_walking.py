@@ -41,11 +41,11 @@ def index_folder(root: Path, name: str, *, made_from: str) -> Path:
 
     Args:
         root: the store's folder.
-        name: the indexes'.
-        made_from: what a broker makes it from where it is missing.
+        name: the name of the folder.
+        made_from: the files from which a broker rebuilds it if it is missing.
 
     Raises:
-        StoreError: if it is not there or may not be read.
+        StoreError: if it does not exist or may not be read.
     """
     folder = root / name
     if not folder.is_dir():
@@ -68,9 +68,9 @@ def walk_queue_folders(folder: Path, topic: str | None, queue_id: int | None) ->
     """Yield the folders of queues, in order of topic and queue id.
 
     Args:
-        folder: where the topics' folders are; none below it may be a link.
-        topic: only this one.
-        queue_id: only these queues.
+        folder: the folder that contains the topics' folders; none below it may be a link.
+        topic: return only this topic.
+        queue_id: return only queues with this id.
 
     Raises:
         UnsafeFileError: for a link.

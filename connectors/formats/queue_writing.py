@@ -32,9 +32,9 @@ class NewQueue:
     """Queue that is to be rebuilt.
 
     Attributes:
-        file_size: bytes of each of its files.
+        file_size: size of each of its files, bytes.
         is_batch: whether it is one of the format's `batch_queues`.
-        closes_head: whether it begins at 0 although the log lacks its first messages.
+        closes_head: whether the queue begins at 0 even if the log lacks its first messages.
         log_start: physical offset of the log's first byte.
     """
 
@@ -64,6 +64,6 @@ class QueueWriter(Protocol):
 
         Args:
             entries: uint8[entries, bytes].
-            numbers: their queue offsets.
+            numbers: queue offsets of the entries.
             first: number of the first entry, if there are no numbers.
         """

@@ -72,7 +72,7 @@ class FormatChoice:
         """Parse the choice in an option's text.
 
         Raises:
-            ValueError: if it stands for none.
+            ValueError: if the text is no valid choice.
         """
         if text == _ANY:
             return cls()

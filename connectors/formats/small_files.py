@@ -35,12 +35,12 @@ class Problems(Protocol):
         """Add a problem.
 
         Args:
-            code: its class, see `pipelines.verify.classes`.
-            file: the file, from the store's folder on.
-            position: byte in that file.
-            physical_offset: place in the log that the problem is about.
-            found: what stands there.
-            expected: what must.
+            code: the class of the problem, see `pipelines.verify.classes`.
+            file: the file, relative to the store's folder.
+            position: position in that file, bytes.
+            physical_offset: position in the log that the problem is about.
+            found: the actual content, in words.
+            expected: the expected content, in words.
         """
 
 
@@ -50,7 +50,7 @@ class Claim(NamedTuple):
     Attributes:
         name: name of the field.
         value: ms of a record's store time, or a physical offset.
-        is_time: which of the two.
+        is_time: whether the value is a time.
     """
 
     name: str
@@ -71,7 +71,7 @@ class GroupFilter(NamedTuple):
     """Filter of a group for a topic, from a broker's files.
 
     Attributes:
-        subscribed_at_ms: when it subscribed.
+        subscribed_at_ms: time of the subscription.
     """
 
     topic: str
@@ -85,9 +85,9 @@ class TimerProgress(NamedTuple):
     """Progress of a broker's timers.
 
     Attributes:
-        topic: topic of the messages that wait.
-        next_offset: next message of that topic's queue that is put on the wheel.
-        delivered_until_ms: timers that are due before are delivered.
+        topic: topic of the waiting messages.
+        next_offset: queue offset of the next message that is put on the wheel.
+        delivered_until_ms: time; timers that are due before it are delivered.
     """
 
     topic: str
@@ -100,14 +100,14 @@ class SmallFiles:
     """Content of the small files before the log was read.
 
     Attributes:
-        claims: what the checkpoint says; none where it is missing or cannot be read.
-        offsets_file: where groups' offsets are kept, from the store's folder on.
-        group_offsets: these.
-        delay_offsets: level to offset.
-        log_end: physical offset at which the log ended when the checkpoint was written; None where it does not tell.
-        last_record: physical offset of the last record before that; None where it does not tell.
-        entries: next queue offsets of all queues at that time, added up, likewise.
-        timers: how far the broker has come with its timers; None where the store has none, or the file cannot be read.
+        claims: claims of the checkpoint; empty if it is missing or cannot be read.
+        offsets_file: file of the groups' offsets, relative to the store's folder.
+        group_offsets: offsets of the groups.
+        delay_offsets: next offset of each delay level.
+        log_end: physical offset at which the log ended when the checkpoint was written; None if unknown.
+        last_record: physical offset of the last record before `log_end`; None if unknown.
+        entries: sum of the next queue offsets of all queues at that time; None if unknown.
+        timers: progress of the broker's timers; None if the store has none, or the file cannot be read.
         group_filters: subscriptions that the broker keeps in its files.
     """
 
@@ -127,10 +127,10 @@ class CheckedLog:
     """Results of reading a log and its queues.
 
     Attributes:
-        records: its records, by their physical offsets.
-        start: physical offset of its first byte.
-        end: after its last record.
-        entries: next queue offsets of all queues, added up.
+        records: records of the log, by their physical offsets.
+        start: physical offset of the log's first byte.
+        end: physical offset after the last record.
+        entries: sum of the next queue offsets of all queues.
         may_lag: whether the indexes may be behind the log.
     """
 
@@ -147,15 +147,15 @@ class RebuiltLog:
 
     Attributes:
         start: physical offset of the log's first byte.
-        end: after the log.
-        last_offset: offset of the last record; below 0 if there is none.
-        last_end: after that record.
-        last_time: its store time, ms.
-        queued_offset: offset of the last record that has a queue entry; below 0 if there is none.
-        queued_time: its store time, ms.
+        end: physical offset after the log.
+        last_offset: physical offset of the last record; below 0 if there is none.
+        last_end: physical offset after that record.
+        last_time: store time of that record, ms.
+        queued_offset: physical offset of the last record with a queue entry; below 0 if there is none.
+        queued_time: store time of that record, ms.
         index_time: end of the last full IndexFile, ms; 0 for none.
         has_index_tags: whether the IndexFiles are those of a broker that enters tags.
-        entries: next queue offsets of all queues, added up; 0 where the format's checkpoint does not count them.
+        entries: sum of the next queue offsets of all queues; 0 if the format's checkpoint does not have it.
     """
 
     start: int

@@ -45,7 +45,7 @@ def check_broker_arguments(arguments: argparse.Namespace) -> None:
     """Check that the broker options do not conflict with each other or with the other options.
 
     Raises:
-        JobError: naming it.
+        JobError: for the first conflict.
     """
     check_has_effect(arguments, _ONLY_PULLED, "from-broker")
     if arguments.from_broker is None:
@@ -62,7 +62,7 @@ def source_of(arguments: argparse.Namespace) -> BrokerSource:
     """Return the brokers that the arguments name.
 
     Raises:
-        OptionError: for an address that is none.
+        OptionError: for an invalid address.
     """
     from commitlake.connectors.rocketmq.options import ClientOptions
     from commitlake.connectors.rocketmq.throttle import Rate

@@ -2,7 +2,7 @@
 
     commitlake archive --store /data/rocketmq/store --lake /data/lake
 
-Reads the stores' logs, RocketMQ's or JMQ's, from where the last run ended to the last whole record. Tasks write packs
+Reads the stores' logs, RocketMQ's or JMQ's, from the end of the last run to the last complete record. Tasks write packs
 and data files, which one Delta commit adds to `messages` together with the new end offsets; the other tables are
 updated after that. If a run is killed before its commit, it leaves only files that no table names, and the next run
 starts from the same offsets. If two runs read the same store at once, one commits, and the other reports it.
@@ -16,9 +16,9 @@ system's topics, but no messages of deleted topics.
 
 Before the commit, suites of expectations check the run's profile; a critical one that is not met stops the run.
 
-Exit codes: 0; 1 where a broker does not answer; 2 for a wrong store or lake; 3 where something was damaged or missing,
-unless the option for it says that it is to be written down, and where the judgement stopped the run; 4 where a store is
-not the one that was archived, or other runs over it were first ten times.
+Exit codes: 0; 1 if a broker does not answer; 2 for a wrong store or lake; 3 if data is damaged or missing and no option
+allows it, or if an expectation stopped the run; 4 if a store is not the one that was archived, or if other runs over it
+committed first ten times.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """`archive --follow`: the archive as a stream, in which each micro-batch is an ordinary archive run.
 
-The lake's end offsets are the truth: a run begins where they are, and ends where the micro-batch does. So a micro-batch
-that was committed before a crash, and is offered again, finds nothing to do; and a checkpoint that is lost or older
-than the lake costs some empty runs, no rows. A new checkpoint begins at the lake's offsets.
+A run begins at the lake's end offsets, not at the checkpoint's, and ends at the end of the micro-batch. So if Spark
+repeats a micro-batch that was committed before a crash, the run has nothing to do. If a checkpoint is lost or older
+than the lake, some runs are empty, but no rows are lost. A new checkpoint begins at the lake's offsets.
 
-Other runs over the same stores, such as a nightly one, may run meanwhile. Transient errors, such as a busy object store
-or a killed planning process of Spark, are retried after a while.
+Other runs over the same stores, such as a nightly one, may run at the same time. Transient errors, such as a busy
+object store or a killed planning process of Spark, are retried after a pause.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Follower:
 
     Args:
         spark: a session with Delta and the source `commitlog`.
-        config: what to archive, and where to.
-        on_result: is given the result of each run that took something.
-        between: is called about once a second.
+        config: settings of the archive runs.
+        on_result: called with the result of each run that archived something.
+        between: called about once a second.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class Follower:
         """Archive until a signal stops it, or, without an interval, until all present messages are archived.
 
         Args:
-            interval: how often to look for more; None to end with what is there now.
-            max_bytes: log bytes that one run may take.
-            left: from `find_left`.
+            interval: time between two checks for new messages; None to end after the present messages.
+            max_bytes: the largest number of log bytes of one run.
+            left: unfinished work, from `find_left`.
 
         Raises:
-            StreamingQueryException: for an error of the source; what `run_archive` raises is raised as it is.
+            StreamingQueryException: for an error of the source. Errors of `run_archive` are raised unchanged.
         """
         failures = 0
         with stop_softly(self._stop.set), self._single_traceback():
@@ -112,7 +112,7 @@ class Follower:
     def add_deliveries(self) -> None:
         """Add the deliveries that consume logs have recorded since the last run.
 
-        A micro-batch does the same, but there is none while no message arrives.
+        A micro-batch does the same, but there is none as long as no message arrives.
         """
         if not self._running.acquire(blocking=False):
             return
@@ -218,7 +218,7 @@ def _first_line(error: Exception) -> str:
 
 
 def checkpoint_folder(config: Config) -> str:
-    """Return the folder of the stream's checkpoint, which lies in the lake; each store path has its own."""
+    """Return the folder of the stream's checkpoint, which is in the lake; each store path has its own."""
     path = config.store if "://" in config.store else str(Path(config.store).absolute())
     layout = "" if config.layout == ANY_FORMAT else f"\n{config.layout}"
     name = hashlib.blake2b(f"{path}\n{config.broker or ''}{layout}".encode(), digest_size=8).hexdigest()

@@ -1,7 +1,7 @@
 """`archive --from-broker --follow`: repeated archive runs, each over the messages that the brokers' queues have then.
 
-The offsets that the last commit holds are decisive: a run continues from there, whichever process made it. What may
-succeed later, as a broker that does not answer, is tried again for a while.
+A run continues from the offsets of the last commit, whichever process made it. Transient errors, such as a broker that
+does not answer, are retried for a while.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class BrokerFollower:
     """A series of archive runs, one after another.
 
     Args:
-        runner: what runs the tasks.
-        config: what to archive, and where to.
-        on_result: is given the result of each run that took something.
-        snapshot_every: how often to keep how far consumers have come.
+        runner: the runner of the tasks.
+        config: settings of the archive runs.
+        on_result: called with the result of each run that archived something.
+        snapshot_every: interval of the snapshots of consumer offsets.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class BrokerFollower:
         """Archive until a signal stops it.
 
         Args:
-            interval: how often to look for more.
+            interval: time between two checks for new messages.
 
         Raises:
-            CommitLakeError: what ended it, and did not go well later either.
+            CommitLakeError: an error that a retry cannot solve, or that has persisted.
         """
         failures = 0
         with stop_softly(self._stop.set):

@@ -93,9 +93,9 @@ def nothing_new_page(lake: LakePaths, stores: Sequence[str], sentence: str) -> P
     """Return the page of a run that found nothing new.
 
     Args:
-        lake: Where the tables lie.
-        stores: Their names.
-        sentence: What the run says.
+        lake: The lake.
+        stores: Names of the stores.
+        sentence: The result of the run, as a sentence.
     """
     history = read_history(lake)
     last = history.runs[0] if history.runs else None

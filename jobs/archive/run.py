@@ -58,8 +58,8 @@ def run(arguments: argparse.Namespace, judge: JudgeProcess | None = None) -> Exi
     """Find the new messages, start Spark only if there are any, and print the result.
 
     Args:
-        arguments: the job's.
-        judge: judges the run, and is started where there is something new; this process judges where not given.
+        arguments: parsed arguments of the job.
+        judge: the process that judges the run; started if there are new messages. By default this process judges.
     """
     file = page_file(arguments.html)
     if arguments.local and is_own_process():

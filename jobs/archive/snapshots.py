@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 def read_snapshots(config: Config) -> list[StoreSnapshot]:
     """Read the consumer offsets of a run's stores, before the run determines the end of their logs.
 
-    So the lake has, once the run is done, every message that these offsets count.
+    So after the run the lake has every message that these offsets count.
     """
     if config.source is not None:
         return _ask_brokers(config.source)
@@ -71,8 +71,8 @@ def append_snapshots(
     """Append the rows of snapshots that changed to the lake.
 
     Args:
-        config: the run's.
-        snapshots: from `read_snapshots`.
+        config: settings of the run.
+        snapshots: the snapshots from `read_snapshots`.
         ranges: ranges of the stores' logs, found after the snapshots were read.
     """
     lake = LakePaths(config.lake)
@@ -99,12 +99,12 @@ def append_snapshots(
 class RepeatedSnapshots:
     """Snapshots that are taken at an interval, while an archive follows its stores.
 
-    The end of a log is found after its consumers' offsets were read, so the stores are listed then. The next snapshot
-    reads the offsets of the stores of that list: a new store has its first snapshot an interval later.
+    The end of a log must be found after its consumers' offsets were read, so the stores are listed after that. The next
+    snapshot reads the offsets of the listed stores, so a new store has its first snapshot one interval later.
 
     Args:
-        config: the archive's.
-        interval: how often.
+        config: settings of the archive.
+        interval: time between two snapshots.
     """
 
     def __init__(self, config: Config, interval: datetime.timedelta) -> None:

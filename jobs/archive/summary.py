@@ -62,7 +62,7 @@ def _keys(result: Result) -> list[str]:
 
 
 def _after(result: Result) -> list[str]:
-    """Return the lines about other runs: what they archived, and what they kept this run from doing."""
+    """Return the lines about other runs: the data that they archived, and the work that they prevented here."""
     lines = []
     if result.bytes_of_others:
         lines.append(f"{size_text(result.bytes_of_others)} of new log were archived by another run meanwhile")

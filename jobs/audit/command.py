@@ -4,14 +4,14 @@
 
 For each topic, queue and window of ten minutes, it compares messages, bytes, first and last offsets, and a checksum
 over all messages. `messages` is compared with what the archive's runs counted when they read the log, with the bodies
-in the packs (each is read, and compared with its CRC), with the store as far as it still has what was archived, and
+in the packs (each is read, and compared with its CRC), with the archived part of the store that still exists, and
 with HBase. A single missing message is a difference. The tables' data files, and the tables that follow `messages`, are
 checked by `pipelines.audit.tables`. Expired messages are not differences: maintain records what it deletes, and
 --bodies-kept and --hbase-kept give the ages at which a lifecycle rule or HBase deletes. All sides are read at one
-version of `messages`, so that an archive may run meanwhile. With --local, tasks on this machine give the same result.
+version of `messages`, so an archive may run at the same time. With --local, tasks on this machine give the same result.
 
-Exit codes: 0 where all are the same; 1 where a run has committed and is not finished; 2 for a wrong store or lake, or
-where there is nothing to compare; 3 where something differs.
+Exit codes: 0 if all sides are equal; 1 if a run has committed but is not finished; 2 for a wrong store or lake, or if
+there is nothing to compare; 3 if there is a difference.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _audit(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None
     span = AuditSpan(arguments.first, arguments.last).whole_windows()
     stores = _stores_of(arguments, moment)
     ranges, store_notes = stores.ranges(moment) if stores else ({}, ())
-    # Spark is not started for a lake with missing files, except where all files are read anyway.
+    # Spark is not started for a lake with missing files, unless all files are read anyway.
     reads_much = arguments.local or arguments.deep
     runner = make_runner(arguments, "audit", lake.s3) if reads_much else HERE
     findings = damaged_files(lake, deep=arguments.deep, runner=runner)

@@ -51,12 +51,12 @@ def audit_page(
     """Return the page of an audit.
 
     Args:
-        lake: Where the tables lie.
-        span: Which messages were compared.
+        lake: The lake.
+        span: The range of compared messages.
         moment: The state of the lake that was compared.
-        comparisons: Of two places each.
-        damages: What is wrong with single tables.
-        notes: What else is to be said.
+        comparisons: Comparisons of two sides each.
+        damages: Damage found in single tables.
+        notes: Further notes, as sentences.
     """
     groups = [*map(_damage, damages), *(group for each in comparisons for group in _differences(each))]
     text = verdict_text(comparisons, damages)

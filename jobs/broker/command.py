@@ -1,9 +1,9 @@
 """A message broker for RocketMQ's clients, with a name server: one process, one folder.
 
-It writes the files that RocketMQ writes, so its store can be archived while it runs, and be taken over by RocketMQ;
-with `--layout jmq` it writes JMQ's, with `--layout boltmq` BoltMQ's. It listens on the loopback address unless it is
-told otherwise. SIGTERM and Ctrl-C end it in order; whatever else ends it, the next start recovers the store. Exit
-codes: 0 it was asked to end, 2 a wrong option, a port that is not free or a store that cannot be opened.
+It writes the same files as RocketMQ, so its store can be archived while it runs, and RocketMQ can take it over. With
+`--layout jmq` it writes JMQ's files, with `--layout boltmq` BoltMQ's. By default it listens on the loopback address.
+SIGTERM and Ctrl-C stop it cleanly; after a crash, the next start recovers the store. Exit codes: 0 if it was stopped by
+a signal; 2 for a wrong option, a port that is not free, or a store that cannot be opened.
 """
 
 from __future__ import annotations

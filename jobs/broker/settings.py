@@ -1,7 +1,7 @@
 """Settings of `commitlake broker` that no argument sets: from --broker-conf, otherwise the defaults.
 
-A broker that takes over a RocketMQ broker's store must use its file sizes and delay levels, and should keep its rules
-of retention and flushing. So these are read from the same broker.conf.
+A broker that takes over a RocketMQ broker's store must use its file sizes and delay levels, and should keep its
+settings of retention and flushing. So these are read from the same broker.conf.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def settle_settings(arguments: argparse.Namespace) -> None:
     """Set every argument that was not given to its value in --broker-conf, otherwise to its default.
 
     Raises:
-        JobError: The file cannot be read, or holds a value that the broker would not take.
+        JobError: The file cannot be read, or has a value that the broker would not accept.
     """
     known: dict[str, object] = dict(DEFAULTS)
     if arguments.broker_conf:

@@ -106,11 +106,11 @@ def open_store(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerSt
     """Open the store that the command line describes.
 
     Args:
-        arguments: those of `add_store_arguments`, and the broker's.
-        broker: the broker's settings.
+        arguments: the arguments of `add_store_arguments`, and the broker's.
+        broker: settings of the broker.
 
     Raises:
-        JobError: if the folder holds a store of another layout, or an option does not go with the layout.
+        JobError: if the folder has a store of another layout, or an option is not possible with the layout.
         StoreError: if it cannot be opened.
     """
     from commitlake.broker_lite.stores.engine.errors import FileSizeError, IndexSizeError

@@ -28,7 +28,7 @@ def read_broker_conf(path: str | None, broker: str) -> str:
     """Read a settings file.
 
     Args:
-        path: With `{broker}` for the store's name; None or empty for no file.
+        path: Path of the file, with `{broker}` for the store's name; None or empty for no file.
         broker: The store's name.
 
     Returns:
@@ -48,21 +48,21 @@ def read_broker_conf(path: str | None, broker: str) -> str:
         raise JobError(f"--broker-conf: {path} cannot be read: {reason}") from None
     if len(data) > MAX_BYTES:
         raise JobError(f"--broker-conf: {path}: expected a settings file of at most {MAX_BYTES} bytes, found more")
-    return data.decode("iso-8859-1")  # all relevant settings are ASCII, in BoltMQ's file, too
+    return data.decode("iso-8859-1")  # all relevant settings are ASCII, also in BoltMQ's file
 
 
 def read_store_conf(path: str | None, broker: str) -> StoreConf:
     """Read the settings of a store's files from a settings file.
 
     Args:
-        path: As for `read_broker_conf`.
+        path: See `read_broker_conf`.
         broker: The store's name.
 
     Returns:
-        The settings; without a file, none.
+        The settings; empty without a file.
 
     Raises:
-        JobError: The file cannot be read, or holds a value that the broker would not take.
+        JobError: The file cannot be read, or has a value that the broker would not accept.
     """
     try:
         return parse_store_conf(read_broker_conf(path, broker))

@@ -1,11 +1,14 @@
 """The name of a store in the lake, if neither an option nor the path gives it.
 
-The first of these: the name of its folder, if the lake has a store of that name (so that what was archived under a name
-goes on under it); `brokerName` in the file of `--broker-conf`; `brokerName` in `broker.conf` or `conf/broker.conf` in
-the folder that holds the store, or in the store itself; the name of its folder, which is a guess.
+The name is the first of these that exists:
 
-Nobody asked for a file beside the store, and anybody may have put it there: one that cannot be read, that is a link in
-the store, or whose name is none that a broker can have, is passed over with a warning.
+1. the name of its folder, if the lake has a store of that name, so that a store keeps its name;
+2. `brokerName` in the file of `--broker-conf`;
+3. `brokerName` in `broker.conf` or `conf/broker.conf`, in the folder that contains the store or in the store itself;
+4. the name of its folder, which is a guess.
+
+The user did not name the files of step 3, and anybody may have put them there. So such a file is skipped with a warning
+if it cannot be read, if it is a link in the store, or if its name is not a valid broker name.
 """
 
 from __future__ import annotations
@@ -36,8 +39,8 @@ class BrokerName:
     """A store's name, and where it comes from.
 
     Attributes:
-        name: for `find_stores`; None for that of the folder.
-        note: a sentence for the first run's summary; empty where there is nothing to say.
+        name: the name for `find_stores`; None for the name of the folder.
+        note: a sentence for the first run's summary, or empty.
     """
 
     name: str | None
@@ -50,15 +53,15 @@ def broker_name(
     """Return the name that the store at a path has, or will have, in a lake.
 
     Args:
-        path: stores, as for `find_stores`.
-        given: `--broker`.
-        conf: `--broker-conf`.
+        path: path of the stores, as for `find_stores`.
+        given: value of `--broker`.
+        conf: value of `--broker-conf`.
         known: names of the stores that the lake has.
-        formats: as for `find_stores`.
+        formats: formats of the stores, as for `find_stores`.
 
     Raises:
-        JobError: if the file of `--broker-conf` cannot be read, or the name is none that a broker can have.
-        CommitLogError: as for `find_stores`.
+        JobError: if the file of `--broker-conf` cannot be read, or its name is not a valid broker name.
+        CommitLogError: see `find_stores`.
     """
     if given is not None or "," in path or is_glob(path) or "{" in path:
         if given is not None and given not in known:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 def collector_off() -> Iterator[None]:
     """Switch the garbage collector off while modules are loaded, because it would only slow loading down.
 
-    What is there at the end stays, and the collector does not look at it any more.
+    At the end, all objects that exist then are excluded from later collections.
     """
     gc.disable()
     try:

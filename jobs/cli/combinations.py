@@ -13,15 +13,15 @@ from commitlake.jobs.cli.settings_check import variable_of
 def check_has_effect(arguments: argparse.Namespace, options: Sequence[str], needed: str) -> None:
     """Refuse options that were given without the option that they need.
 
-    What the environment says is left alone: it may be meant for other jobs.
+    Options from the environment are not checked, because they may be meant for other jobs.
 
     Args:
         arguments: parsed arguments of a job; an option that was not given is None, false or empty.
-        options: names, without the dashes.
-        needed: likewise, the option that they need.
+        options: names of the options, without the dashes.
+        needed: name of the option that they need, without the dashes.
 
     Raises:
-        JobError: naming the first one.
+        JobError: for the first such option.
     """
     if _value(arguments, needed):
         return

@@ -1,20 +1,20 @@
 """The base of every job's command line: options, errors, exit codes.
 
-A job builds its parser with `job_parser`, and gives it with a function to `run_job`, which turns what happens into an
+A job builds its parser with `job_parser`, and passes it with a function to `run_job`, which converts the outcome to an
 exit code:
 
-    0  all went well
-    1  an error that is not the user's, or a transient one, as of a network: --verbose shows the
+    0  success
+    1  an internal error, or a transient one, such as a network failure: --verbose shows the
        stack trace
-    2  wrong usage, a wrong path, something that is not what it should be
+    2  wrong usage, a wrong path, or an invalid file or lake
     3  the job ran, and found damage, a gap, a difference, or a segment about to be lost
-    4  refused: other runs were first again and again, or a store is not the one that was archived
+    4  refused: other runs committed first too often, or a store is not the one that was archived
     130  interrupted
     141  standard output was closed by its reader, as `head` does
     143  ended by SIGTERM
 
-An error of this project knows its exit code (`commitlake.schemas.errors`), wherever it was raised. What signals and
-closed streams do is in `jobs.cli.process`.
+Each error class of this project has its exit code (`commitlake.schemas.errors`), wherever it is raised. Signals and
+closed streams are handled in `jobs.cli.process`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class JobError(CommitLakeError):
     """An error for the user: one sentence, and a hint on what to do about it.
 
     Attributes:
-        hint: what to do, or nothing.
-        exit_code: what the job ends with.
+        hint: a hint on what to do, or empty.
+        exit_code: the job's exit code.
     """
 
     exit_code: ExitCode
@@ -69,8 +69,8 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
 
     Args:
         name: name of the job.
-        description: what it does, for `--help`.
-        examples: command lines (without `commitlake`) and what each is for.
+        description: description of the job, for `--help`.
+        examples: command lines (without `commitlake`), each with its purpose.
     """
     parser: argparse.ArgumentParser = _Parser(
         prog=f"commitlake {name}",
@@ -283,9 +283,9 @@ class ErrorText(NamedTuple):
     """The message, hint and exit code of an error that ends a job.
 
     Attributes:
-        message: what went wrong.
-        hint: what to do, or nothing.
-        exit_code: what the job ends with; None for an unexpected error.
+        message: description of the error.
+        hint: a hint on what to do, or empty.
+        exit_code: the job's exit code; None for an unexpected error.
     """
 
     message: str

@@ -12,9 +12,9 @@ def confirm(question: str, *, what: str, nothing: str, is_agreed: bool) -> None:
     """Ask for confirmation on the terminal, unless the user has given it already.
 
     Args:
-        question: What is asked, without the question mark.
-        what: What would be done, for the error where there is no terminal.
-        nothing: What is said where it is not done, as "nothing was sent".
+        question: The question, without the question mark.
+        what: The action, for the error if there is no terminal.
+        nothing: The message if the action is not done, such as "nothing was sent".
         is_agreed: Whether the user has given --yes, or need not be asked.
 
     Raises:

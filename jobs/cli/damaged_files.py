@@ -17,12 +17,12 @@ def naming_damaged_files(lake: LakePaths, tables: Iterable[str]) -> Iterator[Non
     """If a query fails, look for a damaged data file in its tables, and name it in the error.
 
     Args:
-        lake: where the tables lie.
-        tables: those that are read.
+        lake: the lake.
+        tables: names of the tables that the query reads.
 
     Raises:
         LogDamagedError: if a data file is damaged.
-        QueryError: as it came, if none is.
+        QueryError: the original error, if no data file is damaged.
     """
     try:
         yield
@@ -40,7 +40,7 @@ def refuse_damaged_files(uri: str, reason: str) -> None:
 
     Args:
         uri: path or URI of the table.
-        reason: what the engine said; a question that it does not understand is no reason to look at files.
+        reason: error message of the engine; if it is about an invalid query, no files are checked.
 
     Raises:
         LogDamagedError: if a data file is damaged.

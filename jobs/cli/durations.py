@@ -16,7 +16,7 @@ def parse_duration(text: str) -> datetime.timedelta:
     """Parse a duration: a number and s, m, h, d or w.
 
     Raises:
-        argparse.ArgumentTypeError: if it is none, or longer than a hundred years.
+        argparse.ArgumentTypeError: if it is not a duration, or longer than a hundred years.
     """
     match = _DURATION.fullmatch(text)
     if match is None:

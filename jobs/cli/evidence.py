@@ -28,10 +28,10 @@ def evidence_key(arguments: argparse.Namespace) -> Ed25519PrivateKey | None:
     """Return the signing key; None if no evidence is wanted.
 
     Raises:
-        EvidenceError: if it cannot be used.
+        EvidenceError: if the key cannot be used.
     """
     if not arguments.evidence_key and not os.environ.get("COMMITLAKE_EVIDENCE_SECRET"):
-        return None  # cryptography is loaded only where it is needed
+        return None  # cryptography is loaded only if it is needed
     from commitlake.pipelines.evidence.keys import private_key
 
     return private_key(arguments.evidence_key, os.environ)
@@ -41,13 +41,13 @@ def write_evidence(lake: LakePaths, key: Ed25519PrivateKey, kind: str, facts: It
     """Sign documents, append them to a lake, and return a sentence about the newest one; None without documents.
 
     Args:
-        lake: where the tables lie.
-        key: from `evidence_key`.
+        lake: the lake.
+        key: the key from `evidence_key`.
         kind: kind of the documents.
         facts: facts of each document.
 
     Raises:
-        EvidenceError: if the chain is damaged, or others are first again and again.
+        EvidenceError: if the chain is damaged, or other processes append first too often.
     """
     from commitlake.pipelines.evidence.chain import append_evidence
 

@@ -12,8 +12,8 @@ def add_html_argument(parser: argparse.ArgumentParser, default: str = "") -> Non
     """Add `--html`.
 
     Args:
-        parser: Of a job.
-        default: Where the page goes without it.
+        parser: Parser of a job.
+        default: Path of the page without the option.
     """
     told = f" (default: {default})" if default else ""
     parser.add_argument("--html", type=Path, metavar="FILE", help=f"also write an HTML page, which works offline{told}")

@@ -29,7 +29,7 @@ def json_lines(command: str) -> Iterator[None]:
     """Print each line of standard error as a JSON object.
 
     Args:
-        command: the job's name.
+        command: name of the job.
     """
     before = sys.stderr
     if before is None:
@@ -48,7 +48,7 @@ class JsonStream:
     """A text stream that turns lines into JSON objects.
 
     Args:
-        stream: where they are printed.
+        stream: stream to which the objects are printed.
         command: the job's name.
     """
 

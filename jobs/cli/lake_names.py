@@ -21,10 +21,10 @@ def check_brokers(lake: LakePaths, brokers: Iterable[str]) -> None:
     """Refuse a broker whose store was never archived, because the answer would always be empty.
 
     Raises:
-        JobError: naming the nearest one.
+        JobError: with the nearest name of the lake.
     """
     last = read_last_commit(lake.messages) if brokers else None
-    if last is None:  # a table of another program, or none
+    if last is None:  # a table of another program, or no table
         return
     for broker in brokers:
         if broker not in last.stores:
@@ -39,7 +39,7 @@ def warn_of_unknown_broker(prog: str, broker: str | None, stores: Iterable[str])
 
     Args:
         prog: the command, for the warning.
-        broker: what the user names, if anything.
+        broker: the broker that the user names, if any.
         stores: the brokers of the lake.
     """
     known = list(stores)
@@ -93,7 +93,7 @@ def unknown_values(
         values: the values, without the prefix.
         sentence: the sentence, with "{}" for the value.
         where: SQL condition on the rows.
-        prefix: what precedes each value in the column.
+        prefix: text before each value in the column.
     """
     found = []
     known: list[str] | None = None

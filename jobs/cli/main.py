@@ -2,7 +2,7 @@
 
 This module imports nothing slow before `jobs.cli.process` handles signals. Python itself handles a SIGINT that arrives
 earlier, while the interpreter starts: it prints a traceback. `spark-submit.sh` therefore blocks signals, where the
-system can, and `jobs.cli.process` takes those that have come as soon as it is ready.
+system can, and `jobs.cli.process` handles blocked signals as soon as it is ready.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `commitlake JOB …`.
 
     Args:
-        argv: the job and its arguments. Where not given, this process's own: signals then end it as `jobs.cli.process`
-            says.
+        argv: the job and its arguments. By default those of this process, and signals then end it as described in
+            `jobs.cli.process`.
 
     Returns:
-        The job's exit code, or 2 where there is no such job.
+        The job's exit code, or 2 if there is no such job.
     """
     if argv is None:
         return run_as_process(lambda: main(sys.argv[1:]))

@@ -26,7 +26,7 @@ def check_text_file(option: str, path: Path) -> None:
         path: its value.
 
     Raises:
-        OutputFileError: naming both.
+        OutputFileError: with option and path.
     """
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise OutputFileError(f"{option} {path}: expected a file in an existing folder")
@@ -35,7 +35,7 @@ def check_text_file(option: str, path: Path) -> None:
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
-    except OSError:  # it may be replaced all the same
+    except OSError:  # an unreadable file may still be replaceable
         return
     if b"\0" in head:
         raise OutputFileError(

@@ -5,8 +5,8 @@ json   one JSON document: an object with `schema`, which is `SCHEMA`, and `rows`
 jsonl  one row per line, as a JSON object
 csv    a header and one line per row; lists and objects in a cell are JSON
 
-`SCHEMA` names the version of what programs read. A version adds keys and values; where one is removed or changes its
-meaning, the number goes up. Keys of each job are listed in docs/reference/json-output.md.
+`SCHEMA` is the version of the output for programs. Keys and values may be added without a new version; if one is
+removed or changes its meaning, the number is increased. Keys of each job are listed in docs/reference/json-output.md.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def add_format_argument(parser: argparse.ArgumentParser, more: Sequence[str] = (
     """Add `--format`; `--output` is its older name. Both set `output`.
 
     Args:
-        parser: a job's.
-        more: forms that only this job has.
-        scope: what is printed in this form, if not everything, for the help.
+        parser: parser of a job.
+        more: further forms of this job.
+        scope: the part of the output in this form, if not all of it, for the help.
     """
     text = "output format" if not scope else f"output format of {scope}"
     parser.add_argument(

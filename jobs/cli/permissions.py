@@ -38,8 +38,8 @@ def check_lake_is_readable(lake: LakePaths) -> None:
     """Refuse a lake with links, or with unreadable parts, which engines would treat as a lake that does not exist.
 
     Raises:
-        LakeError: naming the folder or file.
-        UnsafeFileError: naming a link.
+        LakeError: for an unreadable folder or file.
+        UnsafeFileError: for a link.
     """
     if lake.s3 is not None:
         return
@@ -67,7 +67,7 @@ def _check_folders(root: Path) -> None:
             mode = path.stat().st_mode if path.exists() else path.lstat().st_mode
         except PermissionError:
             raise _refusal(path) from None
-        except OSError:  # there is nothing, or a parent is no folder
+        except OSError:  # the path does not exist, or a parent is not a folder
             continue
         if not stat.S_ISDIR(mode):
             found = f"{kind_of(mode)} that leads nowhere" if stat.S_ISLNK(mode) else kind_of(mode)
@@ -79,7 +79,7 @@ def _check_folders(root: Path) -> None:
 
 
 def _check_files(folder: Path) -> None:
-    """Check that a table, its partitions or its log have only files and folders: the engines wait for a FIFO forever.
+    """Check that a table, its partitions or its log have only files and folders; engines would wait for a FIFO forever.
 
     Entries of logs, as `_ENTRY`, are checked by `connectors.lake`, which knows how to restore them.
     """
@@ -90,7 +90,7 @@ def _check_files(folder: Path) -> None:
                 if entry.is_file(follow_symlinks=False):  # nearly all are, and a table may have very many
                     continue
                 path = folder / entry.name
-                if entry.is_symlink():  # in a partition, or a log; `check_lake_links` does not look there
+                if entry.is_symlink():  # in a partition, or a log, which `check_lake_links` does not check
                     others.append(path)
                 elif entry.is_dir():
                     if "=" in entry.name:

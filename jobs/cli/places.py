@@ -21,7 +21,7 @@ def add_place_arguments(parser: argparse.ArgumentParser, lake: str = _LAKE, bodi
     """Add `--lake`, `--bodies`, `--s3-endpoint` and `--s3-region`.
 
     Args:
-        parser: a job's.
+        parser: parser of a job.
         lake: help for `--lake`.
         bodies: help for `--bodies`.
     """
@@ -39,12 +39,12 @@ def add_s3_arguments(parser: argparse.ArgumentParser) -> None:
 def lake_of(arguments: argparse.Namespace) -> LakePaths:
     """Return the lake that the arguments name.
 
-    What is said of the object store goes into this process's environment, from where everything that opens a table,
-    a pack or a JVM takes it.
+    The options of the object store are set in this process's environment, from which all code that opens a table, a
+    pack or a JVM reads them.
 
     Raises:
-        LakeError: if it may not be read.
-        S3Error: if it is in an object store and names no bucket, or the endpoint is no URL.
+        LakeError: if the lake may not be read.
+        S3Error: if it is in an object store without a bucket's name, or the endpoint is not a URL.
     """
     for variable, value in (("AWS_ENDPOINT_URL_S3", arguments.s3_endpoint), ("AWS_REGION", arguments.s3_region)):
         if value:

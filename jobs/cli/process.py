@@ -4,16 +4,16 @@ A command's `main` calls `run_process` before it imports anything slow. From the
 
     SIGINT, SIGTERM, SIGHUP   one line on standard error, no process left, exit code 128 + the signal's number
     the same, a second time   the same, at once
-    standard output closed    no line, exit code 141, as of a program that SIGPIPE ends
+    standard output closed    no line, exit code 141, like a program that SIGPIPE ends
     standard output full      one line, exit code 1
-    standard error closed     what would be printed there is dropped, and the job goes on
+    standard error closed     its output is dropped, and the job continues
 
 The first signal prints the line, silences standard error, sends SIGTERM to all processes below this one (a JVM, a pool,
-Spark's workers), and raises KeyboardInterrupt in the main thread, so that files and locks are let go. What has not
-ended after `GRACE_SECONDS` is killed. Every job may be killed at any point, so nothing more is needed for its data.
+Spark's workers), and raises KeyboardInterrupt in the main thread, so that files and locks are released. Processes that
+have not ended after `GRACE_SECONDS` are killed. Every job may be killed at any point, so its data needs no more care.
 
-A service that ends in order when it is asked to, such as `archive --follow`, takes the first signal itself with
-`stop_softly`. A signal that was ignored when the process started (nohup, a shell's background job) stays ignored.
+A service that can stop cleanly, such as `archive --follow`, handles the first signal itself with `stop_softly`. A
+signal that was ignored when the process started (nohup, a shell's background job) stays ignored.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ class _State:
     Attributes:
         name: name of the command, for the line that reports a signal.
         number: number of the signal that ends it, or None.
-        deadline: when all that is left is killed.
-        seen: signals that have arrived.
-        taken: signals that were acted on.
-        stop: called for the first signal, in place of ending the process.
+        deadline: time at which all remaining processes are killed.
+        seen: number of received signals.
+        taken: number of handled signals.
+        stop: function that is called for the first signal, instead of ending the process.
         asked: number of the signal for which `stop` was called, or None.
-        is_raised: whether the main thread was told by KeyboardInterrupt.
-        is_over: whether the command is done, and the interpreter is ending.
+        is_raised: whether KeyboardInterrupt was raised in the main thread.
+        is_over: whether the command has finished, and the interpreter is ending.
         is_ending: whether a thread is ending the process.
-        begun: held from when a signal has begun to end the process.
+        begun: lock that is held once a signal has started to end the process.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ def run_process(command: Callable[[], int]) -> int:
     """Run a command as the main command of this process, and return its exit code; does not return after a signal.
 
     Args:
-        command: gives an exit code, or raises SystemExit.
+        command: returns an exit code, or raises SystemExit.
     """
     _prepare_streams()
     try:
@@ -124,7 +124,7 @@ def stop_softly(stop: Callable[[], None]) -> Iterator[None]:
     """Make the first signal call a function instead of ending the process; a second signal still ends it.
 
     Args:
-        stop: asks the work to stop. It may be called in any thread.
+        stop: requests that the work stop. It may be called in any thread.
     """
     before = {} if is_own_process() else {number: signal.signal(number, _handle) for number in ENDING_SIGNALS}
     _state.stop = stop
@@ -325,8 +325,8 @@ def _end(number: int, *, at_once: bool = False) -> NoReturn:
     """End this process and all its descendants.
 
     Args:
-        number: the signal's.
-        at_once: give no process below any more time.
+        number: number of the signal.
+        at_once: kill child processes without waiting.
     """
     while _state.is_ending and not at_once:  # another thread is ending the process
         time.sleep(_POLL_SECONDS)
@@ -404,7 +404,7 @@ def _processes() -> Iterator[tuple[int, int]]:
     for name in os.listdir("/proc"):  # noqa: PTH208 (likewise)
         if name.isdigit():
             with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123 (likewise)
-                # pid (name) state parent …; the name may hold anything.
+                # pid (name) state parent …; the name may contain any characters.
                 state, parent = file.read().rpartition(b")")[2].split()[:2]
                 if state not in (b"Z", b"X"):
                     yield int(name), int(parent)

@@ -1,6 +1,6 @@
 """Progress of long work on standard error: a bar on a terminal, otherwise occasional lines; nothing with --quiet.
 
-A thread looks at what is done twice a second, so that the work itself only counts.
+A thread shows the count twice a second, so the work itself only has to count.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from commitlake.jobs.cli.terminal import trusted
 _POLL_SECONDS = 0.5
 _LINE_SECONDS = 10.0
 
-# (done, total) so far; total is 0 until it is known.
+# (done, total); total is 0 until it is known.
 Count = Callable[[], tuple[int, int]]
 
 
@@ -27,13 +27,13 @@ def runner_progress(runner: Runner, what: str, total_bytes: int, *, quiet: bool)
     """Show progress in bytes if the total is known, otherwise in tasks if the runner counts them.
 
     Args:
-        runner: what runs the tasks meanwhile.
-        what: what the work is, in a few words.
-        total_bytes: how much there is to do; 0 if that is not known.
+        runner: the runner of the tasks.
+        what: name of the work, in a few words.
+        total_bytes: bytes to process in total; 0 if unknown.
         quiet: show nothing.
 
     Yields:
-        A function to call with how many bytes more are done.
+        A function to call with the number of further bytes that are done.
     """
     counter = None if total_bytes else runner.task_counter()
     if counter is None:
@@ -49,13 +49,13 @@ def counted_progress(what: str, total: int, unit: str, *, quiet: bool) -> Iterat
     """Show progress towards a known total.
 
     Args:
-        what: what the work is, in a few words.
-        total: how much there is to do.
+        what: name of the work, in a few words.
+        total: amount of work in total.
         unit: the unit that is counted: bytes, messages.
         quiet: show nothing.
 
     Yields:
-        A function to call with how much more is done.
+        A function to call with the further amount that is done.
     """
     done = 0
 

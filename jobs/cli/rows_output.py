@@ -45,7 +45,7 @@ def _plain_values(column: pa.Array) -> list[Any]:
 
         times = column.cast(
             pa.timestamp("ms", "UTC" if kind.tz else None), safe=False
-        )  # sessions have a time zone of their own
+        )  # because the time zone of sessions may differ
         return list(pc.strftime(times, format=_TIME_FORM).to_pylist())
     if pa.types.is_date(kind):
         return list(column.cast(pa.string()).to_pylist())

@@ -5,11 +5,11 @@
     commitlake_run_end_timestamp_seconds        when the last run ended
     commitlake_run_last_success_timestamp_seconds   when a run last ended with exit code 0
     commitlake_run_peak_memory_bytes            largest resident memory of the process, or of one below it
-    commitlake_runs_total{exit_code}            runs since the file was made
-    commitlake_archive_…_total                  what archive runs took since the file was made
+    commitlake_runs_total{exit_code}            runs since the file was created
+    commitlake_archive_…_total                  data of archive runs since the file was created
 
-All have the label `command`. A file is replaced as a whole. Counters go on from the file that is there, so that they
-never go down and equal runs are seen; use one file per job. A file that is not understood counts as none.
+All have the label `command`. A file is replaced as a whole. Counters continue from the values in the existing file, so
+they never decrease, and equal runs are visible. Use one file per job. A file that cannot be parsed is ignored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def count(name: str, amount: int) -> None:
 
     Args:
         name: one of `COUNTERS`.
-        amount: how much.
+        amount: the amount to add.
     """
     if name not in COUNTERS:
         raise KeyError(name)
@@ -55,10 +55,10 @@ class RunMetrics:
 
     Args:
         path: the file.
-        command: the job's name.
+        command: name of the job.
 
     Raises:
-        OutputFileError: if it cannot be written, or is no text.
+        OutputFileError: if it cannot be written, or is not a text.
     """
 
     def __init__(self, path: Path, command: str) -> None:

@@ -22,12 +22,12 @@ def add_local_arguments(parser: argparse.ArgumentParser, workers: str = "threads
     """Add `--local`, and an option for the number of workers.
 
     Args:
-        parser: the job's.
+        parser: parser of the job.
         workers: kind of the workers: threads or processes.
     """
     parser.add_argument("--local", action="store_true", help="run on this machine's cores, without Spark")
     number_help = "with --local: number of workers (default: one per core)"
-    names = (f"--{name}" for name in _LOCAL_RUNNERS)  # each job accepts both, as a user need not know which it has
+    names = (f"--{name}" for name in _LOCAL_RUNNERS)  # each job accepts both, so that users need not distinguish them
     parser.add_argument(*names, dest=workers, type=positive, metavar="N", help=number_help)
 
 
@@ -42,7 +42,7 @@ def check_local_arguments(arguments: argparse.Namespace) -> None:
     """Refuse a number of workers without `--local`.
 
     Raises:
-        JobError: naming it.
+        JobError: for such an option.
     """
     check_has_effect(arguments, [name for name in _LOCAL_RUNNERS if hasattr(arguments, name)], "local")
 
@@ -52,8 +52,8 @@ def make_runner(arguments: argparse.Namespace, job: str, s3: S3Options | None = 
 
     Args:
         arguments: parsed arguments of a parser with `add_local_arguments` or `add_spark_argument`.
-        job: its name, for a session that is begun here.
-        s3: the object store that Spark itself is to read and write, if any.
+        job: name of the job, for a new session.
+        s3: the object store that Spark itself reads and writes, if any.
     """
     if not getattr(arguments, "spark", True):
         return HERE
@@ -69,12 +69,12 @@ def open_session(job: str, s3: S3Options | None = None) -> SparkSession:
     """Return the current Spark session, or a new one, with the formats of broker stores registered.
 
     Args:
-        job: as for `make_runner`.
-        s3: likewise.
+        job: see `make_runner`.
+        s3: see `make_runner`.
 
     Raises:
-        JarsError: if jars are needed and not there.
-        JavaError: if a JVM is needed and there is no Java for it.
+        JarsError: if jars are needed and missing.
+        JavaError: if a JVM is needed and Java is missing.
     """
     from commitlake.connectors.runtime.spark_session import get_session
     from commitlake.connectors.sources import register_stores

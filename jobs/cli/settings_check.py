@@ -1,10 +1,10 @@
 """Checks of settings in a TOML file or the environment: unknown names, and values that are not valid text.
 
-A table that is no job's, and a key that is no option of the job, are errors. A variable `COMMITLAKE_…` that is an
-option of no job gives a warning, because it may belong to another program. One of another job gives none, because all
-jobs may share an environment.
+A table without a job of its name, and a key that is not an option of the job, are errors. A variable `COMMITLAKE_…`
+that is not an option of any job gives a warning, because it may belong to another program. An option of another job
+gives no warning, because all jobs may share an environment.
 
-A text with bytes that are no UTF-8 is an error: neither tables nor brokers have such names.
+A text with bytes that are not UTF-8 is an error, because neither tables nor brokers have such names.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def check_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:
     """Refuse tables of jobs that do not exist, and keys of this job that are not its options.
 
     Args:
-        path: a TOML file. One that cannot be read is left to the parser, which says so.
+        path: a TOML file. If it cannot be read, the parser reports it.
         job: name of the job.
-        parser: its parser.
+        parser: parser of the job.
 
     Raises:
-        SettingsError: naming the first of them.
+        SettingsError: for the first of them.
     """
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -88,10 +88,10 @@ def check_environment(parser: argparse.ArgumentParser, environment: Mapping[str,
 def check_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
     """Refuse texts with NUL, and texts with bytes that could not be decoded.
 
-    A file's name may have any bytes but NUL, which only a TOML file can give.
+    The name of a file may have any bytes except NUL, which only a TOML file can contain.
 
     Raises:
-        SettingsError: naming the first of them.
+        SettingsError: for the first of them.
     """
     for action in parser._actions:  # noqa: SLF001 (no other way)
         given = getattr(arguments, action.dest, None)

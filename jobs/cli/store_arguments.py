@@ -23,7 +23,7 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def add_store_argument(parser: argparse.ArgumentParser, text: str) -> None:
-    """Add a store as an argument, which can also be given as `--store`, as in the jobs that have other arguments.
+    """Add a store as an argument, which can also be given as `--store`, as in other jobs.
 
     Args:
         parser: parser of the job.
@@ -52,11 +52,11 @@ def positive_decimal(text: str, what: str, most: float = math.inf) -> float:
 
     Args:
         text: value of an option.
-        what: what the option takes, for the error.
-        most: the largest number allowed.
+        what: name of the value, for the error.
+        most: the largest allowed number.
 
     Raises:
-        argparse.ArgumentTypeError: if it is none.
+        argparse.ArgumentTypeError: if it is not such a number.
     """
     number = parse_decimal(text)
     if number is None or not 0 < number <= most:

@@ -27,8 +27,8 @@ def unknown_names(stores: Iterable[Store], topics: Sequence[str], queue_ids: Seq
     """Return a sentence for each topic, and each queue of these topics, that no store has.
 
     Args:
-        stores: Where one has no folders of queues, nothing is known, and nothing is returned.
-        topics: Names; of none, queues of all topics are looked for.
+        stores: The stores. If one has no folders of queues, its names are unknown, and nothing is returned.
+        topics: Names of topics; if empty, queues of all topics are searched.
         queue_ids: Queue ids.
     """
     known: dict[str, set[int]] = {}

@@ -2,9 +2,9 @@
 
     ./spark-submit.sh --master spark://host:7077 --driver-memory 4g archive --store /data/store --lake /data/lake
 
-The job runs in this process; Spark's launcher, spark-submit, in one that is started when the job asks for a session.
-(The other way round, with spark-submit as the parent, standard error would come out of standard output, and there would
-be no terminal for a progress bar.) A job that never asks for a session, as `dump` and `query`, starts no JVM.
+The job runs in this process. Spark's launcher, spark-submit, runs in a process that is started when the job requests a
+session. (With spark-submit as the parent, standard error would be printed to standard output, and there would be no
+terminal for a progress bar.) A job that never requests a session, such as `dump` or `query`, starts no JVM.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Guarded standard streams: printed text from logs, names and stores cannot control the terminal.
 
-`guarded_streams` puts a stream in front of standard output and standard error, so that no job has to think of it. It
-guards files and pipes as well: whoever prints one later, with `cat` or `tail`, has the same terminal. Colours, progress
-bars and text that is printable already go through `trusted`.
+`guarded_streams` replaces standard output and standard error by guarded streams, so that jobs need no code for this. It
+guards files and pipes as well, because they may be printed later on a terminal, with `cat` or `tail`. Colours, progress
+bars and text that is already printable are written through `trusted`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def guarded_streams(*, raw: bool = False) -> Iterator[None]:
     """Guard standard output and standard error.
 
     Args:
-        raw: leave them as they are.
+        raw: whether they stay unguarded.
     """
     before = sys.stdout, sys.stderr
     if not raw:
@@ -52,9 +52,9 @@ def guarded_streams(*, raw: bool = False) -> Iterator[None]:
 
 
 def print_line(line: str) -> None:
-    """Print a line on standard error; newlines in it, of a path or an argument, are shown as escapes.
+    """Print a line on standard error; newlines in it, from a path or an argument, are shown as escapes.
 
-    With --raw the line is printed as it is.
+    With --raw the line is printed unchanged.
     """
     print(printable_line(line) if isinstance(sys.stderr, GuardedStream) else line, file=sys.stderr, flush=True)
 

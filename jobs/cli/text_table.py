@@ -1,7 +1,7 @@
 """Layout of a table as lines of text, with each cell on one line.
 
-Rich lays out tables that have to be folded to the width of a terminal. Its import takes longer than many a question to
-a lake, so that a table that fits, or that goes to a file or a pipe, is laid out here. Both look the same.
+Rich lays out tables that must be folded to the width of a terminal. Importing it takes longer than many queries, so
+this module lays out tables that fit, and tables for files and pipes. Both look the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class TextTable:
     """The cells of a table, and the width of each column.
 
     Args:
-        names: names of the columns, as shown.
+        names: displayed names of the columns.
         rows: cells, one for each column.
     """
 

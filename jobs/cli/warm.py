@@ -1,7 +1,7 @@
 """Compilation of each format's kernels at set-up: `python -m commitlake.jobs.cli.warm`.
 
-The code lies beside the source, or in the user's cache folder if that may not be written. A worker's first batch then
-finds everything compiled.
+The compiled code is stored beside the source, or in the user's cache folder if the source folder is read-only. So a
+worker's first batch need not compile anything.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     commitlake completion bash > ~/.local/share/bash-completion/completions/commitlake
 
-The script has all jobs, options and choices in it, so completing starts no Python. Make it again after an upgrade. It
-reads and writes nothing. Exit codes: 0, or 2 for a shell that is not known.
+The script contains all jobs, options and choices, so completion does not start Python. Create it again after an
+upgrade. The job reads and writes no files. Exit codes: 0; 2 for an unknown shell.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fill a broker's store with a small shop's messages, archive it, and show the result.
 
-Writes a folder of its own (`commitlake-demo` where you are, or --dir) with a store and a lake in it, and leaves them
-there for trying things out. A second run starts again from the beginning. Exit codes: as for `archive`.
+Creates a folder (`commitlake-demo` in the current folder, or --dir) with a store and a lake, and keeps it for further
+experiments. A second run starts from the beginning. Exit codes: as for `archive`.
 """
 
 from __future__ import annotations

@@ -14,10 +14,10 @@ from commitlake.pipelines.snapshot.progress import StoreSnapshot
 
 
 class OffsetHistory:
-    """Snapshots of a run's stores, which are kept until the lake exists.
+    """Snapshots of a run's stores, which are kept in memory until the lake exists.
 
     Args:
-        config: the run's.
+        config: settings of the run.
     """
 
     def __init__(self, config: Config) -> None:

@@ -98,7 +98,7 @@ def check(arguments: argparse.Namespace) -> None:
     """Check that the options fit the action and each other.
 
     Raises:
-        JobError: naming it.
+        JobError: for the first option that does not fit.
     """
     action = arguments.action
     if (action == OUTCOME) != (arguments.replay_id is not None):

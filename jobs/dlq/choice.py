@@ -30,10 +30,10 @@ class Chosen:
 
     Attributes:
         table: `messages`.
-        condition: SQL for their rows; of all causes, where one is chosen.
-        packs: the lake's bodies; None with `--no-shape`.
-        letters: by cause; None if they are not needed.
-        cause: the one that is chosen, with its number; None for all.
+        condition: SQL condition for their rows, of all causes even if one is chosen.
+        packs: the store of the lake's bodies; None with `--no-shape`.
+        letters: the dead letters by cause; None if they are not needed.
+        cause: the chosen cause, with its number; None for all.
     """
 
     table: DeltaTable
@@ -53,12 +53,12 @@ def choose(arguments: argparse.Namespace, lake: LakePaths, *, samples: int | Non
     """Find the dead letters that the arguments select.
 
     Args:
-        arguments: the job's.
+        arguments: parsed arguments of the job.
         lake: the lake.
-        samples: how many of each cause are kept; None where causes are only counted if one of them is chosen.
+        samples: number of dead letters kept for each cause; None to count causes only if one of them is chosen.
 
     Raises:
-        JobError: if `--where` is not understood, or a store is not known.
+        JobError: if `--where` is invalid, or a store is unknown.
         DeadLetterError: if there is no such cause.
     """
     check_brokers(lake, arguments.broker)

@@ -3,10 +3,9 @@
     commitlake dlq --lake /data/lake --group billing --from -1d
     commitlake dlq redrive --lake /data/lake --group billing --cause 1 --namesrv 127.0.0.1:9876 --follow
 
-It starts no JVM. Exit codes: 0, also where there is no dead letter, and where all that was redriven was consumed; 1
-where the target did not answer, or messages wait still; 2 for a wrong lake, option or cause; 3 where messages are dead
-again, were lost, or could not be sent, or a table is damaged; 4 where the target cannot take them; 130 where it was
-stopped.
+It starts no JVM. Exit codes: 0 if there is no dead letter, or all redriven messages were consumed; 1 if the target did
+not answer, or messages are still waiting; 2 for a wrong lake, option or cause; 3 if messages are dead again, were lost
+or could not be sent, or a table is damaged; 4 if the target cannot accept them; 130 if the job was stopped.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def _check_unfinished(lake: LakePaths, chosen: Chosen, condition: str) -> None:
     """Refuse dead letters of an unfinished replay, which may have sent more than its ledger says.
 
     Raises:
-        JobError: naming the replay.
+        JobError: with the name of the replay.
     """
     for name, state in read_states(lake).items():
         if state.owner is None or state.event in _FINISHED:

@@ -138,7 +138,7 @@ def chart(counts: Mapping[datetime.datetime, int]) -> Iterator[str]:
     """Yield a line for each interval, with a bar whose length shows its count.
 
     Args:
-        counts: by hour.
+        counts: number of dead letters by hour.
     """
     if not counts:
         return

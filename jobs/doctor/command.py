@@ -3,8 +3,8 @@
     commitlake doctor --store /data/rocketmq/store --lake /data/lake
 
 Without an option it checks this machine: Python, packages, Java, Spark's jars, memory and disk. Each option adds a
-check. It writes one empty temporary file where it checks write access, and changes nothing else. Exit codes: 0 where
-nothing that was asked for is missing; 3 where something is. A warning names what some jobs or options need.
+check. To check write access, it writes an empty temporary file; it changes nothing else. Exit codes: 0 if everything
+that was checked is there; 3 if something is missing. A warning is about a requirement of some jobs or options only.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _place(name: str, place: str, arguments: argparse.Namespace) -> Iterator[Doc
     if place.startswith("s3://"):
         named = argparse.Namespace(**{**vars(arguments), "lake": place})
         try:
-            lake_of(named)  # sets the endpoint and region for all that follows
+            lake_of(named)  # sets the endpoint and region for all later checks
         except CommitLakeError as error:
             yield DoctorFinding("s3", State.MISSING, str(error), "expected s3://bucket/prefix")
             return

@@ -13,19 +13,19 @@ class State(StrEnum):
     WARNING = "warning"
     """Some jobs or options cannot be used."""
     MISSING = "missing"
-    """Something that was asked for does not work."""
+    """Something that was requested does not work."""
     SKIPPED = "skipped"
-    """The check was not asked for."""
+    """The check was not requested."""
 
 
 class DoctorFinding(NamedTuple):
     """One line of the report.
 
     Attributes:
-        check: what was checked, such as `java`.
-        state: how it ended.
-        found: what is there.
-        advice: what to do, or nothing.
+        check: name of the check, such as `java`.
+        state: result of the check.
+        found: description of what was found.
+        advice: advice on what to do, or empty.
     """
 
     check: str

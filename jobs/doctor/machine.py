@@ -103,7 +103,7 @@ def folder(check: str, place: str) -> DoctorFinding:
 
     Args:
         check: name of the check.
-        place: the folder.
+        place: path of the folder.
     """
     path = Path(place).absolute()
     if path.exists() and not path.is_dir():
@@ -152,7 +152,7 @@ def stores(place: str) -> Iterator[DoctorFinding]:
 
 
 def completed(checks: Sequence[DoctorFinding], asked: Sequence[str]) -> list[DoctorFinding]:
-    """Return the findings, and an entry for each check that was not asked for."""
+    """Return the findings, and an entry for each check that was not requested."""
     known = {finding.check for finding in checks}
     options = {"store": "--store", "lake": "--lake", "s3": "--lake s3://…", "hbase": "--hbase", "broker": "--namesrv"}
     more = [

@@ -41,7 +41,7 @@ def hbase(address: str, table: str | None) -> DoctorFinding:
 
     Args:
         address: address of the server, `HOST[:PORT]`.
-        table: its table, if it is not the usual one.
+        table: name of the table, if it is not the default.
     """
     from commitlake.connectors.hbase.client import Client
     from commitlake.connectors.hbase.options import HBaseOptions

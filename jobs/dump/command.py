@@ -1,8 +1,8 @@
 """Print the contents of a store as JSON lines: records, queue entries or index entries. Needs no Spark and no lake.
 
-Reads a store; writes to standard output, one object a line in physical order, and says on standard error where and
-why it stopped. Exit codes: 0 where the log is intact (a torn end is not damage), 3 where bad ranges lie before its
-end, or, of a JMQ store's queues, where an entry has not its CRC or is missing before others.
+Reads a store; writes one object per line to standard output, in physical order, and reports on standard error where and
+why it stopped. Exit codes: 0 if the log is intact (a torn end is not damage); 3 if there are bad ranges before its end,
+or, for a JMQ store's queues, if an entry has a wrong CRC or is missing before others.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ class DumpReport:
     """The counts and findings of a dump, filled in as it proceeds.
 
     Attributes:
-        records: printed so far.
+        records: number of printed records.
         damage: bad ranges before the log's end, as sentences.
-        last: what ended the log.
+        last: description of the log's end.
     """
 
     records: int = 0
@@ -38,10 +38,10 @@ def dump_records(store: Store, segment_bytes: int, body: str, report: DumpReport
     """Yield one row per record, in physical order.
 
     Args:
-        store: from `find_stores`.
-        segment_bytes: the size of its segments.
+        store: a store from `find_stores`.
+        segment_bytes: size of its segments.
         body: base64, text or none.
-        report: receives everything else.
+        report: receives counts and findings.
     """
     for found in walk_store(store, segment_bytes):
         if report.last is not None and report.last.span.kind is SpanKind.FAULT:
@@ -101,10 +101,10 @@ def dump_queues(store: Store, topic: str | None, queue_id: int | None, damage: C
     """Yield one row per entry of the store's queues.
 
     Args:
-        store: from `find_stores`.
-        topic: only this one.
-        queue_id: only these queues.
-        damage: is told of what is no entry, in a sentence, where entries prove themselves.
+        store: a store from `find_stores`.
+        topic: return only this topic.
+        queue_id: return only queues with this id.
+        damage: receives a sentence about each invalid entry, if the format's entries can be checked.
     """
     return store.format.walk_queues(Path(store.root), topic, queue_id, damage)
 

@@ -2,8 +2,8 @@
 
     commitlake erase --lake /data/lake --key order-4711 --reason "request 17 of 2026-11-20"
 
-The rows of erased messages stay, without their contents, so that counts are what they were; the table `erasures` has
-the proof, and `commitlake audit` checks it. Erased data, by place:
+The rows of erased messages stay, without their contents, so that counts do not change; the table `erasures` has the
+proof, and `commitlake audit` checks it. Erased data, by place:
 
     messages      body_ref, unique_key, keys, and all properties but the broker's own, of the messages and of the copies
                   that a broker made of them (delayed, retried, dead), and of trace messages that name them
@@ -15,13 +15,13 @@ the proof, and `commitlake audit` checks it. Erased data, by place:
 Older versions of the tables, which still contain the data, are deleted by `erase --finish` or `maintain` after the
 retention and a day, with old log entries and unused files; with --now they are deleted at once. Topics, tags, times,
 hosts and sizes stay, and so do the body's CRC-32 and, in `erasures`, 64-bit hashes of the row; with these, a correct
-guess of the erased data can be confirmed. A bucket that keeps old versions of objects needs a rule of its own to drop
-them. A record that comes into the lake later is another message: erase again; so is a replayed copy where it is erased
-by id, not by key.
+guess of the erased data can be confirmed. A bucket that keeps old versions of objects needs a rule of its own to delete
+them. A record that comes into the lake later is another message and must be erased again. So is a replayed copy if the
+message is erased by id, not by key.
 
-Killed at any point and run again, it completes. Exit codes: 0; 1 where it was not done to the end and another try may
-help; 2 for a wrong lake or option; 3 where a table is damaged; 4 where the answer was no, or others changed the lake
-again and again.
+If the job is killed at any point, it completes its work when it is run again. Exit codes: 0; 1 if it did not complete
+and a retry may help; 2 for a wrong lake or option; 3 if a table is damaged; 4 if the answer was no, or other processes
+changed the lake too often.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def read_keys(name: str) -> list[str]:
         name: name of the file, in UTF-8.
 
     Raises:
-        JobError: if it cannot be read, is too large, or holds no key.
+        JobError: if the file cannot be read, is too large, or has no key.
     """
     path = Path(name)
     try:

@@ -3,12 +3,12 @@
     commitlake evidence key --out ~/.config/commitlake/evidence.pem
     commitlake evidence verify --lake /data/lake --public-key evidence.pem.pub
 
-`archive`, `audit` and `erase` with --evidence-key sign what they did: a JSON document with inputs, counts, checksums,
-and the hash of the document before. They are rows of the table `evidence`; `evidence show` writes them as lines,
-and `verify` checks a lake or such a file. It reports changed, missing and reordered documents, and unknown keys. If the
-newest documents of a file are missing, only --head shows it, with the SHA-256 that the job printed; in a lake, the log
-of the table also has the number of documents, unless it was changed. Exit codes: 0 if the chain is valid; 2 for a wrong
-file, lake or key; 3 if the chain is not valid.
+`archive`, `audit` and `erase` with --evidence-key sign a record of their work: a JSON document with inputs, counts,
+checksums, and the hash of the previous document. The documents are rows of the table `evidence`; `evidence show` prints
+them as lines, and `verify` checks a lake or a file of such lines. It reports changed, missing and reordered documents,
+and unknown keys. If the newest documents of a file are missing, only --head detects it, with the SHA-256 that the job
+printed. In a lake, the log of the table also has the number of documents, unless it was changed. Exit codes: 0 if the
+chain is valid; 2 for a wrong file, lake or key; 3 if the chain is not valid.
 """
 
 from __future__ import annotations

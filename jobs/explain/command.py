@@ -1,9 +1,9 @@
-"""Explain what a read of broker stores would read and skip, and why; hardly any of the log is read for that.
+"""Explain which parts of broker stores a read would read and skip, and why, without reading most of the log.
 
     commitlake explain /data/rocketmq/store --topic orders --from -2h
 
-Reads stores; writes a table or a JSON array to standard output, one row a store. Exit codes: 0; 3 where a segment is
-missing in the part that would be read, as a read in mode FAILFAST would fail there; 2 for a wrong path or option.
+Reads stores; writes a table or a JSON array to standard output, one row per store. Exit codes: 0; 2 for a wrong path or
+option; 3 if a segment is missing in the part that would be read, because a read in mode FAILFAST would fail there.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
     commitlake guard --store /data/rocketmq/store --lake /data/lake --within 12h
 
-Reads stores, their disks, RocketMQ's broker.conf or BoltMQ's broker.toml, and the lake's log; writes nothing but its
-report: a row for each segment on standard output, what it means on standard error. It is done in a second, and never
-starts Spark. Exit codes: 0 where everything lives long enough to be archived; 3 where a segment would go unarchived
-within the time given, or one is lost; 4 where a store is not the one that was archived; 2 for a wrong store, lake,
-file of settings or option.
+Reads stores, their disks, RocketMQ's broker.conf or BoltMQ's broker.toml, and the lake's log. Writes only its report: a
+row for each segment on standard output, and explanations on standard error. It takes about a second, and never starts
+Spark. Exit codes: 0 if all segments exist long enough to be archived; 2 for a wrong store, lake, settings file or
+option; 3 if a segment would be deleted unarchived within the given time, or is lost; 4 if a store is not the one that
+was archived.
 """
 
 from __future__ import annotations

@@ -59,12 +59,12 @@ def stores_page(
     """Return the page of all stores.
 
     Args:
-        stores: As they were watched.
-        lake: Where the tables lie.
-        within: How long a segment must live.
-        now: When the stores were looked at.
-        command: The command line that archives them.
-        is_lake: Whether there is a lake yet.
+        stores: Reports of the stores.
+        lake: The lake.
+        within: Time for which a segment must still exist.
+        now: Time at which the stores were read.
+        command: The command line that archives the stores.
+        is_lake: Whether the lake exists.
     """
     verdict = verdict_of(stores)
     groups = [group for store in stores for group in _groups(store, now, command)]

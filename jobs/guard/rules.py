@@ -25,12 +25,12 @@ def read_rules(arguments: argparse.Namespace, now: datetime.datetime) -> Callabl
     """Return a function that gives a store's deletion rules.
 
     Args:
-        arguments: guard's.
-        now: the moment of the look.
+        arguments: Parsed arguments of guard.
+        now: Time at which the stores are read.
 
     Returns:
-        A function that raises JobError for settings that cannot be read, that are wrong, or that are another kind of
-        broker's.
+        A function that raises JobError if the settings cannot be read, are invalid, or belong to another kind of
+        broker.
     """
     common = Rules(
         BrokerConf(),

@@ -24,10 +24,10 @@ class Condition:
     """A condition on a row of lag.
 
     Attributes:
-        text: As it was given.
-        field: messages, bytes, time_lag or verdict.
-        sign: How it is compared.
-        value: With what: seconds for time_lag, a verdict's name for verdict.
+        text: The condition as it was given.
+        field: Name of the field: messages, bytes, time_lag or verdict.
+        sign: Sign of the comparison.
+        value: Value that the field is compared with: seconds for time_lag, a verdict's name for verdict.
     """
 
     text: str
@@ -48,7 +48,7 @@ def parse_condition(text: str) -> Condition:
     """Parse a condition.
 
     Raises:
-        argparse.ArgumentTypeError: It is none.
+        argparse.ArgumentTypeError: It is not a condition.
     """
     match = _CONDITION.fullmatch(text)
     if match is None:

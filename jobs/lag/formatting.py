@@ -58,7 +58,7 @@ def bounded_text(bounds: FigureBounds, text: Callable[[float], str]) -> str:
 
 def plain_rows(rows: Iterable[Lag]) -> Iterator[Row]:
     """Yield rows for programs."""
-    times: dict[datetime.datetime, str] = {}  # few, and each of many rows
+    times: dict[datetime.datetime, str] = {}  # there are few times, and many rows have the same one
     for row in rows:
         judged = row.judged
         if row.as_of not in times:

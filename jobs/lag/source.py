@@ -34,10 +34,10 @@ def measure_lag(arguments: argparse.Namespace) -> LagAnswer:
     """Measure the lag.
 
     Args:
-        arguments: A job's, with `--lake` or `--store`. A job without options that choose among groups has all of them.
+        arguments: Parsed arguments of a job, with `--lake` or `--store`. Without options for groups, all are measured.
 
     Raises:
-        JobError: A filter or a broker is none.
+        JobError: A filter is invalid, or a broker is unknown.
         LakeError: There is no lake.
         CommitLogError: There is no store, or it cannot be read.
         QueryError: A table cannot be read.
@@ -73,9 +73,9 @@ def measure_history(arguments: argparse.Namespace, answer: LagAnswer, most: int)
     """Return how far the worst groups were behind over time; None for a store, which has no history.
 
     Args:
-        arguments: As for `measure_lag`.
-        answer: What that returned.
-        most: So many groups at most.
+        arguments: See `measure_lag`.
+        answer: Result of `measure_lag`.
+        most: The largest number of groups.
 
     Raises:
         QueryError: A table cannot be read.

@@ -63,7 +63,7 @@ def check(arguments: argparse.Namespace) -> None:
     """Check that the options do not conflict.
 
     Raises:
-        JobError: naming it.
+        JobError: for the first conflict.
     """
     asked = [f"--{name}" for name in (*_ONE_RECORD, "topics") if getattr(arguments, name) not in (None, False)]
     if len(asked) != 1:
@@ -95,7 +95,7 @@ def question_of(arguments: argparse.Namespace, lake: LakePaths) -> Question:
     """Return the question that the arguments ask.
 
     Raises:
-        JobError: for a place that is none, or a broker that the lake does not have.
+        JobError: for an invalid position, or a broker that the lake does not have.
         LineageError: for a number out of range.
     """
     place = None
@@ -116,7 +116,7 @@ def masks_of(arguments: argparse.Namespace) -> tuple[list[Mask], bytes]:
     """Return the masks, and the key for hashes.
 
     Raises:
-        ReplayError: if a mask is none, or needs a key.
+        ReplayError: if a mask is invalid, or needs a key.
     """
     masks = [parse_mask(text) for text in arguments.mask]
     key = os.environ.get(KEY_VARIABLE, "").encode()

@@ -2,12 +2,12 @@
 
     commitlake lineage --lake /data/lake --key order-4711
 
-Reads `message_keys`, `edges`, `messages` and `consumer_offsets` by what is asked, and writes the story to standard
-output: a tree, a table, JSON or a Mermaid flowchart; with `--html`, a page with the picture as well. `--topics` shows
-which topics feed which. It starts no JVM.
+Reads `message_keys`, `edges`, `messages` and `consumer_offsets`, as the question requires, and writes the story to
+standard output: a tree, a table, JSON or a Mermaid flowchart. With `--html` it also writes a page with the picture.
+`--topics` shows which topics feed which. It starts no JVM.
 
-Exit codes: 0, also where nothing is found; 1 where `--follow` gave up, or a server did not take the events; 2 for a
-wrong lake or option; 3 for a damaged table.
+Exit codes: 0, also if nothing is found; 1 if `--follow` gave up, or a server did not accept the events; 2 for a wrong
+lake or option; 3 for a damaged table.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Follower:
     """The printed part of a story, to which new steps are added.
 
     Attributes:
-        say: Prints a line.
+        say: Function that prints a line.
     """
 
     say: Callable[[str], None]
@@ -56,11 +56,11 @@ def follow(
     """Print a story as it grows until each outcome is final or the timeout passes; return True if each is final.
 
     Args:
-        read: Asks the lake.
-        say: Prints a line.
-        wait: Waits so many seconds.
-        now: Seconds of a clock that only goes forward.
-        timeout: After it, the story is left as it is.
+        read: Function that reads the story from the lake.
+        say: Function that prints a line.
+        wait: Function that waits for a number of seconds.
+        now: Function that returns the seconds of a monotonic clock.
+        timeout: Time after which the function gives up.
     """
     follower, end = Follower(say), now() + timeout.total_seconds()
     while not follower.show(read()):

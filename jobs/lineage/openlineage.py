@@ -2,11 +2,11 @@
 
     OpenLineage   here
     dataset       a topic of a broker: namespace `rocketmq://BROKER`, name the topic
-    job           what moved a message: a consumer group, or the broker's `delayed`, `committed`, `redriven`, …
+    job           the mover of a message: a consumer group, or the broker's `delayed`, `committed`, `redriven`, …
     run           one step of one message; the same step gives the same run each time
-    event         START at the time of the step's first end, COMPLETE or FAIL at that of its other end
+    event         START at the step's first time, COMPLETE or FAIL at its second time
 
-Needs the extra `openlineage`. Nothing is sent of bodies, properties and keys.
+Needs the extra `openlineage`. Bodies, properties and keys are not sent.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def check_target(target: str) -> None:
     """Refuse an invalid target before any work is done.
 
     Raises:
-        JobError: for such a target, or where the package is not installed.
+        JobError: for such a target, or if the package is not installed.
     """
     import importlib.util
 
@@ -80,7 +80,7 @@ def graph_events(graph: TopicGraph, namespace: str) -> Iterator[RunEvent]:
 
     Args:
         graph: The graph.
-        namespace: Of the topics: the name of the lake.
+        namespace: Namespace of the topics: the name of the lake.
     """
     for link in graph.links:
         name = f"{link.source} to {link.target}"
@@ -132,11 +132,11 @@ def write_events(events: Iterable[RunEvent], target: str, api_key: str = "") -> 
 
     Args:
         events: The events.
-        target: A file or a URL. A URL without a path gets that of Marquez, `api/v1/lineage`.
-        api_key: For the server; none is sent where it is empty.
+        target: A file or a URL. A URL without a path gets the path of Marquez, `api/v1/lineage`.
+        api_key: Key for the server; not sent if it is empty.
 
     Raises:
-        JobError: if the server does not take them.
+        JobError: if the server does not accept them.
     """
     from openlineage.client.serde import Serde
 

@@ -2,19 +2,19 @@
 
 Version 1 has
 
-    version     1; a later version may add names, and changes none of these
+    version     1; a later version may add names, but does not change these
     asked       the question in words
-    as_of       until when the lake knows; null for an empty lake
+    as_of       time up to which the lake has data; null for an empty lake
     steps       in time order: id, kind, at, lane, title, text, and one of
                     record       the columns of `messages`, matched, related_by, and with --body body or body_base64
                     consumption  group, host, attempt (1 for the first), cost_ms, succeeded, outcome
                     missing      reason (as in the table `edges`), text, name
     edges       kind (as in the table `edges`), source, target (ids of steps), gap_ms, text, joined_by
     outcomes    step, state, text, proof (trace, records, offsets or none), group (null for all), at
-    cautions    sentences: what was not looked at, is not known, or was left out
-    not_shown   records that match and are not in the story
+    cautions    sentences about data that was not read, is unknown, or was left out
+    not_shown   number of matching records that are not in the story
 
-Times are ISO 8601 in UTC with milliseconds; what is not known is null.
+Times are ISO 8601 in UTC with milliseconds; unknown values are null.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def graph_json(graph: TopicGraph) -> str:
     """Return a graph as JSON text that ends with a newline.
 
     Version 1 has `from`, `to`, `topics` (topic, records, keys), `links` (from, to, passes, keys, median_ms, p95_ms) and
-    `not_shown`, how many links are left out. Counts of keys are estimates, within some 2 %.
+    `not_shown`, the number of omitted links. Counts of keys are estimates with an error of about 2 %.
     """
     document: dict[str, Any] = {
         "version": VERSION,

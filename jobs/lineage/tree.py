@@ -1,4 +1,4 @@
-"""A story in a terminal: a tree of steps with times and gaps, then the outcomes, and what is not known.
+"""A story in a terminal: a tree of steps with times and gaps, then the outcomes, and cautions.
 
     2026-11-20 (UTC)
     14:00:00.120           ● half message for orders: queue 2, offset 1,203
@@ -8,8 +8,8 @@
     14:00:00.540   108 ms     └─ waits in level 3 for the first retry of billing
     14:00:10.550      10 s       ↓ the first retry of billing
 
-A step that alone follows another one stands below it, so that 16 retries do not go 16 levels deep. Texts are somebody
-else's: they are escaped before they are drawn, and cut where they are long.
+A step that is the only successor of another one is drawn at the same level, so that 16 retries do not need 16 levels.
+Texts are untrusted, so they are escaped before they are drawn, and long ones are shortened.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def write_tree(story: Story, out: TextIO, *, width: int | None = None) -> None:
     """Draw a story.
 
     Args:
-        story: The story, masked if need be.
-        out: Where to; colours only where it is a terminal.
-        width: In columns; that of the terminal where not given, or 100 where there is none.
+        story: The story, with masks applied.
+        out: Output stream; colours are used only on a terminal.
+        width: Width in columns; by default that of the terminal, or 100 without a terminal.
     """
     is_terminal = out.isatty()
     columns = width or (None if is_terminal else 100)

@@ -26,7 +26,7 @@ def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     """Print the plan, and carry it out unless it is a dry run.
 
     Returns:
-        0 where the lake is whole, or is whole again; 3 where it is not, or where rows are lost.
+        0 if the lake is intact, or was repaired; 3 if it is not intact, or rows are lost.
     """
     _check_is_lake(lake)
     first_offsets = _first_offsets(arguments, lake)
@@ -68,8 +68,8 @@ def _check_is_lake(lake: LakePaths) -> None:
     """Refuse a place that is not a lake, but accept one with damaged tables.
 
     Raises:
-        LakeError: if it is none.
-        S3Error: where an object store cannot be reached.
+        LakeError: if the place is not a lake.
+        S3Error: if an object store cannot be reached.
     """
     with suppress(LogDamagedError):
         open_table(lake, "messages")
@@ -85,7 +85,7 @@ def _first_offsets(arguments: argparse.Namespace, lake: LakePaths) -> dict[str, 
 
     try:
         commit = read_last_commit(lake.messages)
-    except LakeError:  # damaged: the first offsets are not needed then
+    except LakeError:  # the lake is damaged, and then the first offsets are not needed
         commit = None
     known = {} if commit is None else commit.stores
     layouts = layout_of(arguments).formats

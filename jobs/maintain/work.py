@@ -1,7 +1,7 @@
-"""The steps of maintain; each is safe beside a running archive, and safe to be killed in.
+"""The steps of maintain; each may run at the same time as an archive, and may be killed at any point.
 
 The order matters in two places: rows are deleted before their bodies, so that no row of the newest version names a
-pack that is deleted too early; and VACUUM comes after the steps that remove files from tables.
+pack that is deleted too early; and VACUUM runs after the steps that remove files from tables.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class MaintenancePlan:
     """The settings of one run.
 
     Attributes:
-        lake: where the tables lie.
-        keep: how long rows of a table, or `bodies`, are kept; what is not in it is kept for ever, but for `COPIES`.
-        retention: what no version names any more, or none yet, is left alone as long.
+        lake: the lake.
+        keep: retention of the rows of a table, or of `bodies`; others are kept forever, except `COPIES`.
+        retention: age before which files that no version refers to, or not yet, are not deleted.
         target_bytes: size of a merged file.
-        dry_run: only tell.
-        quiet: no progress.
-        now: the moment from which ages count.
-        runner: what merges files.
+        dry_run: whether to only report the work.
+        quiet: whether to show no progress.
+        now: time from which ages are computed.
+        runner: the runner that merges files.
     """
 
     lake: LakePaths
@@ -79,15 +79,15 @@ class TableCare:
     """The work that was done, or would be done, on one table.
 
     Attributes:
-        table: its name.
-        files_before: its data files before.
-        bytes_before: their bytes.
-        files_after: its data files after; of a dry run the same as before.
-        bytes_after: their bytes.
-        expired: what was too old.
-        compaction: what was merged; of a dry run without bytes after it.
-        garbage: files that were deleted.
-        notes: what was left undone, and why.
+        table: name of the table.
+        files_before: number of data files before the work.
+        bytes_before: size of these files, bytes.
+        files_after: number of data files after the work; for a dry run the same as before.
+        bytes_after: size of these files, bytes.
+        expired: the expired rows and files.
+        compaction: the merged files; for a dry run without their size after the work.
+        garbage: the deleted files.
+        notes: work that was not done, and why.
     """
 
     table: str
@@ -114,7 +114,7 @@ def care_for_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
     """Expire, merge, vacuum and checkpoint every existing table.
 
     Raises:
-        ConcurrentMaintenanceError: if another process does the same.
+        ConcurrentMaintenanceError: if another process does the same work.
     """
     last = read_last_commit(plan.lake.messages)
     unfinished = bool(last and unfinished_commits(plan.lake, last.sequence))
@@ -210,8 +210,8 @@ def care_for_packs(plan: MaintenancePlan, store: PackStore) -> PackCare:
     """Delete packs that are expired, that no row names, or that are unfinished.
 
     Raises:
-        PackStoreError: if they may not be listed or deleted.
-        ConcurrentMaintenanceError: if another process does the same.
+        PackStoreError: if packs may not be listed or deleted.
+        ConcurrentMaintenanceError: if another process does the same work.
     """
     last = read_last_commit(plan.lake.messages) or ArchiveCommit(0, "")
     packs = list(store.list_packs())

@@ -12,7 +12,7 @@
     commitlake_archive_missing_bytes          broker         their bytes
     commitlake_dead_letters                   broker, group  archived dead letters
 
-Times are seconds since 1970. What is not known is not given.
+Times are seconds since 1970. Unknown values have no metric.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def archive_families(state: ArchiveState, dead_letters: Iterable[GroupCount]) ->
     """Yield the metrics of a lake.
 
     Args:
-        state: Its state.
-        dead_letters: Its dead letters, by store and group.
+        state: State of the lake.
+        dead_letters: Dead letters of the lake, by store and group.
     """
     last_run = [] if state.last_run is None else [((), state.last_run.timestamp())]
     yield gauge("commitlake_archive_last_run_timestamp_seconds", "When the newest archive run ended", (), last_run)

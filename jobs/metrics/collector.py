@@ -20,8 +20,8 @@ class MetricsCollector(Collector):
     """A thread-safe collector that measures when Prometheus asks.
 
     Args:
-        measure: Measures.
-        keep_seconds: How long an answer is given again.
+        measure: Function that returns the metrics.
+        keep_seconds: Time for which an answer is reused.
     """
 
     def __init__(self, measure: Callable[[], Iterable[GaugeMetricFamily]], keep_seconds: float) -> None:

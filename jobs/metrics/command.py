@@ -4,9 +4,9 @@
     commitlake metrics --lake /data/lake --listen 127.0.0.1:5557
 
 Reads what 'commitlake lag' reads, and the small tables of the lake; jobs/metrics/lag_families.py,
-traffic_families.py and archive_families.py name the metrics. It never starts Spark. Exit codes: 0, also when it is
-told to stop; 2 for a wrong lake, store, address or option; 3 where the lag of a store is not known
-(with --textfile: the file has what is known).
+traffic_families.py and archive_families.py list the metrics. It never starts Spark. Exit codes: 0, also if it is
+stopped by a signal; 2 for a wrong lake, store, address or option; 3 if the lag of a store is unknown (with --textfile,
+the file has the known metrics).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Construction of gauges with Prometheus' client library.
 
-Control and bidi characters of names become escapes in labels, as in all other output: a text file may be printed.
+Control and bidi characters of names are escaped in labels, as in all other output, because a text file may be printed.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@
     rocketmq_topic_retry_offset               the same                                       of retry topics
     rocketmq_producer_tps                     the same                                       messages a second stored
 
-The exporter's help text of rocketmq_consumer_offset, GroupBrokerTotalOffset, is not what it gives: the difference of
-rocketmq_producer_offset and rocketmq_consumer_offset is the lag in its dashboards, and so it is here. Messages that a
-group's filter leaves out do not count in rocketmq_group_diff; the exporter counts them. Topics that no group consumes
-have their metrics only if the messages are in a lake. Of figures with bounds the
-upper one is given, or the lower where there is no other. What is not known is not given: never as zero. Names that
+The exporter's help text of rocketmq_consumer_offset, GroupBrokerTotalOffset, does not match its value. In its
+dashboards the difference of rocketmq_producer_offset and rocketmq_consumer_offset is the lag, and so it is here.
+Messages that a group's filter excludes do not count in rocketmq_group_diff; the exporter counts them. Topics that no
+group consumes have metrics only if the messages are in a lake. If only bounds of a figure are known, the value is the
+upper bound, or the lower one if there is no upper bound. Unknown values have no metric; they are never zero. Names that
 begin with commitlake_ are this project's own:
 
     commitlake_lag_verdict                    broker, topic, group, verdict                  queues with this verdict
@@ -54,8 +54,8 @@ def lag_families(
 
     Args:
         answer: The lag of all stores.
-        cluster: The label `cluster`, as neither lake nor store has it.
-        others: Ends of the queues of topics that no row is about; see `queue_ends`.
+        cluster: Value of the label `cluster`, which neither lake nor store has.
+        others: Ends of the queues of topics without a row; see `queue_ends`.
     """
     consuming = [row for row in answer.rows if row.kind in {"group", "retry"}]
     yield from _differences(consuming)
@@ -119,7 +119,7 @@ def _latency_ms(rows: Sequence[Lag]) -> float:
 
 
 def _consume_tps(rows: Sequence[Lag]) -> float | None:
-    """Return the sum of the rates of all queues; None where one is not known."""
+    """Return the sum of the rates of all queues; None if one is unknown."""
     rates = [row.judged.consume_tps for row in rows]
     known = [rate for rate in rates if rate is not None]
     return sum(known) if len(known) == len(rates) else None

@@ -30,11 +30,11 @@ class Measured:
     """The figures measured at one time.
 
     Attributes:
-        lag: The lag.
-        state: The lake's state; None where stores are measured.
-        dead_letters: Its dead letters.
-        traffic: The traffic of its stores.
-        ends: Ends of the queues of its topics without a group.
+        lag: The lag of groups.
+        state: State of the lake; None if stores are measured.
+        dead_letters: Dead letters of the lake.
+        traffic: Traffic of the lake's stores.
+        ends: Ends of the queues of topics without a group.
     """
 
     lag: LagAnswer

@@ -6,14 +6,14 @@
     rocketmq_topic_dlq_offset       cluster, broker, group                         ends of the dead-letter queues
     rocketmq_group_dlqdiff          group, topic, countOfOnlineConsumers, msgModel dead letters not yet consumed
 
-Rates are those of the newest minute that is archived as a whole, as the exporter's are of the last minute: see
-commitlake_archive_newest_message_timestamp_seconds for its age. rocketmq_broker_tps also counts messages that the
-broker stores itself, such as retries; the exporter counts those that clients send. The exporter declares
-rocketmq_group_dlqdiff, but gives no value; here, it has the groups that consume a dead-letter topic. A store that is
-not in a lake has only rocketmq_group_dlqdiff.
+Rates are those of the newest minute that is archived completely; the exporter's are those of the last minute. For the
+minute's age see commitlake_archive_newest_message_timestamp_seconds. rocketmq_broker_tps also counts messages that the
+broker stores itself, such as retries; the exporter counts only those that clients send. The exporter declares
+rocketmq_group_dlqdiff, but has no values for it; here, it has the groups that consume a dead-letter topic. A store that
+is not in a lake has only rocketmq_group_dlqdiff.
 
-Not given, as neither a log nor offsets show them: rocketmq_broker_qps (messages that consumers got per second, from all
-brokers' gets), and rocketmq_consumer_message_size (their bytes).
+Two metrics are missing, because neither a log nor offsets show them: rocketmq_broker_qps (messages per second that
+consumers got, from all brokers' gets), and rocketmq_consumer_message_size (their bytes).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def traffic_families(traffic: Traffic, answer: LagAnswer, cluster: str) -> Itera
     """Yield the metrics of traffic.
 
     Args:
-        traffic: The traffic of all stores.
-        answer: Their lag.
-        cluster: The label `cluster`.
+        traffic: Traffic of all stores.
+        answer: Lag of the stores.
+        cluster: Value of the label `cluster`.
     """
     stored: dict[Labels, int] = defaultdict(int)
     sizes: dict[Labels, float] = {}

@@ -25,10 +25,10 @@ def answer(
     """Yield sentences about the state of the archive.
 
     Args:
-        state: Of the lake.
+        state: State of the lake.
         unmet: Expectations that the last run did not meet.
-        now: The time.
-        late: An archive whose last run is older is late; None where no archive is.
+        now: The current time.
+        late: Age of the last run above which an archive is late; None if it is never late.
     """
     age = state.age(now)
     if state.last_run is None or age is None:

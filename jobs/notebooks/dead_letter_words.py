@@ -79,7 +79,7 @@ def window_rows(windows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]
     """Yield a row for each window and group with dead letters.
 
     Args:
-        windows: Rows of dead letter topics by window, from `Rates.rows`.
+        windows: Rows of dead-letter topics by window, from `Rates.rows`.
     """
     for row in windows:
         if row["messages"]:

@@ -41,9 +41,9 @@ def answer(
     """Yield sentences about the lag of groups.
 
     Args:
-        groups: From `by_group`.
-        since: Since when the worst queue of the first group has not moved, from `standing_since`.
-        missing: Sentences on stores of which nothing is known.
+        groups: Groups from `by_group`.
+        since: Time since which the worst queue of the first group has not moved, from `standing_since`.
+        missing: Sentences about stores without data.
     """
     if not groups:
         yield "No consumer offsets are known."

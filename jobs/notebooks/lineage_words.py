@@ -84,9 +84,9 @@ def last_day(
     """Return the requested time range; a missing start or end is chosen so that it covers the last day with messages.
 
     Args:
-        lake: Where the tables lie.
-        start: Its begin, if it is given.
-        end: Its end, if it is given.
+        lake: The lake.
+        start: Start of the range, if it is given.
+        end: End of the range, if it is given.
     """
     if end is None:
         sql = "SELECT max(store_timestamp) AS newest FROM messages"

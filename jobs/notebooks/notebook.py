@@ -1,8 +1,8 @@
 """Parameters of a notebook, and functions that show its tables, pictures and words.
 
-On Databricks parameters are widgets. In Jupyter they are the environment's `COMMITLAKE_…` or the defaults. In a script,
-`python notebooks/lag_analysis.py --lake /data/lake`, arguments go before both. A script writes pictures only where
-`--plots FOLDER` says so.
+On Databricks parameters are widgets. In Jupyter they come from environment variables `COMMITLAKE_…` or the defaults. In
+a script, `python notebooks/lag_analysis.py --lake /data/lake`, arguments override both. A script writes pictures only
+if `--plots FOLDER` is given.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Parameter:
     """A parameter of a notebook.
 
     Attributes:
-        name: Of the widget, and of the script's option.
-        help: What it means.
-        default: Its value where nothing else is given.
+        name: Name of the widget, and of the script's option.
+        help: Help text.
+        default: Value if nothing else is given.
     """
 
     name: str
@@ -70,8 +70,8 @@ class Notebook:
     """A running notebook.
 
     Attributes:
-        values: The parameters as texts; empty where nothing is given.
-        names: What the notebook's own namespace has: `dbutils`, `display` and others, where they are there.
+        values: The parameters as texts; empty if not given.
+        names: The notebook's own namespace, with `dbutils`, `display` and others, if they exist.
     """
 
     values: Mapping[str, str]
@@ -83,7 +83,7 @@ class Notebook:
         """Return the lake.
 
         Raises:
-            LakeError: It cannot be in such a place.
+            LakeError: The path cannot be that of a lake.
         """
         if not self.values["lake"]:
             raise NotebookError("lake: expected the folder of a lake, or s3://bucket/prefix, found nothing")
@@ -93,7 +93,7 @@ class Notebook:
         """Return a parameter as a time; None if it is not given.
 
         Raises:
-            NotebookError: It is no time.
+            NotebookError: The value is not a time.
         """
         return self._parsed(name, parse_time)
 
@@ -101,7 +101,7 @@ class Notebook:
         """Return a parameter as a duration; None if it is not given.
 
         Raises:
-            NotebookError: It is none.
+            NotebookError: The value is not a duration.
         """
         return self._parsed(name, parse_duration)
 
@@ -109,7 +109,7 @@ class Notebook:
         """Return a parameter as a positive number; None if it is not given.
 
         Raises:
-            NotebookError: It is none.
+            NotebookError: The value is not a positive number.
         """
         return self._parsed(name, _positive)
 
@@ -151,11 +151,11 @@ class Notebook:
         """Show a picture, or write it to the folder `plots`; a script without that folder does neither.
 
         Args:
-            name: Of the file, without its suffix.
-            draw: Makes the picture as PNG; called only if the picture is shown.
+            name: Name of the file, without its suffix.
+            draw: Function that returns the picture as PNG; called only if the picture is shown.
 
         Raises:
-            NotebookError: `plots` is given, and is no folder, or matplotlib is missing.
+            NotebookError: `plots` is given but is not a folder, or matplotlib is missing.
         """
         folder = self.values[PLOTS]
         display_image = None if folder else self._display_image()
@@ -195,9 +195,9 @@ def open_notebook(title: str, names: Mapping[str, Any], *parameters: Parameter) 
     """Return a notebook with the values of its parameters.
 
     Args:
-        title: What the notebook tells.
+        title: Title of the notebook.
         names: The notebook's own namespace: `globals()`.
-        parameters: Its parameters; `plots` is one, too, outside Databricks.
+        parameters: Its parameters; outside Databricks, `plots` is added.
 
     Raises:
         NotebookError: The folder for pictures cannot be created.
@@ -234,7 +234,7 @@ def _create_folder(folder: str) -> None:
 def _say_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print a user's error without a stack trace, or nothing if the reader has gone; the exit code is 1."""
     if isinstance(error, BrokenPipeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered is written at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes the buffer at exit
     elif isinstance(error, CommitLakeError):
         print(f"{Path(sys.argv[0]).stem}: error: {printable(str(error))}", file=sys.stderr)
     else:

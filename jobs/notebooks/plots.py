@@ -1,7 +1,7 @@
 """Pictures as PNG, drawn by matplotlib without a window and without a global figure.
 
-Names in a log are anybody's: they are shown as they are, never as matplotlib's formulas (`$…$`), shortened, and with
-escapes for control characters.
+Names in a log are untrusted: they are never shown as matplotlib's formulas (`$…$`), long ones are shortened, and
+control characters are escaped.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def lines(
     """Draw lines over time; a value that is None is a gap.
 
     Args:
-        title: Of the picture.
-        times: Of the values.
+        title: Title of the picture.
+        times: Times of the values.
         series: Values by name, in the order of the legend; the first `MAX_SERIES` are drawn.
-        unit: Of the values, at the axis.
-        is_count: Whether the values are counts at single moments: each is marked by a dot.
+        unit: Unit of the values, shown at the axis.
+        is_count: Whether the values are counts at single moments, each of which is marked by a dot.
     """
     with _figure(5.0) as (figure, axes, png):
         for number, (name, values) in enumerate(list(series.items())[:MAX_SERIES]):
@@ -95,10 +95,10 @@ def columns(title: str, times: Sequence[datetime.datetime], series: Series, unit
     """Draw counts in windows of time as stacked columns.
 
     Args:
-        title: Of the picture.
-        times: Beginnings of the windows, which have one length.
+        title: Title of the picture.
+        times: Starts of the windows, which all have the same length.
         series: Counts by name; the first `MAX_SERIES` are drawn.
-        unit: Of the counts.
+        unit: Unit of the counts.
     """
     with _figure(4.4) as (figure, axes, png):
         places = np.asarray(date2num(list(times)), np.float64)
@@ -126,7 +126,7 @@ def _finish(
     _time_axis(axes, times)
     _number_axis(axes.yaxis, is_count=is_count)
     largest = max((value for values in series.values() for value in values if value is not None), default=0)
-    # Of zeros alone, Matplotlib would show fractions.
+    # If all values are zero, Matplotlib would show fractions.
     axes.set_ylim(bottom=0, top=None if largest else 1)
     axes.set_ylabel(label(unit))
     axes.grid(visible=False, axis="x")
@@ -139,9 +139,9 @@ def bars(title: str, values: Sequence[tuple[str, float, str]], unit: str, colors
     """Draw horizontal bars, the first one on top.
 
     Args:
-        title: Of the picture.
+        title: Title of the picture.
         values: Names, values and kinds; the first `MAX_BARS` are drawn.
-        unit: Of the values.
+        unit: Unit of the values.
         colors: Colors of the kinds, which the legend names.
     """
     shown = values[:MAX_BARS]
@@ -166,13 +166,13 @@ def bars(title: str, values: Sequence[tuple[str, float, str]], unit: str, colors
 
 
 def heat_map(title: str, times: Sequence[datetime.datetime], series: Series, unit: str) -> bytes:
-    """Draw a field for each name and time, darker for larger values; white is zero, grey is not known.
+    """Draw a field for each name and time, darker for larger values; white is zero, grey is unknown.
 
     Args:
-        title: Of the picture.
-        times: Of the columns.
+        title: Title of the picture.
+        times: Times of the columns.
         series: Values by name, from the top; the first `MAX_BARS` are drawn.
-        unit: Of the values.
+        unit: Unit of the values.
     """
     names = list(series)[:MAX_BARS]
     values = np.array([[np.nan if value is None else value for value in series[name]] for name in names], float)
@@ -220,9 +220,9 @@ def timeline(
     """Draw points in lanes on a time axis, and lines between them.
 
     Args:
-        title: Of the picture.
+        title: Title of the picture.
         points: Lanes, times and kinds; the first `MAX_BARS` lanes are drawn.
-        links: Pairs of places between which a line goes.
+        links: Pairs of points that are joined by a line.
     """
     lanes = {lane: number for number, lane in enumerate(list(dict.fromkeys(lane for lane, _, _ in points))[:MAX_BARS])}
     times = sorted(moment for _, moment, _ in points)

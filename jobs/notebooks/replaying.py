@@ -36,10 +36,10 @@ class Replayed:
     """The result of a replay in a notebook.
 
     Attributes:
-        plan: what was to be sent.
-        counts: how many messages were sent, and how many could not be.
-        groups: what became of them in each group that consumes their topics.
-        is_new: whether they were sent now; else an earlier run of the notebook has sent them.
+        plan: plan of the replay.
+        counts: numbers of sent messages, and of messages that could not be sent.
+        groups: state of the messages in each group that consumes their topics.
+        is_new: whether this run has sent them; else an earlier run of the notebook has.
     """
 
     plan: ReplayPlan
@@ -63,16 +63,16 @@ def replay(
 
     Args:
         lake: the lake.
-        table: its `messages`.
-        condition: which messages, in SQL.
-        choice: the same, by queue.
+        table: the lake's table `messages`.
+        condition: SQL condition for the messages.
+        choice: the same condition, by queue.
         name_servers: name servers of the target, `host:port` of each, separated by semicolons; empty to send nothing.
-        topic: for all of them; None for the topic that each was sent to at first.
-        rate: messages per second at most; None for no limit.
-        is_again: send them also if a replay has sent them before.
+        topic: target topic of all messages; None for the topic that each was first sent to.
+        rate: the largest number of messages per second; None for no limit.
+        is_again: whether to send messages that an earlier replay has sent.
 
     Returns:
-        What was sent; None where there is nothing to send, or no place to send it to.
+        The result of the replay; None if there are no messages, or no name servers.
 
     Raises:
         NotebookError: if an earlier replay of the same messages has not finished.

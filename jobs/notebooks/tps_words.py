@@ -29,12 +29,12 @@ def answer(
     """Yield sentences about how much was stored, and when rates were highest.
 
     Args:
-        question: What was asked.
-        topics: A row for each topic over all the time.
-        total: The row of all topics; None where no message was stored.
-        coverage: Which times the lake has.
-        found: Bytes of a day.
-        lacking_runs: Archive runs that `topic_minutes` lacks.
+        question: The question.
+        topics: A row for each topic over the whole time.
+        total: The row of all topics; None if no message was stored.
+        coverage: Times that the lake covers.
+        found: Bytes stored in a day.
+        lacking_runs: Number of archive runs that `topic_minutes` lacks.
     """
     if lacking_runs:
         yield (
@@ -159,7 +159,7 @@ def series(windows: Sequence[Row], figure: str, times: Sequence[datetime.datetim
     Args:
         windows: Rows of topics by window.
         figure: The column.
-        times: Beginnings of the windows.
+        times: Starts of the windows.
     """
     places = {time: place for place, time in enumerate(times)}
     found: dict[str, list[float | None]] = {}

@@ -26,7 +26,7 @@ def apply_offsets(arguments: argparse.Namespace, rows: Sequence[PlannedOffset], 
     """Ask for confirmation, set all offsets that can be set, and return True if all succeeded.
 
     Raises:
-        JobError: The group is not known, or has clients, or the answer is no.
+        JobError: The group is unknown or has clients, or the answer is no.
         RocketMQError: A broker does not answer.
     """
     group = arguments.group
@@ -50,10 +50,10 @@ def _current(rows: Sequence[PlannedOffset], queue: MessageQueue) -> int | None:
 
 
 def check_group_is_known(client: OffsetClient, group: str, brokers: Sequence[str]) -> None:
-    """Refuse a group that a broker does not know, because a misspelt name would be stored without effect.
+    """Refuse a group that a broker does not know, because an offset of a misspelt group would have no effect.
 
     Raises:
-        JobError: naming the nearest one.
+        JobError: with the nearest name.
     """
     for broker in brokers:
         known = client.admin.groups(broker)
@@ -68,7 +68,7 @@ def check_clients(client: OffsetClient, group: str, brokers: Sequence[str], *, m
     """Return True if the group has clients.
 
     Raises:
-        JobError: It has, and the user has not said that it may.
+        JobError: The group has clients, and no option allows that.
     """
     clients = connected_clients(client.admin, group, brokers)
     if not clients:

@@ -4,10 +4,10 @@
     commitlake offsets --lake /data/lake --group billing --consume-from -2h --namesrv 127.0.0.1:9876 --apply
 
 Reads `messages`, `consumer_offsets` and `subscriptions` of a lake, or a store's own files; with --namesrv, asks the
-brokers what they still have. Writes a row for each queue with the lag that results, or commands of mqadmin; with
---apply, sets the offsets and reads them back. Run twice, it sets nothing the second time. It never starts Spark. Exit
-codes: 0; 1 where a broker does not answer; 2 for a wrong lake, store, name or option; 3 where an offset is not known or
-could not be set; 4 where the group has clients, or the answer was no.
+brokers which messages they still have. Writes a row for each queue with the resulting lag, or commands of mqadmin; with
+--apply, sets the offsets and reads them back. A second run sets nothing. It never starts Spark. Exit codes: 0; 1 if a
+broker does not answer; 2 for a wrong lake, store, name or option; 3 if an offset is unknown or could not be set; 4 if
+the group has clients, or the answer was no.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ class Gathered:
     """The offsets of a group.
 
     Attributes:
-        rows: By queue.
-        missing: Sentences on what is not known, or not there.
+        rows: Offsets by queue.
+        missing: Sentences about unknown offsets, or missing queues.
     """
 
     rows: Sequence[PlannedOffset]
@@ -56,11 +56,11 @@ def gather(arguments: argparse.Namespace, client: OffsetClient | None) -> Gather
     """Return the offsets that the arguments ask for.
 
     Args:
-        arguments: The job's.
-        client: Of the brokers; None where they are not asked.
+        arguments: Parsed arguments of the job.
+        client: Client of the brokers; None if they are not asked.
 
     Raises:
-        JobError: A name is not known, or the lake has no history.
+        JobError: A name is unknown, or the lake has no history.
         LakeError: There is no lake.
         QueryError: A table cannot be read.
         CommitLogError: There is no store, or it cannot be read.

@@ -22,8 +22,8 @@ class Tick:
     """A mark on an axis.
 
     Attributes:
-        place: Where it is, 0 to 1.
-        label: What it says.
+        place: Position on the axis, 0 to 1.
+        label: Text of the mark.
     """
 
     place: float
@@ -36,7 +36,7 @@ class Scale:
 
     Attributes:
         top: The largest figure of the axis.
-        is_log: Whether it is logarithmic: log(1 + x), so that 0 has a place.
+        is_log: Whether the scale is logarithmic: log(1 + x), so that 0 has a position.
     """
 
     top: float

@@ -42,7 +42,7 @@ def decode_value(value: str, code: str = "magic") -> str:
 
     Args:
         value: The text.
-        code: Class of the finding, or reason of the row in `quarantine`: which numbers are magic codes or checksums.
+        code: Class of the finding, or reason of the row in `quarantine`; it determines which numbers are magic codes.
     """
     if code in _MAGIC_CODES:
         value = _HEX.sub(lambda match: _with(match[0], _magic_name(match[0])), value)
@@ -76,7 +76,7 @@ def decode_first_bytes(data: bytes) -> Mapping[str, str]:
     """Return the first bytes of a damaged range: in hex, as text, and decoded if they begin a RocketMQ record.
 
     Args:
-        data: The bytes; none give nothing.
+        data: The bytes; without bytes the result is empty.
     """
     if not data:
         return {}

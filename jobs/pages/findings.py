@@ -1,7 +1,7 @@
-"""Findings on a page, grouped by kind: the first of each group decoded, and how many more there are.
+"""Findings on a page, grouped by kind: the first of each group decoded, and the number of the others.
 
-A log can give a million findings, each with untrusted texts. So a group shows its first examples; what its
-source has kept beyond them is folded away, as far as the page's size allows; everything else is a number.
+A log can have a million findings, each with untrusted texts. So a group shows its first examples. Further findings that
+its source has kept are folded, as far as the page's size allows; the others are only counted.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Example:
     """One finding, in words.
 
     Attributes:
-        where: File, offset, queue: its place.
-        found: What is there.
-        expected: What should be.
-        notes: More about it, by name.
+        where: Position of the finding: file, offset, queue.
+        found: The actual content.
+        expected: The expected content.
+        notes: Further details, by name.
     """
 
     where: str
@@ -55,16 +55,16 @@ class FindingGroup:
     """Findings of the same kind.
 
     Attributes:
-        kind: How bad they are.
-        title: What they are.
-        count: How many there are.
-        why: Where they come from or what they mean, without a full stop.
-        action: What to do, likewise.
-        examples: The first of them.
-        word: For the badge; by default the kind's own.
-        counted: The count in words, where that is not the number of findings.
-        commands: Command lines to copy, as words.
-        code: Its name for programs.
+        kind: Severity of the findings.
+        title: Title of the group.
+        count: Number of findings.
+        why: Cause or meaning of the findings, without a full stop.
+        action: Advice on what to do, without a full stop.
+        examples: The first findings.
+        word: Word for the badge; by default that of the kind.
+        counted: The count in words, if it is not the number of findings.
+        commands: Command lines to copy, as lists of words.
+        code: Name of the group for programs.
     """
 
     kind: Kind
@@ -83,8 +83,8 @@ def findings_section(groups: Sequence[FindingGroup], nothing: str) -> Section:
     """Return the section of a page that lists the findings, the worst first.
 
     Args:
-        groups: Of findings; within a kind, their order is kept.
-        nothing: The sentence for no findings.
+        groups: Groups of findings; within a kind, their order is kept.
+        nothing: Sentence to show if there are no findings.
     """
     ordered = sorted(groups, key=lambda group: _ORDER.index(group.kind))
     return Section("findings", "Findings", joined(_notices(ordered)) if ordered else paragraph(nothing))

@@ -1,6 +1,6 @@
 """A heat map: a strip of colours over time for each row.
 
-Colours stand for powers of ten, and darker is always more; a time without a figure is hatched. The numbers are in the
+Colours represent powers of ten; darker means more. A time without a figure is hatched. The numbers are in the
 table below the map.
 """
 
@@ -28,9 +28,9 @@ class HeatRow:
     """A row of a heat map.
 
     Attributes:
-        name: What it is of; any text.
-        values: One for each window; None where there is no figure.
-        last: What stands beside it, as the figure and the verdict of now.
+        name: Name of the row; any text.
+        values: A figure for each window; None if there is none.
+        last: Text beside the row, such as the current figure and verdict.
     """
 
     name: str

@@ -39,8 +39,8 @@ class RunHistory:
     """The archive runs of a lake.
 
     Attributes:
-        runs: The newest ones, the newest first.
-        problem: Why they could not be read; empty where they could.
+        runs: The newest runs, latest first.
+        problem: Why the runs could not be read; empty if they could.
     """
 
     runs: Sequence[PastRun] = ()

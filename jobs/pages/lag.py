@@ -75,8 +75,8 @@ class LagSource:
     """The lake or store from which the figures of a page come.
 
     Attributes:
-        option: `--lake` or `--store`, with its value, as for a command line.
-        at: The time that was asked for; None for the last snapshot.
+        option: `--lake` or `--store`, and its value, for command lines.
+        at: The requested time; None for the last snapshot.
     """
 
     option: tuple[str, str]
@@ -92,9 +92,9 @@ def lag_page(answer: LagAnswer, history: LagHistory | None, source: LagSource) -
     """Return the page of a lag measurement.
 
     Args:
-        answer: The rows, those of groups that are not behind among them.
-        history: Of the worst groups; None where there is none.
-        source: Where the figures are from.
+        answer: All rows, including those of groups that are not behind.
+        history: History of the worst groups; None if there is none.
+        source: Lake or store of the figures.
     """
     groups = by_group(answer.rows)
     times = sorted({row.as_of for row in answer.rows})

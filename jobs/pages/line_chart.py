@@ -1,9 +1,9 @@
 """Line charts over time: SVG that is readable at any width, with the same numbers as a table.
 
-Why no library: plotly.js would be 4 MB a page; matplotlib's SVG has one width and its own colours, so that its text is
-unreadable on a phone and wrong in the dark. Here places are percentages and only the plotted paths are stretched
-(`preserveAspectRatio="none"`), so that text keeps its size; colours are the page's. The page's script adds a cursor
-that reads the numbers from the table below the chart.
+No library is used: plotly.js would add 4 MB to a page; matplotlib's SVG has a fixed width and its own colours, so its
+text is unreadable on a phone and in a dark theme. Here positions are percentages and only the plotted paths are
+stretched (`preserveAspectRatio="none"`), so text keeps its size; colours come from the page's style. The page's script
+adds a cursor that reads the numbers from the table below the chart.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Mark:
     """A marked time in a chart.
 
     Attributes:
-        kind: What it is.
-        start: Its beginning.
-        end: Its end.
-        note: A sentence on it.
+        kind: Kind of the mark.
+        start: Start time.
+        end: End time.
+        note: A sentence about it.
     """
 
     kind: MarkKind
@@ -55,8 +55,8 @@ class Series:
     """A series of figures over time.
 
     Attributes:
-        name: What they are of; any text.
-        values: One for each window; None where there is no figure, which is a gap in the line and never 0.
+        name: Name of the series; any text.
+        values: A figure for each window; None if there is none, which is a gap in the line and never 0.
     """
 
     name: str
@@ -78,14 +78,14 @@ def line_chart(
     """Return a chart, its legend, and its numbers as a table.
 
     Args:
-        title: What the figures are, with their unit.
-        windows: When they are of.
-        series: At most `MAX_SERIES`.
-        number: Makes a figure's text in the table.
-        marks: Times to be marked.
-        axis: Makes a figure's text on the axis.
+        title: Title of the chart, with the unit of the figures.
+        windows: Times of the figures.
+        series: The series, at most `MAX_SERIES`.
+        number: Function that formats a figure in the table.
+        marks: Marked times.
+        axis: Function that formats a figure on the axis.
         is_log: Whether the scale is logarithmic.
-        has_bands: Whether the space below each line down to the one before it is filled, as for percentiles.
+        has_bands: Whether the area between each line and the previous one is filled, as for percentiles.
         note: A sentence on how to read the chart.
     """
     scale = Scale.fitting([value for one in series for value in one.values if value is not None], is_log=is_log)
@@ -171,7 +171,7 @@ def _grid(scale: Scale) -> Iterator[Html]:
 
 
 def _labels(scale: Scale, windows: TimeWindows, axis: Callable[[float], str]) -> Iterator[Html]:
-    """Yield the labels of both axes, which stand on the grid lines so that the lines have the whole width."""
+    """Yield the labels of both axes, which are on the grid lines, so that the lines have the whole width."""
     for value in scale.ticks():
         yield tag("text", axis(value), x=2, y=_height_of(scale, value) - 4, class_="axis halo")
     yield from time_axis(windows, _TOP + _HEIGHT + 17)
@@ -229,8 +229,8 @@ def sparkline(label: str, values: Sequence[float | None]) -> Html:
     """Return a small line without axes.
 
     Args:
-        label: What it shows, for those who do not see it.
-        values: At equal distances; None is a gap.
+        label: Description of the line, for screen readers.
+        values: Values at equal distances; None is a gap.
     """
     count = max(len(values), 1)
     windows = TimeWindows(datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC), datetime.timedelta(minutes=1), count)

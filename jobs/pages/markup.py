@@ -1,7 +1,8 @@
-"""HTML elements built by calls, so that text is escaped wherever it stands.
+"""HTML elements built by calls, so that text is escaped everywhere.
 
-`tag` escapes every text that is not `Html` already. Text from a lake or a store (topics, groups, paths) can therefore
-change neither the page nor, as control and bidi characters are shown as escapes, the direction of the text beside it.
+`tag` escapes every text that is not `Html` already. So text from a lake or a store (topics, groups, paths) cannot
+change the page. Control and bidi characters are shown as escapes, so it cannot change the direction of the text beside
+it either.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ def tag(element: str, /, *content: str, **attributes: str | float | bool | None)
     """Return an HTML element.
 
     Args:
-        element: Its name.
-        content: Elements and texts in it.
-        attributes: By name; `_` stands for `-`, and one at the end is dropped, as in `class_`. None and False leave
-            an attribute out, True gives it without a value.
+        element: Name of the element.
+        content: Elements and texts in the element.
+        attributes: Values by name; `_` stands for `-`, and one at the end is dropped, as in `class_`. None and False
+            omit the attribute, and True writes it without a value.
     """
     given = "".join(_attribute(key, value) for key, value in attributes.items())
     if element in _VOID:

@@ -35,7 +35,7 @@ class PageFile:
     """The file of a job's page.
 
     Args:
-        path: Its path; a file that is there is replaced once the page is whole.
+        path: Path of the file; an existing file is replaced once the page is complete.
 
     Attributes:
         is_written: Whether this job has written a page.
@@ -52,10 +52,10 @@ class PageFile:
 
 
 def page_file(path: Path | None) -> PageFile | None:
-    """Return the file of a page; None if no page is asked for.
+    """Return the file of a page; None if no page is requested.
 
     Raises:
-        JobError: For a file that could not be written once all the work is done.
+        JobError: For a file that could not be written at the end of the job.
     """
     check_html_argument(path)
     return None if path is None else PageFile(path)
@@ -74,12 +74,12 @@ def failure_page(
     """If the block fails, write a page about the error, so that an older page is not taken for the result of this run.
 
     Args:
-        file: Where it goes; nowhere where None.
-        job: The job's name.
-        title: Of the job's pages.
-        facts: What is known of the run by now.
-        lake: Whose archive runs are shown, as far as they can be read.
-        shown: Errors of which a page that the job has written tells already.
+        file: File of the page; None for no page.
+        job: Name of the job.
+        title: Title of the job's pages.
+        facts: Known facts about the run.
+        lake: Lake whose archive runs are shown, as far as they can be read.
+        shown: Errors that are already on the page that the job has written.
     """
     try:
         yield

@@ -1,6 +1,6 @@
-"""The frame of a report page: one HTML file that works offline and sends nothing anywhere.
+"""The frame of a report page: one HTML file that works offline and sends no data.
 
-The Content-Security-Policy allows the page's own style and script, by their digests, and nothing else.
+The Content-Security-Policy allows only the page's own style and script, by their digests.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PageVerdict:
     """The verdict of a page, in one sentence.
 
     Attributes:
-        kind: How good or bad it is.
+        kind: Severity of the verdict.
         sentence: The sentence.
         word: A word for the badge; by default the kind's own.
     """
@@ -52,7 +52,7 @@ class Section:
     """A section of a page, with a heading.
 
     Attributes:
-        anchor: Its id: letters, digits and `-`.
+        anchor: Id of the section: letters, digits and `-`.
         title: The heading.
         content: Elements of `parts`, `tables` and the charts.
     """
@@ -67,11 +67,11 @@ class Page:
     """A report page with a verdict, facts and sections.
 
     Attributes:
-        title: What the report is about, as "Consumer lag".
-        verdict: The sentence that it begins with.
-        facts: What it is a report of: pairs of a label (lake, broker, period) and a value.
-        sections: Its parts.
-        made: When and by what it was made.
+        title: Subject of the report, such as "Consumer lag".
+        verdict: The verdict at the beginning.
+        facts: Scope of the report: pairs of a label (lake, broker, period) and a value.
+        sections: Sections of the page.
+        made: Time and program of its creation.
     """
 
     title: str

@@ -34,8 +34,8 @@ def folded(summary: str, *content: str) -> Html:
 def command(words: Iterable[str]) -> Html:
     """Return a command line with a button that copies it.
 
-    A word with characters that a page does not show as they are (control and bidi characters) would be copied as
-    something else; the command is then left out, and the reader is told.
+    A word with characters that a page shows as escapes (control and bidi characters) would be copied wrongly. The
+    command is then replaced by a note.
     """
     given = list(words)
     if any(printable_line(word) != word for word in given):

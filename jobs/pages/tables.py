@@ -1,7 +1,7 @@
 """Tables with search and sort, which become cards on a phone.
 
-Rows are sorted and searched by the page's script; without it they stand in the order given. Where a table has cards,
-its elements have explicit roles, as browsers drop the roles of elements whose display changes.
+Rows are sorted and searched by the page's script; without it they have the given order. If a table has cards, its
+elements have explicit roles, because browsers drop the roles of elements whose display changes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Cell:
     """A cell of a table.
 
     Attributes:
-        content: What it shows.
-        order: What it is sorted by; by default its text. A cell with None and no text is last.
+        content: Content of the cell.
+        order: Sort key; by default the text. A cell with None and no text is last.
     """
 
     content: str
@@ -35,10 +35,10 @@ class Column:
     """A column of a table.
 
     Attributes:
-        title: Its heading.
+        title: Heading of the column.
         is_number: Whether its cells are aligned to the right and sorted by `Cell.order`, the largest first.
         is_ranked: Whether its cells are texts that are sorted by `Cell.order`, the largest first.
-        can_sort: Whether rows can be sorted by it.
+        can_sort: Whether rows can be sorted by this column.
     """
 
     title: str
@@ -56,10 +56,10 @@ def table(caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]
     """Return a table with search and sort; columns in which all cells are empty are left out.
 
     Args:
-        caption: What the rows are.
-        columns: The first one names the row.
+        caption: Description of the rows.
+        columns: Columns; the first one names the row.
         rows: Cells by column.
-        rest: A sentence on rows that are left out.
+        rest: A sentence about rows that are left out.
     """
     places = [
         place for place in range(len(columns)) if not place or not rows or any(row[place].content for row in rows)
@@ -97,10 +97,10 @@ def plain_table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]
     """Return the numbers of a chart as a table.
 
     Args:
-        caption: What the rows are.
+        caption: Description of the rows.
         heads: Headings; the first column names the row.
         rows: Texts by column.
-        places: Where each row is on the chart's axis, 0 to 1.
+        places: Position of each row on the chart's axis, 0 to 1.
     """
     lines = [
         tag("tr", tag("th", row[0], scope="row"), *(tag("td", value) for value in row[1:]), data_x=float(place))

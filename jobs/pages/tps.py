@@ -44,7 +44,7 @@ class RatesSource:
 
     Attributes:
         option: `--lake` or `--store`.
-        place: Its value, as a user gave it.
+        place: Value of the option, as the user gave it.
         damaged: Ranges of a store's log that could not be read.
     """
 
@@ -73,8 +73,8 @@ def rates_page(report: RatesReport, source: RatesSource) -> Page:
     """Return the page of a rates report.
 
     Args:
-        report: What it shows.
-        source: Where its figures are from.
+        report: The report.
+        source: Lake or store of the figures.
     """
     question = report.question
     period = f"{_time(question.start)} to {_time(question.end)} UTC"
@@ -133,7 +133,7 @@ def _not_archived(report: RatesReport) -> datetime.timedelta:
 def _has_missing_times(report: RatesReport) -> bool:
     """Return whether a time is missing.
 
-    The first and the last window may be archived in part: what is there begins and ends in them.
+    The first and the last window may be archived only in part, because the archived time begins and ends in them.
     """
     question = report.question
     gaps = (gap for gaps in report.coverage.gaps.values() for gap in gaps)

@@ -79,7 +79,7 @@ def check(arguments: argparse.Namespace) -> None:
     """Check that the options do not conflict.
 
     Raises:
-        JobError: naming it.
+        JobError: for the first conflict.
     """
     if arguments.limit < 0:
         raise JobError(f"--limit: expected 0 or more, found {arguments.limit}")

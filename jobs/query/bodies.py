@@ -28,12 +28,12 @@ def body_fetcher(root: str, *, stored: bool) -> Fetch:
     """Return a function that reads a row's body; it returns None if the lake has none.
 
     Args:
-        root: where the packs are.
+        root: path or URI of the packs.
         stored: whether bodies are wanted as the broker stored them.
 
     Raises:
-        S3Error: if the root is in an object store and names no bucket.
-        PackStoreError: if the root is in a place that packs cannot be in.
+        S3Error: if the root is in an object store without a bucket's name.
+        PackStoreError: if packs cannot be in such a place.
     """
     from commitlake.connectors.lake.packs.body import fetch_body
     from commitlake.connectors.lake.packs.stores import open_store
@@ -45,7 +45,7 @@ def body_fetcher(root: str, *, stored: bool) -> Fetch:
 class BodyTexts:
     """Bodies as columns of rows. A body that cannot be read is null and is counted, and the other rows still follow.
 
-    Anybody who may send a message can send a body that is not what its flags say, or that is too large decompressed.
+    Anybody who may send a message can send a body that does not match its flags, or is too large when decompressed.
 
     Attributes:
         unreadable: number of bodies that could not be read.
@@ -62,8 +62,8 @@ class BodyTexts:
         """Return a row's body as text, or in base64 if it is not UTF-8; both are None if there is none.
 
         Args:
-            row: with `COLUMNS`, or those of them that say where the body is.
-            name: name of the message, for a reason.
+            row: a row with `COLUMNS`, or at least those with the position of the body.
+            name: name of the message, for `reasons`.
         """
         from commitlake.connectors.formats.engine.errors import BodyError
         from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
@@ -98,8 +98,8 @@ def rows_with_bodies(rows: Iterable[Row], texts: BodyTexts, hidden: Iterable[str
     """Yield the rows with a column `body` for text in UTF-8, and `body_base64` for other bodies.
 
     Args:
-        rows: with `COLUMNS`.
-        texts: reads the bodies.
+        rows: rows with `COLUMNS`.
+        texts: reader of the bodies.
         hidden: columns that are not printed.
     """
     for row in rows:
@@ -112,9 +112,9 @@ def write_one_body(rows: Iterator[Row], fetch: Fetch, to: str | None) -> int:
     """Write the body of the only row, without anything else, and return its size.
 
     Args:
-        rows: with `COLUMNS`.
-        fetch: from `body_fetcher`.
-        to: a file, or None for standard output.
+        rows: rows with `COLUMNS`.
+        fetch: function from `body_fetcher`.
+        to: path of a file, or None for standard output.
 
     Raises:
         JobError: if there is no such message, if there are several, or if it has no body in the lake.

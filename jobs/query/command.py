@@ -2,11 +2,11 @@
 
     commitlake query --lake /data/lake --key order-4711
 
-Reads a table of the lake; writes rows to standard output, and on standard error how many and whether a limit cut
-them. It answers without a JVM; `--engine spark` is for results that outgrow one process. `--body` gets the body of the
-one message that is found, by one ranged read of its pack. `--grep` searches the bodies of all chosen messages. Exit
-codes: 0, also where nothing matches; 2 for a wrong lake, option or predicate, or if the only body cannot be read; 3 for
-a damaged table, and if some of several bodies could not be read.
+Reads a table of the lake; writes rows to standard output, and on standard error their number and whether a limit cut
+them. It needs no JVM; `--engine spark` is for results that are too large for one process. `--body` prints the body of
+the only message found, with one ranged read of its pack. `--grep` searches the bodies of all selected messages. Exit
+codes: 0, also if nothing matches; 2 for a wrong lake, option or predicate, or if the only body cannot be read; 3 for a
+damaged table, and if some of several bodies could not be read.
 """
 
 from __future__ import annotations
@@ -310,13 +310,13 @@ def _question(arguments: argparse.Namespace, columns: Sequence[str], known: Sequ
         message_id=arguments.id,
         columns=columns,
         order=_order(arguments, known),
-        limit=arguments.limit + 1 if arguments.limit else 0,  # one row more shows if there are more
+        limit=arguments.limit + 1 if arguments.limit else 0,  # one more row shows whether there are more
         count=arguments.count,
     )
 
 
 def _order(arguments: argparse.Namespace, known: Sequence[str]) -> list[str]:
-    """Return the sort columns, with `DESC` where asked for; the usual order breaks ties."""
+    """Return the sort columns, with `DESC` if requested; the usual order breaks ties."""
     order: list[str] = []
     for part in arguments.order_by.split(",") if arguments.order_by else ():
         match part.split():

@@ -30,15 +30,15 @@ def answer_grep(arguments: argparse.Namespace, question: Question, lake: LakePat
 
     Args:
         arguments: parsed arguments of the command.
-        question: chooses the messages; its conditions are in the SQL of the deltalake package, whatever the engine.
-        lake: where the tables lie.
-        table: `messages`.
+        question: selection of the messages; its conditions are in the SQL of the deltalake package, for any engine.
+        lake: the lake.
+        table: the table `messages`.
 
     Returns:
-        `DAMAGE` where some of the bodies could not be read.
+        `DAMAGE` if some of the bodies could not be read.
 
     Raises:
-        GrepError: for an expression that is none.
+        GrepError: for an invalid expression.
         QueryError: if the engine cannot understand or answer the conditions.
         PackStoreError: if the place of the packs cannot be read.
     """
@@ -57,7 +57,7 @@ def answer_grep(arguments: argparse.Namespace, question: Question, lake: LakePat
     limit = 0 if arguments.count else arguments.limit
     location = pack_location(_bodies_of(arguments, lake))
     plan = plan_search(table, conditions)
-    most = limit + 1 if limit else 0  # one row more shows if there are more
+    most = limit + 1 if limit else 0  # one more row shows whether there are more
     search = Search(
         lake, table.version(), location, pattern, conditions, columns, most, with_excerpts=not arguments.count
     )

@@ -1,8 +1,8 @@
 """The function `body` of `query --sql`: `SELECT msg_id, body() FROM messages`, or `body(m)` with the alias `m`.
 
-The engines know nothing of packs. So the call becomes the place of the body, three columns of `messages` as one value;
-where such a value is in the answer, the body itself is shown. It can be selected, and nothing else: a condition on it
-would be one on its place.
+The engines cannot read packs. So the call is replaced by the position of the body, three columns of `messages` as one
+value, and the bodies are filled in when the answer is printed. A body can only be selected: a condition on it would
+compare its position.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def rows_with_bodies(
     """Return the rows with bodies instead of places of bodies, and the names of the columns.
 
     Args:
-        rows: the answer.
-        columns: its columns.
-        open_bodies: returns what reads the bodies; it is called if the answer has one.
+        rows: rows of the answer.
+        columns: columns of the answer.
+        open_bodies: function that returns a reader of bodies; called if the answer has a body.
 
     Returns:
-        A column X with places becomes X, a text where the body is one in UTF-8, and X_base64 where it is none.
+        A column X with positions becomes X, for bodies that are text in UTF-8, and X_base64, for other bodies.
     """
     first = next(rows, None)
     places = [] if first is None else [name for name in columns if _is_place(first[name])]

@@ -35,7 +35,7 @@ def check_sql(arguments: argparse.Namespace) -> None:
     """Refuse options that have no effect with `--sql`.
 
     Raises:
-        JobError: naming the first one.
+        JobError: for the first such option.
     """
     for option in _OTHERS:
         if getattr(arguments, option) not in (None, [], False):
@@ -53,9 +53,9 @@ def answer_sql(
     """Run the SELECT, and report how many rows there were and if a limit cut them.
 
     Args:
-        arguments: the job's.
-        lake: where the tables lie.
-        open_table: opens one of them.
+        arguments: parsed arguments of the job.
+        lake: the lake.
+        open_table: function that opens a table.
     """
     started = time.monotonic()
     sql = expand_body(arguments.sql.strip().rstrip(";"))
@@ -115,8 +115,8 @@ def _ask_spark(
 def _ask(tables: dict[str, DeltaTable], sql: str, *, sorts_all: bool) -> tuple[list[str], Iterable[pa.RecordBatch]]:
     """Run a SELECT; any other statement is refused before it has an effect.
 
-    The engine could also write files (COPY) and change its settings. As a named subquery only a query is accepted, and
-    EXPLAIN does not run it. The engine takes one statement only, so what follows it cannot be another one.
+    The engine could also write files (COPY) and change its settings. Only a query is valid as a named subquery, and
+    EXPLAIN does not run it. The engine accepts only one statement, so no second one can follow.
     """
     try:
         run_sql_over(tables, f"EXPLAIN WITH answer AS (\n{sql}\n) SELECT * FROM answer").read_all()

@@ -4,13 +4,13 @@
     commitlake rebuild /data/rocketmq/store --in-place --local
     commitlake rebuild /data/rocketmq/store --out /data/clean --salvage --local
 
-Every file is byte for byte what the broker would write, but for the names of IndexFiles, which are times of creation,
-and for what the log does not tell: entries of messages that have expired, and the checkpoint's times of flushes.
-Without --in-place nothing is written into the store. Run again after it was interrupted, it goes on. With --salvage a
-damaged log is written anew first: every intact record at its own offset, and between them what a broker steps over.
-Of a JMQ store queue files and checkpoint are made; its broker steps over damage by itself, and there is no salvage.
-Exit codes: 0 where all is made; 3 where the log is damaged, also where a clean one was made of it; 4 where a broker has
-the store open that is to be changed; 2 for a wrong store, folder or option.
+Every file is byte for byte what the broker would write, with two exceptions: the names of IndexFiles, which are times
+of creation, and data that the log lacks: entries of expired messages, and the checkpoint's flush times. Without
+--in-place nothing is written into the store. After an interruption, the next run continues. With --salvage a clean log
+is written first: every intact record of a damaged log at its own offset, with fillers between them, which a broker
+skips. For a JMQ store only queue files and checkpoint are created; its broker skips damage by itself, so there is no
+salvage. Exit codes: 0 if everything was created; 2 for a wrong store, folder or option; 3 if the log is damaged, even
+if a clean one was written; 4 if a broker has the store open that must be changed.
 """
 
 from __future__ import annotations

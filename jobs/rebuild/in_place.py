@@ -25,7 +25,7 @@ def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Reques
 
     Raises:
         BusyStoreError: if a broker has the store open.
-        DisagreementError: if the new files do not agree with the log: nothing is replaced then.
+        DisagreementError: if the new files do not match the log; nothing is replaced then.
         RebuildError: if the store is not on a disk.
     """
     if "://" in store.root:
@@ -61,7 +61,7 @@ def _refuse_assumed_delays(rebuilt: Rebuilt) -> None:
     """Refuse to replace queues whose delivery times would probably be wrong.
 
     Raises:
-        UnknownDelaysError: The store's other levels show that the broker has delays of its own.
+        UnknownDelaysError: The store's other levels show that the broker does not have the default delays.
     """
     if rebuilt.assumed_delays and rebuilt.has_other_delays:
         levels = ", ".join(str(level) for level, _ in rebuilt.assumed_delays)

@@ -30,11 +30,11 @@ def run_rebuild(
     """Rebuild a store into a folder.
 
     Args:
-        arguments: The job's.
+        arguments: Parsed arguments of the job.
         store: The store.
-        out: The folder.
-        wanted: What the user says of the broker's settings.
-        owns_lock: This process holds the store's lock.
+        out: The target folder.
+        wanted: The broker's settings as the user gave them.
+        owns_lock: Whether this process holds the store's lock.
     """
     with _progress(arguments, f"rebuilding {arguments.store}", store) as (runner, advance):
         rebuilt = rebuild_store(store, out, wanted, runner=runner, advance=advance, owns_lock=owns_lock)
@@ -45,10 +45,10 @@ def run_rebuild(
 def _check_topics(store: Store, out: Path, wanted: RequestedSettings) -> None:
     """Refuse a topic that neither the log nor the queues have, and remove the files made for the other topics.
 
-    Without that, the same command with the right names would find a folder that is not empty.
+    Otherwise, the same command with the correct names would find a folder that is not empty.
 
     Raises:
-        JobError: naming the nearest one.
+        JobError: with the nearest name.
     """
     if not wanted.topics:
         return
@@ -79,7 +79,7 @@ def run_salvage(arguments: argparse.Namespace, store: Store, wanted: RequestedSe
 
 
 def with_settings_of(store: Store, wanted: RequestedSettings) -> RequestedSettings:
-    """Return the wanted settings; the remains of the damaged store fill those that the user left open."""
+    """Return the wanted settings; those that the user did not give come from the remains of the damaged store."""
     from commitlake.pipelines.rebuild.settings import find_settings
 
     found = find_settings(Path(store.root).parent, wanted, store.format, store.format.dialect_of(store), store.segments)

@@ -49,11 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sending_arguments(parser: argparse.ArgumentParser, mapping: str = "same") -> None:
-    """Add the arguments that say where and how messages are sent; `jobs.replay.send.send_condition` reads them.
+    """Add the arguments for the target and pace of sent messages; `jobs.replay.send.send_condition` reads them.
 
     Args:
-        parser: a job's.
-        mapping: the default of `--queues`.
+        parser: parser of a job.
+        mapping: default of `--queues`.
     """
     _add_target(parser, mapping)
     _add_pace(parser)
@@ -199,7 +199,7 @@ def check(arguments: argparse.Namespace) -> None:
     """Check that the options fit the action and each other.
 
     Raises:
-        JobError: naming it.
+        JobError: for the first option that does not fit.
     """
     action = arguments.action
     if (action in _OF_ONE) != (arguments.replay_id is not None):
@@ -230,7 +230,7 @@ def check_sending(arguments: argparse.Namespace) -> None:
     """Check the options of `add_sending_arguments` and the time range.
 
     Raises:
-        JobError: naming it.
+        JobError: for the first option that does not fit.
     """
     if arguments.namesrv is None and not arguments.dry_run:
         raise JobError(

@@ -35,7 +35,7 @@ def changes_of(arguments: argparse.Namespace) -> Changes:
 
     Raises:
         JobError: if there is no such function.
-        MaskRuleError: if a mask is none, or needs a key.
+        MaskRuleError: if a mask is invalid, or needs a key.
     """
     masks = [parse_mask(text) for text in arguments.mask]
     key = os.environ.get(KEY_VARIABLE, "").encode()

@@ -25,13 +25,13 @@ def chosen_condition(arguments: argparse.Namespace, lake: LakePaths, source: Mes
     """Return an SQL condition for the messages that the arguments select.
 
     Args:
-        arguments: the job's.
+        arguments: parsed arguments of the job.
         lake: the lake.
-        source: what they are chosen from.
+        source: the source of the messages.
 
     Raises:
-        JobError: if a file of keys cannot be read, or has too many.
-        ReplayError: if what they choose cannot be sent.
+        JobError: if a file of keys cannot be read, or has too many keys.
+        ReplayError: if the selected messages cannot be sent.
     """
     offsets = None
     if arguments.not_consumed_by is not None:

@@ -3,11 +3,11 @@ r"""Send messages again: to a topic, in order, at a chosen pace, each exactly on
     commitlake replay --lake /data/lake --topic orders --from 2026-11-17T14:00 --to 2026-11-17T14:20 \
         --namesrv 127.0.0.1:9876
 
-Tells what is chosen and who gets it, asks, and sends. What was sent is in the lake's tables `replays` and
-`replay_messages`; `replay resume ID` goes on after any end, and sends nothing twice. It starts no JVM. Exit codes: 0
-where all was sent; 1 where the target was away for too long; 2 for a wrong lake or option; 3 where messages could not
-be sent, or are not in the target as they were sent; 4 where the target cannot take them, or another process is at it;
-130 where it was stopped.
+Shows the selected messages and the groups that will get them, asks for confirmation, and sends. The lake's tables
+`replays` and `replay_messages` record the sent messages. `replay resume ID` continues after any interruption, and sends
+no message twice. It starts no JVM. Exit codes: 0 if all messages were sent; 1 if the target was unreachable for too
+long; 2 for a wrong lake or option; 3 if messages could not be sent, or differ in the target; 4 if the target cannot
+accept them, or another process is sending the replay; 130 if it was stopped.
 """
 
 from __future__ import annotations

@@ -81,8 +81,8 @@ class Sent(NamedTuple):
     """The result of a new replay.
 
     Attributes:
-        exit_code: what the job ends with.
-        plan: what is sent; None where nothing was to be sent.
+        exit_code: the job's exit code.
+        plan: plan of the replay; None if there are no messages to send.
     """
 
     exit_code: ExitCode
@@ -104,15 +104,15 @@ def send_condition(
     """Plan a new replay of all messages that meet a condition, show what it sends, ask for confirmation, and send.
 
     Args:
-        arguments: those of `add_sending_arguments`, `--again`, `--bodies`, `--quiet`, `--where` and `--format`.
+        arguments: arguments of `add_sending_arguments`, `--again`, `--bodies`, `--quiet`, `--where` and `--format`.
         lake: the lake.
-        source: what is chosen from.
-        condition: SQL about its rows.
+        source: the source of the messages.
+        condition: SQL condition for its rows.
         choice_in_words: the condition for people, for `replay list`.
 
     Raises:
-        JobError: if `--where` is not understood, or sending is not confirmed.
-        ReplayError: if it cannot be sent.
+        JobError: if `--where` is invalid, or sending is not confirmed.
+        ReplayError: if the messages cannot be sent.
     """
     changes = changes_of(arguments)
     choice = _choice(arguments, lake, source, condition)

@@ -1,8 +1,8 @@
 """Sources of the messages of a new replay: a lake, a store's log, or live topics.
 
-Those of a log or of topics are copied into a temporary folder first, so that they are chosen like those of a lake. What
-is sent of them is in the lake's table `replay_rows` before the first message goes: a replay that goes on later, when a
-broker has deleted them, sends the same.
+Messages of a log or of topics are first copied into a temporary folder, so that they can be selected like those of a
+lake. The messages to send are written to the lake's table `replay_rows` before the first one is sent. So a replay that
+is resumed after the broker has deleted them sends the same messages.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class MessageSource:
     """Messages from which a replay selects.
 
     Attributes:
-        table: `messages`.
-        offsets: gives the next offsets of all groups in the queues of some brokers.
-        is_copied: the table is a copy that is deleted at the end, and has the bodies.
-        damaged: how many ranges of the log hold no intact record.
+        table: the table `messages`.
+        offsets: function that returns the next offsets of all groups in the queues of some brokers.
+        is_copied: whether the table is a copy that contains the bodies, and is deleted at the end.
+        damaged: number of ranges of the log without an intact record.
     """
 
     table: DeltaTable
@@ -64,10 +64,10 @@ def open_source(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[Mess
     """Open the source that the arguments name.
 
     Raises:
-        JobError: if a store gives no log, or no topic of live ones is named.
+        JobError: if a store has no log, or live topics are requested without names.
         LakeError: if there is no lake.
         CommitLogError: if a log cannot be read.
-        RocketMQError: if a broker cannot be asked.
+        RocketMQError: if a broker does not answer.
     """
     if arguments.store is None and arguments.from_broker is None:
         yield lake_source(lake, open_table(lake, "messages"))

@@ -23,7 +23,7 @@ def target_client(name_servers: str) -> Iterator[TargetClient]:
     """Open clients of a target, and close them at the end.
 
     Args:
-        name_servers: `host:port` of each, with semicolons between.
+        name_servers: `host:port` of each, separated by semicolons.
     """
     options = client_options(name_servers)
     with (

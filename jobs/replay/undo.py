@@ -38,8 +38,8 @@ def undo(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     """Show the offsets with which groups skip what a replay sent; with --apply, set them.
 
     Raises:
-        JobError: A group is not known or has clients, or the answer is no.
-        ReplayError: The replay is not known, or a process is sending it.
+        JobError: A group is unknown or has clients, or the answer is no.
+        ReplayError: The replay is unknown, or a process is sending it.
         RocketMQError: The target does not answer.
     """
     state = read_state(lake, arguments.replay_id)

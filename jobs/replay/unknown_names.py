@@ -18,9 +18,9 @@ def warn_of_unknown_names(arguments: argparse.Namespace, lake: LakePaths, source
     """Warn of names that no message has. The messages of a store or of live topics are checked while they are read.
 
     Args:
-        arguments: the job's.
+        arguments: parsed arguments of the job.
         lake: the lake.
-        source: what messages are chosen from.
+        source: the source of the messages.
 
     Raises:
         JobError: if the lake has no such store.
@@ -34,7 +34,7 @@ def warn_of_unknown_names(arguments: argparse.Namespace, lake: LakePaths, source
 
 def _sentences(arguments: argparse.Namespace, lake: LakePaths, source: MessageSource) -> Iterator[str]:
     topics = list(arguments.topic)
-    if arguments.all_copies:  # these may be topics of which only retries or dead letters are archived
+    if arguments.all_copies:  # for some of these topics, only retries or dead letters may be archived
         origin = origin_sql(source.table)
         topics = [topic for topic in topics if unknown_values(source.table, origin, [topic], "{}")]
     unknown = unknown_topics(lake, source.table, topics)

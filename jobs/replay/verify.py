@@ -36,11 +36,11 @@ def verify_sent(arguments: argparse.Namespace, lake: LakePaths, messages: Planne
     Args:
         arguments: parsed arguments of the job.
         lake: the lake.
-        messages: what the replay was to send.
-        puller: reads the target.
+        messages: the messages of the replay.
+        puller: reader of the target.
 
     Returns:
-        DAMAGE where a message is not as it was sent.
+        DAMAGE if a message differs from the sent one.
     """
     plan = messages.plan
     with counted_progress("verifying", plan.wanted, "messages", quiet=arguments.quiet) as advance:

@@ -29,11 +29,11 @@ def watched(
 
     Args:
         lake: the lake.
-        replay_id: the replay's.
-        pace: the replay's pace.
-        admin: asks the target.
-        lag_limit: a group, and how many messages it may have to consume; None for no such limit.
-        tell: gets a sentence for each change.
+        replay_id: id of the replay.
+        pace: pace of the replay.
+        admin: client of the target.
+        lag_limit: a group, and the largest lag that it may have, in messages; None for no limit.
+        tell: receives a sentence for each change.
     """
     lag = None if lag_limit is None else _LagWatch(pace, admin, lag_limit, tell)
     if lag is not None:
@@ -64,7 +64,7 @@ def _watch(
         try:
             state = read_state(lake, replay_id)
         except (CommitLakeError, OSError) as error:
-            # The thread continues, because without it a paused replay could be neither continued nor stopped.
+            # The thread continues, because without it a paused replay could neither be continued nor be stopped.
             if str(error) != trouble:
                 tell(f"the ledger cannot be read, so requests to stop are not seen: {error}")
             trouble = str(error)

@@ -3,12 +3,12 @@
     commitlake restore --lake /data/lake --broker broker-a --out /data/restored
     commitlake restore --lake /data/lake --at 2026-11-20T14:00 --offsets consumerOffset.json --out /data/restored
 
-Reads `messages` and the packs of bodies, and writes a folder that a broker takes as its storePathRootDir: the log,
-every record at its own physical offset and byte for byte as it was; fillers, which brokers step over, for what the lake
-does not have of it; ConsumeQueues, IndexFiles, checkpoint and topics.json, made from the log; and groups' offsets. It
-needs no Spark. Run again after it was interrupted, it goes on. Exit codes: 0 where all of the range is there; 3 where
-the lake lacks records or bodies of it, or is damaged; 2 for a wrong lake, folder or option, or a body that cannot be
-had.
+Reads `messages` and the packs of bodies, and writes a folder that a broker can use as its storePathRootDir. It contains
+the log, with every record at its own physical offset and byte for byte as it was; fillers, which brokers skip, for
+ranges that the lake lacks; ConsumeQueues, IndexFiles, checkpoint and topics.json, derived from the log; and groups'
+offsets. It needs no Spark. After an interruption, the next run continues. Exit codes: 0 if the range is complete; 2 for
+a wrong lake, folder or option, or a body that is not available; 3 if the lake lacks records or bodies of the range, or
+is damaged.
 """
 
 from __future__ import annotations

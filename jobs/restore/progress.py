@@ -14,9 +14,9 @@ def shown(what: str, *, quiet: bool, runner: Runner) -> Iterator[Callable[[int],
     """Yield a function that takes the total number of bytes and returns a function to report further bytes.
 
     Args:
-        what: what the work is, in a few words.
-        quiet: show nothing.
-        runner: what does the work.
+        what: name of the work, in a few words.
+        quiet: whether to show nothing.
+        runner: the runner of the tasks.
     """
     with ExitStack() as stack:
         yield lambda total: stack.enter_context(runner_progress(runner, what, total, quiet=quiet))

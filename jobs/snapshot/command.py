@@ -2,12 +2,11 @@
 
     commitlake snapshot --lake /data/lake --store /data/rocketmq/store
 
-Reads consumerOffset.json, delayOffset.json, timercheck and consumerFilter.json (BoltMQ's and JMQ's own files likewise),
-or asks brokers over the remoting protocol, which also know the groups' subscriptions and clients. Writes a row for
-each offset that has moved to `consumer_offsets`, and for each subscription that has changed to `subscriptions`. Run
-twice, the tables are the same. It never starts Spark. Exit codes: 0; 1 where a broker does not answer; 2 for a wrong
-lake, store or option; 3 where a store's offsets are there and cannot be read; 4 where other snapshots were first ten
-times.
+Reads consumerOffset.json, delayOffset.json, timercheck and consumerFilter.json (or BoltMQ's or JMQ's own files), or
+asks brokers over the remoting protocol, which also know the groups' subscriptions and clients. Writes a row for each
+offset that has changed to `consumer_offsets`, and for each subscription that has changed to `subscriptions`. A second
+run does not change the tables. It never starts Spark. Exit codes: 0; 1 if a broker does not answer; 2 for a wrong lake,
+store or option; 3 if a store's offsets exist but cannot be read; 4 if other snapshots committed first ten times.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def check(arguments: argparse.Namespace) -> None:
     """Check that the options do not conflict.
 
     Raises:
-        JobError: naming it.
+        JobError: for the first conflict.
     """
     if arguments.top < 0:
         raise JobError(f"--top: expected 0 or more, found {arguments.top}")
@@ -139,7 +139,7 @@ def groups_of(text: str | None) -> list[str]:
     """Return the groups that `--by` names.
 
     Raises:
-        JobError: for one that there is not, or that is named twice.
+        JobError: for a name that is unknown, or is given twice.
     """
     if text is None:
         return ["topic"]

@@ -3,12 +3,12 @@
     commitlake tps --lake /data/lake --from -1d --window 1h
 
 Reads `topic_minutes` of a lake; for windows shorter than a minute, and for producers, `messages`; for the outcomes of
-transactions, `edges`. With `--store` it reads a store's log instead, once, and keeps nothing. Writes rows to standard
-output, and on standard error which time they are of and what is missing. It starts no JVM, unless `--engine spark` is
-to count billions of rows.
+transactions, `edges`. With `--store` it reads a store's log instead, once, and stores nothing. Writes rows to standard
+output, and on standard error their time range and missing data. It starts no JVM, unless `--engine spark` is given, for
+billions of rows.
 
-Exit codes: 0, also where there is no message; 2 for a wrong lake, store or option, or where `topic_minutes` lacks
-archive runs; 3 for a damaged table, or a log with damaged ranges.
+Exit codes: 0, also if there is no message; 2 for a wrong lake, store or option, or if `topic_minutes` lacks archive
+runs; 3 for a damaged table, or a log with damaged ranges.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def rate_notes(totals: Mapping[str, int], outcomes: TransactionOutcomes | None =
     """Return sentences on retries, dead letters, transactions and clocks.
 
     Args:
-        totals: the sums of all rows, by name.
+        totals: sums over all rows, by name.
         outcomes: outcomes of the transactions, if they are known.
     """
     lines = []
@@ -74,12 +74,12 @@ def tag_notes(totals: Mapping[str, int], question: RatesQuestion) -> list[str]:
 def comparison_notes(
     question: RatesQuestion, compared: str, silent: Sequence[tuple[Any, ...]], source: TpsSource
 ) -> list[str]:
-    """Return sentences on groups that fell silent, and on missing parts of the earlier time.
+    """Return sentences on groups without messages now, and on missing parts of the earlier time.
 
     Args:
         question: the question.
-        compared: name of the distance, from `COMPARED`.
-        silent: the groups that have no message now.
+        compared: name of the time distance, from `COMPARED`.
+        silent: groups without messages now.
         source: the tables.
     """
     lines = []

@@ -32,9 +32,9 @@ class TpsSource:
     """The tables that can be queried.
 
     Attributes:
-        lake: where they lie.
-        coverage: the times that they tell of.
-        stores: the stores that the rows were made from; none for a lake's own.
+        lake: the lake of the tables.
+        coverage: the times that the tables cover.
+        stores: the stores whose logs were read; empty for an existing lake.
         damaged: ranges of each store that could not be read.
     """
 
@@ -80,16 +80,16 @@ def open_source(
     """Open a lake's tables, or read a store's log into temporary tables.
 
     Args:
-        arguments: the job's.
-        table: which is going to be asked.
-        earlier: how much earlier the time is that is compared with, if any.
-        columns: columns of `messages` that are needed besides those that rates are counted from.
-        is_whole: whether a store's log is read up to its end, whatever `--to` says.
+        arguments: parsed arguments of the job.
+        table: the table that will be queried.
+        earlier: distance to the earlier time of a comparison, if any.
+        columns: columns of `messages` that are needed in addition to those for rates.
+        is_whole: whether a store's log is read up to its end, regardless of `--to`.
 
     Raises:
-        JobError: where a lake has no `topic_minutes`, or lacks runs there; where there is no such broker.
-        LakeError: where there is no lake.
-        CommitLogError: where there is no store, or it cannot be read.
+        JobError: if a lake has no `topic_minutes`, or runs are missing there, or if there is no such broker.
+        LakeError: if there is no lake.
+        CommitLogError: if there is no store, or it cannot be read.
     """
     if arguments.store is not None:
         with tempfile.TemporaryDirectory(prefix="commitlake-tps-") as folder:

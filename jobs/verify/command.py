@@ -3,10 +3,9 @@
     commitlake verify /data/rocketmq/store --local
 
 Reads the log with its checksums, the queues, the IndexFiles, the checkpoint, and the offsets of groups, and compares
-each with the others; with --lake the archive, too. Stores are RocketMQ's or JMQ's. Writes nothing but its report. A
-broker may be running.
-Exit codes: 0 where nothing is wrong (there may be notes); 3 where something is; 2 for a wrong store or
-option.
+each with the others; with --lake also the archive. Stores are RocketMQ's or JMQ's. Writes only its report. A broker may
+be running. Exit codes: 0 if no problem was found (there may be notes); 2 for a wrong store or option; 3 if a problem
+was found.
 """
 
 from __future__ import annotations

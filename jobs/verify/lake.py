@@ -33,16 +33,16 @@ def add_lake_findings(
     """Add to each store's report the windows in which the lake differs from the archived part of the store.
 
     Args:
-        runner: what reads lake and stores.
-        lake: where the tables lie.
-        path: the stores, as for `find_stores`.
-        broker: the store's name, where the path does not tell it.
+        runner: the runner of the tasks.
+        lake: the lake.
+        path: path of the stores, as for `find_stores`.
+        broker: the store's name, if the path does not determine it.
         reports: reports of these stores.
-        layout: which of the path's stores are meant.
+        layout: the layout of the stores.
 
     Raises:
         LakeError: if nothing was ever archived into the lake.
-        NotThereYetError: if an archive run has committed, and is not finished.
+        NotThereYetError: if an archive run has committed but is not finished.
     """
     moment = read_moment(lake)
     ranges, _ = ranges_in_store(path, broker, moment.commit.stores, layout)
@@ -72,7 +72,7 @@ def _differing(
     layout: FormatChoice,
     limit: int,
 ) -> Differences:
-    """Return the windows that differ, except where a broker deleted its oldest segments meanwhile."""
+    """Return the windows that differ, unless a broker deleted its oldest segments meanwhile."""
     while True:
         with sides.store(path, broker, ranges, layout) as store, sides.messages(stretches_of(ranges)) as found:
             sides.expect_erasures(store, stretches_of(ranges))

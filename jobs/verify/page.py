@@ -31,8 +31,8 @@ def stores_page(reports: Sequence[StoreReport], lake: LakePaths | None = None) -
     """Return the page of all stores.
 
     Args:
-        reports: Of the stores.
-        lake: What they were compared with, if they were.
+        reports: Reports of the stores.
+        lake: The lake that the stores were compared with, if any.
     """
     together = join_findings(reports)
     verdict = verdict_of(together, len(reports))

@@ -14,9 +14,9 @@ Files and folders:
 
 An open store:
 
-    open_store        a store from the moment its folder is locked until it is released
+    open_store        a store while its folder is locked
     ownership         the files `lock` and `abort`
-    log_writer        whether the store accepts writes; `progress`: how far it has been written
+    log_writer        the writer, and whether the store accepts writes; `progress`: end of the written log
     flushing          flushes to disk
     recovery          the result of recovery at the opening
     reading, pulling  queries for messages of a queue, and their results

@@ -1,9 +1,9 @@
 """Flushes of a store to disk: the log for every message or twice a second, the rest every second.
 
-A stored message survives a crash of the process, because the kernel has it. Only synced data survives a crash of the
-machine. In SYNC mode `put` waits for that; one sync serves all calls that wait (group commit). The checkpoint says how
-far log, queues and index are synced, and is written after them. Source: CommitLog.GroupCommitService,
-FlushRealTimeService, ConsumeQueueStore.FlushConsumeQueueService.
+A stored message survives a crash of the process, because it is in the page cache. Only synced data survives a crash of
+the machine. In SYNC mode `put` waits for the sync; one sync serves all waiting calls (group commit). The checkpoint has
+the positions up to which log, queues and index are synced, and is written after them.
+Source: CommitLog.GroupCommitService, FlushRealTimeService, ConsumeQueueStore.FlushConsumeQueueService.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ written through a mapping belongs to the kernel: it survives a crash of the proc
 machine.
 
 A write to a mapped page for which the disk has no room kills the process (SIGBUS); a file is therefore created only if
-the disk has room for all of it. An access after the end of a file that another process has truncated kills it, too: the
+the disk has room for all of it. Access beyond the end of a file that another process has truncated kills it, too: the
 size is checked whenever the memory is requested, and only a truncation between the check and the access goes unnoticed.
 """
 

@@ -3,9 +3,9 @@
 A segment of the log expires if it was not written to for `file_reserved_hours`; expired segments are deleted in the
 hours of `delete_hours`, or at any time if the disk is `disk_max_used_percent` full. On a fuller disk the oldest
 segments are deleted whatever their age, and on an even fuller one the broker refuses messages. The last segment always
-stays. Files of queues and index are deleted when they no longer point into the log. Source:
-DefaultMessageStore.CleanCommitLogService,
-CleanConsumeQueueService, UtilAll.getDiskPartitionSpaceUsedPercent (5.5.0).
+stays. Files of queues and index are deleted when they no longer point into the log.
+Source: DefaultMessageStore.CleanCommitLogService, CleanConsumeQueueService,
+UtilAll.getDiskPartitionSpaceUsedPercent (5.5.0).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """View of a store for an archive: every message that was produced, and every consumption.
 
-Both are byte sequences, the journal and the consume log. The archive requests what follows a position, and receives the
-position to request next. It stores both positions together with the archived data, so it misses nothing, and may write
-data twice that it was not sure of. With the keys (broker, journal offset) for messages, and (broker, offset in the
-consume log) for consumptions, a second write does no harm. Only flushed data is shown, because a crash of the machine
-can undo the rest.
+Both are byte sequences, the journal and the consume log. The archive requests the data after a position, and receives
+the position of the next request. It stores both positions together with the archived data, so it misses nothing. After
+a crash it may write some data twice, which the keys (broker, journal offset) of messages and (broker, offset in the
+consume log) of consumptions make harmless. Only flushed data is returned, because a crash of the machine can undo the
+rest.
 """
 
 from __future__ import annotations

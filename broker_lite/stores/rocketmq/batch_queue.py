@@ -2,8 +2,7 @@
 
 `batchconsumequeue/<topic>/<queueId>/`. There is one entry per record, however many messages it contains, so a message
 is found by a binary search for the last entry that begins at or before it. Like a ConsumeQueue it is derived from the
-log. Source:
-org.apache.rocketmq.store.queue.BatchConsumeQueue (5.5.0).
+log. Source: org.apache.rocketmq.store.queue.BatchConsumeQueue (5.5.0).
 """
 
 from __future__ import annotations

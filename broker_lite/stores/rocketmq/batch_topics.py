@@ -1,6 +1,6 @@
-"""Detection of topics with BatchConsumeQueues from the log, if neither topics.json nor queue folders tell.
+"""Detection of topics with BatchConsumeQueues from the log, if neither topics.json nor queue folders show the type.
 
-The queues of such a topic are created as ConsumeQueues while the log is read. At its end the offsets of the records
+The queues of such a topic are created as ConsumeQueues while the log is read. After that the offsets of the records
 decide (see `schemas.layouts.rocketmq.batch_evidence`): a single record with the flag of an inner batch, which any
 producer can send to a topic of single messages, decides nothing.
 """

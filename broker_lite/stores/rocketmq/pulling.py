@@ -121,7 +121,7 @@ def _pull_batches(
 
 
 def is_wanted(code: int, codes: Container[int]) -> bool:
-    """Return whether a tag's hash is wanted; 64 bits are stored, of which Java compares the lower 32."""
+    """Return whether a tag's hash is wanted; of the 64 stored bits, Java compares only the lower 32."""
     return low_bits(code) in codes
 
 

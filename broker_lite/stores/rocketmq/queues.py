@@ -188,7 +188,7 @@ class StoreQueues:
         self._unknown = BatchTopics()
 
     def decide_kinds(self) -> None:
-        """Determine the type of topics of which only the log tells, after it has been read.
+        """Determine the type of topics that only the log has evidence of, after it has been read.
 
         Raises:
             QueueGapError: if a topic that has BatchConsumeQueues was entered into ConsumeQueues.

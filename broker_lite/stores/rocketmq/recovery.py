@@ -5,9 +5,9 @@ valid record; there the log ends. The records are entered again into queues and 
 Entries of queues and index after the end of the log are dropped. The bytes after the end stay in the file until the
 first append (see `RecordLog.append`).
 
-    after a clean stop  the last record that both queues and index have after a crash       the first record of the
-    newest segment that both have and that is older than the time up to which the checkpoint confirms everything; newer
-    index files are deleted before
+    after a clean stop  the last record that both queues and index have
+    after a crash       the first record of the newest segment that both have and that is older than the time up to
+                        which the checkpoint confirms everything; newer index files are deleted first
 
 If the queues or the index are missing, reading starts at the log's first record, so that both are rebuilt; a single
 missing queue is rebuilt when a later message of it is read. RocketMQ starts with a segment in both cases, which it

@@ -191,7 +191,7 @@ class Writer(LogWriter):
             queue.files.prepare(queue.entry_size)
             if index is not None:
                 index.check_room(len(index_keys))
-            # Last, because a refusal may not leave a queue behind for each name.
+            # Last, because a refused message must not leave new light queues in the store.
             light_queues = [self._queues.find_or_create_light(name) for name in names] if names else ()
             for light in light_queues:
                 light.files.prepare(light.entry_size)

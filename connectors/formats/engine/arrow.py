@@ -87,8 +87,8 @@ def constant(text: str, rows: int, *, encoded: bool) -> pa.Array:
 
     Args:
         text: the string.
-        rows: how many rows; no more than a batch holds.
-        encoded: give a dictionary array.
+        rows: the number of rows, at most that of a batch.
+        encoded: return a dictionary array.
     """
     return _constant(text, 1 << max(0, rows - 1).bit_length(), encoded=encoded).slice(0, rows)
 

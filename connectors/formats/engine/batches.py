@@ -1,7 +1,7 @@
 """Conversion of a split to Arrow batches, which is the work of a task.
 
-A batch holds some thousands of records, less those that the filters drop, in the columns that were asked for. What is
-not intact goes by the mode: an error, a row with `_corrupt_record`, or a count in the log.
+A batch holds some thousands of records, minus those that the filters drop, in the requested columns. The mode decides
+about ranges that are not intact: an error, a row with `_corrupt_record`, or a count in the log.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def read_split(split: Split, request: Request, inspect: BatchInspector | None = 
     """Yield the rows of one split.
 
     Args:
-        split: which range.
-        request: what of it.
-        inspect: receives the records of each batch, while their window is there, before the batch is given.
+        split: the range to read.
+        request: the requested rows and columns.
+        inspect: receives the records of each batch before the batch is yielded, while their window is valid.
 
     Raises:
         DamagedLogError: in mode FAILFAST, for a range that holds no intact record.
-        SplitError: where the range does not end where a record ends.
+        SplitError: if the range does not end at the end of a record.
     """
     refused = Refused(split, request)
     if split.missing:
@@ -111,10 +111,10 @@ class RowReader:
         """Prepare to decode.
 
         Args:
-            split: names the store and the records' format.
-            request: what to give.
-            refused: counts, or raises, what is not intact.
-            decoder: another one than the format's.
+            split: a split of the store, with the records' format.
+            request: the requested rows and columns.
+            refused: handles bad ranges: raises an error, or counts them.
+            decoder: a decoder in place of the format's own.
         """
         self._split = split
         self._request = request

@@ -1,8 +1,8 @@
 """Decompression of bodies within two limits.
 
-A body is hostile: its size once decompressed is not known before, so that it is decompressed a piece at a time, and
-no further than its limits. One is absolute; the other follows from the size as stored, so that small bodies, of which
-a batch has many, cannot each become a large one.
+A body is untrusted, and its decompressed size is not known in advance. Therefore it is decompressed piece by piece, and
+only up to its limits. One limit is absolute. The other is proportional to the stored size, because a batch has many
+small bodies, and each of them could otherwise become a large one.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def decompress(
     """Decompress a body; one that is not compressed is returned unchanged.
 
     Args:
-        body: as stored.
-        sys_flag: the message's; its bits name the codec.
+        body: the body as stored.
+        sys_flag: the sys_flag of the message; its bits name the codec.
         max_bytes: see `decompress_as`.
         max_ratio: see `decompress_as`.
 
     Raises:
-        BodyError: where the bytes are not what the flag bits say, or exceed a limit.
+        BodyError: if the bytes are not in the codec of the flag bits, or exceed a limit.
     """
     codec = body_codec(sys_flag)
     if codec is BodyCodec.UNKNOWN:
@@ -45,13 +45,13 @@ def decompress_as(
     """Decompress a body with a given codec.
 
     Args:
-        body: as stored.
-        codec: how it is compressed; with NONE, it comes back as it is.
-        max_bytes: no more once decompressed.
-        max_ratio: no more than so many bytes for each stored one, beyond the first `FREE_BYTES`.
+        body: the body as stored.
+        codec: the codec of the body; with NONE, it is returned unchanged.
+        max_bytes: the largest decompressed size.
+        max_ratio: the largest number of decompressed bytes per stored byte, beyond the first `FREE_BYTES`.
 
     Raises:
-        BodyError: where the bytes are not of the codec, or exceed a limit.
+        BodyError: if the bytes are not in this codec, or exceed a limit.
     """
     if codec is BodyCodec.NONE:
         return body

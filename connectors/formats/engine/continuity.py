@@ -1,8 +1,8 @@
 """Check that a store is still the one that was archived.
 
-A broker that lost its disk, or a new one under an old name, starts its log again at offset 0. To go on archiving it
-from the old end would skip what it wrote meanwhile, and mix two logs under one key. So the last archived record must
-still stand where it stood, unless the broker has deleted it by its age.
+A broker that lost its disk, or a new one under an old name, starts its log again at offset 0. If its archive continued
+from the old end, it would skip the new records before that offset, and mix two logs under one key. So the last archived
+record must still be at its offset, unless the broker has deleted it because of its age.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ def check_continuity(store: Store, archived_end: int, physical_offset: int, size
     """Check that the last archived record is unchanged, or was deleted with the segments before the oldest one.
 
     Args:
-        store: as it is now.
-        archived_end: physical offset up to which it has been archived.
+        store: the store as it is now.
+        archived_end: physical offset up to which the store has been archived.
         physical_offset: offset of the last archived record.
         size: size of that record.
         digest: digest of that record.
 
     Raises:
-        StoreReplacedError: naming the ways out.
+        StoreReplacedError: if the record differs or is missing; the message says what to do.
     """
     log_end = store.segments[-1].base_offset + store.segments[-1].file_size
     if physical_offset < store.segments[0].base_offset:

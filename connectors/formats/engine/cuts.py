@@ -1,12 +1,12 @@
 """Positions at which a segment's range may be divided, which must be starts of records.
 
-A place is known from the bytes around it, so that planning reads some MiB for each split and not the log: from a
-multiple of the partition size on, the first record that proves itself and is spanned by nothing that looks like a
-record, among all that begins in the `LOOK_BACK_BYTES` before it (`kernel.borders`). That is twice the largest body that
-RocketMQ accepts unless it is told otherwise; a place inside a larger record, in whose body others prove themselves,
-could pass, and whoever reads the range before would see that its last record extends beyond the cut, and fail
-(`batches.read_split`). Where no such place is near, because of damage or of bodies that are made so, and for small
-partitions, the range is hopped through from the last cut on.
+A cut is found from the bytes around it, so that planning reads some MiB for each split instead of the whole log. The
+search begins at a multiple of the partition size. The cut is the first valid record that no apparent record spans; all
+apparent records that begin in the `LOOK_BACK_BYTES` before it are examined (`kernel.borders`). `LOOK_BACK_BYTES` is
+twice the largest body that RocketMQ accepts by default. A larger record could have valid records in its body, and a cut
+could then be placed inside it. The task that reads the range before such a cut finds that its last record extends
+beyond the cut, and fails (`batches.read_split`). If no cut is near, because of damage or of such bodies, and for small
+partitions, the range is scanned record by record from the last cut on.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def find_last_cut(file: SegmentFile, whole: Split, max_partition_bytes: int, max
     """Return the last cut that the surrounding bytes prove; None if there is none and the range must be scanned.
 
     The last multiple of the partition size is tried first, then the others by bisection, because a segment that is
-    being written is zeros from some place on. Where damage hides cuts, an earlier one may be found.
+    being written is zeros from some position on. If damage hides cuts, an earlier one may be found.
     """
     first = max(_next_multiple(whole.start, max_partition_bytes), whole.start + _WORTH_A_LOOK * LOOK_BACK_BYTES)
     last = (whole.end - 1) // max_partition_bytes * max_partition_bytes

@@ -1,6 +1,6 @@
 """Columns of decoded records, as Arrow arrays on the kernel's buffers.
 
-Names and meanings are those of `schemas.tables.messages`. A column is made when it is asked for.
+Names and meanings are those of `schemas.tables.messages`. A column is made when it is requested.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class MendedText:
     """Text that cannot become a column in its stored form.
 
     Attributes:
-        part: the row of `parts` with its place.
-        name: what it is, for the note on it; empty where nothing of it is lost.
-        raw: as stored.
-        mended: the same, as it can be decoded.
+        part: the row of `parts` with the position of the text.
+        name: the name of the text, for the note about it; empty if no information is lost.
+        raw: the bytes as stored.
+        mended: the bytes in a form that can be decoded.
     """
 
     part: int
@@ -62,22 +62,22 @@ class DecodedBatch:
     """Batch of records of a window, with the columns that the kernel filled.
 
     Attributes:
-        window: the log's bytes, of which `parts` says where the records are. Valid until the walk goes on.
+        window: the log's bytes; `parts` has the positions of the records in it. Valid until the walk's next step.
         origin: physical offset of the window's first byte.
         parts: int64[parts, rows], see `kernel.hop`.
         broker: the store's name.
         format_name: the name of the store's format.
-        columns: what the kernel filled, as is `text`.
-        text: see `columns`.
+        columns: the columns of fixed size, filled by the kernel.
+        text: the texts from properties, filled by the kernel.
         numbers32: names of the columns in `columns.numbers32`.
-        numbers64: likewise.
-        encoded: give repeated strings as dictionary arrays.
-        names: see `DistinctValues`, as for those that follow.
+        numbers64: names of the columns in `columns.numbers64`.
+        encoded: return repeated strings as dictionary arrays.
+        names: property names; see `DistinctValues`, also for the next five.
         topics: stored topics and original topics.
-        tags: likewise.
-        producer_groups: likewise.
-        born_hosts: likewise.
-        store_hosts: likewise.
+        tags: tags.
+        producer_groups: producer groups.
+        born_hosts: producers.
+        store_hosts: brokers.
     """
 
     window: Array
@@ -110,7 +110,7 @@ class DecodedBatch:
         """Return a column by its name in the table.
 
         Raises:
-            KeyError: if there is no such column, or the decoder was not told of it.
+            KeyError: if there is no such column, or the decoder was not created with it.
         """
         if name in self.numbers32:
             return arrow.fixed(self._int32(name), pa.int32())

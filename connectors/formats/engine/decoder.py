@@ -1,7 +1,7 @@
 """The columns of a read that the kernel decodes, and the buffers that it fills.
 
-A `Decoder` serves one split. `hop` is what `walk` calls to get on: it finds records and decodes them at once; `take`
-then gives them as a `DecodedBatch`.
+A `Decoder` serves one split. `walk` calls its `hop`, which finds records and decodes them in the same pass; `take` then
+returns them as a `DecodedBatch`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Decoder:
     """Decoder of the records of one split; each format has its own.
 
     Args:
-        columns: names of the columns that are going to be asked for.
+        columns: names of the columns that will be requested.
         broker: the store's name.
-        filters: which records are wanted.
-        encoded: give repeated strings as dictionary arrays.
+        filters: the filters for records.
+        encoded: return repeated strings as dictionary arrays.
     """
 
     # Set by each format.

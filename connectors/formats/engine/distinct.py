@@ -84,7 +84,7 @@ class DistinctValues(NamedTuple):
 
     Attributes:
         names: property names.
-        topics: topics, those among them that a property names as a message's own.
+        topics: topics, including those that a property names as a message's original topic.
         tags: tags.
         producer_groups: producer groups.
         born_hosts: producers.

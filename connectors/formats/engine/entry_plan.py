@@ -1,9 +1,9 @@
 """Plan of a read for which the entries of some topics' queues are sufficient.
 
-Entries are a fiftieth of the log or less: 20 bytes of a message. Where a segment's queues account for all of its bytes,
-the entries of these topics are given as they are, and only the records of other wanted topics are read, and what no
-entry claims. A segment that can hold records stored after a time of interest is scanned, because entries have no store
-times, and so is one whose queues cannot be relied on; see `queue_index`.
+Entries are a fiftieth of the log or less: 20 bytes for each message. If a segment's queues account for all of its
+bytes, the entries of these topics are returned as they are. Only the records of other wanted topics are read, and the
+bytes that no entry claims. A segment is scanned if it can hold records stored after `until_ms`, because entries have no
+store times, or if its queues are unusable; see `queue_index`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EntryPlan:
     """Plan for one segment.
 
     Attributes:
-        entries: Entries of the topics to which these are enough; None where their records are in `splits`.
+        entries: Entries of the topics that need only entries; None if their records are in `splits`.
         splits: Ranges and records that are read.
     """
 
@@ -45,9 +45,9 @@ def plan_entries(
     Args:
         store: The store.
         store_range: The part of its log that is wanted.
-        options: Of the read; `topics` are all that are wanted.
-        by_entry: Those of them of which the entries are enough.
-        until_ms: Entries are only given of segments that hold nothing that was stored later; None for no such time.
+        options: Options of the read; `topics` has all wanted topics.
+        by_entry: The wanted topics whose entries are sufficient.
+        until_ms: Entries are only returned for segments without records stored after this time; None for no limit.
     """
     filters = narrow(options).filters
     wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]

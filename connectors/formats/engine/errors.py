@@ -2,14 +2,14 @@
 
 CommitLogError
 ├── OptionError             an option that is unknown or has a wrong value
-├── StoreError              a path that gives no store: what it is, and what to do
+├── StoreError              a path that gives no store: the cause, and what to do
 │   ├── EmptyStoreError     a store without a single segment
-│   ├── DataLossError       what a stream was to read next is gone
+│   ├── DataLossError       the data that a stream must read next is gone
 │   └── SegmentCutError     a segment that became shorter while it was read
-├── CheckpointError         a stream's checkpoint that says what no checkpoint of this source can say
-├── IndexMismatchError      an index of the broker's that does not fit its log: segment, offset, expected, found
+├── CheckpointError         a stream's checkpoint that this source cannot have written
+├── IndexMismatchError      an index of the broker that does not match its log: segment, offset, expected, found
 ├── NoProgressError         a read makes no progress at a position of a log: an error of the reader
-├── SplitError              a range that ends inside a record: its log was divided at a place that only looked like one
+├── SplitError              a range that ends inside a record: the log was cut at a position that only looked like one
 ├── DamagedLogError         FAILFAST met a bad range: segment, offset, expected, found
 ├── DamagedIndexError       FAILFAST met a bad range of a queue file or an IndexFile: file, bytes, expected, found
 └── BodyError               a body that cannot be decompressed within its limits
@@ -59,7 +59,7 @@ class IndexMismatchError(CommitLogError):
 class NoProgressError(CommitLogError):
     """Error for a step of a read without progress: file, physical offset, expected and found.
 
-    Every loop of a read that can be asked to go on raises this in place of going on for ever.
+    Every loop of a read that can be asked to continue raises this instead of running forever.
     """
 
 
@@ -87,9 +87,9 @@ def no_progress(path: str, base_offset: int, offset: int, expected: str, found: 
     Args:
         path: path of the segment.
         base_offset: physical offset of its first byte.
-        offset: physical offset at which the read stands.
-        expected: what it needs to go on.
-        found: what there is.
+        offset: physical offset of the read's position.
+        expected: the condition for continuing, in words.
+        found: the actual state, in words.
     """
     return NoProgressError(
         f"{path}, byte {offset - base_offset} (physical offset {offset}): expected {expected}, found {found}. "

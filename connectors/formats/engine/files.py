@@ -1,6 +1,6 @@
 """Files of segments on local disks and other filesystems of `pyarrow.fs`.
 
-Local segments are mapped where that pays, see `windows`; a read here comes back short where a file has been cut.
+Large local segments are mapped, see `windows`. If a file was truncated, a read here returns fewer bytes.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class OpenSegment:
     """Segment opened by its path or URI, as a context manager.
 
     Raises:
-        StoreError: if it may not be read, or is a link or no regular file.
-        FileNotFoundError: if it is not there, or no longer.
+        StoreError: if it may not be read, or is a link or not a regular file.
+        FileNotFoundError: if it does not exist, or was deleted.
     """
 
     def __init__(self, path: str) -> None:

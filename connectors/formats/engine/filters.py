@@ -1,6 +1,6 @@
 """Filters that a reader applies itself: topic, queue, key, store time, physical offset.
 
-They come from two sides, the source's options and, if wanted, Spark's predicates: see
+They come from two sources, the options of the read and, if wanted, Spark's predicates: see
 `connectors.sources.predicates`.
 """
 

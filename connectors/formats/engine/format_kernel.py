@@ -23,16 +23,16 @@ class FormatKernel:
     """Interface of a format for code that reads many records.
 
     Attributes:
-        hop: walks from record to record; see `kernel.hop.hop`, whose first argument it has.
-        find_border: looks for a place where a record begins for sure; see `kernel.borders.find_border`, likewise.
+        hop: walks from record to record; it is `kernel.hop.hop` with the first argument bound.
+        find_border: finds a proven start of a record; it is `kernel.borders.find_border` with the first argument bound.
         part_count: rows of `parts`.
-        texts: rows of `parts` that hold the place and the length of each text that a record may lack on the disk
-            although its sizes are there.
+        texts: rows of `parts` with the position and the length of each text that may be missing on the disk although
+            the record's sizes are there.
         store_times: returns the store times of records in a window, by their parts, in ms.
-        queue_ids: likewise.
-        queue_offsets: likewise.
+        queue_ids: returns the queue ids of these records.
+        queue_offsets: returns the queue offsets of these records.
         decoder: finds and decodes the records of a split.
-        queues: what its queues are.
+        queues: the queues of the format.
     """
 
     hop: Callable[..., None]

@@ -1,8 +1,8 @@
 """Answers of a broker's index about a segment, and the splits derived from them.
 
-An index is believed where it says that a record is of another topic, or has another key. What it says is wanted is
-looked at in full when it is read (`listed`); what it says nothing about is scanned. So an index that lags behind, or
-has lost a file or a queue, makes a read slower, and not smaller.
+An index is trusted if it says that a record has another topic or another key. The records that it lists as wanted are
+checked in full when they are read (`listed`). Ranges that it does not cover are scanned. So if an index is behind its
+log, or has lost a file or a queue, a read takes longer but returns the same rows.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class IndexAnswer:
     """Answer of an index about one range.
 
     Attributes:
-        offsets: physical offsets of the records that are wanted, rising.
-        sizes: their bytes.
-        unknown: ranges about which the index says nothing, in order; each begins where a record should.
+        offsets: physical offsets of the wanted records, ascending.
+        sizes: sizes of these records, bytes.
+        unknown: ranges that the index does not cover, in order; each begins where a record should.
         queues: topics and queue ids that `queue_numbers` count.
-        queue_numbers: which queue each record is in, where the index tells.
-        queue_offsets: its number in that queue, likewise.
+        queue_numbers: index in `queues` of each record's queue, if the index has it.
+        queue_offsets: queue offset of each record, if the index has it.
     """
 
     offsets: Array
@@ -80,7 +80,7 @@ class Index(Protocol):
         """Return the answer for a segment's range.
 
         Raises:
-            IndexUnusable: where it cannot be relied on.
+            IndexUnusable: if the index is not reliable there.
         """
         ...
 
@@ -89,7 +89,7 @@ class KeyIndex(Index, Protocol):
     """Index that was searched for some keys of some topics.
 
     Attributes:
-        notes: files that were not believed, and why.
+        notes: files that were not trusted, and why.
     """
 
     notes: list[str]
@@ -99,13 +99,13 @@ def check_that_it_pays(offsets: Array, sizes: Array, unknown: Sequence[tuple[int
     """Compare the cost of reading by an index, including seeks, with that of a scan.
 
     Args:
-        offsets: where the listed records begin, rising.
+        offsets: physical offsets of the listed records, ascending.
         sizes: their bytes.
-        unknown: ranges that are scanned besides.
+        unknown: ranges that are also scanned.
         whole: the range that would be scanned.
 
     Raises:
-        IndexUnusable: where a scan is as fast.
+        IndexUnusable: if a scan is as fast.
     """
     edges = groups(offsets, sizes)
     spans = (offsets + sizes)[edges[1:] - 1] - offsets[edges[:-1]] if len(offsets) else np.zeros(0, np.int64)
@@ -118,7 +118,7 @@ def splits_of(answer: IndexAnswer, whole: Split, options: ReadOptions, filters: 
     """Return splits for the records that an index lists, and for the ranges that it does not cover.
 
     Raises:
-        IndexUnusable: where a scan of the whole range is faster, or the answer does not fit the log.
+        IndexUnusable: if a scan of the whole range is faster, or the answer does not match the log.
     """
     low, high = filters.min_offset, filters.end_offset
     kept = np.ones(len(answer.offsets), bool)

@@ -17,7 +17,7 @@ KEY_COLUMNS = frozenset({"unique_key", "keys"})
 def rows_with_keys(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return a boolean for each record of a batch that has `KEY_COLUMNS`; see `have_keys`.
 
-    Properties that are not UTF-8 have no columns yet: they are looked at as they will be once they are mended.
+    Properties that are not UTF-8 have no columns yet; their repaired text is compared.
     """
     found = have_keys(decoded.column("unique_key"), decoded.column("keys"), wanted)
     for row in decoded.rows_to_mend().tolist():
@@ -43,9 +43,9 @@ def have_keys(unique_keys: pa.Array, keys: pa.Array, wanted: frozenset[str]) -> 
         "b"          ["b"]        False
 
     Args:
-        unique_keys: strings, null where a record has none.
-        keys: lists of strings, null where a record has none.
-        wanted: keys, of which one is enough.
+        unique_keys: strings, null if a record has none.
+        keys: lists of strings, null if a record has none.
+        wanted: keys; one match is sufficient.
     """
     chosen = pa.array(sorted(wanted), pa.string())
     found: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(len(keys), bool)

@@ -1,10 +1,10 @@
 """Reader of the records of a `ListedSplit`, window by window, like `walk.walk` for a range.
 
-Neighbours are read together, with what lies between them, where that is little: one larger read costs less than two.
-What is read for one step lies in one window, so that a batch is made of many records, however far apart.
-Every record is examined as in a scan, and must be what the index says of it. A body that fails its CRC, and a file
-that has been cut, are damage of the log, and go by the mode; anything else is an error, whatever the mode: where the
-index is wrong about one record, what it says of the others is worth nothing.
+Neighbouring records are read together with the bytes between them if these are few, because one larger read costs less
+than two. All reads of one step go into one window, so a batch has many records even if they are far apart. Every record
+is examined as in a scan, and must match the index. A body with a wrong CRC and a truncated file are damage of the log,
+and the mode decides about them. Anything else is an error in any mode: if the index is wrong about one record, it
+cannot be trusted for the others.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_re
 
     Args:
         file: the open segment.
-        split: which records of it.
-        window_bytes: how much to read at a time; a larger record is read as a whole.
+        split: the records to read.
+        window_bytes: bytes to read at a time; a larger record is read as a whole.
         max_record_bytes: larger sizes are faults.
 
     Raises:
-        IndexMismatchError: where a record is not the one that is listed, or none.
+        IndexMismatchError: if there is not the listed record at an offset.
     """
     reader = _Reader(split, max_record_bytes)
     for first, last in _steps(reader.offsets, reader.ends, reader.read_together, window_bytes):
@@ -78,7 +78,7 @@ def _keep_between(kept: Array, values: Array, low: int | None, high: int | None)
 def _steps(offsets: Array, ends: Array, read_together: Array, window_bytes: int) -> Iterator[tuple[int, int]]:
     """Yield the records of each step: the number of the first, and the number after the last.
 
-    Together they, and what is read with them, are not more than a window, nor too far apart; but for a larger record.
+    With the bytes read between them they fit in a window, and they are not too far apart; a larger record is alone.
     """
     taken = np.where(np.isin(np.arange(len(offsets)), read_together), ends - offsets, np.diff(ends, prepend=offsets[0]))
     read_sizes = np.cumsum(taken)
@@ -170,7 +170,7 @@ class _Reader:
         """Return a damaged record, or None if it is as listed; then append its parts.
 
         Raises:
-            IndexMismatchError: where there is another record, or none.
+            IndexMismatchError: if there is another record, or none.
         """
         before = int(self._state[hop.RECORDS])
         if self._hop(window, origin, row, row + 1) and self._is_listed(before, origin, row, row + 1):
@@ -195,7 +195,7 @@ class _Reader:
         """Check that records have the topic, queue and offset that the index says.
 
         Raises:
-            IndexMismatchError: for the first that is not.
+            IndexMismatchError: for the first record that does not match.
         """
         split = self._split
         numbers = split.array("queue_numbers")[rows]

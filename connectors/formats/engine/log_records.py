@@ -21,8 +21,8 @@ class LogRecords:
         """Set the segments; none is opened yet.
 
         Args:
-            segments: in order of their offsets.
-            log_format: what their records are.
+            segments: segments in order of their offsets.
+            log_format: the format of the records.
         """
         self._format = log_format
         self._segments = segments
@@ -43,4 +43,4 @@ class LogRecords:
             with OpenSegment(segment.path) as file:
                 return message_at(file, split, offset, DEFAULT_MAX_RECORD_BYTES)
         except FileNotFoundError:
-            return None  # expired meanwhile
+            return None  # deleted meanwhile

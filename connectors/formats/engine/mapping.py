@@ -1,8 +1,8 @@
 """Memory maps of parts of a segment, protected against truncation of the file.
 
-A broker, or an operator, may cut a file that is mapped. `kernel.guard` turns what would then end the process into zeros
-and a mark, which `was_cut` tells: the caller must not trust what it has read from the mapping. A cut within the last
-page that is left ends no process; it is told from the file's size.
+A broker or an operator may truncate a file that is mapped. Without `kernel.guard` this would end the process. With it
+the missing pages read as zeros and a mark is set. If `was_cut` returns True, the caller must not trust what it has read
+from the mapping. A cut within the last remaining page raises no signal, so the file's size is compared, too.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Mapping:
     """Part of an open file, mapped for reading.
 
     Attributes:
-        window: its bytes. They are zeros where the file has been cut meanwhile.
+        window: the bytes of the part; zeros where the file was truncated meanwhile.
     """
 
     def __init__(self, descriptor: int, position: int, length: int, guard: _Guard) -> None:

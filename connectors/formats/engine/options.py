@@ -7,20 +7,20 @@
 | broker | from the path | the store's name; for a path that gives one store |
 | layout | the format's | commitlog, journal or any: which stores of the path are meant |
 | mode | FAILFAST | FAILFAST, PERMISSIVE (bad ranges become rows with `_corrupt_record`) or DROPMALFORMED (counted) |
-| columns | all but body | comma-separated; what is not named is not decoded. `.schema(...)` does the same |
-| body | none | none, stored or decompressed: whether there is a column `body`, and what it holds |
+| columns | all but body | comma-separated; other columns are not decoded. `.schema(...)` does the same |
+| body | none | none, stored or decompressed: whether there is a column `body`, and its content |
 | maxBodyBytes | 64 MiB | a decompressed body's limit |
 | maxPartitionBytes | 64 to 256 MiB | log bytes in a partition; not given, two for each of this machine's cores |
-| maxBatchBytes | 4 MiB | log bytes that a worker holds at a time |
+| maxBatchBytes | 4 MiB | log bytes that a worker holds in memory at a time |
 | maxRecordBytes | 64 MiB | a larger size field is damage |
 | topics | all | comma-separated |
 | queueIds | all | comma-separated |
 | keys | all | comma-separated business keys or unique keys: records that have one of them; needs `topics` |
 | startingTimestamp, endingTimestamp | all | store time, ms since 1970 or ISO 8601 (UTC unless it says otherwise); |
 | | | first inclusive, last exclusive |
-| clockTolerance | 600000 | ms by which a broker's clock may have been wrong. Where it was further out for less than a |
-| | | sixteenth of a segment's bytes, and right before and after, a filter by time can miss what was |
-| | | stored then; 31536000000 leaves out no such segment; see `connectors.formats.engine.time_bounds` |
+| clockTolerance | 600000 | ms by which a broker's clock may have been wrong. If it was wrong by more for less than a |
+| | | sixteenth of a segment's bytes, and correct before and after, a filter by time can miss messages |
+| | | stored then. 31536000000 skips no such segment; see `connectors.formats.engine.time_bounds` |
 | startingOffset, endingOffset | all | physical offsets, for every store that is read |
 | useIndexes | true | whether topics, queues and keys may be looked up in the ConsumeQueues and IndexFiles beside the |
 | | | log; see `connectors.formats.engine.queue_index` and `rocketmq.key_index` |
@@ -30,13 +30,13 @@ A stream (`readStream`) takes the same, except for endingTimestamp, endingOffset
 
 | option | default | meaning |
 | --- | --- | --- |
-| startingTimestamp | (none) | begin at the first record stored at or after this time, or else at the log's end |
+| startingTimestamp | (none) | begin at the first record stored at or after this time, or if none, at the log's end |
 | startingOffset | earliest | earliest, latest, or JSON of broker and offset, `{"broker-a": 1073741824}`; a broker |
 | | | that is not named, or that appears later, begins at its earliest record |
 | maxBytesPerTrigger | no limit | log bytes of a micro-batch, in fair shares, rounded up to whole records |
-| failOnDataLoss | true | fail where segments or a store are gone before they were read; false: warn and go on |
+| failOnDataLoss | true | fail if segments or a store are gone before they were read; false: warn, and continue |
 | | | after them (in mode PERMISSIVE the gap is a row with `_corrupt_record`) |
-| content | rows | rows; or ranges: what a micro-batch takes of each broker, for a reader of its own |
+| content | rows | rows; or ranges: the range of each broker in a micro-batch, for a caller that reads it itself |
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class ReadOptions:
 
     Attributes:
         given: the names of the options that were given.
-        start: what `startingOffset` says where that is not a number.
+        start: the value of `startingOffset` if it is not a number.
     """
 
     path: str
@@ -130,10 +130,10 @@ class ReadOptions:
 
         Args:
             given: the options.
-            layout: which stores are meant where they do not say.
+            layout: the layout of the stores if the options do not set it.
 
         Raises:
-            OptionError: for a name that is not known, or a value that does not fit.
+            OptionError: for an unknown name or an invalid value.
         """
         values = known_options(given, _KNOWN, OptionError)
         if not values.get("path"):
@@ -176,7 +176,7 @@ class ReadOptions:
         """Check that no option is only for streams, and return the options.
 
         Raises:
-            OptionError: naming the first that is.
+            OptionError: for the first such option.
         """
         for name in _FOR_STREAMS:
             if name in self.given:
@@ -192,7 +192,7 @@ class ReadOptions:
         """Check that no option is only for batches, and return the options.
 
         Raises:
-            OptionError: naming the first that is, or two that say different starts.
+            OptionError: for the first such option, or for two options with different starts.
         """
         for name in _FOR_BATCHES:
             if name in self.given:

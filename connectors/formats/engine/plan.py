@@ -1,11 +1,12 @@
 """Conversion of stores to splits: the data to read, its end, and its division.
 
-A snapshot fixes, for each store, the range to read: it ends after the last record of the newest segment that proves
-itself. What comes after that is the tail: zeros that are not written yet, or the torn end of a write, which the next
-read takes up again. So within a snapshot everything that is neither a record nor a BLANK is damage, and two reads of
-one snapshot give the same.
+A snapshot fixes, for each store, the range to read. The range ends after the last valid record of the newest segment.
+The bytes after it are the tail: zeros that are not written yet, or the torn end of a write, which the next read
+examines again. So within a snapshot everything that is neither a record nor a BLANK is damage, and two reads of one
+snapshot return the same rows.
 
-Splits begin and end where records do, see `cuts`: a message whose body holds a whole, valid record cannot pass for one.
+Splits begin and end at boundaries of records, see `cuts`. A valid record inside a message's body is not taken for a
+boundary.
 """
 
 from __future__ import annotations
@@ -54,10 +55,10 @@ class StoreRange:
 
     Attributes:
         start: physical offset of the first byte.
-        end: physical offset after the last record that proves itself.
-        tail: the bytes after it.
-        tail_bytes: how many bytes of a torn tail are not taken.
-        last_record: physical offset of the newest segment's last record that proves itself, where it is in the range.
+        end: physical offset after the last valid record.
+        tail: the kind of the bytes after `end`.
+        tail_bytes: number of bytes of a torn tail, which are not read.
+        last_record: physical offset of the newest segment's last valid record, if it is in the range.
     """
 
     start: int
@@ -92,7 +93,7 @@ class Snapshot:
         """Parse a snapshot from the text of `to_json`.
 
         Raises:
-            OptionError: if it is not one.
+            OptionError: if the text is not a snapshot.
         """
         try:
             ranges = {
@@ -118,12 +119,12 @@ def take_snapshot(
 
     Args:
         stores: from `find_stores`.
-        starts: physical offsets to begin at, by broker; each must be where a record begins.
+        starts: physical offsets to begin at, by broker; each must be the start of a record.
         max_record_bytes: larger sizes are faults.
-        until: a physical offset that ends what is wanted: the end of the log is not looked for where a segment from
-            there on has begun, as all before it is then complete.
-        is_stopped: no broker writes these stores: zeros in a record's topic or properties are then its content, and
-            not pages that are yet to come.
+        until: physical offset at which the wanted part ends. If a later segment has a first record, everything before
+            it is complete, and the end of the log is not searched.
+        is_stopped: whether no broker is writing these stores. Zeros in a record's topic or properties are then
+            content, not pages that are not written yet.
     """
     starts = starts or {}
     return Snapshot(
@@ -169,15 +170,15 @@ def _place_near_end(
 ) -> int:
     """Return a record start from which the end of a segment's data can be searched; `begin` if none is known.
 
-    A cut may lie in the body of a record that is larger than what cuts look back. So there is another cut at least
-    `max_record_bytes` after the place that is returned: no record holds both, and what follows the larger record is
-    walked through, too.
+    A cut may lie in the body of a record that is larger than the look-back of `cuts`. So the returned position is a cut
+    with another cut at least `max_record_bytes` after it. No record contains both, so the walk also covers the bytes
+    after the larger record.
 
     Args:
         file: the open segment.
-        log_format: what its records are.
-        segment: which one it is.
-        begin: a physical offset at which a record begins, or will.
+        log_format: the format of the records.
+        segment: the segment of the file.
+        begin: a physical offset at which a record begins, or will begin.
         size: bytes of this segment, see `stores.segment_sizes`.
         max_record_bytes: larger sizes are faults.
     """
@@ -212,17 +213,17 @@ def end_of_segment(
 ) -> StoreRange | None:
     """Return the end of a segment's data, or None if it has none from `begin` on.
 
-    A BLANK closes it only where a record should begin. After a bad range it may be in the body of a record that is
-    being written: what is there is a torn tail, until the broker goes on to the next segment.
+    A BLANK closes the segment only at a position where a record should begin. After a bad range it may be in the body
+    of a record that is being written. These bytes are then a torn tail until the broker starts the next segment.
 
     Args:
         file: the open segment.
-        segment: which one it is.
-        begin: a physical offset at which a record begins, or will.
+        segment: the segment of the file.
+        begin: a physical offset at which a record begins, or will begin.
         size: bytes of this segment, see `stores.segment_sizes`.
         max_record_bytes: larger sizes are faults.
-        log_format: what its records are.
-        reach: a physical offset after which nobody looks, but for the rest of a record that begins before it.
+        log_format: the format of the records.
+        reach: physical offset at which the search ends; a record that begins before it is read completely.
         is_stopped: see `take_snapshot`.
     """
     file_end = segment.base_offset + segment.file_size
@@ -264,7 +265,7 @@ class _LastRecords:
 
         Args:
             origin: physical offset of the step's window.
-            parts: where the parts of its records lie in there.
+            parts: positions of the parts of the step's records in the window.
         """
         self._origin, self._parts = origin, parts.copy()
 
@@ -387,10 +388,10 @@ def divide(whole: Split, max_partition_bytes: int, max_record_bytes: int, until:
 
     Args:
         whole: from `segment_ranges`.
-        max_partition_bytes: they are cut at multiples of this.
+        max_partition_bytes: splits are cut at multiples of this.
         max_record_bytes: larger sizes are faults.
-        until: a physical offset that ends what is wanted: nothing after the first cut from there on is examined, and
-            the last split ends at that cut.
+        until: physical offset at which the wanted part ends. Nothing after the first cut from there on is examined,
+            and the last split ends at that cut.
     """
     if (
         whole.missing
@@ -413,7 +414,7 @@ def check_ranges(stores: Iterable[Store], snapshot: Snapshot) -> None:
     """Check that all stores of a snapshot exist.
 
     Raises:
-        StoreError: naming the first.
+        StoreError: for the first store that is missing.
     """
     known = {store.broker for store in stores}
     for broker in snapshot.ranges:

@@ -19,10 +19,10 @@ class WalkProgress:
         """Check that a window differs from the previous one.
 
         Args:
-            window: physical offset of its first byte, and what decides how long it is.
+            window: physical offset of its first byte, and the values that determine its length.
 
         Raises:
-            NoProgressError: if it is.
+            NoProgressError: if it is the same.
         """
         if window == self._window:
             raise no_progress(self._path, self._base_offset, window[0], "a larger window", "the same window again")
@@ -32,11 +32,11 @@ class WalkProgress:
         """Check that a hop that needs more room has made progress.
 
         Args:
-            before: the hop's state before it.
-            state: after it.
+            before: the hop's state before the call.
+            state: the hop's state after the call.
 
         Raises:
-            NoProgressError: if it found nothing and stands where it stood.
+            NoProgressError: if it found nothing and is at the same position.
         """
         if (
             state[kernel.STOP] == kernel.STOP_ROOM

@@ -17,14 +17,14 @@ class QueueFormat:
     """Queues of a format.
 
     Attributes:
-        name: what a plan calls them.
-        folder: where they lie, beside the log.
-        entry: one message of a queue.
-        offset_field: the entry's field that says where its record begins; `size` says how many bytes it has.
-        place_of: where an entry's bytes sort: the offset that it has, BEFORE_ALL or AFTER_ALL.
-        min_record_size: what a size is at least.
-        topics: names that a broker gives to topics.
-        no_queues: how names of folders begin that hold no queue of their own.
+        name: the name of the queues in a plan.
+        folder: their folder, beside the log.
+        entry: the layout of an entry.
+        offset_field: the entry's field with the physical offset of the record; `size` has the record's size.
+        place_of: returns the sort key of an entry's bytes: its offset, BEFORE_ALL or AFTER_ALL.
+        min_record_size: the smallest valid size.
+        topics: names that a topic can have.
+        no_queues: prefix of the names of folders without queues of their own.
     """
 
     name: str

@@ -1,13 +1,13 @@
 """Index of topics and queues, from ConsumeQueues.
 
-The queues of all topics together say of every byte of the log whose record it is. So they are read for a segment all
-together, wanted or not, 20 bytes for each message, unless what is wanted alone takes as long as a scan. What no entry
-claims is left open, and is scanned. That one test finds every way in which queues can be incomplete: a queue, or one of
-its files, that is lost or not yet written, a copy made while the broker ran, topics of batches, whose queues have
-another form, records that brokers never enter (half messages of old ones), damage, and the end of the log that dispatch
-has not reached. Where two entries claim the same bytes, the segment is scanned.
+The queues of all topics together cover every byte of the log. So for a segment all queues are read, wanted or not,
+20 bytes for each message, unless reading the wanted records alone takes as long as a scan. Bytes that no entry claims
+are scanned. This one test covers all cases of incomplete queues: a queue or a queue file that is lost or not yet
+written, a copy made while the broker was running, topics of batches, whose queues have another form, records that
+brokers never enter (half messages of old brokers), damage, and the end of the log that dispatch has not reached. If two
+entries claim the same bytes, the segment is scanned.
 
-Left out are the queues `%LMQ%...`: their entries lead to records of other topics, which have an entry there, too.
+The queues `%LMQ%...` are left out, because their entries refer to records of other topics, which have an entry there.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class QueueIndex:
     """Queues of one store, prepared for some topics and queues.
 
     Attributes:
-        name: what a plan calls it.
+        name: the name of the index in a plan.
     """
 
     def __init__(self, store_folder: Path, filters: Filters, max_record_bytes: int, queues: QueueFormat) -> None:
         """List the queues, without reading entries.
 
         Args:
-            store_folder: what the log and the queues lie in.
-            filters: what is wanted.
+            store_folder: the folder that contains the log and the queues.
+            filters: the filters for records.
             max_record_bytes: larger sizes are faults.
-            queues: what they are.
+            queues: the format of the queues.
 
         Raises:
-            IndexUnusable: where there are none, or they may not be read.
+            IndexUnusable: if there are no queues, or they may not be read.
         """
         self.name = queues.name
         self._format = queues
@@ -82,15 +82,15 @@ class QueueIndex:
         """Return the wanted records of a segment's range, and the ranges that no entry covers.
 
         Raises:
-            IndexUnusable: where entries contradict each other, or cannot be read, or where a scan is as fast.
+            IndexUnusable: if entries contradict each other or cannot be read, or if a scan is as fast.
         """
         return self._answer(whole, must_pay=True)
 
     def list_entries(self, whole: Split) -> IndexAnswer:
-        """Return the same for a caller that only needs entries, of which there may be many.
+        """List the wanted records of a range from the queues' entries alone, even if a scan would be as fast.
 
         Raises:
-            IndexUnusable: Entries contradict each other, or cannot be read.
+            IndexUnusable: if entries contradict each other, or cannot be read.
         """
         return self._answer(whole, must_pay=False)
 
@@ -134,7 +134,7 @@ def _unclaimed(offsets: Array, sizes: Array, whole: Split, sound: tuple[int, int
     """Return the ranges that no entry covers.
 
     Raises:
-        IndexUnusable: where an entry claims what cannot be a record, or what another one claims.
+        IndexUnusable: if the range of an entry cannot be a record, or overlaps that of another entry.
     """
     least, most = sound
     if len(sizes) and (sizes.min() < least or sizes.max() > most):
@@ -160,7 +160,7 @@ def _queues(folder: Path, queues: QueueFormat) -> Iterator[_Queue]:
 class _Queue:
     """Entries of one queue, found by binary search, because they are in the order of the log.
 
-    Where they do not, too few are found, and the rest is left open.
+    If they are not in order, too few are found, and the other ranges are scanned.
     """
 
     def __init__(self, topic: str, queue_id: int, folder: Path, queues: QueueFormat) -> None:

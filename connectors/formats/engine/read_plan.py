@@ -1,16 +1,16 @@
-"""Plan of one read: what is read, what is skipped, and why.
+"""Plan of one read: the ranges that are read, the ranges that are skipped, and the reasons.
 
 A plan is made on the driver, from the options and the filters, in this order:
 
 1. the stores and their snapshot;
-2. segments outside the offsets that are wanted are left out, and not opened;
-3. of the others the bounds of their store times are found (`time_bounds`), where times are filtered, and segments
-   outside them are left out, after a look at a few more of their records: a clock may have been wrong for a while;
-4. in what remains, keys are looked up in the IndexFiles (`rocketmq.key_index`), else topics and queues in the queues
-   (`queue_index`), segment by segment, where the index is sound and it pays; else the segment is scanned.
+2. segments outside the wanted offsets are skipped, and not opened;
+3. if times are filtered, the bounds of the other segments' store times are found (`time_bounds`). Before a segment
+   outside the wanted times is skipped, a few more of its records are read, because a clock may have been wrong;
+4. in the remaining segments, keys are looked up in the IndexFiles (`rocketmq.key_index`), else topics and queues in the
+   queues (`queue_index`), segment by segment. If the index is unusable or slower, the segment is scanned.
 
-A place where a segment is missing is left out only where it could hold nothing that is wanted. Damage in what is left
-out fails no read, because it is not read.
+A missing segment is skipped only if it could not contain wanted records. Damage in a skipped range does not fail the
+read, because the range is not read.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class SegmentPlan:
 
     Attributes:
         whole: the range.
-        way: how it is answered.
-        splits: what is read of it.
-        reasons: why no index answers it, where one was asked.
+        way: how its records are found.
+        splits: the splits that are read.
+        reasons: why no index is used, if one was tried.
     """
 
     whole: Split
@@ -86,10 +86,10 @@ class StorePlan:
     """Plan for one store.
 
     Attributes:
-        broker: its name.
-        root: its `commitlog` folder.
-        store_range: what the snapshot has of it.
-        segments: a plan for each segment's range, and for each place where segments are missing, in order.
+        broker: the store's name.
+        root: the store's `commitlog` folder.
+        store_range: the store's range in the snapshot.
+        segments: a plan for the range of each segment, including missing ones, in order.
     """
 
     broker: str
@@ -182,11 +182,11 @@ def plan_read(options: ReadOptions, narrowing: Narrowing) -> ReadPlan:
     """Return the plan for a read.
 
     Args:
-        options: where to look, and how large a split may be.
-        narrowing: what is wanted, from the options and from Spark.
+        options: the options of the read.
+        narrowing: the filters from the options and from Spark.
 
     Raises:
-        StoreError: where the path gives no store, or the snapshot names one that is not there.
+        StoreError: if the path has no store, or a store of the snapshot is missing.
     """
     stores = find_stores(options.path, options.broker, options.layout.formats)
     if options.snapshot is None:

@@ -1,7 +1,6 @@
 """Single records of a store, in plain Python, for tools that must start quickly and show everything.
 
-It shares with the compiled reader the formats and the scanner's rules, and nothing else: what it says is a second
-opinion.
+It shares only the formats and the scanner's rules with the compiled reader, so the two can be used to check each other.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ class FoundRecord:
 def walk_store(store: Store, segment_bytes: int) -> Iterator[FoundRecord]:
     """Yield everything in a store, in physical order; the spans are contiguous up to the last.
 
-    Zeros with a later segment after them are the fault HOLE, a name that is not there the fault MISSING_SEGMENT. The
-    last span tells where and why the log ends.
+    Zeros before a later segment are the fault HOLE, and a missing segment is the fault MISSING_SEGMENT. The last span
+    has the position and the reason of the log's end.
 
     Args:
         store: from `find_stores`.
-        segment_bytes: the size of the store's segments, of nearly all of them; see `stores.own_size`.
+        segment_bytes: the usual size of the store's segments; see `stores.own_size`.
     """
     zeros: FoundRecord | None = None
     torn = False

@@ -17,15 +17,15 @@ class Request:
 
     Attributes:
         schema: the columns, in order, as Spark's Arrow types.
-        mode: what to do with what is not intact.
-        filters: which records are wanted.
-        body: what the column `body` holds, if it is asked for.
+        mode: the handling of bad ranges.
+        filters: the filters for records.
+        body: the content of the column `body`, if it is requested.
         max_body_bytes: limit of a decompressed body.
-        max_batch_bytes: log bytes that are read at a time where a segment cannot be mapped.
+        max_batch_bytes: log bytes that are read at a time if a segment cannot be mapped.
         max_record_bytes: larger sizes are faults.
-        encoded: give strings that repeat as dictionary arrays, whatever the schema says: Spark cannot take them.
-        keeps_bad_ranges: give bad ranges as rows in mode PERMISSIVE even where the filters use data that these do not
-            have; any of them may have held what is asked for.
+        encoded: return repeated strings as dictionary arrays, whatever the schema says. Spark does not accept them.
+        keeps_bad_ranges: return bad ranges as rows in mode PERMISSIVE even if the filters use data that these lack,
+            because any of them may have contained wanted records.
     """
 
     schema: pa.Schema

@@ -14,12 +14,12 @@ _FIRST_READ_BYTES = 4096
 
 
 def examine_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> tuple[ScanFinding, memoryview]:
-    """Return the finding at a physical offset, and the bytes from there on, for a record all of them.
+    """Return the finding at a physical offset, and the bytes from there on; for a record, all of its bytes.
 
     Args:
         file: the open segment.
         split: any range of it.
-        offset: where to look.
+        offset: the physical offset.
         max_record_bytes: larger sizes are faults.
     """
     bounds, rules = split.bounds(max_record_bytes), split.format.rules

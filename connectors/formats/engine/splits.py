@@ -17,14 +17,14 @@ class Split:
 
     Attributes:
         broker: the store's name.
-        path: path or URI of the segment; of a missing one, where it should be.
+        path: path or URI of the segment; for a missing one, its expected path.
         base_offset: physical offset of the segment's first byte.
         start: physical offset of the range's first byte.
         end: physical offset after the range.
         segment_end: physical offset after the segment.
         file_end: physical offset after the bytes that the file has.
-        format: what its records are.
-        missing: there is no such segment: all of the range is a gap.
+        format: the format of the records.
+        missing: whether the segment is missing, so that the whole range is a gap.
     """
 
     broker: str
@@ -51,14 +51,14 @@ class Split:
 class ListedSplit(Split):
     """Records of one segment at listed offsets, from an index of the broker; no other bytes are needed.
 
-    The four lists hold a number for each record, packed, so that a split of many is small on its way to a worker.
+    The four lists have a packed number for each record, so that even a split of many records is small to send.
 
     Attributes:
-        offsets: int64, physical offsets, rising.
+        offsets: int64, physical offsets, ascending.
         sizes: int64, bytes of each record.
-        queues: topics and queue ids that `queue_numbers` count; none where the index does not tell them.
-        queue_numbers: int32, which of `queues` each record is in.
-        queue_offsets: int64, its number in that queue.
+        queues: topics and queue ids; empty if the index does not have them.
+        queue_numbers: int32, index in `queues` of each record's queue.
+        queue_offsets: int64, queue offset of each record.
     """
 
     offsets: bytes = b""
@@ -87,11 +87,11 @@ MAX_GAP_BYTES = 64 << 10
 
 
 def groups(offsets: Array, sizes: Array) -> Array:
-    """Return the groups of listed records that are read together: the number of each first one, and after the last.
+    """Return the groups of listed records that are read together: the index of the first, and that after the last.
 
     Args:
-        offsets: where the records begin, rising.
-        sizes: their bytes.
+        offsets: physical offsets of the records, ascending.
+        sizes: sizes of the records, bytes.
     """
     if not len(offsets):
         return np.zeros(1, np.int64)

@@ -1,8 +1,8 @@
 """Stores that a path names, and their segments.
 
-A store is a folder with a `commitlog` or a `journal` folder in it, which tells its format; either may be named. The
-broker's name is, in this order: the option `broker`, the path component that `{broker}` stands for, the store folder's
-name, or its parent's where that is just `store`. Nothing that is read from a store becomes part of a path.
+A store is a folder with a `commitlog` or a `journal` folder in it, which determines its format. A path may name either
+folder. The broker's name is, in this order: the option `broker`, the path component that `{broker}` stands for, the
+name of the store folder, or of its parent if that is just `store`. No data from a store's files becomes part of a path.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Segment:
     Attributes:
         path: path or URI that opens it.
         base_offset: physical offset of its first byte, from its name.
-        file_size: bytes it had when it was listed.
+        file_size: size of the file when it was listed, bytes.
     """
 
     path: str
@@ -58,7 +58,7 @@ class Store:
         broker: the store's name.
         root: its `commitlog` or `journal` folder, as a path or URI.
         segments: its files, in order of their offsets.
-        format: what its records and indexes are.
+        format: the format of its records and indexes.
     """
 
     broker: str
@@ -70,8 +70,8 @@ class Store:
 def segment_size(store: Store) -> int:
     """Return the size of a store's segments: brokers create them in one size, and at full length.
 
-    Where files are missing the distances between names are multiples of it; where one was cut in copying, it is
-    shorter. So it is what divides the distances and holds the longest file.
+    If files are missing, the distances between names are multiples of the size. A file that was truncated during a copy
+    is shorter. So the size divides the distances, and is not less than the longest file.
     """
     longest = max(segment.file_size for segment in store.segments)
     bases = [segment.base_offset for segment in store.segments]
@@ -87,8 +87,9 @@ def segment_size(store: Store) -> int:
 def segment_sizes(store: Store) -> list[int]:
     """Return the size of each segment: nearly always `segment_size`, but a broker may have been set up again.
 
-    A file that reaches the next one's name is a whole segment. One that is longer than the others' size, and not that
-    long, is of a larger size too; the newest one's is its own, as brokers make files full from the start.
+    A file that reaches the offset of the next file is a whole segment. A file that is longer than the usual size and
+    ends before the next one has a larger segment size, too. The newest segment's size is at least that of its file,
+    because brokers create files at full length.
     """
     common = segment_size(store)
     later_bases = [segment.base_offset for segment in store.segments[1:]]
@@ -102,9 +103,9 @@ def own_size(segment: Segment, following: int | None, common: int) -> int:
     """Return the size of one segment.
 
     Args:
-        segment: which.
-        following: the base offset of the next one that is there.
-        common: from `segment_size`.
+        segment: the segment.
+        following: the base offset of the next existing segment.
+        common: the usual size, from `segment_size`.
     """
     if following is None:
         return max(segment.file_size, common)
@@ -117,17 +118,17 @@ def own_size(segment: Segment, following: int | None, common: int) -> int:
 def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] = (DEFAULT_FORMAT,)) -> list[Store]:
     """Return the stores that a path, a glob or a comma-separated list of them names, ordered by name.
 
-    A folder of exactly that name is the one that is meant, whatever characters its name has. A store without a segment
-    is an error where it is named, and passed over where a glob found it.
+    If there is a folder of exactly that name, it is used, even if the name has wildcard characters. A store without a
+    segment is an error if it is named, and is skipped if a glob found it.
 
     Args:
-        path: see above.
-        broker: the store's name, where the path gives one store.
-        formats: those that the caller can read; stores of others are not looked for.
+        path: a path, a glob, or several separated by commas.
+        broker: the store's name, if the path has one store.
+        formats: formats that the caller can read; stores of other formats are not searched.
 
     Raises:
-        StoreError: where nothing is there, where it is no store, or where it may not be read.
-        OptionError: where two stores would have one name.
+        StoreError: if there is nothing, or no store, or it may not be read.
+        OptionError: if two stores would have the same name.
     """
     try:
         path.encode()

@@ -1,19 +1,19 @@
 """Bounds of a segment's store times, from a few of its records and one of the next segment.
 
-A broker stamps records in the order of its log. So nothing in a segment is older than its first record, and nothing is
-newer than the first record of the next segment (or, in the newest segment, than the last record that the snapshot
-knows), as long as the broker's clock is right. A clock can be set back, or run ahead for a while and be set right:
-bounds are wider by a tolerance on both sides (the option `clockTolerance`), and where two neighbours show a step back
-that is larger than it, the segment between them has no bounds at all.
+A broker stamps records in the order of its log. So if the broker's clock is correct, no record of a segment is older
+than its first record, and none is newer than the first record of the next segment (in the newest segment: than the last
+record of the snapshot). A clock can be set back, or run ahead for a while and then be corrected. So the bounds are
+widened by a tolerance on both sides (the option `clockTolerance`). If two neighbouring bounds show a step back that is
+larger than the tolerance, the segment between them has no bounds.
 
-Before a segment is left out for its bounds, it is looked at once more, in `PROBES` places and at its end
-(`time_bounds`, argument `wanted`): the store times of all records there widen its bounds. A clock that was wrong while
-a sixteenth of the segment's bytes was written, or at its end, is found out so. What remains: a clock that was wrong by
-more than the tolerance for less than that (64 MiB of a segment of 1 GiB), and right before and after it in the same
-segment, can go unseen; a filter by time then misses the records of that while, as their times lie outside the
-segment's bounds. A tolerance larger than any step, such as a year (31536000000), leaves no such segment out.
+Before a segment is skipped because of its bounds, its records are read at `PROBES` positions and at its end
+(`time_bounds`, argument `wanted`), and their store times widen the bounds. This detects a clock that was wrong while a
+sixteenth of the segment's bytes was written, or at its end. One case is not detected: a clock that was wrong by more
+than the tolerance for less than that (64 MiB of a segment of 1 GiB), and correct before and after it in the same
+segment. A filter by time then misses the records of that period, because their times are outside the segment's bounds.
+With a tolerance larger than any step, such as a year (31536000000), no such segment is skipped.
 
-A record that does not prove itself is no bound, and what has no bounds is read.
+An invalid record is not used as a bound, and a segment without bounds is read.
 """
 
 from __future__ import annotations
@@ -66,16 +66,16 @@ def time_bounds(
 ) -> list[TimeBounds]:
     """Return the bounds of ranges of one store, each at most a segment, in order.
 
-    A range whose segment is missing lies between its neighbours' first records: it is left out only where it could
-    hold nothing that is wanted.
+    The bounds of a missing segment come from the first records of its neighbours. It is skipped only if it could not
+    contain wanted records.
 
     Args:
         wholes: from `plan.segment_ranges`, or some of them; no other segment is opened.
-        last_record: physical offset of the newest record, where it is known.
-        tolerance_ms: by how much a clock may have stepped back.
+        last_record: physical offset of the newest record, if it is known.
+        tolerance_ms: the largest step of a clock that is tolerated.
         max_record_bytes: larger sizes are faults.
-        wanted: the times that are asked for, first inclusive and last exclusive; ranges that do not seem to hold any
-            of them are probed.
+        wanted: the wanted times, first inclusive and last exclusive; ranges whose bounds exclude these times are
+            probed.
     """
     with ThreadPoolExecutor(max_workers=_READERS) as readers:
         firsts = list(

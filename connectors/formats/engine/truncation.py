@@ -1,8 +1,8 @@
 """Check that a segment was not truncated after its log was divided.
 
-A read reports the missing part of a truncated file as a bad range. That is right for a log that was cut before: what is
-gone stays gone. A file that is cut between the plan and the read may be whole again in a minute, or be written anew
-from there, as a broker that recovers does: whoever takes note of how far a log has been read must not do so then.
+A read reports the missing part of a truncated file as a bad range. That is correct for a file that was truncated before
+the read was planned. A file that is truncated between the plan and the read may be whole again in a minute, or a
+recovering broker may write it again from there. So a caller must not record such a range as read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Iteration over a range of a segment, window by window, with the compiled kernel.
 
-`walk` opens a window, lets the kernel find the records in it, and goes on where the kernel stopped. A record that is
-larger than the window makes the window grow, up to the largest record allowed; memory is bounded by that, whatever
-sizes the log claims.
+`walk` opens a window, lets the kernel find the records in it, and continues where the kernel stopped. If a record is
+larger than the window, the window grows, up to the largest record allowed. This limit bounds the memory, whatever sizes
+the log claims.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class End:
     """End of a walk, once it has ended; `STOP_LIMIT` by default.
 
     Attributes:
-        stop: `STOP_LIMIT`, `STOP_BLANK`, `STOP_UNWRITTEN`.
-        position: physical offset after the last byte that was taken; with STOP_UNWRITTEN, of the first zero.
+        stop: `STOP_LIMIT`, `STOP_BLANK` or `STOP_UNWRITTEN`.
+        position: physical offset after the last byte that was read; with STOP_UNWRITTEN, of the first zero.
     """
 
     stop: int = kernel.STOP_LIMIT
@@ -95,20 +95,20 @@ def walk(
 ) -> Iterator[WalkStep]:
     """Yield the records and bad ranges of a range of a segment, in order.
 
-    A file that has been cut since it was planned ends the walk with a bad range, up to the range's end.
+    If the file was truncated since the plan, the walk ends with a bad range up to the range's end.
 
     Args:
         file: the open segment.
         split: the range to walk.
-        window_bytes: how much to read at a time where the file cannot be mapped.
+        window_bytes: bytes to read at a time if the file cannot be mapped.
         max_record_bytes: larger sizes are faults.
         end: receives the position at which the walk ended.
-        verify: compare bodies with their CRC; without it only what follows a bad range is checked so.
+        verify: compare bodies with their CRC; if false, only records after a bad range are checked so.
         hop: finds the records; by default, that of `make_hop`.
 
     Raises:
-        SegmentCutError: if the file was cut while the caller looked at a step.
-        NoProgressError: if the hop does not get on, or asks for the same window again.
+        SegmentCutError: if the file was truncated while the caller processed a step.
+        NoProgressError: if the hop does not progress, or requests the same window again.
     """
     hop = hop or make_hop(split.format)
     state = np.zeros(kernel.STATE_SIZE, np.int64)

@@ -1,7 +1,7 @@
 """Windows of a segment: mapped if the file is local and large, otherwise read.
 
-Mapping saves the copy, which costs as much as everything else that is done to a record. Windows follow one another;
-each has `PADDING` readable bytes after the bytes that count, because the kernel looks at 64 bytes at a time.
+Mapping saves a copy, which costs as much as all other work on a record. Windows are in order. Each has `PADDING`
+readable bytes after the bytes that count, because the kernel reads 64 bytes at a time.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class OpenWindow:
 
     Attributes:
         window: the bytes, and at least PADDING more.
-        length: how many of them count.
-        is_end_of_file: the file ends with them, although more was expected.
+        length: number of bytes that count.
+        is_end_of_file: whether the file ends with these bytes although more were expected.
     """
 
     def __init__(self, window: Window, length: int, *, is_end_of_file: bool, mapping: Mapping | None = None) -> None:
@@ -61,8 +61,8 @@ class Windows:
         Args:
             file: the open segment.
             base_offset: physical offset of its first byte.
-            read_bytes: how much to read at a time.
-            expected: how much is going to be read in all.
+            read_bytes: bytes to read at a time.
+            expected: bytes that will be read in total.
         """
         self._file = file
         self._base_offset = base_offset

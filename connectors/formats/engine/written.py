@@ -1,12 +1,12 @@
 """Check that the last records of a log are completely written: distinguishes NULs in texts from missing bytes.
 
-No CRC covers topic and properties, which follow the body. A record whose head and body are there can lack them:
+No CRC covers topic and properties, which follow the body. So they can be missing although head and body are intact:
 
-    it is being written        its last bytes are zeros, and only the log's last record can be so
-    pages were lost            whole blocks of it are zeros: with a log on a network, or after a power cut
+    the record is being written   its last bytes are zeros; possible only for the log's last record
+    pages were lost               whole blocks of it are zeros: on network storage, or after a power failure
 
 Any other zeros in the texts were sent by an application. The broker's checkpoint can prove that a record was on the
-disk, whatever its bytes are; one that nothing proves counts as not written until the next record follows it.
+disk, whatever its bytes are. Without such a proof, the record counts as not written until the next record follows it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def lacks_blocks(window: Array, begin: int, end: int, offset: int) -> bool:
 
     Args:
         window: the record.
-        begin: where its texts begin in the window.
-        end: where they end.
+        begin: start of its texts in the window.
+        end: end of its texts in the window.
         offset: position of the record in its file.
     """
     first = max(-(-offset // BLOCK_BYTES), (offset + begin) // BLOCK_BYTES)

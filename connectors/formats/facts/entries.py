@@ -20,9 +20,9 @@ class QueueEntries:
     """Entries of one queue, in the order of the log.
 
     Attributes:
-        topic: its topic, or the light queue's name.
-        queue_id: its number there.
-        queue_offset: int64, the number of each entry.
+        topic: the topic, or the light queue's name.
+        queue_id: the queue id.
+        queue_offset: int64, queue offset of each entry.
         physical_offset: int64, bytes.
         size: int32, bytes.
         tags_code: int64.
@@ -59,8 +59,8 @@ class QueueEntries:
 def queue_entries(facts: Facts) -> Iterator[QueueEntries]:
     """Return the entries of every queue in a chunk, without records that have no entry.
 
-    A record that is dispatched to light queues as well has an entry in each. An inner batch has one entry, too; which
-    of the two kinds of queues it is in, `Facts.is_batch` tells.
+    A record that is also dispatched to light queues has an entry in each of them. An inner batch has one entry, too;
+    `Facts.is_batch` tells in which kind of queue it is.
     """
     names = list(facts.topics)
     rows = np.arange(facts.rows)

@@ -1,6 +1,6 @@
 """Compiled grouping of rows by queue, in which a queue's rows stay in the order of the log.
 
-All that is called here is in this file, because numba keeps what it compiled by the file's time.
+All called functions are in this file, because numba checks only the time of this file before it uses compiled code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def number_keys(keys: Array, table: Array, distinct: Array, numbers: Array) -> i
     Args:
         keys: int64.
         table: int32 zeros, a power of two long and at least twice as long as `keys`.
-        distinct: int64 out, a place for every key.
+        distinct: int64 out, with room for every key.
         numbers: int32 out, each key's number.
     """
     mask = np.uint64(len(table) - 1)
@@ -53,7 +53,7 @@ def order_rows(numbers: Array, starts: Array, order: Array) -> None:
 
     Args:
         numbers: int32, from 0 to len(starts) - 2.
-        starts: int64 zeros; out, where the rows of each number begin in `order`, and where the last end.
+        starts: int64 zeros; out, start of each number's rows in `order`, and the end of the last.
         order: int64 out, the rows.
     """
     for row in range(len(numbers)):

@@ -18,19 +18,19 @@ class QueueLayout:
     """Queues of a format, of one type.
 
     Attributes:
-        folder: where they lie, beside the log.
-        topics: names of topics that have queues; None where every name has.
-        dtype: an entry; `physical_offset` and `size` are among its fields, whatever the layout calls them.
-        code_field: the field that follows from a record's properties; None where there is none.
-        default_file_size: bytes of a file.
-        is_aligned: whether the name of each file is a multiple of the files' size. Else that of the first is one of an
-            entry's, and the others follow it.
-        is_written: which entries a broker takes for written; the first that it does not ends the queue.
-        is_filler: which of them stand for no message.
-        refuses_other_names: whether a broker stops at a file among a queue's whose name is not a number.
-        fills_gaps: whether these stand wherever the log has lost a message; else only before the first one.
-        to_entries: columns as entries.
-        words: an entry, in words.
+        folder: the folder of the queues, beside the log.
+        topics: names of topics that have queues; None if every topic has.
+        dtype: the dtype of an entry; it has the fields `physical_offset` and `size`, whatever the layout calls them.
+        code_field: the field that is derived from a record's properties; None if there is none.
+        default_file_size: size of a file, bytes.
+        is_aligned: whether the name of each file is a multiple of the file size. Otherwise the name of the first file
+            is a multiple of the entry size, and the others follow it.
+        is_written: returns which entries a broker takes for written; the first other entry ends the queue.
+        is_filler: returns which entries stand for no message.
+        refuses_other_names: whether a broker refuses a queue with a file whose name is not a number.
+        fills_gaps: whether fillers stand for every message that the log has lost; else only before the first message.
+        to_entries: converts columns to entries.
+        words: describes an entry in words.
     """
 
     folder: str

@@ -49,17 +49,17 @@ def read_facts(
 ) -> Iterator[Facts]:
     """Yield the records of a range in contiguous chunks.
 
-    A range without its file is one bad range, MISSING_SEGMENT. Zeros up to the range's end are a HOLE, as a snapshot's
-    range ends after the last record.
+    If the file is missing, the whole range is one bad range, MISSING_SEGMENT. Zeros up to the range's end are a HOLE,
+    because a snapshot's range ends after the last record.
 
     Args:
-        split: from `plan.segment_ranges`, or divided from one.
+        split: a split from `plan.segment_ranges`, or a part of one.
         delay_levels_ms: the broker's messageDelayLevel.
         max_record_bytes: larger sizes are faults.
-        chunk_rows: records of a chunk at most.
+        chunk_rows: the largest number of records in a chunk.
 
     Raises:
-        SegmentCutError: if the file was cut while it was read.
+        SegmentCutError: if the file was truncated while it was read.
         StoreError: if it may not be read.
     """
     if split.missing:

@@ -23,26 +23,26 @@ class Facts:
     """Data of some consecutive records for indexes, with the bad ranges between them.
 
     Attributes:
-        start: physical offset of the first byte that was looked at.
-        end: physical offset after the last.
-        topics: names that `topic` counts.
+        start: physical offset of the first byte that was read.
+        end: physical offset after the last one.
+        topics: names of the topics.
         physical_offset: int64, bytes.
         size: int32, bytes.
-        topic: int32, which of `topics`.
+        topic: int32, index in `topics`.
         queue_id: int32.
         queue_offset: int64, number of the message in its queue.
         store_timestamp: int64, ms.
         tags_code: int64, the third field of the ConsumeQueue entry.
         sys_flag: int32.
-        batch_size: int32, messages in an inner batch as INNER_NUM says, 0 where there is no such property.
-        tags_hash: int32, the hash under which brokers since 5.5 index TAGS, -1 where there are none.
-        key_ends: int32, where a record's part of `key_hashes` ends; it begins where the one before ends.
-        key_hashes: int32, what an index stores for UNIQ_KEY and KEYS, in the order in which brokers enter them.
-        multi_dispatch: for rows that are in other queues as well: their names and numbers there.
+        batch_size: int32, messages in an inner batch by its property INNER_NUM; 0 without this property.
+        tags_hash: int32, the hash under which brokers since 5.5 index TAGS; -1 without tags.
+        key_ends: int32, end of each record's part of `key_hashes`; the next record's part begins there.
+        key_hashes: int32, index hashes of UNIQ_KEY and KEYS, in the order in which brokers enter them.
+        multi_dispatch: for rows that are also in other queues: the names of these queues and the offsets there.
         bad: ranges that hold no intact record.
-        is_dated: bool, whether `store_timestamp` is told; None where it is for all. JMQ keeps it as a distance from the
-            send time, and of one that is too large the limit.
-        receive_timestamp: int64, ms, where the format tells it.
+        is_dated: bool, whether `store_timestamp` is exact; None if it is for all records. JMQ stores it as a distance
+            from the send time, limited to what fits in its field.
+        receive_timestamp: int64, ms, if the format has it.
     """
 
     start: int

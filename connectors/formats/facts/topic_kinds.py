@@ -1,9 +1,10 @@
 """Queue types of topics: BatchConsumeQueues (`queue.type=BatchCQ`) or ConsumeQueues.
 
-A broker goes by topics.json alone: it enters an inner batch of a simple topic into a ConsumeQueue, as one record, and
-does not start on a store that has queues of another kind than topics.json says. Where topics.json does not have a
-topic, its queues' folders tell, and without folders the numbers in its log. The flag INNER_BATCH alone tells nothing:
-a client sets it, and no checksum covers it. Source: ConsumeQueueStore.load, doFindOrCreateConsumeQueue (5.5.0).
+A broker uses topics.json alone: it enters an inner batch of a simple topic into a ConsumeQueue, as one record, and does
+not start on a store whose queues are of another kind than in topics.json. If topics.json lacks a topic, the kind is
+found from its queues' folders, and without folders from the queue offsets in its log. The flag INNER_BATCH proves
+nothing: a client sets it, and no checksum covers it.
+Source: ConsumeQueueStore.load, doFindOrCreateConsumeQueue (5.5.0).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def evidence_of(entries: QueueEntries, batches: Array) -> BatchEvidence:
     """Return the evidence in one queue's records of a chunk of the log.
 
     Args:
-        entries: The queue's.
+        entries: Entries of the queue.
         batches: Physical offsets of the chunk's records with the flag INNER_BATCH.
     """
     is_batch = np.isin(entries.physical_offset, batches)

@@ -20,8 +20,8 @@ def batch_of(schema: pa.Schema, rows: int, columns: Mapping[str, Any]) -> pa.Rec
 
     Args:
         schema: the columns that are wanted.
-        rows: how many rows it has.
-        columns: numbers as an array, one text or number for all rows, or an Arrow array; what is not named is null.
+        rows: the number of rows.
+        columns: an array of numbers, one text or number for all rows, or an Arrow array; other columns are null.
     """
     return pa.RecordBatch.from_arrays(
         [_column(field, rows, columns.get(field.name)) for field in schema], schema=schema
@@ -59,7 +59,7 @@ def bad_batch(schema: pa.Schema, values: Sequence[Mapping[str, Any]], place: Map
     Args:
         schema: the columns that are wanted.
         values: values of `_corrupt_record`.
-        place: the columns that the place tells, see `batch_of`.
+        place: the columns that are known from the position, see `batch_of`.
     """
     field = schema.field(CORRUPT_ENTRY)
     return batch_of(schema, len(values), {**place, CORRUPT_ENTRY: pa.array(values, field.type)})

@@ -41,11 +41,11 @@ class BadEntries:
     """Range without entries.
 
     Attributes:
-        start: the first byte, in the file.
-        end: the byte after the last one.
-        reason: why.
-        expected: what the format asks for.
-        found: what the file has.
+        start: position of the first byte in the file.
+        end: position after the last byte.
+        reason: the reason.
+        expected: the bytes that the format requires, in words.
+        found: the bytes in the file, in words.
         first_bytes: up to 256 bytes from its start.
     """
 
@@ -62,7 +62,7 @@ class DamageCounter:
     """Counter of the bad ranges of a task, by mode.
 
     Attributes:
-        mode: what to do with bad ranges.
+        mode: the handling of bad ranges.
         counts: number of ranges, by reason.
     """
 

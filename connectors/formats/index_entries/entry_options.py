@@ -7,7 +7,7 @@ Both take:
 | path | (needed) | as for `commitlog`: a store on a local disk, a glob, or several with commas between |
 | broker | from the path | the store's name; for a path that gives one store |
 | mode | FAILFAST | FAILFAST, PERMISSIVE (bad ranges become rows with `_corrupt_record`) or DROPMALFORMED (counted) |
-| columns | all | comma-separated; what is not named is not made. `.schema(...)` does the same |
+| columns | all | comma-separated; other columns are not created. `.schema(...)` does the same |
 | startingOffset, endingOffset | all | physical offsets of the entries' records; the last exclusive |
 | maxPartitionBytes | 64 to 256 MiB | bytes of files in a partition; not given, two for each of this machine's cores |
 
@@ -23,7 +23,7 @@ Both take:
 
 | option | default | meaning |
 | --- | --- | --- |
-| content | entries | entries; slots: those in use, with their newest entry; headers: a row for each file |
+| content | entries | entries; slots: the used slots, with their newest entry; headers: a row for each file |
 | keys | all | comma-separated: entries whose hash is that of one of these keys; needs `topics` |
 | topics | (none) | comma-separated: the topics of `keys`; an index has hashes of topic and key only |
 | indexSlots, indexEntries | by the size | the broker's maxHashSlotNum and maxIndexNum, if not in the ratio 1:4 |
@@ -62,7 +62,7 @@ class EntryOptions:
     """Options that both sources have; see the module's tables.
 
     Attributes:
-        formats: the formats of the stores that are meant.
+        formats: the formats of the stores to read.
         narrowing: the filters by broker, topic, queue and physical offset.
     """
 
@@ -80,10 +80,10 @@ class IndexFileOptions:
     """Options of `indexfile`.
 
     Attributes:
-        read: those that both sources take.
-        content: what the rows are.
+        read: the options that both sources have.
+        content: the kind of the rows.
         key_hashes: hashes of the requested keys; None for all.
-        geometry: slots and entries of each file; None where the file's size tells them.
+        geometry: slots and entries of each file; None if they are derived from the file's size.
     """
 
     read: EntryOptions
@@ -96,7 +96,7 @@ def parse_queue_options(given: Mapping[str, str]) -> EntryOptions:
     """Parse the options of `consumequeue` from Spark: strings, with names in any case.
 
     Raises:
-        OptionError: for a name that is not known, or a value that does not fit.
+        OptionError: for an unknown name or an invalid value.
     """
     values = known_options(given, _OF_QUEUES, OptionError)
     read = OptionValues(values)

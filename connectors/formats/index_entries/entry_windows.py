@@ -1,11 +1,12 @@
 """Entries of an index's file, a window at a time, and the bad ranges between them.
 
-Files are made full size and filled with zeros: unwritten entries at the end of an index are its end, and no damage.
-Unwritten or broken entries with written ones after them are damage. So is a broken end, but for its first entry, which
-a broker may just be writing, or have been writing when it was killed. Holes of a sparse file are not read.
+Files are created at full size and filled with zeros, so unwritten entries at the end of an index are not damage.
+Unwritten or invalid entries before a written one are damage. Invalid entries at the end are damage, too, unless only
+the first of them is not zeros: a broker may be writing that entry, or was killed while it wrote it. Holes of a sparse
+file are not read.
 
-A broker may append while its files are read. Where an entry that was not there is there at a second look, the index has
-grown, and the read ends before that entry.
+A broker may append while its files are read. So before unwritten entries are reported as damage, the first of them is
+read again. If it is written now, the index has grown, and the read ends before that entry.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ class EntryRange:
     """Range of a file that is read.
 
     Attributes:
-        dtype: an entry.
-        start: byte of the first entry.
-        end: the byte after the last one; whole entries lie between.
-        file_end: the byte after the last entry of the file.
-        written_end: entries before this byte must be written; 0 where nothing tells it.
-        is_sound: which entries a broker has written, by the byte of the first of them.
+        dtype: the dtype of an entry.
+        start: position of the first entry, bytes.
+        end: position after the last entry; the range has whole entries.
+        file_end: position after the last entry of the file.
+        written_end: position before which all entries must be written; 0 if unknown.
+        is_sound: returns which entries a broker has written, from the position of the first entry and the entries.
         expected: an entry in words, for messages.
-        are_zeros_sound: whether zeros are entries as good as others; else they are never sound.
+        are_zeros_sound: whether zeros are valid entries; else they are never sound.
     """
 
     dtype: np.dtype[Any]
@@ -54,9 +55,9 @@ class EntryWindow:
     """The entries of a range that one window contains.
 
     Attributes:
-        start: byte of the first one.
-        entries: all that the window has.
-        sound: which of them are entries that a broker wrote; None for all.
+        start: position of the first entry, bytes.
+        entries: all entries of the window.
+        sound: whether each of them is an entry that a broker wrote; None for all.
         bad: ranges without entries that end in or before this window.
     """
 
@@ -71,10 +72,10 @@ class _Unwritten:
     """Invalid entries, followed only by invalid entries so far.
 
     Attributes:
-        start: byte of the first one.
+        start: position of the first one, bytes.
         first_bytes: up to 256 bytes from there.
-        first_entry: the first one.
-        not_zero_end: the byte after the last one that is not all zeros; 0 where all are.
+        first_entry: bytes of the first entry.
+        not_zero_end: position after the last entry that is not all zeros; 0 if all are zeros.
     """
 
     start: int
@@ -202,7 +203,7 @@ class _Walk:
         """Yield the bad ranges at the range's end.
 
         Args:
-            position: the byte after the last one that was read.
+            position: position after the last byte that was read.
         """
         end = self._range.end
         if position < end:
@@ -232,8 +233,8 @@ def find_data(file: LocalFile, start: int, end: int) -> int | None:
 
     Args:
         file: the open file.
-        start: the first byte to look at.
-        end: the byte after the last one.
+        start: position at which the search begins.
+        end: position at which the search ends.
     """
     window = np.empty(1 << 16, np.uint8)
     while start < end:

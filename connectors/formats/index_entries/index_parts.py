@@ -40,7 +40,7 @@ class IndexFile:
         broker: the store's name.
         path: the file.
         geometry: its slots and entries.
-        header: None where it contradicts the file.
+        header: the parsed header; None if it contradicts the file.
     """
 
     broker: str
@@ -59,10 +59,10 @@ class IndexPart:
     """Range of an IndexFile's slots or entries, its header, or a bad range known from header and size.
 
     Attributes:
-        file: whose range it is.
-        start: first byte of the range.
-        end: the byte after its last one.
-        bad: what is bad; the range has nothing else then.
+        file: the file of the range.
+        start: position of the first byte.
+        end: position after the last byte.
+        bad: the bad range, if this part is one.
     """
 
     file: IndexFile
@@ -80,11 +80,11 @@ def plan_index_files(options: IndexFileOptions, narrowing: Narrowing) -> list[li
     """Return the parts to read, as a list for each partition.
 
     Args:
-        options: where to look, what for, and how large a partition may be.
-        narrowing: the brokers that are wanted, from the options and from Spark.
+        options: the options of the read.
+        narrowing: the filters from the options and from Spark; only the brokers are used.
 
     Raises:
-        StoreError: where the path gives no store with an index on a local disk, or a link lies among its files.
+        StoreError: if the path has no store with an index on a local disk, or there is a link among its files.
     """
     return plan_stores(options.read, narrowing, lambda store: _parts_of_store(store, options))
 

@@ -33,12 +33,12 @@ def read_index_parts(
     Args:
         parts: the parts of one partition, from `plan_index_files`.
         schema: the columns that are wanted, of one of the tables of `schemas.tables.index_entries`.
-        filters: only the physical offsets are looked at.
-        options: what the rows are, which keys are wanted, and what to do with bad ranges.
+        filters: the filters for records; only the physical offsets are used.
+        options: the kind of the rows, the wanted keys, and the handling of bad ranges.
 
     Raises:
         DamagedIndexError: in mode FAILFAST, for the first bad range.
-        StoreError: where a link lies in the place of a file.
+        StoreError: if there is a link in place of a file.
     """
     damage = DamageCounter(options.read.mode)
     reader = _Reader(schema, filters, options, damage)

@@ -37,9 +37,9 @@ def plan_stores(
     """Return the parts to read of all stores, as a list for each partition.
 
     Args:
-        options: where the stores are, and how large a partition may be.
-        narrowing: the brokers that are wanted, from the options and from Spark.
-        parts_of: gives the parts of a store's files.
+        options: the options of the read.
+        narrowing: the filters from the options and from Spark; only the brokers are used.
+        parts_of: returns the parts of a store's files.
 
     Raises:
         StoreError: for a store that may not be read, or with a link among its files.
@@ -71,9 +71,9 @@ def divide_range(start: int, end: int, unit: int) -> Iterator[tuple[int, int]]:
     """Divide a range of a file into ranges that fit in one partition, at boundaries of entries.
 
     Args:
-        start: the first byte.
-        end: the byte after the last one; whole entries lie between.
-        unit: bytes of an entry.
+        start: position of the first byte.
+        end: position after the last entry; the range has whole entries.
+        unit: size of an entry, bytes.
     """
     step = _MAX_PART_BYTES // unit * unit
     for first in range(start, end, step):

@@ -1,7 +1,7 @@
 """Queue files of a read, divided into partitions; runs on the driver, and opens few files.
 
-Folders of topics and queues that are not wanted are not opened. A name that is asked for never becomes part of a path:
-the folders that are there are listed, and their names compared.
+Folders of topics and queues that are not wanted are not opened. A requested name never becomes part of a path: the
+existing folders are listed, and their names are compared.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class QueueFolder:
     Attributes:
         broker: the store's name.
         root: the folder of all queues of this kind; no link is followed below it.
-        layout: what its entries are.
+        layout: the layout of its entries.
         topic: the folder's topic.
-        queue_id: its number there.
+        queue_id: the queue id.
     """
 
     broker: str
@@ -60,13 +60,13 @@ class QueuePart:
     """Range of a queue file, or a bad range known from its name and size.
 
     Attributes:
-        queue: whose file it is.
+        queue: the queue of the file.
         name: name of the file.
-        start: first byte of the range.
-        end: the byte after its last one.
-        file_end: the byte after the file's last entry.
+        start: position of the first byte.
+        end: position after the last byte.
+        file_end: position after the file's last entry.
         is_followed: whether a later file of the queue has entries, so that this one must be full.
-        bad: what is bad; the range has nothing else then.
+        bad: the bad range, if this part is one.
     """
 
     queue: QueueFolder
@@ -97,11 +97,11 @@ def plan_queues(options: EntryOptions, narrowing: Narrowing) -> list[list[QueueP
     """Return the parts to read, as a list for each partition.
 
     Args:
-        options: where to look, and how large a partition may be.
-        narrowing: what is wanted, from the options and from Spark.
+        options: the options of the read.
+        narrowing: the filters from the options and from Spark.
 
     Raises:
-        StoreError: where the path gives no store with queues on a local disk, or a link lies among their files.
+        StoreError: if the path has no store with queues on a local disk, or there is a link among their files.
     """
     return plan_stores(options, narrowing, lambda store: _parts_of_store(store, narrowing))
 

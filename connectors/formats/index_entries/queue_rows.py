@@ -36,12 +36,12 @@ def read_queue_parts(
     Args:
         parts: the parts of one partition, from `plan_queues`.
         schema: the columns that are wanted, of `schemas.tables.index_entries.QUEUE_ENTRIES`.
-        filters: only the physical offsets are looked at: the parts are of wanted topics and queues.
-        mode: what to do with bad ranges.
+        filters: the filters for records; only the physical offsets are used, because all parts are of wanted queues.
+        mode: the handling of bad ranges.
 
     Raises:
         DamagedIndexError: in mode FAILFAST, for the first bad range.
-        StoreError: where a link lies in the place of a file.
+        StoreError: if there is a link in place of a file.
     """
     damage = DamageCounter(mode)
     yield from together(batch for part in parts for batch in _Reader(part, schema, filters, damage).batches())

@@ -1,7 +1,7 @@
 """Reads the consume log of a JMQ store as rows of `consumptions`, column by column.
 
-A record is told by its magic, its lengths and its CRC, so that reading continues after damage. Zeros between records,
-or at the end of a file, are space that was not written.
+A record is recognised by its magic, its lengths and its CRC, so that reading continues after damage. Zeros between
+records, or at the end of a file, are space that was not written.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class _RemoteFolder:
 def read_consume_files(root: str, broker: str, start: int | None) -> Iterator[ConsumeLogPart]:
     """Yield the records of a store from an offset on, at most a window of a file at a time.
 
-    The newest file is read to its last record. What comes after it may be a record that is being written, so it is
-    judged once there is a newer file.
+    The newest file is read to its last record. The bytes after it may be a record that is being written, so they are
+    examined once there is a newer file.
 
     Args:
         root: path or URI of the store's folder.
@@ -154,7 +154,7 @@ class _File:
         window = np.zeros(WINDOW_BYTES + PADDING, np.uint8)
         positions = np.empty(WINDOW_BYTES // MIN_RECORD_SIZE + 1, np.int64)
         done, is_last = offset, False
-        held: list[str] = []  # what follows the newest file's last record, until a record follows it
+        held: list[str] = []  # problems after the newest file's last record so far
         with closing(self._folder.open(self._name)) as file:
             size = file.size()
             if offset > self._base + size:
@@ -188,13 +188,13 @@ class _File:
                 yield ConsumeLogPart(rows, done, _few(self._path, problems))
 
     def _problems(self, window: Array, start: int, starts: Array, ends: Array) -> list[str]:
-        """Return sentences on those of some ranges of a window that are neither records nor zeros.
+        """Return a sentence for each range of a window that has neither records nor zeros.
 
         Args:
             window: bytes of the file.
             start: position of the window in the file.
-            starts: where the ranges begin in the window.
-            ends: where they end.
+            starts: starts of the ranges in the window.
+            ends: ends of the ranges in the window.
         """
         told = []
         for first, end in zip(starts[starts < ends].tolist(), ends[starts < ends].tolist(), strict=True):
@@ -234,7 +234,7 @@ def _rows(window: Array, positions: Array, broker: str, offset: int) -> pa.Recor
 
     Args:
         window: bytes of the consume log.
-        positions: int64, where each record begins in it.
+        positions: int64, start of each record in the window.
         broker: the store's name.
         offset: offset of the window in the consume log.
     """

@@ -1,6 +1,7 @@
 """Columns from which a JMQ store's queue files are built, from its journal, without a Python object per record.
 
-The compiled hop finds the records; what a queue entry says of them stands at fixed places, which numpy takes together.
+The compiled hop finds the records. The fields of a queue entry are at fixed positions in a record, so numpy reads them
+for all records at once.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class JournalReader:
 
         Args:
             start: journal offset of the range's first byte.
-            chunk_rows: records of a chunk at most.
+            chunk_rows: the largest number of records in a chunk.
         """
         self._kernel = KERNEL
         self._rows = chunk_rows

@@ -1,23 +1,23 @@
 """Journal messages as rows of `messages`: RocketMQ's columns, filled with JMQ's data.
 
     unique_key         JMQ's message id, topic/queue/queueOffset@broker, which no record stores
-    msg_id             the same: it tells the place, too, and a message has one
-    keys               the business id; null where it is empty
+    msg_id             the same, because it also contains the message's position
+    keys               the business id; null if it is empty
     tags               the business tag, a number, as text
     kind               normal: retries and dead letters have no record of their own
     born_timestamp     send time                  born_host    client address
     store_timestamp    store time                 store_host   server address
     sys_flag           the system field           priority     the priority
     body_crc           top bit cleared, as RocketMQ stores it
-    origin_topic       the topic: no record lies in one of the broker's
-    producer_group     the producer's application; null where it is empty
+    origin_topic       the topic, because no record is in a topic of the broker's own
+    producer_group     the producer's application; null if it is empty
     flag, reconsume_times, prepared_transaction_offset: 0
-    properties         all of them; of a repeated key the last. With them what else a record has:
-                       `jmq.app`, the producer's application, where it is not empty, and
+    properties         all of them; for a repeated key the last one. Two more are added:
+                       `jmq.app`, the producer's application, if it is not empty, and
                        `jmq.receive_timestamp`, ms
 
-A stored property that has one of these two names, after any number of underscores, is shown with one underscore more:
-so none hides another.
+A stored property with one of these two names, after any number of underscores, is shown with one more underscore, so
+that no property hides another.
 """
 
 from __future__ import annotations

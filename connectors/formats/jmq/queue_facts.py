@@ -24,7 +24,7 @@ def _note_crcs(data: Array, crcs: Array) -> None:
     """Write the CRC-32 of the bytes that each entry's CRC covers.
 
     Args:
-        data: uint8, entries one after the other.
+        data: uint8, entries, joined.
         crcs: uint64 out, one for each.
     """
     for row in range(len(crcs)):
@@ -58,8 +58,8 @@ def make_entries(offsets: Array, sizes: Array) -> Array:
     """Return entries for these records.
 
     Args:
-        offsets: int64, where each begins in the journal.
-        sizes: int32, bytes; 0 for a message that is lost.
+        offsets: int64, journal offset of each record.
+        sizes: int32, bytes; 0 for a lost message.
     """
     entries = np.zeros(len(offsets), ENTRY_DTYPE)
     entries["physical_offset"] = offsets

@@ -30,12 +30,12 @@ def walk_queue_files(
 
     Args:
         journal_folder: the store's journal folder.
-        damage: is told, in a sentence, of everything between the first entry of a queue and its last that is no entry.
-        topic: only this one.
-        queue_id: only these queues.
+        damage: receives a sentence about each range without entries between the first and the last entry of a queue.
+        topic: return only this topic.
+        queue_id: return only queues with this id.
 
     Raises:
-        StoreError: where the store has no queues that can be read, or a link among its folders and files.
+        StoreError: if the store has no queues that can be read, or a link among its folders and files.
     """
     folder = index_folder(journal_folder.parent, FOLDER, made_from="the journal")
     with refused_links():

@@ -1,9 +1,9 @@
 """Writer of a JMQ store's queue files, by the rules by which its broker builds them from the journal.
 
-Entry number i stands at byte 22 * i. Where the journal lacks messages, entries of size 0 stand for them, as many as
-there was room for in it; a record with such a number that comes later takes its place. A record whose number another
-has, or which is too far on, gets no entry. Where the journal's oldest files are gone, a queue's first file begins with
-its first message. Source: broker_lite.stores.jmq.queues.
+Entry number i is at byte 22 * i. For messages that the journal lacks, there are entries of size 0, but no more than the
+journal had room for. A later record with such a number replaces the entry. A record gets no entry if another record has
+its number, or if its number is too large. If the journal's oldest files are deleted, a queue's first file begins with
+the queue's first message. Source: broker_lite.stores.jmq.queues.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class JournalQueueWriter:
     Attributes:
         skipped: records that got no entry.
         lost: entries that stand for messages which the journal lacks.
-        shifted: 0, as every entry stands at its number.
+        shifted: 0, because every entry is at its number.
     """
 
     shifted = 0
@@ -38,14 +38,14 @@ class JournalQueueWriter:
         """Start with an empty queue.
 
         Args:
-            files: none yet.
-            journal_start: journal offset of the first byte that is left.
+            files: the queue's files, without content.
+            journal_start: offset of the first byte of the journal.
         """
         self._files = files
         self.skipped = 0
         self.lost = 0
         self._journal_start = journal_start
-        self._first = self._end = 0  # numbers
+        self._first = self._end = 0  # queue offsets
         self._last_offset = journal_start
 
     def add(self, entries: Array, numbers: Array | None, first: int) -> None:
@@ -53,7 +53,7 @@ class JournalQueueWriter:
 
         Args:
             entries: uint8[entries, bytes].
-            numbers: their queue offsets.
+            numbers: queue offsets of the entries.
             first: number of the first entry, if there are no numbers.
         """
         if numbers is None:

@@ -28,6 +28,6 @@ QUEUE_FILES = QueueFormat(
     offset_field="journal_offset",
     place_of=_place_of,
     min_record_size=MIN_RECORD_SIZE,
-    # Any text that can be a folder's name, except with U+FFFD, which stands for invalid bytes.
+    # Any text that can be a folder's name, but without U+FFFD, which stands for invalid bytes.
     topics=re.compile(r"(?!\.{1,2}$)[^/\0\ufffd]+"),
 )

@@ -34,8 +34,8 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
 
     Args:
         root: the store's folder.
-        problems: takes what is wrong with them.
-        is_live: a broker has it open, and may not have come to write all of them.
+        problems: collects the problems of the files.
+        is_live: whether a broker has the store open, which may not have written all of the files yet.
     """
     offsets = _read_offsets(root, problems)
     checkpoint = _read_checkpoint(root, problems, is_live=is_live)
@@ -100,7 +100,7 @@ def check_checkpoint(log: CheckedLog, files: SmallFiles, problems: Problems) -> 
         )
     is_counted = (
         not log.may_lag and "queue_beyond_log" not in problems.codes
-    )  # a broker drops such entries before it counts
+    )  # a broker drops such entries before it counts the others
     if is_counted and files.entries != log.entries:
         problems.note(
             "checkpoint_disagrees",

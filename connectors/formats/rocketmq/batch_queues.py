@@ -1,6 +1,7 @@
 """RocketMQ's BatchConsumeQueues, as columns; see `queue_layouts`.
 
-An entry is for a record, however many messages it holds; so its place says nothing of their numbers, which it names.
+There is one entry for each record, however many messages the record holds. So the queue offsets do not follow from an
+entry's position; they are fields of the entry.
 """
 
 from __future__ import annotations

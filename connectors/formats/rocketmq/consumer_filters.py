@@ -4,8 +4,8 @@
         "consumerGroup":"billing","topic":"orders","expression":"price > 100","expressionType":"SQL92",
         "bornTime":1700000000000,"deadTime":0,"clientVersion":1700000000000}}}}}
 
-A filter is dead where `deadTime` is not before `bornTime`: its group has no client that subscribes so. It is still what
-the group wants of what waits for it, and a broker drops it after a day. A broker keeps the file where it has
+A filter is dead if `deadTime` is not before `bornTime`: its group has no client with this subscription. It still tells
+which of the waiting messages the group wants, and a broker drops it after a day. A broker keeps the file if it has
 `enablePropertyFilter=true`. Source: org.apache.rocketmq.broker.filter.ConsumerFilterManager (5.5.0).
 """
 
@@ -31,7 +31,7 @@ def read_consumer_filters(root: Path) -> tuple[GroupFilter, ...]:
         root: The store's folder.
 
     Returns:
-        Nothing where the file is not there or cannot be read: a broker without filters has none.
+        The filters; empty if the file does not exist, as for a broker without filters, or cannot be read.
     """
     try:
         document = parse_fastjson(read_file(root / CONSUMER_FILTERS, below=root))

@@ -41,7 +41,7 @@ class CommitLogReader:
         Args:
             start: physical offset of the range's first byte.
             delay_levels_ms: the broker's messageDelayLevel.
-            chunk_rows: records of a chunk at most.
+            chunk_rows: the largest number of records in a chunk.
         """
         self._levels = np.array(delay_levels_ms, np.int64)
         self._rows = chunk_rows
@@ -50,7 +50,7 @@ class CommitLogReader:
         self._renew()
 
     def _renew(self) -> None:
-        # Untouched memory is not allocated, so only a full chunk takes the size of its arrays.
+        # Untouched memory is not allocated, so only a full chunk takes the full size of the arrays.
         self._topics = make_interner()
         self._out = k.Out(
             used=np.zeros(3, np.int64),

@@ -38,10 +38,10 @@ def walk_consume_queues(
 ) -> Iterator[QueueEntry[consumequeue.ConsumeQueueEntry]]:
     """Yield every written entry of a store's queues, in order of topic, queue and offset.
 
-    An entry that the broker would not take ends its queue; fillers that stand for no message are passed over.
+    An entry that the broker would not accept ends its queue; fillers, which stand for no message, are skipped.
 
     Raises:
-        StoreError: where the store has no ConsumeQueue that can be read, or a link among its folders and files.
+        StoreError: if the store has no ConsumeQueue that can be read, or a link among its folders and files.
     """
     root = _folder(store_root, "consumequeue")
     with refused_links():
@@ -72,14 +72,14 @@ def _walk_queue(queue: QueueFolder, root: Path) -> Iterator[QueueEntry[consumequ
 def walk_index_files(store_root: Path, geometry: indexfile.Geometry | None = None) -> Iterator[IndexEntry]:
     """Yield every entry of a store's index files, oldest file first.
 
-    The counts in a header can be too low after a crash: entries are read on until one is all zeros.
+    The counts in a header can be too low after a crash, so entries are read until one is all zeros.
 
     Args:
         store_root: the store.
-        geometry: slots and entries, where the broker's settings are not in the default ratio of 1:4.
+        geometry: slots and entries, if the broker's settings do not have the default ratio of 1:4.
 
     Raises:
-        StoreError: where there is no index, or a file that is none.
+        StoreError: if there is no index, or a file that is not an IndexFile.
     """
     folder = _folder(store_root, "index")
     with refused_links():

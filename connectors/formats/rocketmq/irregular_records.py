@@ -18,12 +18,12 @@ class IrregularRecord:
     """Index data of an irregular record; see `records.Facts` for the fields.
 
     Attributes:
-        tags_code: without the time of delivery.
+        tags_code: code of the tags, even if the entry has a delivery time instead.
         delay_level: 0 for none.
         batch_size: 0 for none.
         tags_hash: -1 for none.
         key_hashes: in the broker's order.
-        other_queues: names and queue offsets of the light queues that it is in, too.
+        other_queues: names of the light queues that also have the record, and its queue offsets there.
     """
 
     tags_code: int
@@ -40,10 +40,10 @@ def irregular_record(
     """Return the index data of an irregular record.
 
     Args:
-        raw_topic: as stored.
-        raw_properties: as stored.
-        sys_flag: the record's.
-        dialect: likewise.
+        raw_topic: the topic as stored.
+        raw_properties: the properties as stored.
+        sys_flag: the sys_flag of the record.
+        dialect: the dialect of the record.
     """
     topic = raw_topic.decode("utf-8", "replace")
     found = dict(props.parse_properties(raw_properties))

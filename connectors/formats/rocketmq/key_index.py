@@ -1,18 +1,17 @@
 """Index of keys, from IndexFiles.
 
-A file is believed for the part of the log between its first and its last entry's record, if its header fits the file,
-no slot is lost, every chain that is followed is what a chain must be, and every entry leads to a record of its hash.
-Within that part entries must not lie more than 1 MiB of log apart: what lies between two that do (a broker with its
-index switched off) is left open, as are the places between the files, before the first, and after the last. What is
-open is scanned.
+A file is trusted for the part of the log between the records of its first and its last entry, if its header matches the
+file, no slot is lost, every chain that is followed is valid, and every entry found refers to a record with its hash.
+If two adjacent entries of that part are more than 1 MiB of log apart (the broker's index may have been switched off),
+the range between them is scanned. So are the ranges between the files, before the first and after the last.
 
-What that cannot see is a stretch of less than 1 MiB that a broker did not index, and a record that was stored as
-rolled back, as brokers before 4.x did; who has switched the index off and on again within seconds reads with
+Two cases are not detected: a range of less than 1 MiB that a broker did not index, and a record that was stored as
+rolled back, as brokers before 4.x did. If the index was switched off and on again within seconds, read with
 `useIndexes=false`.
 
-The index knows a record by the last of its UNIQ_KEYs, which for a batch's messages (brokers 4.9.4 to 5.3.3) is the
-batch's, and `unique_key` is the first, its own. So a key in the form of a message id which the index does not lead to
-is not taken for absent: the index then does not answer at all.
+The index has a record under the last of its UNIQ_KEYs. For a batch's messages (brokers 4.9.4 to 5.3.3) this is the key
+of the batch, while `unique_key` is the first one, the message's own. So if the index does not have a key in the form of
+a message id, the key may still exist, and the index is not used.
 """
 
 from __future__ import annotations
@@ -74,8 +73,8 @@ class IndexFiles:
     """IndexFiles of one store; see `engine.index_answer.KeyIndex`.
 
     Attributes:
-        name: what a plan calls it.
-        notes: files that were not believed, and why.
+        name: the name of the index in a plan.
+        notes: files that were not trusted, and why.
     """
 
     name = "IndexFile"
@@ -85,7 +84,7 @@ class IndexFiles:
 
         Args:
             store_folder: the folder that holds `index`.
-            filters: have keys and topics.
+            filters: filters with keys and topics.
             message_at: reads the record that an entry refers to from the log.
 
         Raises:
@@ -162,9 +161,9 @@ class IndexFiles:
         return message.size
 
     def _few_records(self, start: int, end: int) -> dict[int, int]:
-        """Return the records of a short range, by their sizes; none if it is long or not full of records.
+        """Return the size of each record of a short range, by its offset; empty if it is long or not full of records.
 
-        Between two files lie one or two: to list them, wanted or not, is less than a task of their own.
+        The range between two files has one or two records. Listing them, wanted or not, costs less than a task.
         """
         found: dict[int, int] = {}
         while start < end and len(found) < _FEW_RECORDS:
@@ -211,7 +210,7 @@ def _solid(part: _Part) -> Iterator[tuple[int, int]]:
 
 
 class _IndexFile:
-    """Open index file, of which a search reads a few small pieces."""
+    """Open index file; a search reads only a few small pieces of it."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -246,7 +245,7 @@ class _IndexFile:
         begin, end = self._header.begin_physical_offset, self._header.end_physical_offset
         if first != begin or not first <= last <= end:
             raise _FileUnusable(f"has entries for {first} to {last}, but {begin} to {end} in its header")
-        # Other keys of the first and last record may be in the neighbouring files.
+        # The neighbouring files may have other keys of the first and last record.
         start = self._second_offset(first, count)
         hits = frozenset(offset for wanted in hashes for offset in self._chain(wanted))
         return _Part(start, max(start, last), tuple(self._holes(1, count - 1)), hits)

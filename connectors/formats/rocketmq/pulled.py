@@ -1,7 +1,7 @@
 """Bodies of answers to pulls, as rows of `messages`.
 
-A broker sends records as they are stored, one after another, of one queue. So the compiled decoder of the log decodes
-them too, into the same columns with the same values; only their offsets say nothing about where they lie in the answer.
+A broker sends the records of one queue, joined, as they are stored. So the compiled decoder of the log decodes them,
+too, into the same columns with the same values. Only their physical offsets are not related to positions in the answer.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class WantedRecords:
     """Selection of records in answers; the others are neither decoded nor counted.
 
     Attributes:
-        first_byte: physical offset; records before it are left out.
-        end_byte: physical offset; the first record from here on, and all that follow it, are left out.
-        queue_offsets: the numbers of the wanted records in their queue. They are compared where the answers may hold
-            others: inner batches belong where their first message is.
-        may_exceed: whether the answers may hold others that are no inner batches.
+        first_byte: physical offset; records before it are skipped.
+        end_byte: physical offset; the first record from there on, and all after it, are skipped.
+        queue_offsets: queue offsets of the wanted records. They are compared only if the answers may have other
+            records. An inner batch is wanted if its first message is.
+        may_exceed: whether the answers may have records with other queue offsets that are not inner batches.
     """
 
     first_byte: int
@@ -76,10 +76,10 @@ class Cut(NamedTuple):
     """First record after the wanted ones.
 
     Attributes:
-        answer: which of the answers has it.
-        records: how many records stand before it in that answer.
-        all_records: how many there are in that answer.
-        queue_offset: its own number.
+        answer: index of the answer that contains it.
+        records: number of records before it in that answer.
+        all_records: number of all records in that answer.
+        queue_offset: queue offset of the record.
     """
 
     answer: int
@@ -100,19 +100,19 @@ class PulledRecords:
     """Decoder of the answers of one broker.
 
     Attributes:
-        messages: how many messages the records of the answers hold; a record of an inner batch holds several.
+        messages: number of messages in the records of the answers; a record of an inner batch holds several.
         has_inner_batches: whether one of the records holds several.
-        taken: how many records were wanted and intact, where `WantedRecords` were given, as for what follows.
+        taken: number of wanted, intact records. This and the following are only set if `WantedRecords` were given.
         last_taken: the last wanted record.
-        cut: where the wanted records ended in the last answers.
+        cut: the first record after the wanted ones in the last answers.
     """
 
     def __init__(self, broker: str, request: Request, inspect: BatchInspector | None = None) -> None:
         """Prepare to decode.
 
         Args:
-            broker: its name, for the column.
-            request: columns and mode.
+            broker: the broker's name, for the column.
+            request: the requested columns, and the mode.
             inspect: receives the records of each batch, as by `read_split`.
         """
         self.messages = 0
@@ -132,11 +132,11 @@ class PulledRecords:
         """Yield the rows of some answers' bodies.
 
         Args:
-            answers: in the order of the queue.
-            wanted: which records; all where not given.
+            answers: the bodies, in the order of the queue.
+            wanted: the wanted records; by default all.
 
         Raises:
-            DamagedLogError: for bytes that are no records, in any mode; in mode FAILFAST also for a record that is
+            DamagedLogError: for bytes that are not records, in any mode; in mode FAILFAST also for a record that is
                 damaged.
         """
         length = sum(len(answer) for answer in answers)
@@ -161,7 +161,7 @@ class PulledRecords:
                     chosen, cut_at = _choose(window, found, wanted, by_number=by_number)
                     found, intact = found[:, chosen], intact[chosen]
                     self._take(window, found, intact)
-                else:  # after the wanted ones: only counted
+                else:  # records after the wanted ones are only counted
                     found, intact = found[:, :0], intact[:0]
             if intact.all():
                 yield from self._reader.batches_of(window, 0, found, self._inspect)

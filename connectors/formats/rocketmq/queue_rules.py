@@ -1,8 +1,9 @@
 """Compiled rules for the entries that a broker appends to a queue, and their positions.
 
-A record that the queue has already is passed over, and so is one whose number is before the queue's end, other than 0.
-A record with a number further on is still appended directly after the last one: a queue has no holes, and what
-follows a record that the log lost stands in front of its number. Source: ConsumeQueue.putMessagePositionInfo.
+A record that the queue already has is skipped, and so is one with a queue offset before the queue's end, other than 0.
+A record with a queue offset after the queue's end is still appended directly after the last entry, because a queue has
+no holes. So after a record that the log lost, entries are before the positions of their queue offsets.
+Source: ConsumeQueue.putMessagePositionInfo.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ def choose_entries(numbers: Array, offsets: Array, sizes: Array, state: Array, k
         numbers: int64, queue offsets.
         offsets: int64, physical offsets.
         sizes: int64, bytes of the records.
-        state: int64[STATE_SIZE], goes on.
-        kept: bool out.
+        state: int64[STATE_SIZE], updated.
+        kept: bool out, whether each entry is appended.
     """
     for row in range(len(numbers)):
         number = numbers[row]

@@ -19,7 +19,7 @@ class RocketmqQueueWriter:
     """Writer of the files of one queue; see `connectors.formats.queue_writing.QueueWriter`.
 
     Attributes:
-        lost: 0, as no entry stands for a message that the log lacks.
+        lost: 0, because there are no entries for messages that the log lacks.
     """
 
     lost = 0
@@ -28,8 +28,8 @@ class RocketmqQueueWriter:
         """Start with an empty queue.
 
         Args:
-            files: none yet.
-            queue: what they are.
+            files: the queue's files, without content.
+            queue: the queue to rebuild.
         """
         self._files = files
         self._is_batch = queue.is_batch
@@ -55,7 +55,7 @@ class RocketmqQueueWriter:
 
         Args:
             entries: uint8[entries, bytes].
-            numbers: their queue offsets.
+            numbers: queue offsets of the entries.
             first: number of the first entry, if there are no numbers.
         """
         if self._is_batch:

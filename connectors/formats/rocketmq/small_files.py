@@ -39,8 +39,8 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
 
     Args:
         root: the store's folder.
-        problems: takes what is wrong with them.
-        is_live: a broker has it open, and may not have come to write all of them.
+        problems: collects the problems of the files.
+        is_live: whether a broker has the store open, which may not have written all of the files yet.
     """
     claims: tuple[Claim, ...] = ()
     data = read_checkpoint_file(root / CHECKPOINT, problems, is_live=is_live)
@@ -114,12 +114,12 @@ def read_checkpoint(root: Path) -> Checkpoint | None:
 def new_checkpoint(root: Path, log: RebuiltLog) -> bytes:
     """Return a checkpoint that confirms everything up to the log's end as flushed, as after a clean shutdown.
 
-    Its two offsets that the log does not tell, the master's flushed one and the confirmed one, are taken over where
-    there is one to take them from.
+    The log does not contain two of its offsets: the master's flushed offset and the confirmed offset. They are copied
+    from the old checkpoint if there is one.
 
     Args:
         root: the store's folder.
-        log: what is on the disk.
+        log: the log and its indexes on the disk.
     """
     before = read_checkpoint(root) or Checkpoint()
     return serialize_checkpoint(

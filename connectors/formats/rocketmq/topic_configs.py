@@ -23,8 +23,8 @@ MAX_BYTES = 256 << 20
 def is_listed(topic: str) -> bool:
     """Return whether topics.json must list a topic for the broker to serve it.
 
-    Light queues are in no such file. A broker makes its own topics when it starts, but for that of messages whose
-    transaction was given up: it is made with the first such message.
+    Light queues are not in topics.json. A broker creates its own topics when it starts, except the topic for messages
+    whose transaction was given up, which it creates with the first such message.
     """
     if topic.startswith(LIGHT_PREFIX):
         return False
@@ -38,7 +38,7 @@ def read_topics(root: Path) -> dict[str, Any]:
         root: The store's folder.
 
     Returns:
-        Empty where neither file can be read, or has a table of topics.
+        The document; empty if neither file can be read and has a table of topics.
     """
     return read_table(root, TOPICS, TABLE)
 
@@ -52,7 +52,7 @@ def read_table(root: Path, name: str, table: str) -> dict[str, Any]:
         table: The key under which it has its entries.
 
     Returns:
-        Empty where neither file can be read, or has such a table.
+        The document; empty if neither file can be read and has such a table.
     """
     path = root / name
     return _read_file(path, table) or _read_file(backup_of(path), table)
@@ -67,7 +67,7 @@ def read_topics_file(path: Path) -> dict[str, Any]:
     """Return the document of one file in RocketMQ's format; empty if it is unreadable or has no table of topics.
 
     Raises:
-        UnsafeFileError: if the file or its folder is a link, or no regular file; or it is larger than MAX_BYTES.
+        UnsafeFileError: if the file or its folder is a link, is not a regular file, or is larger than MAX_BYTES.
     """
     return _read_file(path, TABLE)
 

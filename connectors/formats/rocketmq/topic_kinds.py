@@ -19,7 +19,7 @@ def read_topic_kinds(root: Path) -> TopicKinds:
         root: The store's folder.
 
     Raises:
-        UnsafeFileError: for a link among topics.json and the folders, or another file in their place.
+        UnsafeFileError: if topics.json or a folder is a link or another kind of file.
     """
     listed = listed_kinds(root)
     in_simple = frozenset(folders_in(root / consume_queues.QUEUES.folder)) - listed.keys()

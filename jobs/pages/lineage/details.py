@@ -1,6 +1,6 @@
 """The details of each step: its columns, the steps before and after it, its properties and its body.
 
-Each step's details can be opened and linked to without a script; the page's script shows them beside the graph.
+The details of each step can be opened and linked to without a script; the page's script shows them beside the graph.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shapes of steps: each kind has a shape and a colour, so that no kind is shown by its colour alone.
+"""Shapes of steps: each kind has its own shape and colour, so kinds can be distinguished without colours.
 
 A shape is drawn around 0,0, some 12 pixels wide, in `currentColor`; page.css has the colours.
 """

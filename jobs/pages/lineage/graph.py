@@ -1,11 +1,12 @@
 """The graph of a story: its steps in rows, each with its words, and lanes with edges beside them.
 
-A step is a link to its details, so that the graph is a list that can be read aloud and walked through by keys; the SVG
-beside it is for the eye. Rows have one height, and places in the SVG are percentages: only paths are stretched. Rows
-come in chunks with an SVG each, so that paper breaks between chunks, and a browser lays out only those that are seen.
+A step is a link to its details, so screen readers and keyboards can use the graph as a list; the SVG beside it is only
+visual. All rows have the same height, and positions in the SVG are percentages: only paths are stretched. Rows are
+divided into chunks with an SVG each, so that printed pages break between chunks, and a browser lays out only visible
+ones.
 
-A line goes down in the lane of the record for as long as it lay there, and crosses to the lane of the next step just
-above it.
+A line runs down the lane of a record while the record is there, and crosses to the lane of the next step just above
+that step.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class Line:
 
     Attributes:
         row: The row; None for a gap.
-        gap: What the gap says, such as `2 d later`.
-        since: Time since the row before; None if not known.
+        gap: Text of the gap, such as `2 d later`.
+        since: Time since the previous row; None if unknown.
     """
 
     row: Row | None
@@ -74,14 +75,14 @@ def graph(story: Story, rows: Rows, lanes: Lanes) -> tuple[Html, int]:
 
     Args:
         story: The story.
-        rows: Its rows.
-        lanes: Its columns.
+        rows: The rows of the story.
+        lanes: The columns of the picture.
     """
     lines = lines_of(rows.rows)
     paths = sorted(_paths(story, rows, lanes, lines), key=lambda path: path.span[1] - path.span[0])
     by_chunk: dict[int, list[_Path]] = {}
     left_out, parts = 0, 0
-    for path in paths:  # the shortest first, because a long one has a part in each chunk
+    for path in paths:  # shortest first, because a long one has a part in each chunk
         first, last = (end // CHUNK for end in path.span)
         if parts + last - first + 1 > MAX_PARTS:
             left_out += 1

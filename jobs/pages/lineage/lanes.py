@@ -1,7 +1,7 @@
 """Lanes of a picture: a column for each topic and each group, with a track in it for each message.
 
-Two messages that overlap in time have different tracks, as far as there are tracks, so that their lines in one topic
-can be told apart.
+Two messages that overlap in time have different tracks, as long as there are free tracks, so that their lines in one
+topic can be distinguished.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Lane:
     """A column of the picture.
 
     Attributes:
-        name: The topic or the group; empty if it is not known.
-        kind: `topic`, `group`, or `others`: what found no column of its own.
-        count: How many names it has.
+        name: The topic or the group; empty if unknown.
+        kind: `topic`, `group`, or `others` for topics and groups without a column of their own.
+        count: Number of names in the column.
     """
 
     name: str
@@ -39,10 +39,10 @@ class Lanes:
     """The columns of a picture.
 
     Attributes:
-        lanes: From the left: topics in the order in which the story comes to them, then groups.
-        place_of: Place of a step's name in `lanes`, by kind and name.
+        lanes: Columns from the left: topics in the order in which they occur in the story, then groups.
+        place_of: Index in `lanes`, by kind and name of a step.
         track_of: Track of each message.
-        tracks: How many tracks there are.
+        tracks: Number of tracks.
     """
 
     lanes: Sequence[Lane]

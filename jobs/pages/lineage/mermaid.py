@@ -5,11 +5,11 @@ r"""A story as a Mermaid flowchart, for a ticket: GitHub, GitLab and others draw
       s2[["2026-11-20 14:00:04 dead letter of billing"]]
       s1 -- "4.2 s: billing gave up" --> s2
 
-Labels are untrusted text. All of their characters but letters, digits and a few others are written as entities of
-Mermaid's (`#35;` for `#`), so that a label can neither end itself nor hold markup, Markdown or a directive.
+Labels are untrusted text. All characters except letters, digits and a few others are written as Mermaid's entities
+(`#35;` for `#`), so that a label can neither end itself nor contain markup, Markdown or a directive.
 
-Mermaid does not draw a text of more than 50,000 characters or 500 edges; this one stays below both, and a node says
-what is left out.
+Mermaid does not draw a text of more than 50,000 characters or 500 edges. This flowchart stays below both limits, and a
+node tells what is left out.
 """
 
 from __future__ import annotations

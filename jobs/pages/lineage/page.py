@@ -61,8 +61,8 @@ def lineage_page(story: Story, facts: Sequence[tuple[str, str]]) -> Page:
     """Return the page of a story.
 
     Args:
-        story: The story, masked if need be.
-        facts: Where it is from, as pairs of a label and a value.
+        story: The story, with masks applied.
+        facts: Origin of the story, as pairs of a label and a value.
     """
     rows = rows_of(story)
     known = "nothing is archived" if story.as_of is None else time_text(story.as_of)

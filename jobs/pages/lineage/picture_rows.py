@@ -1,7 +1,7 @@
 """Rows of a picture: the drawn steps of a story, and one row for each sequence of folded steps.
 
-A story may have thousands of steps. At most `MAX_STEPS` are drawn: whole messages, first those that are in trouble,
-then the newest. What is folded between two steps that are drawn is one row, which says how many they are.
+A story may have thousands of steps. At most `MAX_STEPS` are drawn: whole messages, first those with problems, then the
+newest. Folded steps between two drawn steps are one row with their number.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Row:
     """A row of a picture.
 
     Attributes:
-        place: In the picture, from 0.
-        number: Of the step among those that are drawn, from 1; links refer to it. 0 for folded steps.
-        message: The message that it is of, from 0: steps that edges join have the same one; -1 for folded steps.
-        steps: The step, or those that are folded.
-        is_folded: Whether they are folded.
+        place: Index in the picture, from 0.
+        number: Number of the step among the drawn ones, from 1; links refer to it. 0 for folded steps.
+        message: Number of its message, from 0: steps that are joined by edges have the same one; -1 for folded steps.
+        steps: The step, or the folded steps.
+        is_folded: Whether the steps are folded.
     """
 
     place: int
@@ -46,10 +46,10 @@ class Rows:
     """All rows of a picture.
 
     Attributes:
-        rows: In the order of the story's steps.
-        messages: How many messages the story has.
-        folded: How many steps are folded.
-        row_of: The row of each step that is drawn, by the step's id.
+        rows: Rows in the order of the story's steps.
+        messages: Number of messages in the story.
+        folded: Number of folded steps.
+        row_of: The row of each drawn step, by the step's id.
     """
 
     rows: Sequence[Row]
@@ -63,7 +63,7 @@ def rows_of(story: Story, most: int = MAX_STEPS) -> Rows:
 
     Args:
         story: The story.
-        most: So many steps are drawn.
+        most: The largest number of drawn steps.
     """
     message_of = _messages(story)
     kept = _kept(story, message_of, most)

@@ -1,7 +1,7 @@
 """The page of `commitlake lineage --topics --html`: which topics feed which, as arcs between their names.
 
-Topics stand one below the other, as far as can be in the direction in which keys pass, so that most arcs go down, on
-the left of the names. An arc's width is its share of the passes. What goes back up is dashed.
+Topics are listed from top to bottom, as far as possible in the direction in which keys pass, so that most arcs go down,
+on the left of the names. The width of an arc is its share of the passes. Arcs that go up are dashed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def topics_page(graph: TopicGraph, facts: Sequence[tuple[str, str]]) -> Page:
 
     Args:
         graph: The graph.
-        facts: Where it is from, as pairs of a label and a value.
+        facts: Origin of the graph, as pairs of a label and a value.
     """
     known = [*facts, ("From", time_text(graph.start)), ("To", time_text(graph.end))]
     sections = []

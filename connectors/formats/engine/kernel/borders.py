@@ -1,8 +1,7 @@
 """Proof that a record begins at a position, from the bytes before it, without scanning from the start.
 
-A valid record may lie in a body, and records in bodies may follow one another as long as clients send such
-bodies. But a place inside of a record is spanned by that record, which begins before it and ends after it. So a
-record that proves itself, and that is spanned by nothing that looks like a record, is one of the log's.
+A body may contain valid records, even many in a row. But every position inside a record is spanned by that record,
+which begins before it and ends after it. So a valid record that no apparent record spans is a record of the log.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ def find_border(layout, window, length, origin, at, segment_end, file_end, max_r
         window: uint8 array; its first `length` bytes are those of the segment from `origin` on.
         length: bytes of the window that count.
         origin: physical offset of the window's first byte.
-        at: physical offset from which on a record is wanted.
+        at: physical offset at which the search for a record begins.
         segment_end: physical offset after the segment, which a BLANK must reach.
         file_end: physical offset after the file's last byte.
         max_record: larger sizes are faults.
         parts: int64[PART_COUNT, 1], scratch.
 
     Returns:
-        Its physical offset, NONE_HERE or NONE_AT_ALL.
+        The physical offset of the record, NONE_HERE or NONE_AT_ALL.
     """
     reach = np.int64(0)
     position = next_landmark(layout, window, 0, length, origin)

@@ -1,7 +1,7 @@
 """Arrays to which the kernel writes a batch of columns, and their sizes.
 
-All have a fixed size, whatever the log holds: a batch ends where one of them may not have room for the next record.
-`Interner` lives as long as a split, so that a value that repeats is looked at once; the others are new for each batch,
+All have a fixed size, whatever the log holds: a batch ends when one of them may not have room for the next record.
+An `Interner` is kept for a whole split, so that a repeated value is stored once. The others are new for each batch,
 because they become its columns.
 """
 
@@ -35,7 +35,7 @@ MESSAGE_ID_SIZE = 56
 MAX_PROPERTIES = layout.MAX_SIZE // 4 + 1
 """Number of properties of one record: each has a key, 0x01, a value, 0x02; the last may lack its 0x02."""
 
-# Rows of `used`: how much of the outputs is filled.
+# Rows of `used`: the filled part of each output.
 ENTRIES, VALUE_BYTES, UNIQUE_BYTES, KEY_ITEMS, KEY_BYTES, NOT_UTF8, PRIORITIES = range(7)
 
 # Rows of `present`.
@@ -72,7 +72,7 @@ class Interner(NamedTuple):
 def _fresh_zeros(count: int, number: type[np.int32 | np.int64]) -> Array:
     """Return zeros that take no memory until they are used.
 
-    numpy gets them from the C library, which takes memory that was used before, and clears all of it.
+    numpy's own zeros come from the C library, which may reuse memory and must then clear all of it.
     """
     size = count * np.dtype(number).itemsize
     return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), number)
@@ -98,13 +98,13 @@ class Columns(NamedTuple):
 
     Attributes:
         numbers32: int32[n, rows], in the order of the plan.
-        numbers64: int64[n, rows], likewise.
+        numbers64: int64[n, rows], in the order of the plan.
         sys_flags: int32[rows].
-        codes: int32[6, rows], numbers of topics, tags, hosts, origins and producer groups in their interners; origins
-            are numbered with the topics, and -1 where no property names one.
-        message_id_size: int64[1], bytes of `message_ids` that are filled.
-        message_id_offsets: int32[rows + 1], Arrow's.
-        message_ids: message ids, one after the other.
+        codes: int32[6, rows], numbers of topics, tags, hosts, origins and producer groups in their interners. Origins
+            are numbered with the topics; -1 if no property names one.
+        message_id_size: int64[1], number of filled bytes of `message_ids`.
+        message_id_offsets: int32[rows + 1], Arrow offsets into `message_ids`.
+        message_ids: message ids, joined.
     """
 
     numbers32: Array
@@ -139,9 +139,9 @@ class ColumnSelection(NamedTuple):
     Attributes:
         wanted: WANT bits.
         seed: seed of the hashes, uint64.
-        fields32: int64[n, m], for each column of `numbers32` where it is found, as the layout's module of columns says.
-        fields64: int64[n, 2], likewise.
-        id_suffix: what ids end in where a layout stores none, and OVERWRITE bytes more; else empty.
+        fields32: int64[n, m], the position of each column of `numbers32`, in the form of the layout's module `columns`.
+        fields64: int64[n, 2], the position of each column of `numbers64`.
+        id_suffix: end of the ids if a layout stores no ids, with OVERWRITE bytes more; else empty.
     """
 
     wanted: int
@@ -155,11 +155,11 @@ class Choice(NamedTuple):
     """Filters for records.
 
     Attributes:
-        chooses: whether there is anything to compare.
+        chooses: whether any filter is set.
         bounds: int64[4], first and end of physical offsets, and of store times in ms.
-        queue_ids: int32, none for all.
-        topics: wanted topics, one after the other; with PADDING bytes more.
-        topic_offsets: int64[n + 1], where each begins; one element for all topics.
+        queue_ids: int32, wanted queue ids; empty for all.
+        topics: wanted topics, joined, with PADDING bytes more.
+        topic_offsets: int64[n + 1], start of each topic in `topics`; one element for all topics.
     """
 
     chooses: bool
@@ -173,17 +173,17 @@ class Text(NamedTuple):
     """Texts decoded from properties.
 
     Attributes:
-        used: int64[7], how much of the others is filled.
-        present: bool[2, rows], whether there is a unique key, and keys.
-        unique_offsets: int32[rows + 1], Arrow's, into `unique`.
-        unique: unique keys, one after the other.
-        list_offsets: int32[rows + 1], Arrow's, into the keys.
-        key_offsets: int32, Arrow's, into `keys`.
-        keys: business keys, one after the other.
-        map_offsets: int32[rows + 1], Arrow's, into the entries.
-        names: int32, the number of each entry's name.
-        value_offsets: int32, Arrow's, into `values`.
-        values: the entries' values, one after the other.
+        used: int64[7], the filled part of each of the others.
+        present: bool[2, rows], whether a record has a unique key, and whether it has keys.
+        unique_offsets: int32[rows + 1], Arrow offsets into `unique`.
+        unique: unique keys, joined.
+        list_offsets: int32[rows + 1], Arrow offsets into the keys.
+        key_offsets: int32, Arrow offsets into `keys`.
+        keys: business keys, joined.
+        map_offsets: int32[rows + 1], Arrow offsets into the entries.
+        names: int32, number of each entry's name.
+        value_offsets: int32, Arrow offsets into `values`.
+        values: the entries' values, joined.
         not_utf8: int64[rows], rows whose properties are not UTF-8; they count as having none.
         priorities: int64[3, rows]: row, position and length of a priority.
     """
@@ -229,11 +229,11 @@ class Scratch(NamedTuple):
     """Working memory of the kernel for one record at a time.
 
     Attributes:
-        serial: int64[1], of the last record.
-        seen: int64, for each name: the serial number of the last record that had it, and which entry it was.
-        likely: int64, the names of the entries of the last record: the next has the same, mostly.
+        serial: int64[1], serial number of the last record.
+        seen: int64, for each name: serial number of the last record that had it, and the index of its entry.
+        likely: int64, names of the entries of the last record; most often the next one has the same.
         values: int64[2, n], positions and lengths of the values of this record.
-        named: int64[2, n], the same of those with a name of `NAMES`, where the record has one.
+        named: int64[2, n], the same for the entries with a name of `NAMES`.
     """
 
     serial: Array

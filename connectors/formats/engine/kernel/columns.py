@@ -1,6 +1,6 @@
 """Columns of fixed size from a window: numbers, hosts.
 
-Every function takes the places of the records wanted; what is not asked for is not looked at.
+Every function takes the positions of the wanted records, and reads only what was requested.
 """
 
 from __future__ import annotations

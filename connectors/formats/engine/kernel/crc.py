@@ -1,9 +1,9 @@
 """CRC-32 (IEEE, reflected, as in zlib) of bytes in a window.
 
-On x86 with carry-less multiply the stretch is folded as V. Gopal et al. describe it ("Fast CRC Computation for Generic
-Polynomials Using PCLMULQDQ Instruction", 2009), see `folding`: 256 bytes a step where the processor multiplies vectors
-of 512 bits, else 64. Stretches shorter than a block, and everything on other processors, go through tables eight bytes
-a step. The choice is made once, at import.
+On x86 with carry-less multiply the bytes are folded as V. Gopal et al. describe it ("Fast CRC Computation for Generic
+Polynomials Using PCLMULQDQ Instruction", 2009), see `folding`: 256 bytes a step if the processor multiplies vectors of
+512 bits, else 64. Ranges shorter than a block, and all ranges on other processors, are computed with tables, eight
+bytes a step. The choice is made once, at import.
 """
 
 from __future__ import annotations

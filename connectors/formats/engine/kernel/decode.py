@@ -1,7 +1,7 @@
 """Loop over records that decodes all columns while the records are in the processor's cache.
 
-`read_batch` hops over some records, drops those that are not wanted, and decodes the rest before it hops on: no record
-is fetched from memory twice, and a batch is one call. What it writes to is in `buffers`.
+`read_batch` locates some records, drops those that are not wanted, and decodes the rest before it continues. No record
+is fetched from memory twice, and a batch is one call. Its outputs are defined in `buffers`.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ def read_batch(
         state: see `hop`; the caller empties RECORDS and FAULTS.
         parts: int64[parts, ROWS + 1] out.
         faults: int64[room, 3] out.
-        choice: which records are wanted.
-        plan: which columns are.
+        choice: the filters for records.
+        plan: the wanted columns.
         interners: one each for names, topics, tags, producer groups, born hosts and store hosts.
         scratch: see `buffers.Scratch`.
         out: see `buffers.Columns`.

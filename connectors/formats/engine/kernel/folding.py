@@ -1,9 +1,9 @@
 """CRC folding by carry-less multiplication, as LLVM vector code, which numba cannot express in Python.
 
-A block that lies n bits before another is multiplied by x^n modulo the polynomial and added to it, which leaves the
-remainder of the whole as it was. So blocks are folded over a long stretch in independent lanes, the lanes into one
-another, and the 128 bits that are left are reduced by Barrett's method. The last bytes, fewer than a block, are folded
-with the block that ends with the stretch: nothing goes byte by byte.
+A block that lies n bits before another is multiplied by x^n modulo the polynomial and added to it. This does not change
+the remainder of the whole. So the blocks of a long range are folded in independent lanes, then the lanes are folded
+into one, and the remaining 128 bits are reduced by Barrett's method. The last bytes, fewer than a block, are folded
+with the block that ends with the range, so nothing is processed byte by byte.
 
 Source: V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", 2009.
 """
@@ -184,7 +184,7 @@ def _fold_vectors(builder: Any, stretch: _Stretch, folder: _Folder, state: Any) 
 def _fold_rest(builder: Any, stretch: _Stretch, folder: _Folder, block: Any) -> None:
     """Fold the last bytes, fewer than a block, into the variable `block`.
 
-    With r bytes left, the block's first r bytes are moved over a block made of its others and those r.
+    With r bytes left, the block's first r bytes are folded onto a new block: the block's other bytes and those r bytes.
     """
     left = stretch.left()
     with builder.if_then(builder.icmp_signed(">", left, ir.Constant(_WORD, 0))):

@@ -1,14 +1,15 @@
 """Cache folder of this project's compiled functions, which processes share.
 
-numba decides by the file of a function whether its compiled code is still valid, not by the files of the functions
-that it calls. The folder is therefore named after a hash of all sources that are compiled together, and of the formats.
-A package in a zip file has its compiled code in numba's own folder, where the zip file as a whole decides.
-It is in `NUMBA_CACHE_DIR` if that is set, else beside the source, else (for a read-only installation) in the user's
-cache folder. numba's own settings are not changed: functions of other packages are cached where numba puts them.
+numba checks the file of a function to decide whether its compiled code is still valid, but not the files of the
+functions that it calls. The folder is therefore named after a hash of all sources that are compiled together, and of
+the formats. For a package in a zip file, numba's own folder is used, and numba checks the zip file as a whole.
+The folder is in `NUMBA_CACHE_DIR` if that is set, else beside the source, else (for a read-only installation) in the
+user's cache folder. numba's own settings are not changed: functions of other packages are cached where numba puts them.
 
-Several processes may compile at once. A file of code is written under a new name before the index names it, and writers
-of one folder take turns. Each file begins with a checksum: LLVM ends the process for some damaged code, and would run
-other. If a file is damaged or the folder cannot be written, functions are compiled again.
+Several processes may compile at once. A file of code is written under a new name before the index refers to it, and a
+lock lets one process at a time write to the folder. Each file begins with a checksum, because LLVM aborts the process
+for some damaged code and runs other damaged code. If a file is damaged or the folder cannot be written, functions are
+compiled again.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Signal handler for mapped files that are truncated: it supplies zeros and sets a mark instead of a crash.
 
-A look at a mapped page that the file no longer has is a SIGBUS. `on_bus_error` is the handler for it: in a region that
-was entered in its table it puts a page of zeros there, counts, and lets the kernel go on; anywhere else it gives way to
-the default, and the process ends as it would have. It calls nothing but mmap and signal, so that it may run anywhere.
+Access to a mapped page that the file no longer has raises SIGBUS. `on_bus_error` is the handler for it. In a region of
+its table it maps a page of zeros there, counts the fault, and lets the kernel continue. Anywhere else it restores the
+default handler, and the process ends as it would without this handler. It calls only mmap and signal, so it can run at
+any point.
 
-Called with signal number 0 it tells where its table is. A row of the table is a region: first byte, end, size of a
-page, and how often it was hit; a free row has the end 0.
+If called with signal number 0, it returns the address of its table. A row of the table is a region: first byte, end,
+page size, and number of faults; a free row has the end 0.
 """
 
 from __future__ import annotations

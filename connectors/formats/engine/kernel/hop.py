@@ -1,8 +1,8 @@
 """Loop from record to record through a window.
 
-`hop` walks until the window, the range or its room for results ends, and leaves in `state` where to go on. For each
-record that proves itself it writes where the record's parts lie (rows of `parts`, positions in the window); for each
-bad range, its physical offsets and the fault's code. What proves itself is for the layout to say, see `layouts`.
+`hop` walks until the window, the range or its room for results ends, and stores in `state` where to continue. For each
+valid record it writes the positions of the record's parts in the window (rows of `parts`). For each bad range it writes
+its physical offsets and the fault's code. The layout defines which records are valid, see `layouts`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BAD_ALL_ZEROS = 3
 RECORDS = 4  # columns of `parts` that are filled
 FAULTS = 5  # rows of `faults` that are filled
 STOP = 6
-UNWRITTEN_START = 7  # where the zeros begin, when STOP is STOP_UNWRITTEN
+UNWRITTEN_START = 7  # physical offset of the first zero, if STOP is STOP_UNWRITTEN
 BLANK_AT = 8  # first BLANK in the current bad range, -1 for none
 STATE_SIZE = 9
 
@@ -134,7 +134,7 @@ def hop(layout, window, length, origin, limit, segment_end, file_end, max_record
         segment_end: physical offset after the segment, which a BLANK must reach.
         file_end: physical offset after the file's last byte.
         max_record: larger sizes are faults.
-        verify: compare bodies with their CRC; without it only what follows a bad range is checked so.
+        verify: compare bodies with their CRC; if false, only records after a bad range are checked so.
         state: int64[STATE_SIZE], see the constants; the caller empties RECORDS and FAULTS.
         parts: int64[PART_COUNT, room]; its last column is scratch.
         faults: int64[room, 3]: first byte, end, code.

@@ -1,8 +1,8 @@
 """Functions that each layout implements, under common names.
 
-The loops of the kernel take a layout, a named tuple whose type tells which one it is, and call these functions with it.
-Which implementation that is, is settled when a loop is compiled, once for each layout: nothing is asked at run time.
-A layout's modules register their implementations when they are imported.
+The loops of the kernel take a layout, a named tuple with a type of its own, and call these functions with it. The
+implementation is chosen by that type when a loop is compiled, once for each layout, so the choice costs nothing at run
+time. A layout's modules register their implementations when they are imported.
 """
 
 from __future__ import annotations

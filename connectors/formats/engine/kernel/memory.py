@@ -1,7 +1,7 @@
 """Unaligned loads and stores, and tests of many bytes at once, as a few machine instructions each.
 
-numba alone would build a word from single bytes with a bounds rule for each. The caller vouches for the positions:
-what is read may reach up to `PADDING` bytes after a value, what is written up to `OVERWRITE` bytes after a copy.
+numba alone would assemble a word from single bytes, with a bounds check for each. The caller must ensure that positions
+are valid: reads may extend up to `PADDING` bytes beyond a value, and writes up to `OVERWRITE` bytes beyond a copy.
 """
 
 from __future__ import annotations

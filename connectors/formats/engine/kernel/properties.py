@@ -1,8 +1,8 @@
 """Parser of a record's properties, 64 bytes at a time: the loop of every format with properties.
 
-Properties are entries, one after another: a name, a separator, a value, and a mark that ends the entry, which the last
-one may lack. Marks are ASCII, so entries are found in bytes, before anything is decoded. What the marks are is a
-format's `Grammar`; it is a constant where these functions are called, so what a format does not have costs it nothing.
+Properties are a sequence of entries. An entry is a name, a separator, a value, and an end mark, which the last entry
+may lack. Marks are ASCII, so entries are found in bytes, before anything is decoded. A format's `Grammar` defines the
+marks. It is a compile-time constant for these functions, so a feature that a format lacks costs nothing.
 
     cursor = first_entry(position)
     while True:
@@ -11,7 +11,7 @@ format's `Grammar`; it is a constant where these functions are called, so what a
             break
         ...
 
-What is done with an entry differs from format to format: which are passed over, and which have a column of their own.
+Each format decides which entries to skip, and which have a column of their own.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Grammar(NamedTuple):
 
     Attributes:
         entry_end: byte after each entry.
-        separator: between a name and its value; more of them in a value are part of it.
-        escape: before a byte that is not a mark there; the separator in a format that escapes nothing.
+        separator: byte between a name and its value; further ones are part of the value.
+        escape: byte before a byte that is not to be taken for a mark; the separator in a format without escapes.
     """
 
     entry_end: int
@@ -51,10 +51,10 @@ class Cursor(NamedTuple):
     """Position in a record's properties.
 
     Attributes:
-        block: the 64 bytes that were looked at last.
-        marks: bits of those in it that are still to come.
-        others: not 0 where something so far was not ASCII.
-        begin: where the next entry begins.
+        block: the 64 bytes that were examined last.
+        marks: bits of the marks in the block that are not processed yet.
+        others: not 0 if any byte so far was not ASCII.
+        begin: start of the next entry.
         escaped: the byte after the last escape.
     """
 
@@ -71,11 +71,11 @@ class PropertyEntry(NamedTuple):
     Attributes:
         is_there: false after the last one.
         begin: start of its name.
-        separator: its place, -1 where there is none.
+        separator: position of its separator, -1 if there is none.
         end: position after its value.
-        has_escapes: whether there are some in its value.
-        has_irregular_name: whether an escape in its name stands before what is no mark, so that the name has another
-            form.
+        has_escapes: whether its value has escapes.
+        has_irregular_name: whether its name has an escape before a byte that is not a mark, so that the name is not in
+            its usual form.
     """
 
     is_there: bool
@@ -144,15 +144,15 @@ def intern_name(window, begin, length, seed, number, likely_names, counts, table
     """Return the number of a property's name, which is mostly that of the same entry in the previous record.
 
     Args:
-        window: where it lies.
-        begin: its place.
-        length: its bytes.
+        window: bytes that contain the name.
+        begin: position of the name.
+        length: size of the name, bytes.
         seed: seed of the hash.
         number: index of the entry in its record.
         likely_names: the previous record's names.
-        counts: see `intern_span`, as all that follows.
+        counts: see `intern_span`.
         table: the interner's hash table.
-        starts: start of each text in `texts`.
+        starts: the start of each text in `texts`.
         texts: the interner's texts, joined.
     """
     likely = likely_names[number]
@@ -166,10 +166,10 @@ def place_of(name, count, first, serial, seen, likely_names, entry_names):
     """Return the place of a name among the record's entries, and their number; a repeated name keeps its place.
 
     Args:
-        name: its number.
-        count: how many entries the record has so far.
-        first: where the record's entries begin in `entry_names`.
-        serial: the record's.
+        name: the number of the name.
+        count: number of entries of the record so far.
+        first: index of the record's first entry in `entry_names`.
+        serial: serial number of the record.
         seen: see `buffers.Scratch`.
         likely_names: see `intern_name`.
         entry_names: the name of each entry, out.
@@ -209,14 +209,14 @@ def copy_values(grammar, window, spans, count, first, values, offsets, target):
     """Copy the values of a record's entries one after another, and return the end of the last.
 
     Args:
-        grammar: the format's.
-        window: where they lie.
+        grammar: the grammar of the format.
+        window: bytes that contain the values.
         spans: see `note_value`.
-        count: how many of them.
-        first: the number of the first one in `offsets`.
-        values: their bytes, out.
-        offsets: where each ends, out.
-        target: where the first one goes.
+        count: number of values.
+        first: index of the first value in `offsets`.
+        values: output for the bytes of the values.
+        offsets: output for the end of each value.
+        target: position of the first value in `values`.
     """
     for entry in range(count):
         length = spans[1, entry]

@@ -1,6 +1,6 @@
 """Strings in a window: copied, compared, numbered.
 
-Windows and outputs have the slack that `memory` asks for.
+Windows and outputs have the padding that `memory` requires.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ def intern_span(window, position, length, seed, likely, counts, table, starts, t
     """Return the number of a value among those seen so far; a new one gets the next number.
 
     Args:
-        window: where the value lies.
-        position: its place.
-        length: its bytes.
+        window: bytes that contain the value.
+        position: position of the value.
+        length: size of the value, bytes.
         seed: seed of the hash.
-        likely: the number to try first, one that exists or -1.
+        likely: an existing number that is tried first, or -1.
         counts: int64[2], see DISTINCT and TEXT_END.
         table: int32, a power of two long and never more than half full; 1 + the number, 0 where free.
-        starts: int64, where each value begins in `texts`, and where the last ends; there is room for one more.
+        starts: int64, start of each value in `texts`, and the end of the last; there is room for one more.
         texts: the values; there is room for this one.
     """
     if likely >= 0 and starts[likely + 1] - starts[likely] == length:  # noqa: SIM102

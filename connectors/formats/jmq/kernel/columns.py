@@ -17,8 +17,8 @@ from commitlake.connectors.formats.jmq.kernel.records import APP_LENGTH, BUSINES
 from commitlake.schemas.layouts.jmq.journal import HEAD
 from commitlake.schemas.layouts.jmq.properties import MAX_SIZE
 
-# Columns of `fields32`: position of four bytes, and a mask of the bits that count; of `fields64`: position of a number,
-# and of a delay that is added to it, NO_DELAY for none. All positions are relative to the record's first byte.
+# Columns of `fields32`: position of four bytes, and a mask of the bits that count. Columns of `fields64`: position of a
+# number, and of a delay that is added to it, NO_DELAY for none. All positions are relative to the record's first byte.
 FIELD_OFFSET, FIELD_MASK = range(2)
 FIELD_DELAY = 1
 NO_DELAY = -1

@@ -1,4 +1,4 @@
-"""Finds the records of a consume log, see `schemas.layouts.jmq.consumption`; a record is told by its CRC."""
+"""Search for the records of a consume log, see `schemas.layouts.jmq.consumption`; the CRC shows which are valid."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def find_consumptions(window, length, is_last, positions):
     Args:
         window: uint8, with `PADDING` bytes after them.
         length: number of these bytes.
-        is_last: whether no bytes follow them in their file; else a record that may be cut is left to the next window.
-        positions: int64, receives where each record begins; has room for `length // MIN_RECORD_SIZE + 1`.
+        is_last: whether the file ends with them; else a record that may be incomplete is left to the next window.
+        positions: int64 out, start of each record; has room for `length // MIN_RECORD_SIZE + 1`.
 
     Returns:
-        The number of records, and where the next window is to begin.
+        The number of records, and the start of the next window.
     """
     count, position = 0, np.int64(0)
     while position + _MIN_SIZE <= length:

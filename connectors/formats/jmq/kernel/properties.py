@@ -1,7 +1,7 @@
 """Parser of properties in a window, by the rules of `schemas.layouts.jmq.properties`, with two added properties.
 
-A name is numbered as it is stored, and unescaped when its text is made: that is right as long as it is escaped the one
-way that JMQ writes. A record with a name that is not is left to be mended, like one whose texts are not UTF-8.
+A name is numbered in its stored form, and unescaped when its text is made. This is correct for the escapes that JMQ
+writes. A record with a name in another form is left for repair, like a record whose texts are not UTF-8.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, group
     """Find the entries of these records' properties, and append application and receive time.
 
     Args:
-        window: where they lie.
+        window: bytes that contain the properties.
         parts: see `records`.
-        first_row: the first record to look at.
-        count: how many of them.
+        first_row: the first record.
+        count: the number of records.
         seed: seed of the hashes.
         wanted: bits, see `buffers`.
         names: interner of property names; it knows OWN_NAMES.
         groups: interner of producer groups, which are the applications.
         scratch: see `buffers.Scratch`.
-        group_codes: int32 out, the number of each record's producer group, -1 where it has none.
+        group_codes: int32 out, the number of each record's producer group, -1 if it has none.
         text: see `buffers.Text`; there is room for these records.
     """
     # Unpacked once, because numba would count references within the loop.

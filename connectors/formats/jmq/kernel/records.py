@@ -1,6 +1,6 @@
 """Rules for journal records as in `schemas.layouts.jmq.scan`; offsets come from the declared layouts.
 
-Of a record's own offset all eight bytes are compared before anything else is looked at: a magic of two bytes is
+All eight bytes of a record's own offset are compared before anything else, because the two bytes of the magic occur
 everywhere in a large file.
 """
 
@@ -183,7 +183,7 @@ def take_records(window, length, origin, limit, max_record, verify, position, pa
     """Read intact records one after the other, as `examine` would, up to the first one that is not intact.
 
     Returns:
-        Where the first record begins that was not taken, and how many columns of `parts` are filled.
+        The start of the first record that was not read, and the number of filled columns of `parts`.
     """
     end = min(length - _MIN_RECORD_SIZE + 1, limit - origin)
     while row < room and position < end:

@@ -22,8 +22,8 @@ from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6, STORE_HOST
 FROM_START, FROM_STORE_HOST, FROM_BODY = h.START, STORE_HOST, h.BODY
 """Rows of `parts` from which fields are located."""
 
-# Columns of `fields32` and `fields64`: a row of `parts`, and the distance of the field from there; in `fields32` also
-# a mask of the bits that count.
+# Columns of `fields32` and `fields64`: a row of `parts`, and the distance of the field from that position. `fields32`
+# also has a mask of the bits that count.
 FIELD_BASE, FIELD_OFFSET, FIELD_MASK = range(3)
 ALL_BITS = -1
 

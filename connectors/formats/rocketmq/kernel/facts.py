@@ -1,10 +1,10 @@
 """Compiled extraction of index data from records, while they are in the processor's cache.
 
 Java's `String.hashCode` is 31 * h + unit over UTF-16 units; in arithmetic modulo 2^64 its low 32 bits are the same. A
-record in BoltMQ's dialect has FNV-1 as the code of its tags, and no keys, as nothing can be found in BoltMQ's index.
-What the kernel does not do itself (text that is not UTF-8, numbers in an unusual form, messages for several queues) it
-lists as irregular, for Python to look at. All that is called here and is not the source's kernel is in this file,
-because numba keeps what it compiled by the file's time.
+record in BoltMQ's dialect has FNV-1 as the code of its tags, and no keys, because BoltMQ's index cannot be searched.
+Records that the kernel does not handle (text that is not UTF-8, numbers in an unusual form, messages for several
+queues) are listed as irregular, for Python. All called functions that are not in the engine's kernel are in this file,
+because numba checks only the time of this file before it uses compiled code.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Out(NamedTuple):
         ints: int32[8, rows].
         key_hashes: int32, the hashes of UNIQ_KEY and KEYS of all records, in the order in which brokers enter them.
         tags_key: the bytes of `T#`, the prefix of a tag's key.
-        irregular: int64[6, rows]: row, place and length of topic and of properties, and magic, for Python to look at.
-        topic_hashes: uint64, for each topic the hash of `topic#` so far.
+        irregular: int64[6, rows]: row, position and length of topic and of properties, and magic, for Python.
+        topic_hashes: uint64, for each topic the hash state after `topic#`.
         topic_kinds: uint8, see PLAIN.
     """
 
@@ -312,7 +312,7 @@ def read_facts(
         parts: int64[COMMITLOG_PART_COUNT, room + 1] out.
         faults: int64[room, 3] out.
         seed: seed of the hashes that distinguish topics.
-        topics: their interner.
+        topics: the interner of topics.
         out: an `Out`, filled from `used` on.
     """
     rows = np.int64(0)

@@ -35,19 +35,19 @@ def write_message_ids(window, parts, first_row, count, sys_flags, v6_bit, physic
     """Write offset message ids, hex of store host and physical offset, as `schemas.layouts.rocketmq.message_id` does.
 
     Args:
-        window: where the records lie.
-        parts: see `hop`; its first row is where a record begins.
-        first_row: the first record to look at.
-        count: how many of them.
+        window: bytes that contain the records.
+        parts: see `hop`; the first row has the start of each record.
+        first_row: the first record.
+        count: the number of records.
         sys_flags: sys_flag of each record.
         v6_bit: the bit of sys_flag for a store host of 20 bytes.
-        physical_offset_field: where it lies in a record.
-        start: bytes of `out` that are filled.
-        offsets: int32 out, Arrow's.
+        physical_offset_field: position of the physical offset in a record.
+        start: number of filled bytes of `out`.
+        offsets: int32 out, Arrow offsets.
         out: uint8 out, with OVERWRITE bytes more than count.
 
     Returns:
-        How many bytes of `out` are filled then.
+        The new number of filled bytes of `out`.
     """
     target = start
     last_host = np.uint64(0)

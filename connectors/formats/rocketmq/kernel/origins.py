@@ -1,6 +1,6 @@
 """Compiled search for the original topic of a message, by the rules of `schemas.layouts.rocketmq.origins`.
 
-A value is (its place, its length); a length of -1 means that there is none.
+A value is a pair of position and length; a length of -1 means that there is none.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ def _value(named, found, name):
 def find_origin(window, own, own_length, named, found):
     """Return the original topic of a message from the record's properties.
 
-    Of a record that is neither in a retry topic nor in a dead-letter topic, this is where the message goes next, which
-    only counts for the kinds that wait for it.
+    If the record is in neither a retry topic nor a dead-letter topic, this is the next topic of the message, which is
+    only relevant for the kinds that wait in a topic of the broker.
 
     Args:
-        window: where the values lie.
-        own: the place of the stored topic.
-        own_length: its bytes.
+        window: bytes that contain the values.
+        own: position of the stored topic.
+        own_length: size of the stored topic, bytes.
         named: see `buffers.Scratch`.
         found: a bit for each of `buffers.NAMES` that the record has.
     """

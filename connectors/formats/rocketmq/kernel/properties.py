@@ -60,10 +60,10 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, topic
     """Find the entries of these records' properties.
 
     Args:
-        window: where they lie.
+        window: bytes that contain the properties.
         parts: see `hop`.
-        first_row: the first record to look at.
-        count: how many of them.
+        first_row: the first record.
+        count: the number of records.
         seed: seed of the hashes.
         wanted: bits, see `buffers`.
         names: interner of property names; it knows `buffers.NAMES`.
@@ -71,7 +71,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, topic
         tags: interner of tags.
         groups: interner of producer groups.
         scratch: see `buffers.Scratch`.
-        codes: see `buffers.Columns`; -1 where a record has no tag, origin or producer group.
+        codes: see `buffers.Columns`; -1 if a record has no tag, origin or producer group.
         text: see `buffers.Text`; there is room for these records.
     """
     # Unpacked once, because numba would count references within the loop.

@@ -28,12 +28,12 @@ def locate_records(window, position, length, parts, intact):
         window: uint8 array, with PADDING bytes after the bytes that count.
         position: position of the first record.
         length: bytes of the window that count.
-        parts: int64[COMMITLOG_PART_COUNT, room] out: where the parts of each record lie.
-        intact: bool[room] out: whether the body of each record agrees with its checksum.
+        parts: int64[COMMITLOG_PART_COUNT, room] out: positions of each record's parts.
+        intact: bool[room] out: whether the body of each record matches its checksum.
 
     Returns:
-        Where the first byte lies that was not taken, how many records there are, and the code of the fault there:
-        NO_FAULT where the window or the room ended.
+        The position of the first byte that was not read, the number of records, and the code of the fault at that
+        position: NO_FAULT if the window or the room ended.
     """
     row = 0
     while position < length and row < parts.shape[1]:

@@ -155,7 +155,7 @@ def _note(parts, row, position, located):
 
 @inlined
 def _agrees(window, position, mask, body, body_length):
-    """Return whether a body matches its CRC, of which the dialect stores only the bits of a mask."""
+    """Return whether a body matches its CRC; the dialect stores only the CRC's bits in a mask."""
     crc = np.int64(crc32(window, body, body_length)) & mask
     return crc == np.int64(load_be_i32(window, position + _AT_CRC)) & 0xFFFFFFFF
 
@@ -192,10 +192,10 @@ def _examine_parts(window, position, size, magic, verify, parts, row):
 def take_records(window, length, origin, limit, max_record, verify, position, parts, row, room):
     """Read intact records one after the other, as `examine` would, up to the first one that is not intact.
 
-    A store is of one dialect: whose its next record is, is asked once, and not of each record.
+    A store has one dialect, so the dialect is determined once, for the next record, and not for each record.
 
     Returns:
-        Where the first record begins that was not taken, and how many columns of `parts` are filled.
+        The start of the first record that was not read, and the number of filled columns of `parts`.
     """
     end = min(length - _MIN_RECORD_SIZE + 1, limit - origin)
     if position < end and load_be_i32(window, position + _AT_MAGIC) == _BOLTMQ:
@@ -209,7 +209,7 @@ def take_records(window, length, origin, limit, max_record, verify, position, pa
 def _take_records(window, length, origin, end, max_record, verify, position, parts, row, room, magics):
     """Read intact records with either of two magics, up to a position of the window.
 
-    Nearly all of a log goes through here, so nothing is called but the CRC, and nothing is kept in memory.
+    Nearly all records of a log are read here, so only the CRC is called, and no state is kept in memory.
     """
     short_topic, long_topic, mask = magics
     while row < room and position < end:
