@@ -90,7 +90,7 @@ def test_a_wrong_option_of_a_read_is_an_error(
 
 def test_overwrite_mode_is_refused(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     messages = spark.read.format("delta").load(uri)
-    with pytest.raises(PySparkException, match="mode overwrite: expected append"):
+    with pytest.raises(PySparkException, match="mode overwrite is not supported: expected append"):
         messages.write.format("hbase").mode("overwrite").options(**_given(options)).save()
 
 
