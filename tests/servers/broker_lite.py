@@ -55,9 +55,10 @@ class BrokerLite(Server):
         self.store = store or folder / "store"
         self.broker_name = "broker-a"
         self._options = options
-        first = free_ports(2)
-        self._broker_port = broker_port or first
-        self._name_server_port = first + 1
+        # A real broker that takes the store over, at the same port, also listens at the port two below it.
+        first = free_ports(4)
+        self._broker_port = broker_port or first + 2
+        self._name_server_port = first + 3
         self._process: ServerProcess | None = None
 
     @property
