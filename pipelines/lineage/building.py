@@ -163,7 +163,7 @@ def _end(graph: Graph, row: Row, end: str, now: datetime.datetime | None) -> Ste
 
 
 def _missing(graph: Graph, row: Row, end: str, now: datetime.datetime | None) -> Step:
-    """Return the step of an absent end; there is one for each place."""
+    """Return the placeholder step for a record that is not in the lake; one for each place."""
     told = row if row["absent_end"] == end else {**row, "absent_reason": GONE, "due_timestamp": None}
     place = place_of(row, end)
     other = place_of(row, "to" if end == "from" else "from")

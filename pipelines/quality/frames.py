@@ -129,7 +129,7 @@ def broker_sums(topics: pd.DataFrame) -> pd.DataFrame:
 
 
 def brokers_of(topics: pd.DataFrame, facts: RunFacts) -> pd.DataFrame:
-    """Return sums over all topics with facts of the run; a difference to the files counts for the first broker.
+    """Return each broker's sums, with facts of the run; a difference from the files is added to the first one.
 
     Args:
         topics: a row for each topic; or several concatenated tables of `broker_sums`.

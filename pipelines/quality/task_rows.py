@@ -163,7 +163,7 @@ class Rows:
         return found
 
     def marks(self) -> dict[str, Array]:
-        """Return, for columns of the profile, the rows that count there; columns without such rows are left out."""
+        """Return, by column of the profile, a mask of the rows that it counts; columns that count none are left out."""
         found: dict[str, Array | None] = {
             f"null_{name}": self._nulls([name]) for name in ("msg_id", "unique_key", "keys", "tags", "properties")
         }

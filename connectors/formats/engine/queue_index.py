@@ -87,7 +87,7 @@ class QueueIndex:
         return self._answer(whole, must_pay=True)
 
     def list_entries(self, whole: Split) -> IndexAnswer:
-        """List the wanted records of a range from the queues' entries alone, even if a scan would be as fast.
+        """List the wanted records of a range from the queues' entries alone, even if a scan is as fast.
 
         Raises:
             IndexUnusable: if entries contradict each other, or cannot be read.
