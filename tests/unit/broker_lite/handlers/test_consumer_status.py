@@ -96,7 +96,7 @@ def test_a_large_answer_of_any_kind_is_checked_quickly(piece: bytes) -> None:
     started = time.process_time()
     offsets_in(body)
     offsets_in(body + b'"a":1}}')
-    assert time.process_time() - started < 0.1
+    assert time.process_time() - started < 0.5  # linear in its size; 20 ms are usual
 
 
 def test_an_answer_that_is_too_large_is_an_error_at_once(peer: Peer, dispatcher: Dispatcher) -> None:
