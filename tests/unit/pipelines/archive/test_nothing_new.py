@@ -42,7 +42,7 @@ def test_changed_topics_are_recorded_without_new_messages(tmp_path: Path) -> Non
     topics = read_store_config(growing.lake, "broker-a").of_kind(TOPIC)
     assert topics["topic-00"]["readQueueNums"] == 7
     version = delta_table(growing.lake.messages).version()
-    assert run_archive(ThreadRunner(1), config).notes == ()
+    assert run_archive(ThreadRunner(1), config).notes == []
     assert delta_table(growing.lake.messages).version() == version
     assert plan_repair(growing.lake).is_nothing
     assert not compare_archive_runs(growing.lake, read_moment(growing.lake))
