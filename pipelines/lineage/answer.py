@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
-from commitlake.connectors.lake.archive_log import newest_commit
+from commitlake.connectors.lake.archive_log import ArchiveCommit, newest_commit
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.edges.progress import APPLICATION_ID
 from commitlake.pipelines.lineage.building import build, ordered, record_of, step_id
@@ -77,7 +77,7 @@ def story_and_rows(lake: LakePaths, question: Question) -> tuple[Story, Sequence
     newest = newest_commit(tables.messages)
     masked = newest is not None and changes_bodies(newest[1].masks)
     unknown = _cautions(found, consumed, offsets, as_of, has_masked_bodies=masked)
-    cautions = [*found.cautions, *_late_edges(tables), *unknown]
+    cautions = [*found.cautions, *_late_edges(tables, newest), *unknown]
     shown = NearSteps(steps, edges, outcomes)
     if question.depth is not None:
         named = {step_id(place) for place in {*found.matched, *found.related}}
@@ -88,9 +88,8 @@ def story_and_rows(lake: LakePaths, question: Question) -> tuple[Story, Sequence
     return story, [row for place, row in found.records.items() if step_id(place) in ids]
 
 
-def _late_edges(tables: LineageTables) -> list[str]:
+def _late_edges(tables: LineageTables, newest: tuple[int, ArchiveCommit] | None) -> list[str]:
     """Return a caution if the table `edges` does not have the newest archive run."""
-    newest = newest_commit(tables.messages)
     if tables.edges is None or newest is None:
         return []
     followed = tables.edges.transaction_version(APPLICATION_ID)

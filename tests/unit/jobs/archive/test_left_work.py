@@ -66,13 +66,18 @@ def test_a_follower_adds_missing_keys_before_its_stream_begins(growing: GrowingL
     assert keys_are_complete(growing)
 
 
-def test_a_follower_adds_deliveries_while_no_message_arrives(tmp_path: Path) -> None:
-    shop = JmqShop(tmp_path, Clock())
+def follower_of_deliveries(folder: Path, results: list[Result]) -> Follower:
+    """Return a follower of an archived JMQ store with three deliveries since then."""
+    shop = JmqShop(folder, Clock())
     shop.send(0, 8)
     shop.archive()
     shop.consume("billing", 3)
+    return Follower(None, Config(str(shop.store), shop.lake.root, "broker-a"), results.append)  # type: ignore[arg-type]
+
+
+def test_a_follower_adds_deliveries_while_no_message_arrives(tmp_path: Path) -> None:
     results: list[Result] = []
-    follower = Follower(None, Config(str(shop.store), shop.lake.root, "broker-a"), results.append)  # type: ignore[arg-type]
+    follower = follower_of_deliveries(tmp_path, results)
     follower.add_deliveries()
     assert [(result.messages, result.consumptions, result.edges) for result in results] == [(0, 3, 3)]
     follower.add_deliveries()
@@ -80,12 +85,8 @@ def test_a_follower_adds_deliveries_while_no_message_arrives(tmp_path: Path) -> 
 
 
 def test_a_follower_leaves_deliveries_to_a_running_micro_batch(tmp_path: Path) -> None:
-    shop = JmqShop(tmp_path, Clock())
-    shop.send(0, 8)
-    shop.archive()
-    shop.consume("billing", 3)
     results: list[Result] = []
-    follower = Follower(None, Config(str(shop.store), shop.lake.root, "broker-a"), results.append)  # type: ignore[arg-type]
+    follower = follower_of_deliveries(tmp_path, results)
     with follower._running:
         follower.add_deliveries()
     assert results == []
