@@ -93,7 +93,7 @@ class Slices:
             return True
         self._by_client[channel] = waiting = deque([work])
         if may_begin:
-            self._take_in_hand(waiting)
+            self._start_work(waiting)
         else:
             self._not_begun.append(waiting)
         self.wake()
@@ -103,7 +103,7 @@ class Slices:
     def _has_room(self) -> bool:
         return self._at_once is None or self._clients_in_hand < self._at_once
 
-    def _take_in_hand(self, waiting: deque[_Work]) -> None:
+    def _start_work(self, waiting: deque[_Work]) -> None:
         self._in_hand.append(waiting)
         self._clients_in_hand += 1
 
@@ -135,7 +135,7 @@ class Slices:
         else:
             del self._by_client[work.channel]
         while self._not_begun and self._has_room:
-            self._take_in_hand(self._not_begun.popleft())
+            self._start_work(self._not_begun.popleft())
 
 
 def _is_done(steps: Steps) -> bool:

@@ -190,7 +190,7 @@ class NameServer:
         return request.reply(ResponseCode.SUCCESS)
 
     def _check_not_local(self, key: BrokerKey) -> None:
-        if self.routes.takes_the_place_of_local(key):
+        if self.routes.conflicts_with_local(key):
             raise NotPermittedError(
                 f"broker {key.name!r} at {key.address}: expected a name, id and address other than "
                 "those of this process's own broker"

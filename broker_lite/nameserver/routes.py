@@ -109,7 +109,7 @@ class RouteTable:
         """Return whether the broker of this process has this name."""
         return self._local is not None and self._local.name == broker_name
 
-    def takes_the_place_of_local(self, key: BrokerKey) -> bool:
+    def conflicts_with_local(self, key: BrokerKey) -> bool:
         """Return whether a registration conflicts with the local broker: same address, same id, or another cluster."""
         if self._local is None:
             return False

@@ -159,7 +159,7 @@ class Server:
         try:
             await self._listen(loop, log_sync)
             self._register()
-            ticking = [loop.create_task(self._tick(log_sync)), loop.create_task(self._keep_house())]
+            ticking = [loop.create_task(self._tick(log_sync)), loop.create_task(self._run_housekeeping())]
             ready()
             await self._stop.wait()
             for task in ticking:
@@ -250,7 +250,7 @@ class Server:
             has_more = False
             try:
                 # Check often: a write to a mapped file on a full disk kills the process.
-                self._look_at_disk()
+                self._check_disk_space()
                 has_more = self._dispatcher.tick(self._store.clock())
                 self._role.send()
                 self._register_changes()
@@ -260,7 +260,7 @@ class Server:
                 # One invalid message must not stop all others.
                 _logger.exception("periodic work of the broker failed")
 
-    async def _keep_house(self) -> None:
+    async def _run_housekeeping(self) -> None:
         loop = asyncio.get_running_loop()
         registered_at = loop.time()
         while True:
@@ -287,7 +287,7 @@ class Server:
             # After any error, idle connections are still closed and the broker stays registered.
             _logger.exception("cannot delete expired files")
 
-    def _look_at_disk(self) -> None:
+    def _check_disk_space(self) -> None:
         """Refuse messages while the disk is too full."""
         try:
             is_writable = not self._store.is_disk_full

@@ -183,7 +183,7 @@ class Format(ABC):
     def kernel(self) -> FormatKernel:
         """Compiled loops for code that reads many records."""
 
-    def sample_beside_log(self) -> Mapping[str, bytes]:
+    def sample_other_files(self) -> Mapping[str, bytes]:
         """Return small samples of a store's other files that compiled loops read, by their paths in the store."""
         return {}
 

@@ -103,7 +103,7 @@ class ManifestRow:
         return QueueReport.from_json(self.pulled) if self.pulled else None
 
     @property
-    def told_profile(self) -> TaskProfile | None:
+    def task_profile(self) -> TaskProfile | None:
         """Return the task's profile, if it was wanted."""
         return None if self.profile is None else TaskProfile(self.profile, self.profile_path)
 

@@ -201,7 +201,7 @@ class Routing:
         except NoRouteError:
             if not to_create:
                 raise
-            is_model, route = True, _as_model_says(self._fetch(AUTO_CREATE_TOPIC, topic))
+            is_model, route = True, _route_from_template(self._fetch(AUTO_CREATE_TOPIC, topic))
         except UnreachableError:
             if known is None:
                 raise
@@ -241,7 +241,7 @@ class Routing:
         return route
 
 
-def _as_model_says(route: TopicRoute) -> TopicRoute:
+def _route_from_template(route: TopicRoute) -> TopicRoute:
     """Return the route of a topic that its first message will create, based on the template TBW102."""
     queues = tuple(
         data._replace(

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from types import ModuleType
 
 from commitlake.jobs.cli.main import JOBS
+from commitlake.jobs.cli.settings_check import shown_names
 from commitlake.schemas.errors import ExitCode
 from docs.generate.prose import escaped, table
 
@@ -123,7 +124,7 @@ def _invocation(action: argparse.Action) -> str:
         value = action.dest.upper()
     if not action.option_strings:
         return f"`{value}`"
-    names = ", ".join(action.option_strings)
+    names = ", ".join(shown_names(action))
     return f"`{names}`" if action.nargs == 0 else f"`{names} {value}`"
 
 

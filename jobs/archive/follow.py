@@ -34,7 +34,7 @@ from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.connectors.sources.stream_ranges import to_snapshot
 from commitlake.connectors.worker_errors import raised_in_worker
 from commitlake.jobs.cli.process import stop_softly
-from commitlake.pipelines.archive.concurrent import archive_beside_others
+from commitlake.pipelines.archive.concurrent import archive_concurrently
 from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from commitlake.schemas.errors import CommitLakeError
@@ -171,7 +171,7 @@ class Follower:
         lake, layouts = LakePaths(config.lake), config.layout.formats
         work = find_work(config.store, config.broker, lake, until=offered, formats=layouts)
         if not work.is_nothing:
-            self._on_result(archive_beside_others(self._runner, config, work, wait=self._stop.wait))
+            self._on_result(archive_concurrently(self._runner, config, work, wait=self._stop.wait))
 
     @contextmanager
     def _single_traceback(self) -> Iterator[None]:

@@ -16,7 +16,7 @@ from commitlake.connectors.rocketmq.errors import UnreachableError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.archive.snapshots import append_snapshots, read_snapshots
 from commitlake.jobs.cli.process import stop_softly
-from commitlake.pipelines.archive.concurrent import archive_beside_others
+from commitlake.pipelines.archive.concurrent import archive_concurrently
 from commitlake.pipelines.archive.run import Config, Result, plan_work
 from commitlake.schemas.errors import CommitLakeError
 
@@ -72,7 +72,7 @@ class BrokerFollower:
         snapshots = read_snapshots(self._config) if is_due else []
         work = plan_work(self._config)
         if not work.is_nothing:
-            result = archive_beside_others(self._runner, self._config, work, wait=self._stop.wait)
+            result = archive_concurrently(self._runner, self._config, work, wait=self._stop.wait)
             self._on_result(result)
         if is_due and (work.last.sequence or work.has_new):
             append_snapshots(self._config, snapshots, work.snapshot.ranges)

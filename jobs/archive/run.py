@@ -108,15 +108,15 @@ def _archive(
     if not work.has_new and config.hbase is None:
         result = finish_earlier_runs(config, work)
     else:
-        from commitlake.pipelines.archive.concurrent import archive_beside_others
+        from commitlake.pipelines.archive.concurrent import archive_concurrently
 
         runner = make_runner(arguments, "archive", lake.s3)
-        result = archive_beside_others(runner, config, work, partial(archive_progress, quiet=arguments.quiet))
+        result = archive_concurrently(runner, config, work, partial(archive_progress, quiet=arguments.quiet))
     if result.sequence or work.last.sequence:
         append_snapshots(config, snapshots, work.snapshot.ranges)
     if file is not None and not file.is_written:
         file.write(nothing_new_page(lake, [*result.ranges], summary(result)[0]))
-    return _tell(arguments, result)
+    return _print_result(arguments, result)
 
 
 def _name_of(arguments: argparse.Namespace, lake: LakePaths) -> BrokerName:
@@ -171,9 +171,9 @@ def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
     left = find_left(config)
     worst = ExitCode.OK
 
-    def tell(result: Result) -> None:
+    def report(result: Result) -> None:
         nonlocal worst
-        worst = max(worst, _tell(arguments, result))
+        worst = max(worst, _print_result(arguments, result))
 
     interval = None if arguments.available_now else arguments.trigger
     snapshots = RepeatedSnapshots(config, arguments.snapshot_every)
@@ -182,7 +182,7 @@ def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
         if snapshots.take_if_due():
             follower.add_deliveries()
 
-    follower = Follower(open_session("archive", lake.s3), config, tell, between)
+    follower = Follower(open_session("archive", lake.s3), config, report, between)
     follower.follow(interval, arguments.max_mib_per_run * MIB, left)
     return worst
 
@@ -196,16 +196,16 @@ def _follow_brokers(arguments: argparse.Namespace, config: Config) -> ExitCode:
     check_bodies(lake, config.bodies)
     worst = ExitCode.OK
 
-    def tell(result: Result) -> None:
+    def report(result: Result) -> None:
         nonlocal worst
-        worst = max(worst, _tell(arguments, result))
+        worst = max(worst, _print_result(arguments, result))
 
     runner = make_runner(arguments, "archive", lake.s3)
-    BrokerFollower(runner, config, tell, arguments.snapshot_every).follow(arguments.trigger)
+    BrokerFollower(runner, config, report, arguments.snapshot_every).follow(arguments.trigger)
     return worst
 
 
-def _tell(arguments: argparse.Namespace, result: Result) -> ExitCode:
+def _print_result(arguments: argparse.Namespace, result: Result) -> ExitCode:
     count("archive_messages", result.messages)
     count("archive_log_bytes", result.bytes)
     count("archive_quarantined_ranges", result.quarantined)

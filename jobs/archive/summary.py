@@ -14,10 +14,10 @@ _MANY_STORES = 12
 
 def store_lines(ranges: Mapping[str, StoreRange]) -> list[str]:
     """Return one line for each store with new messages or a torn end; of many stores, only the first ones."""
-    told = {name: part for name, part in ranges.items() if part.size or part.tail is TailKind.TORN}
-    lines = [_store_line(name, part) for name, part in list(told.items())[:_MANY_STORES]]
-    if len(told) > _MANY_STORES:
-        lines.append(f"  and {count_text(len(told) - _MANY_STORES, 'more store')}")
+    shown = {name: part for name, part in ranges.items() if part.size or part.tail is TailKind.TORN}
+    lines = [_store_line(name, part) for name, part in list(shown.items())[:_MANY_STORES]]
+    if len(shown) > _MANY_STORES:
+        lines.append(f"  and {count_text(len(shown) - _MANY_STORES, 'more store')}")
     return lines
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.broker.settings import settle_settings
+from commitlake.jobs.broker.settings import apply_settings
 from commitlake.jobs.broker.store import add_store_arguments, open_store
 from commitlake.jobs.broker.tls import add_tls_arguments, asking_options, ports_tls, tls_properties
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
@@ -96,7 +96,7 @@ def build_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add_tls_arguments(network)
     names = parser.add_argument_group("broker")
-    names.add_argument("--name", help="the broker's name (default: broker-a)")
+    names.add_argument("--broker", "--name", help="the broker's name (default: broker-a)")
     names.add_argument("--cluster", default="DefaultCluster", help="the name of its cluster (default: DefaultCluster)")
     names.add_argument("--no-auto-create", action="store_true", help="only administrators can create topics and groups")
     names.add_argument(
@@ -179,7 +179,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.broker_lite.server.service import FAST_PORT_DISTANCE
     from commitlake.broker_lite.stores.engine.errors import StoreError
 
-    settle_settings(arguments)
+    apply_settings(arguments)
     listen = _address("--listen", arguments.listen)
     if arguments.ha_listen and listen.port <= FAST_PORT_DISTANCE:
         raise JobError(
@@ -215,7 +215,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         if not arguments.quiet:
             beside = f", name server on {name_server}" if name_server else ""
             what = "slave of broker" if is_slave else "broker"
-            print_line(f"{what} {arguments.name} on {listen}{beside}, store {arguments.store}")
+            print_line(f"{what} {arguments.broker} on {listen}{beside}, store {arguments.store}")
 
     if not faulthandler.is_enabled():
         # If the disk is full, writing to a mapped page raises SIGBUS, which by itself prints nothing.
@@ -341,7 +341,7 @@ def _broker_options(arguments: argparse.Namespace, listen: Address) -> BrokerOpt
     from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
     from commitlake.schemas.layouts.rocketmq.hosts import Host
 
-    for option, name in (("--name", arguments.name), ("--cluster", arguments.cluster)):
+    for option, name in (("--broker", arguments.broker), ("--cluster", arguments.cluster)):
         if not is_valid_topic(name):
             raise JobError(f"{option}: expected 1 to 127 characters of %|a-zA-Z0-9_-, found {name[:100]!r}")
     ip = listen.host if arguments.advertise is None else _ip("--advertise", arguments.advertise)
@@ -349,7 +349,7 @@ def _broker_options(arguments: argparse.Namespace, listen: Address) -> BrokerOpt
         raise JobError(f"--listen {listen}: clients need an address to connect to", "give it with --advertise IP")
     return BrokerOptions(
         cluster=arguments.cluster,
-        name=arguments.name,
+        name=arguments.broker,
         broker_id=_broker_id(arguments),
         role=arguments.role,
         slave_read=arguments.slave_read,

@@ -17,9 +17,8 @@ from commitlake.schemas.layouts.rocketmq.store_conf import StoreConf
 
 _WITHOUT_DELAYS = "jmq"
 _KIB = 1 << 10
-_MIB = 1 << 20
 DEFAULTS = {
-    "name": "broker-a",
+    "broker": "broker-a",
     "flush": "async",
     "queue_entries": 300_000,
     "batch_queue_entries": batchconsumequeue.DEFAULT_FILE_ENTRIES,
@@ -30,10 +29,10 @@ DEFAULTS = {
     "delete_hours": (4,),
     "disk_percent": (75, 85, 90),
 }
-"""By the arguments' names; `segment_mib` and `delay_levels` follow from the layout."""
+"""By the arguments' names; `segment_size` and `delay_levels` follow from the layout."""
 
 
-def settle_settings(arguments: argparse.Namespace) -> None:
+def apply_settings(arguments: argparse.Namespace) -> None:
     """Set every argument that was not given to its value in --broker-conf, otherwise to its default.
 
     Raises:
@@ -41,7 +40,7 @@ def settle_settings(arguments: argparse.Namespace) -> None:
     """
     known: dict[str, object] = dict(DEFAULTS)
     if arguments.broker_conf:
-        path, name = arguments.broker_conf, str(arguments.name or DEFAULTS["name"])
+        path, name = arguments.broker_conf, str(arguments.broker or DEFAULTS["broker"])
         known |= _of_store(read_store_conf(path, name)) | _of_retention(_retention(path, name))
         if arguments.layout == _WITHOUT_DELAYS:
             known.pop("delay_levels", None)
@@ -54,9 +53,9 @@ def _of_store(conf: StoreConf) -> dict[str, object]:
     queue_bytes, segment_bytes, body_bytes = conf.queue_file_size_bytes, conf.segment_size_bytes, conf.max_body_bytes
     batch_bytes = conf.batch_queue_file_size_bytes
     found = {
-        "name": conf.broker_name,
+        "broker": conf.broker_name,
         "flush": None if conf.is_flush_sync is None else "sync" if conf.is_flush_sync else "async",
-        "segment_mib": None if segment_bytes is None else segment_bytes / _MIB,
+        "segment_size": segment_bytes,
         "queue_entries": None if queue_bytes is None else queue_bytes // consumequeue.ENTRY.size,
         "batch_queue_entries": None if batch_bytes is None else batch_bytes // batchconsumequeue.ENTRY.size,
         "index_slots": conf.index_slots,

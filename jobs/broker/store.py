@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.broker_conf import add_broker_conf_argument
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.store_arguments import positive
-from commitlake.schemas.layouts.jmq import queue as jmq_queue
-from commitlake.schemas.layouts.numbers import parse_decimal, parse_int
+from commitlake.jobs.cli.store_arguments import file_size, positive
+from commitlake.schemas.layouts.numbers import INT64_MAX, parse_decimal, parse_int
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue
 
 if TYPE_CHECKING:
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
 _MIB = 1 << 20
 _ROCKETMQ, _JMQ, _BOLTMQ = "rocketmq", "jmq", "boltmq"
 _SIZE_ARGUMENTS = {
-    "segment_size_bytes": ("--segment-mib", _MIB),
-    "journal_file_size_bytes": ("--segment-mib", _MIB),
-    "consume_queue_file_size_bytes": ("--queue-entries", consumequeue.ENTRY.size),
-    "batch_queue_file_size_bytes": ("--batch-queue-entries", batchconsumequeue.ENTRY.size),
-    "queue_file_size_bytes": ("--queue-entries", jmq_queue.ENTRY.size),
+    "segment_size_bytes": "--segment-size",
+    "journal_file_size_bytes": "--segment-size",
+    "consume_queue_file_size_bytes": "--queue-file-size",
+    "batch_queue_file_size_bytes": "--batch-queue-file-size",
+    "queue_file_size_bytes": "--queue-file-size",
 }
 _DEFAULT_LOG_MIB = {_ROCKETMQ: 1024, _JMQ: 128, _BOLTMQ: 1024}
 
@@ -47,14 +46,20 @@ def add_store_arguments(parser: argparse.ArgumentParser) -> None:
         help="answer a send at once, or after the message is on disk (default: async)",
     )
     files.add_argument(
-        "--segment-mib", type=_mebibytes, metavar="MIB",
-        help="size of a file of the CommitLog or of the journal (default: 1024; for the journal 128)",
+        "--segment-size", type=file_size, metavar="SIZE",
+        help="size of a file of the log, as 1073741824 or 1GiB: RocketMQ's mappedFileSizeCommitLog (default: 1GiB; "
+             "128MiB for a journal)",
     )  # fmt: skip
-    files.add_argument("--queue-entries", type=int, metavar="N", help="entries of a queue's file (default: 300000)")
     files.add_argument(
-        "--batch-queue-entries", type=int, metavar="N",
-        help="entries of a queue's file of a topic with queue.type=BatchCQ (default: 300000)",
+        "--queue-file-size", type=file_size, metavar="SIZE",
+        help="size of a queue's file: RocketMQ's mappedFileSizeConsumeQueue (default: 6000000; JMQ's: 6600000)",
     )  # fmt: skip
+    files.add_argument(
+        "--batch-queue-file-size", type=file_size, metavar="SIZE",
+        help="size of a queue's file of a topic with queue.type=BatchCQ: RocketMQ's mapperFileSizeBatchConsumeQueue "
+             "(default: 13800000)",
+    )  # fmt: skip
+    _add_older_names(files)
     files.add_argument("--index-slots", type=int, metavar="N", help="hash slots of an index file (default: 5000000)")
     files.add_argument("--index-entries", type=int, metavar="N", help="entries of an index file (default: 20000000)")
     files.add_argument("--max-message-kib", type=positive, metavar="KIB", help="largest size of a body (default: 4096)")
@@ -76,6 +81,13 @@ def add_store_arguments(parser: argparse.ArgumentParser) -> None:
     add_broker_conf_argument(files)
 
 
+def _add_older_names(files: argparse._ArgumentGroup) -> None:
+    """Add older options of the same sizes, which the help does not show."""
+    files.add_argument("--segment-mib", dest="segment_size", type=_mebibytes, help=argparse.SUPPRESS)
+    files.add_argument("--queue-entries", type=positive, help=argparse.SUPPRESS)
+    files.add_argument("--batch-queue-entries", type=positive, help=argparse.SUPPRESS)
+
+
 def _hours(text: str) -> tuple[int, ...]:
     hours = [parse_int(part, 0, 23) for part in text.split(",")]
     known = tuple(hour for hour in hours if hour is not None)
@@ -95,11 +107,11 @@ def _percents(text: str) -> tuple[int, int, int]:
     return first, second, third
 
 
-def _mebibytes(text: str) -> float:
+def _mebibytes(text: str) -> int:
     size = parse_decimal(text)
-    if size is None:
+    if size is None or not 1 <= size * _MIB <= INT64_MAX:
         raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected a number of MiB")
-    return size
+    return round(size * _MIB)
 
 
 def open_store(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerStore:
@@ -135,8 +147,8 @@ def _size_hint(error: FileSizeError) -> str:
     """Return a hint that names the arguments which set the store's file sizes."""
     if error.size is None:
         return "its files contradict each other: run 'commitlake verify'"
-    option, unit = _SIZE_ARGUMENTS.get(error.option, ("", 1))
-    return f"add {option} {error.size / unit:.12g}" if option and error.size else ""
+    option = _SIZE_ARGUMENTS.get(error.option)
+    return f"add {option} {error.size}" if option and error.size else ""
 
 
 def _open(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerStore:
@@ -184,8 +196,16 @@ def _check_v4(arguments: argparse.Namespace, broker: BrokerOptions) -> None:
 
 
 def _segment_bytes(arguments: argparse.Namespace) -> int:
-    mib = _DEFAULT_LOG_MIB[arguments.layout] if arguments.segment_mib is None else arguments.segment_mib
-    return round(mib * _MIB)
+    default = _DEFAULT_LOG_MIB[arguments.layout] * _MIB
+    return default if arguments.segment_size is None else int(arguments.segment_size)
+
+
+def _queue_file_bytes(arguments: argparse.Namespace, entry_size: int) -> int:
+    return int(arguments.queue_file_size or arguments.queue_entries * entry_size)
+
+
+def _batch_queue_file_bytes(arguments: argparse.Namespace) -> int:
+    return int(arguments.batch_queue_file_size or arguments.batch_queue_entries * batchconsumequeue.ENTRY.size)
 
 
 def _retention(arguments: argparse.Namespace) -> RetentionOptions:
@@ -201,7 +221,7 @@ def _journal_options(arguments: argparse.Namespace, broker: BrokerOptions) -> Jo
 
     return JournalOptions(
         journal_file_size_bytes=_segment_bytes(arguments),
-        queue_file_size_bytes=arguments.queue_entries * ENTRY.size,
+        queue_file_size_bytes=_queue_file_bytes(arguments, ENTRY.size),
         flush_mode=FlushMode(arguments.flush),
         max_body_size_bytes=arguments.max_message_kib << 10,
         broker_name=broker.name,
@@ -217,8 +237,8 @@ def _store_options(arguments: argparse.Namespace, broker: BrokerOptions) -> Stor
 
     return StoreOptions(
         segment_size_bytes=_segment_bytes(arguments),
-        consume_queue_file_size_bytes=arguments.queue_entries * consumequeue.ENTRY.size,
-        batch_queue_file_size_bytes=arguments.batch_queue_entries * batchconsumequeue.ENTRY.size,
+        consume_queue_file_size_bytes=_queue_file_bytes(arguments, consumequeue.ENTRY.size),
+        batch_queue_file_size_bytes=_batch_queue_file_bytes(arguments),
         index_slots=arguments.index_slots,
         index_entries=arguments.index_entries,
         max_message_size_bytes=arguments.max_message_kib << 10,

@@ -20,6 +20,7 @@ closed streams are handled in `jobs.cli.process`.
 from __future__ import annotations
 
 import argparse
+import copy
 import io
 import logging
 import os
@@ -76,7 +77,7 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
         prog=f"commitlake {name}",
         description="\n".join(textwrap.wrap(description, width=_TEXT_WIDTH)),
         epilog=_epilog(examples),
-        formatter_class=RawDescriptionRichHelpFormatter,
+        formatter_class=_HelpFormatter,
         auto_env_var_prefix=ENVIRONMENT_PREFIX,
         add_env_var_help=False,
         add_config_file_help=False,
@@ -100,6 +101,18 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
     metrics_help = "write the run's duration, exit code and counts to this file, as Prometheus text"
     parser.add_argument("--metrics-file", metavar="FILE", help=metrics_help)
     return parser
+
+
+class _HelpFormatter(RawDescriptionRichHelpFormatter):
+    """A help that does not show options' older names."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """Add an option to the help."""
+        from commitlake.jobs.cli.settings_check import shown_names
+
+        shown = copy.copy(action)
+        shown.option_strings = shown_names(action)
+        super().add_argument(shown)
 
 
 class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configargparse has no types
@@ -211,7 +224,7 @@ def _measured(
     try:
         metrics = RunMetrics(Path(arguments.metrics_file), _job_name(parser))
     except OutputFileError as error:
-        _say(parser.prog, str(error), "")
+        _print_error(parser.prog, str(error), "")
         return ExitCode.USAGE
     code: int = ExitCode.INTERRUPTED
     try:
@@ -220,7 +233,7 @@ def _measured(
         try:
             metrics.write(code)
         except OSError as error:
-            _say(parser.prog, f"--metrics-file {arguments.metrics_file}: {error.strerror or error}", "")
+            _print_error(parser.prog, f"--metrics-file {arguments.metrics_file}: {error.strerror or error}", "")
             code = code or ExitCode.FAILED
     return code
 
@@ -248,7 +261,7 @@ def _run(
     except KeyboardInterrupt:
         if is_own_process():
             raise
-        _say(parser.prog, "interrupted", "")
+        _print_error(parser.prog, "interrupted", "")
         return ExitCode.INTERRUPTED
     except BaseException as error:
         if not is_error(error):
@@ -317,13 +330,13 @@ def _unexpected(prog: str, error: BaseException, *, verbose: bool) -> int:
     if (raised := raised_in_worker(error)) is not None:
         raised.__cause__ = error
         error = raised
-    told = explain_error(error)
-    if told.exit_code is not None:
-        _say(prog, told.message, told.hint)
-        return told.exit_code
+    shown = explain_error(error)
+    if shown.exit_code is not None:
+        _print_error(prog, shown.message, shown.hint)
+        return shown.exit_code
     if verbose:
         traceback.print_exception(error)
-    _say(prog, told.message, "" if verbose else "--verbose shows the stack trace")
+    _print_error(prog, shown.message, "" if verbose else "--verbose shows the stack trace")
     return ExitCode.FAILED
 
 
@@ -334,7 +347,7 @@ def _first_line(error: BaseException) -> str:
     return causes[-1] if causes else lines[0]
 
 
-def _say(prog: str, message: str, hint: str) -> None:
+def _print_error(prog: str, message: str, hint: str) -> None:
     # Lines after the first are indented, so that they do not look like separate messages.
     print(re.sub(r"\n(?! )", "\n  ", f"{prog}: error: {message}"), file=sys.stderr)
     if hint:

@@ -15,8 +15,10 @@ def add_html_argument(parser: argparse.ArgumentParser, default: str = "") -> Non
         parser: Parser of a job.
         default: Path of the page without the option.
     """
-    told = f" (default: {default})" if default else ""
-    parser.add_argument("--html", type=Path, metavar="FILE", help=f"also write an HTML page, which works offline{told}")
+    default_text = f" (default: {default})" if default else ""
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help=f"also write an HTML page, which works offline{default_text}"
+    )
 
 
 def check_html_argument(path: Path | None) -> None:

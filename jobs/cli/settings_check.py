@@ -98,7 +98,8 @@ def check_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) 
         for value in given if isinstance(given, list) else [given]:
             if not isinstance(value, str | Path):
                 continue
-            name = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
+            names = shown_names(action)
+            name = names[-1] if names else str(action.metavar or action.dest)
             if "\0" in str(value):
                 raise SettingsError(f"{name}: expected text without NUL, found {str(value)!a}")
             if isinstance(value, str) and action.metavar != "FILE" and not _is_text(value):
@@ -123,6 +124,12 @@ def config_file(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Path | 
         return None
     defaults = getattr(parser, "_default_config_files", [])
     return Path(named) if named else next((Path(path) for path in defaults if Path(path).is_file()), None)
+
+
+def shown_names(action: argparse.Action) -> list[str]:
+    """Return the names of an option for help: the short one, and the first long one. Others are older names."""
+    long = [name for name in action.option_strings if name.startswith("--")]
+    return [name for name in action.option_strings if name not in long[1:]]
 
 
 def options_of(parser: argparse.ArgumentParser) -> set[str]:

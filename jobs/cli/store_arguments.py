@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Callable
 
 from commitlake.jobs.cli.command import JobError
@@ -45,6 +46,22 @@ def check_store_is_given(arguments: argparse.Namespace) -> None:
 
 positive = at_least(1)
 """Argument type of a whole number of at least 1."""
+_SIZE = re.compile(r"(?P<number>[^KMG]*?) ?(?P<unit>[KMG]iB)?")
+_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def file_size(text: str) -> int:
+    """Parse the size of a file: a number of bytes, or one with a unit, as in `16MiB`.
+
+    Raises:
+        argparse.ArgumentTypeError: if it is not such a size, or less than one byte.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    number = parse_decimal(found["number"]) if found else None
+    size = 0 if number is None else number * _UNITS.get(found["unit"] if found else "", 1)
+    if not 1 <= size <= INT64_MAX or size != int(size):
+        raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected a number of bytes, or a size as in 16MiB")
+    return int(size)
 
 
 def positive_decimal(text: str, what: str, most: float = math.inf) -> float:

@@ -68,7 +68,7 @@ def _warm_format(task: tuple[str, Path]) -> int:
     segment = root / log_format.folder / segment_name(0)
     segment.parent.mkdir(parents=True)
     segment.write_bytes(log_format.sample_segment(_SEGMENT_BYTES))
-    for path, data in log_format.sample_beside_log().items():
+    for path, data in log_format.sample_other_files().items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(data)
     (store,) = find_stores(str(root), formats=(log_format,))

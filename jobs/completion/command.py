@@ -13,6 +13,7 @@ import importlib
 from collections.abc import Sequence
 
 from commitlake.jobs.cli.command import job_parser, run_job
+from commitlake.jobs.cli.settings_check import shown_names
 from commitlake.schemas.errors import ExitCode
 
 DESCRIPTION = (
@@ -61,6 +62,7 @@ def _parser_of_all_jobs() -> argparse.ArgumentParser:
         own = jobs.add_parser(name, help=purpose, description=purpose)
         for action in described._actions:  # noqa: SLF001 (argparse has no other way)
             if not isinstance(action, argparse._HelpAction):  # noqa: SLF001
+                action.option_strings = shown_names(action)
                 own._add_action(_completing(action))  # noqa: SLF001
     return parser
 

@@ -78,24 +78,24 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     config = Config(str(store), lake.root, parser_version=VERSION, page=page_in(lake))
     offsets = OffsetHistory(config)
     _FILL[arguments.layout](store, orders=arguments.orders, pause=offsets.read)
-    _say(f"a shop's broker, with {arguments.orders} orders, in {store} ({time.monotonic() - started:.1f} s)")
+    _print(f"a shop's broker, with {arguments.orders} orders, in {store} ({time.monotonic() - started:.1f} s)")
     result = run_archive(
         SparkRunner(open_session("demo")), config, progress=partial(archive_progress, quiet=arguments.quiet)
     )
     offsets.read()
     offsets.append()
-    _say("\n".join(summary(result)))
+    _print("\n".join(summary(result)))
     _show(lake, "Messages in the log, by topic and kind:", _BY_TOPIC)
     print(f"\nWhat happened to {_ORDER}:\n")
     write_tree(story_of(lake, Question(key=_ORDER)), sys.stdout)
     sys.stdout.flush()
-    _say("\nTry next, for example:")
-    _say(f"  .venv/bin/commitlake lineage --lake {lake.root} --key {_ORDER} --html {folder / 'order.html'}")
-    _say(f"  .venv/bin/commitlake lag --lake {lake.root}")
+    _print("\nTry next, for example:")
+    _print(f"  .venv/bin/commitlake lineage --lake {lake.root} --key {_ORDER} --html {folder / 'order.html'}")
+    _print(f"  .venv/bin/commitlake lag --lake {lake.root}")
     if arguments.layout != "jmq":
-        _say(f"  .venv/bin/commitlake query --lake {lake.root} --kind dlq")
-    _say(f"  .venv/bin/commitlake query --lake {lake.root} --topic orders --where \"properties['city'] = '北京'\"")
-    _say(f"  .venv/bin/commitlake dump {store} --body text | head -n 1")
+        _print(f"  .venv/bin/commitlake query --lake {lake.root} --kind dlq")
+    _print(f"  .venv/bin/commitlake query --lake {lake.root} --topic orders --where \"properties['city'] = '北京'\"")
+    _print(f"  .venv/bin/commitlake dump {store} --body text | head -n 1")
     return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
 
 
@@ -117,7 +117,7 @@ def _show(lake: LakePaths, title: str, sql: str) -> None:
     sys.stdout.flush()
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

@@ -27,7 +27,7 @@ _OPTIONS_OF = {
     "again": (REDRIVE,), "include_replayed": (REDRIVE,), "to_topic": (REDRIVE,), "target_timeout": (REDRIVE,),
     "rate": (REDRIVE,), "speed": (REDRIVE,), "pause_if_lag": (REDRIVE,), "limit": (REDRIVE,), "dry_run": (REDRIVE,),
     "yes": (REDRIVE,), "verify": (REDRIVE,), "namesrv": (REDRIVE, OUTCOME), "follow": (REDRIVE, OUTCOME),
-    "transform": (REDRIVE,), "mask": (REDRIVE,), "timeout": (REDRIVE, OUTCOME),
+    "transform": (REDRIVE,), "mask": (REDRIVE,), "follow_for": (REDRIVE, OUTCOME),
     "samples": (SHOW, OUTCOME),
 }  # fmt: skip
 """The actions that accept an option, for each option that not every action accepts."""
@@ -89,8 +89,8 @@ def _add_redrive(parser: argparse.ArgumentParser) -> None:
         help="also send those that died again after a replay; without it, they are skipped",
     )
     group.add_argument("--follow", action="store_true", help="wait until each message is consumed or dead again")
-    timeout_help = "with --follow: longest time to wait (default: no limit)"
-    group.add_argument("--timeout", type=parse_duration, metavar="TIME", help=timeout_help)
+    follow_help = "with --follow: give up after this time (default: no limit)"
+    group.add_argument("--follow-for", "--timeout", type=parse_duration, metavar="TIME", help=follow_help)
     add_sending_arguments(parser, mapping="key")
 
 
@@ -117,8 +117,8 @@ def check(arguments: argparse.Namespace) -> None:
         raise JobError(f"--from {arguments.start} is not before --to {arguments.end}", "exchange them")
     if arguments.samples is not None and not 0 <= arguments.samples <= MAX_SAMPLES:
         raise JobError(f"--samples: expected 0 to {MAX_SAMPLES}, found {arguments.samples}")
-    if arguments.timeout is not None and not arguments.follow:
-        raise JobError("--timeout needs --follow")
+    if arguments.follow_for is not None and not arguments.follow:
+        raise JobError("--follow-for needs --follow")
     if action != EXPORT and arguments.format == "parquet":
         raise JobError(f"--format parquet cannot be used with 'dlq {action}'", "it belongs to export")
     if action == EXPORT:

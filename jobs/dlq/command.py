@@ -63,11 +63,11 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 def _act(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     from commitlake.jobs.dlq.export import export
-    from commitlake.jobs.dlq.outcome import tell_outcome
+    from commitlake.jobs.dlq.outcome import print_outcome
     from commitlake.jobs.dlq.redrive import redrive
     from commitlake.jobs.dlq.report import show
 
-    acts = {SHOW: show, EXPORT: export, REDRIVE: redrive, OUTCOME: tell_outcome}
+    acts = {SHOW: show, EXPORT: export, REDRIVE: redrive, OUTCOME: print_outcome}
     return acts[arguments.action](arguments, lake)
 
 

@@ -40,7 +40,7 @@ _COLUMNS = ["group", "outcome", "messages", "retried"]
 _SAMPLE_COLUMNS = ["group", "outcome", "msg_id", "target", "detail"]
 
 
-def tell_outcome(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+def print_outcome(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     """Print the outcome of the messages of a redrive."""
     plan = read_state(lake, arguments.replay_id).plan
     return follow(arguments, lake, plan)
@@ -63,7 +63,7 @@ def follow(arguments: argparse.Namespace, lake: LakePaths, plan: ReplayPlan) -> 
         followers = [GroupFollower(client, plan, group, sent) for group, sent in groups.items()]
         is_stopped = False
         if arguments.follow:
-            found, is_stopped = _look_until_done(arguments, followers)
+            found, is_stopped = _wait_for_outcomes(arguments, followers)
         else:
             found = [one.read() for one in followers]
     unknown = plan.wanted - rows.num_rows
@@ -85,13 +85,13 @@ def follow(arguments: argparse.Namespace, lake: LakePaths, plan: ReplayPlan) -> 
     return ExitCode.INTERRUPTED if is_stopped else _exit_code(found, unknown)
 
 
-def _look_until_done(
+def _wait_for_outcomes(
     arguments: argparse.Namespace, followers: Sequence[GroupFollower]
 ) -> tuple[list[GroupOutcomes], bool]:
     """Measure outcomes until no message is waiting; also return whether a signal stopped it earlier."""
     started = time.monotonic()
-    deadline = started + arguments.timeout.total_seconds() if arguments.timeout is not None else None
-    wait, told_at = _FIRST_WAIT_SECONDS, started
+    deadline = started + arguments.follow_for.total_seconds() if arguments.follow_for is not None else None
+    wait, printed_at = _FIRST_WAIT_SECONDS, started
     is_stopped = False
 
     def stop() -> None:
@@ -105,8 +105,8 @@ def _look_until_done(
             waiting = sum(one.count(State.WAITING) for one in found)
             if not waiting or is_stopped or (deadline is not None and now >= deadline):
                 return found, bool(waiting) and is_stopped
-            if not arguments.quiet and now - told_at >= _LINE_SECONDS:
-                told_at = now
+            if not arguments.quiet and now - printed_at >= _LINE_SECONDS:
+                printed_at = now
                 print_line(
                     f"{waiting:,} of {count_text(sum(one.rows.num_rows for one in found), 'message')} are waiting, "
                     f"{now - started:.0f} s"

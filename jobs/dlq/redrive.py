@@ -36,7 +36,7 @@ def redrive(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     if before:
         if not arguments.again:
             condition = without_places(condition, before.values())
-        _tell_of_earlier(lake, before, is_again=arguments.again)
+        _print_earlier_redrives(lake, before, is_again=arguments.again)
     if not arguments.again:
         _check_unfinished(lake, chosen, condition)
     arguments.output = "table"
@@ -58,7 +58,9 @@ def _without_replayed(chosen: Chosen, condition: str) -> str:
     return f"{condition} AND NOT {replayed_sql()}"
 
 
-def _tell_of_earlier(lake: LakePaths, before: Mapping[str, Mapping[str, Sequence[int]]], *, is_again: bool) -> None:
+def _print_earlier_redrives(
+    lake: LakePaths, before: Mapping[str, Mapping[str, Sequence[int]]], *, is_again: bool
+) -> None:
     count = len({(broker, offset) for places in before.values() for broker in places for offset in places[broker]})
     states = read_states(lake)
     names = [

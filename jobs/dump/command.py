@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.printable import printable_json
+from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store_conf
+from commitlake.jobs.cli.combinations import check_has_effect
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.names import some_names
@@ -26,6 +28,7 @@ from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.stores import Store
+    from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
 
 DESCRIPTION = (
     "Print a store's records as JSON lines, in physical order: every column of the table messages, timestamps as ms, "
@@ -57,6 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--index", action="store_true", help="print the entries of the IndexFiles instead")
     parser.add_argument("--topic", action=Once, help="with --consumequeue: only this topic")
     parser.add_argument("--queue", action=Once, type=at_least(0), help="with --consumequeue: only this queue")
+    add_broker_conf_argument(parser)
     parser.add_argument("--index-slots", type=int, metavar="N", help="with --index: the broker's maxHashSlotNum")
     parser.add_argument("--index-entries", type=int, metavar="N", help="with --index: the broker's maxIndexNum")
     return parser
@@ -94,12 +98,11 @@ def _find_store(arguments: argparse.Namespace) -> Store:
 
 def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.jobs.dump.record_rows import dump_index_files, dump_queues
-    from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
 
     store = _find_store(arguments)
     root, damage = Path(store.root), 0
 
-    def tell(sentence: str) -> None:
+    def report_damage(sentence: str) -> None:
         nonlocal damage
         damage += 1
         print(f"damage: {sentence}", file=sys.stderr)
@@ -109,16 +112,27 @@ def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
     if arguments.index:
         if (reason := store.format.why_no_key_index(store)) is not None:
             print(f"note: keys cannot be looked up in this index: {reason}", file=sys.stderr)
-        geometry = None if arguments.index_slots is None else Geometry(arguments.index_slots, arguments.index_entries)
-        count = _print(dump_index_files(root, geometry))
+        count = _print(dump_index_files(root, _geometry(arguments, store)))
     else:
         _check_names(store, arguments.topic, arguments.queue)
-        count = _print(dump_queues(store, arguments.topic, arguments.queue, tell))
+        count = _print(dump_queues(store, arguments.topic, arguments.queue, report_damage))
     print(
         count_text(count, "entry", "entries") + (f", {count_text(damage, 'damaged place')}" if damage else ""),
         file=sys.stderr,
     )
     return ExitCode.DAMAGE if damage else ExitCode.OK
+
+
+def _geometry(arguments: argparse.Namespace, store: Store) -> Geometry | None:
+    """Return the size of the IndexFiles by the options or --broker-conf; None if neither gives it."""
+    from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
+
+    if arguments.index_slots is not None:
+        return Geometry(arguments.index_slots, arguments.index_entries)
+    conf = read_store_conf(arguments.broker_conf, store.broker)
+    if conf.index_slots is None or conf.index_entries is None:
+        return None
+    return Geometry(conf.index_slots, conf.index_entries)
 
 
 def _check_names(store: Store, topic: str | None, queue: int | None) -> None:
@@ -143,6 +157,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise JobError("--index-slots and --index-entries: expected at least 1 of each")
     if arguments.index_slots is not None and not arguments.index:
         raise JobError("--index-slots and --index-entries need --index")
+    check_has_effect(arguments, ("broker-conf",), "index")
 
 
 def _print(rows: Iterable[dict[str, object]]) -> int:

@@ -268,9 +268,9 @@ def _disks(stores: Sequence[WatchedStore], now: datetime.datetime) -> Html:
         if len(stores) <= MAX_ROWS
         else f"{count_text(len(stores) - MAX_ROWS, 'more store is', 'more stores are')} left out of this page."
     )
-    told = [paragraph(name(store.broker), f": {store.rules.told}", is_quiet=True) for store in stores[:20]
-            if store.rules.told]  # fmt: skip
-    return joined([table("Disks of the stores' logs and queues", columns, rows, rest=rest), *told])
+    notes = [paragraph(name(store.broker), f": {store.rules.source_note}", is_quiet=True) for store in stores[:20]
+            if store.rules.source_note]  # fmt: skip
+    return joined([table("Disks of the stores' logs and queues", columns, rows, rest=rest), *notes])
 
 
 def _plain_time(moment: datetime.datetime) -> str:

@@ -59,7 +59,7 @@ def _to_object(store: WatchedStore, now: datetime.datetime) -> dict[str, Any]:
     return {
         "broker": store.broker,
         "root": store.root,
-        "rules": store.rules.told or "RocketMQ's",
+        "rules": store.rules.source_note or "RocketMQ's",
         "growth_bytes_per_hour": round(store.growth * _HOUR_SECONDS),
         "disks": [
             {
@@ -90,17 +90,17 @@ def disk_limits(rules: Rules) -> Iterator[tuple[int, str]]:
 
 def rule_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
     """Yield a sentence for each store whose rules differ from RocketMQ's defaults."""
-    return (f"rules of {store.broker}: {store.rules.told}" for store in stores if store.rules.told)
+    return (f"rules of {store.broker}: {store.rules.source_note}" for store in stores if store.rules.source_note)
 
 
 def disk_lines(stores: Sequence[WatchedStore], now: datetime.datetime) -> Iterator[str]:
     """Yield a sentence for each disk, and one for each limit that it exceeds or will exceed."""
-    told = set()
+    seen = set()
     for store in stores:
         for disk in store.disks:
             limits = tuple(disk_limits(store.rules))
-            if (disk.device, limits) not in told:
-                told.add((disk.device, limits))
+            if (disk.device, limits) not in seen:
+                seen.add((disk.device, limits))
                 yield f"disk of {store.broker}: {_disk_text(disk)}"
                 yield from (line for percent, then in limits for line in _limit_line(disk, percent, then, now))
 

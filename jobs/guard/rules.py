@@ -66,7 +66,7 @@ def _rules_of(store: Store, common: Rules, path: str, text: str, now: datetime.d
     except BrokerConfError as error:
         hint = "the broker ignores a value that it cannot read, and uses its default: correct the file"
         raise JobError(f"{path}: {error}", hint) from None
-    return replace(common, conf=conf, told=store.format.retention_note)
+    return replace(common, conf=conf, source_note=store.format.retention_note)
 
 
 def _is_boltmq(store: Store, text: str) -> bool:
@@ -92,7 +92,7 @@ def _with_boltmq(common: Rules, store: Store, conf: BoltmqConf, path: str, now: 
         version=_BOLTMQ_IS_AS_ROCKETMQ,
         keeps_order=False,
         known_since=started or now,
-        told=(
+        source_note=(
             f"BoltMQ's rules, settings from {path or 'its defaults'}: "
             f"{count_text(conf.deletion.file_reserved_hours, 'hour')}, at {hours}; {forgotten}"
         ),

@@ -98,8 +98,8 @@ def summary(rows: Sequence[Lag]) -> str:
     if not rows:
         return "no consumer offsets match"
     worst = worst_first(rows)[0]
-    told = f"{count_text(len(groups), 'group')}, {len(behind & groups)} of them behind"
+    text = f"{count_text(len(groups), 'group')}, {len(behind & groups)} of them behind"
     if worst.judged.verdict is LagVerdict.OK:
-        return told
+        return text
     place = f"{worst.group or worst.kind} on {worst.topic}, queue {worst.queue_id}"
-    return f"{told}; worst: {place}, is {worst.judged.verdict}"
+    return f"{text}; worst: {place}, is {worst.judged.verdict}"

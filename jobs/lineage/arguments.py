@@ -53,7 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     follow_help = "print new steps as they are archived, until each outcome is final; archives nothing itself"
     parser.add_argument("--follow", action="store_true", help=follow_help)
     parser.add_argument(
-        "--follow-for", type=parse_duration, metavar="TIME", help="give up after this time (default: 10m)"
+        "--follow-for",
+        type=parse_duration,
+        metavar="TIME",
+        help="with --follow: give up after this time (default: 10m)",
     )
     parser.add_argument("--openlineage", metavar="FILE|URL",
                         help="write OpenLineage events to a file, one per line, or send them to a server")  # fmt: skip

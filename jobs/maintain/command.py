@@ -124,12 +124,12 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         HERE if arguments.dry_run else make_runner(arguments, "maintain"),
     )
     for care in care_for_tables(plan):
-        _tell(table_lines(care, dry_run=arguments.dry_run), quiet=arguments.quiet)
+        _print(table_lines(care, dry_run=arguments.dry_run), quiet=arguments.quiet)
     packs = care_for_packs(plan, store)
-    _tell(_purge(arguments, plan), quiet=arguments.quiet)
-    _tell(pack_lines(packs, dry_run=arguments.dry_run), quiet=arguments.quiet)
+    _print(_purge(arguments, plan), quiet=arguments.quiet)
+    _print(pack_lines(packs, dry_run=arguments.dry_run), quiet=arguments.quiet)
     took = duration_text(datetime.timedelta(seconds=round(time.monotonic() - started)))
-    _tell([f"nothing was changed: this was a dry run ({took})" if arguments.dry_run else f"done in {took}"],
+    _print([f"nothing was changed: this was a dry run ({took})" if arguments.dry_run else f"done in {took}"],
           quiet=arguments.quiet)  # fmt: skip
     return ExitCode.OK
 
@@ -240,7 +240,7 @@ def _expired_text(expired: Expired) -> str:
     return f"{count_text(expired.rows, 'row')} in {count_text(expired.count, 'file')} ({size_text(expired.bytes)})"
 
 
-def _tell(lines: Sequence[str], *, quiet: bool) -> None:
+def _print(lines: Sequence[str], *, quiet: bool) -> None:
     if not quiet:
         for line in lines:
             print_line(line)

@@ -35,21 +35,21 @@ def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     if plan.is_nothing and not arguments.dry_run:  # an earlier repair may have been interrupted
         _erase_again(arguments, lake, runner)
     if plan.is_nothing:
-        _tell(
+        _print(
             arguments,
             f"{lake.root}: no table is damaged ('commitlake audit' checks the bodies)",
         )
         return ExitCode.OK
     for line in plan.lines():
-        _tell(arguments, line)
+        _print(arguments, line)
     if arguments.dry_run:
-        _tell(arguments, "nothing was changed: this was a dry run")
+        _print(arguments, "nothing was changed: this was a dry run")
         return ExitCode.DAMAGE
     missing = repair_lake(lake, plan, importlib.metadata.version("commitlake"), runner)
     _erase_again(arguments, lake, runner)
     for line in missing:
-        _tell(arguments, f"not recovered: {line}")
-    _tell(
+        _print(arguments, f"not recovered: {line}")
+    _print(
         arguments, f"repaired; the replaced files are in {lake.root.rstrip('/')}/_damaged. Run 'commitlake archive' now"
     )
     return ExitCode.DAMAGE if missing else ExitCode.OK
@@ -59,7 +59,7 @@ def _erase_again(arguments: argparse.Namespace, lake: LakePaths, runner: Runner)
     """Repeat erasures whose data the repair has brought back."""
     place = Place(lake, pack_location(bodies_of(arguments, lake)), importlib.metadata.version("commitlake"), runner)
     for outcome in finish_erasures(place, lambda _: None):
-        _tell(
+        _print(
             arguments, f"erasure {outcome.state.number} was repeated: {count_text(outcome.state.messages, 'message')}"
         )
 
@@ -97,6 +97,6 @@ def _first_offsets(arguments: argparse.Namespace, lake: LakePaths) -> dict[str, 
     return {store.broker: store.segments[0].base_offset for store in stores}
 
 
-def _tell(arguments: argparse.Namespace, line: str) -> None:
+def _print(arguments: argparse.Namespace, line: str) -> None:
     if not arguments.quiet:
         print_line(line)

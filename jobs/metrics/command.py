@@ -48,8 +48,8 @@ def build_parser() -> argparse.ArgumentParser:
     output.add_argument("--textfile", metavar="FILE", help="write the metrics to this file, and replace it as a whole")
     output.add_argument("--listen", metavar="IP:PORT", help="serve the metrics at http://IP:PORT/metrics")
     parser.add_argument("--cluster", default="DefaultCluster", metavar="NAME", help="label (default: DefaultCluster)")
-    keep_help = "with --listen: measure at most this often (default: 15s)"
-    parser.add_argument("--keep", type=parse_duration, default="15s", metavar="TIME", help=keep_help)
+    interval_help = "with --listen: shortest time between two measurements (default: 15s)"
+    parser.add_argument("--min-interval", type=parse_duration, default="15s", metavar="TIME", help=interval_help)
     return parser
 
 
@@ -94,7 +94,7 @@ def _serve(arguments: argparse.Namespace, host: str, port: int) -> ExitCode:
     from commitlake.jobs.metrics.measure import Measured
 
     registry = CollectorRegistry()
-    seconds = arguments.keep.total_seconds()
+    seconds = arguments.min_interval.total_seconds()
     registry.register(MetricsCollector(lambda: Measured.of(arguments).families(arguments.cluster), seconds))
     stop = threading.Event()
     try:

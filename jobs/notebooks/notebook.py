@@ -212,10 +212,12 @@ def open_notebook(title: str, names: Mapping[str, Any], *parameters: Parameter) 
     parser = argparse.ArgumentParser(description=title, allow_abbrev=False)
     for one in (*parameters, Parameter(PLOTS, "write pictures to this folder, and create it if it does not exist")):
         default = os.environ.get(ENVIRONMENT_PREFIX + one.name.upper(), one.default)
-        told = f" (default: {one.default})" if one.default else ""
-        parser.add_argument(f"--{one.name}", default=default, metavar="TEXT", help=(one.help + told).replace("%", "%%"))
+        default_text = f" (default: {one.default})" if one.default else ""
+        parser.add_argument(
+            f"--{one.name}", default=default, metavar="TEXT", help=(one.help + default_text).replace("%", "%%")
+        )
     if is_script:
-        sys.excepthook = _say_error
+        sys.excepthook = _print_error
     arguments = join_times(sys.argv[1:], *(f"--{one.name}" for one in parameters)) if is_script else []
     values = vars(parser.parse_args(arguments))
     if values[PLOTS]:
@@ -231,7 +233,7 @@ def _create_folder(folder: str) -> None:
         raise NotebookError(f"{PLOTS}: the folder {folder!r} cannot be created: {error.strerror or error}") from None
 
 
-def _say_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _print_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print a user's error without a stack trace, or nothing if the reader has gone; the exit code is 1."""
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes the buffer at exit

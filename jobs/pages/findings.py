@@ -92,10 +92,10 @@ def findings_section(groups: Sequence[FindingGroup], nothing: str) -> Section:
 
 def _notices(groups: Sequence[FindingGroup]) -> Iterator[Html]:
     left = MAX_BYTES
-    told: set[tuple[str, ...]] = set()
+    seen: set[tuple[str, ...]] = set()
     for group in groups[:MAX_GROUPS]:
-        new = [words for words in map(tuple, group.commands) if words not in told]
-        told.update(new)
+        new = [words for words in map(tuple, group.commands) if words not in seen]
+        seen.update(new)
         shown = _notice(replace(group, commands=new), left)
         left -= len(shown.encode())
         yield shown

@@ -216,20 +216,20 @@ def _history(groups: Sequence[GroupSummary], history: LagHistory | None, source:
         heat_map("Messages behind, the worst group first", windows, rows, _whole, note=note),
         rest,
         line_chart(f"Messages behind, of the {len(lines)} worst groups" if len(drawn) > len(lines) else
-                   "Messages behind", windows, lines, _whole, marks=list(_untold(history)), is_log=is_log,
-                   note="The scale is logarithmic" if is_log else ""),
+                   "Messages behind", windows, lines, _whole, marks=list(_times_without_snapshot(history)),
+                   is_log=is_log, note="The scale is logarithmic" if is_log else ""),
     ])  # fmt: skip
 
 
-def _untold(history: LagHistory) -> Iterator[Mark]:
+def _times_without_snapshot(history: LagHistory) -> Iterator[Mark]:
     """Yield the times for which no group has a figure."""
     windows = history.windows
     start: int | None = None
     for number in range(windows.count + 1):
-        is_told = number == windows.count or any(line[number] is not None for line in history.messages.values())
-        if not is_told and start is None:
+        has_figure = number == windows.count or any(line[number] is not None for line in history.messages.values())
+        if not has_figure and start is None:
             start = number
-        if is_told and start is not None:
+        if has_figure and start is not None:
             first = windows.start + start * windows.length
             yield Mark(MarkKind.MISSING, first, windows.start + number * windows.length, "no snapshot")
             start = None

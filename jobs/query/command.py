@@ -284,13 +284,13 @@ def _ask(
 
 def _with_places(question: Question, lake: LakePaths) -> Question:
     """Add the physical places of the messages to a question, if the table of keys knows them."""
-    from commitlake.pipelines.query.keys import where_keys_are, where_unique_key_is
+    from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key
 
     keys, message_id = question.conditions.keys, question.message_id
     return replace(
         question,
-        key_places=where_keys_are(lake, keys) if keys else None,
-        unique_key_places=where_unique_key_is(lake, message_id) if message_id is not None else None,
+        key_places=condition_of_keys(lake, keys) if keys else None,
+        unique_key_places=condition_of_unique_key(lake, message_id) if message_id is not None else None,
     )
 
 

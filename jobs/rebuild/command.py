@@ -27,7 +27,13 @@ from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments
 from commitlake.jobs.cli.settings_check import variable_of
-from commitlake.jobs.cli.store_arguments import add_store_argument, check_store_is_given, delay_levels, positive
+from commitlake.jobs.cli.store_arguments import (
+    add_store_argument,
+    check_store_is_given,
+    delay_levels,
+    file_size,
+    positive,
+)
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -70,11 +76,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--topic", action="append", help="only the queues of this topic")
     add_local_arguments(parser)
     add_broker_conf_argument(parser)
-    parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
+    parser.add_argument("--delay-levels", type=delay_levels, metavar="LEVELS",
                         help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or the "
                              "levels that the store's schedule queues show)")  # fmt: skip
-    parser.add_argument("--queue-file-size", type=positive, metavar="BYTES",
-                        help="size of a queue's file, RocketMQ's mappedFileSizeConsumeQueue (default: that of the "
+    parser.add_argument("--queue-file-size", type=file_size, metavar="SIZE",
+                        help="size of a queue's file: RocketMQ's mappedFileSizeConsumeQueue (default: that of the "
                              "store's files, or 6000000; JMQ's: 6600000)")  # fmt: skip
     parser.add_argument("--index-slots", type=positive, metavar="N",
                         help="maxHashSlotNum (default: from the size of the store's IndexFiles, or "
@@ -182,12 +188,12 @@ def _rebuild(arguments: argparse.Namespace, store: Store) -> ExitCode:
         rebuilt = rebuild_in_place(arguments, store, wanted)
     elif arguments.salvage:
         salvaged, rebuilt = run_salvage(arguments, store, wanted)
-        _say(arguments, salvage_summary(salvaged))
+        _print(arguments, salvage_summary(salvaged))
     else:
         rebuilt = run_rebuild(arguments, store, arguments.out, wanted)
     if rebuilt is not None:
         for line in summary(rebuilt):
-            _say(arguments, line)
+            _print(arguments, line)
     return exit_code(rebuilt, salvaged)
 
 
@@ -206,7 +212,7 @@ def wanted_of(arguments: argparse.Namespace, conf: StoreConf) -> RequestedSettin
     )
 
 
-def _say(arguments: argparse.Namespace, line: str) -> None:
+def _print(arguments: argparse.Namespace, line: str) -> None:
     if not arguments.quiet:
         print_line(line)
 

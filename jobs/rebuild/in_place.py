@@ -39,7 +39,7 @@ def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Reques
         replacement = Replacement(root, store.format, log_range(store, is_live=False), wanted)
         replacement.check_places()
         if replacement.clear():
-            _say(arguments, "the log has changed since the interrupted run: everything is rebuilt")
+            _print(arguments, "the log has changed since the interrupted run: everything is rebuilt")
         if replacement.has_started:
             is_all = replacement.has_started_this
             _replace(arguments, replacement)
@@ -50,7 +50,7 @@ def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Reques
         _refuse_assumed_delays(rebuilt)
         replacement.verify(store, rebuilt.shifted_queues, wanted.topics, rebuilt.settings.delay_levels_ms or None)
         if taken:
-            _say(arguments, f"{count_text(taken, 'queue')} without a record in the log: files are kept")
+            _print(arguments, f"{count_text(taken, 'queue')} without a record in the log: files are kept")
         _replace(arguments, replacement)
     finally:
         lock.release()
@@ -75,9 +75,9 @@ def _refuse_assumed_delays(rebuilt: Rebuilt) -> None:
 def _replace(arguments: argparse.Namespace, replacement: Replacement) -> None:
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
     for path in replacement.replace(stamp):
-        _say(arguments, f"kept {path}")
+        _print(arguments, f"kept {path}")
 
 
-def _say(arguments: argparse.Namespace, line: str) -> None:
+def _print(arguments: argparse.Namespace, line: str) -> None:
     if not arguments.quiet:
         print_line(line)

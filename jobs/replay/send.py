@@ -271,13 +271,13 @@ def _run(
     settings = Settings() if arguments.target_timeout is None else Settings(arguments.target_timeout.total_seconds())
     messages = open_planned(lake, plan, open_store(bodies_of(arguments, lake)))
     with counted_progress("sending", plan.wanted, "messages", quiet=arguments.quiet) as advance:
-        told = 0
+        shown = 0
 
         def on_progress(counts: Counts) -> None:
-            nonlocal told
+            nonlocal shown
             done = counts.sent + counts.failed
-            advance(done - told)
-            told = done
+            advance(done - shown)
+            shown = done
 
         run = ReplayRun(lake, messages, client, pace, settings, on_progress)
         tell = print_line if not arguments.quiet else _ignore

@@ -55,7 +55,7 @@ def undo(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         _check_count(groups)
         steps = list(plan_steps(client, arguments.replay_id, runs, groups, sources, skips_others=arguments.skip_others))
         write(arguments.output, (_row(step) for step in steps), _COLUMNS)
-        _tell(arguments, steps, groups)
+        _print_steps(arguments, steps, groups)
         is_done = all(not step.problem for step in steps)
         if arguments.apply:
             is_done = _apply(arguments, lake, steps, client) and is_done
@@ -141,7 +141,9 @@ def _names(names: Sequence[str]) -> str:
     return "; ".join(names) + "; …" if len(names) > 1 else "".join(names)
 
 
-def _tell(arguments: argparse.Namespace, steps: Sequence[GroupStep], groups: Mapping[str, Collection[str]]) -> None:
+def _print_steps(
+    arguments: argparse.Namespace, steps: Sequence[GroupStep], groups: Mapping[str, Collection[str]]
+) -> None:
     if arguments.quiet:
         return
     for topic, names in sorted(groups.items()):

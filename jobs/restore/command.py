@@ -26,7 +26,7 @@ from commitlake.jobs.cli.names import some_names
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
 from commitlake.jobs.cli.runner import add_spark_argument, make_runner
-from commitlake.jobs.cli.store_arguments import delay_levels, positive
+from commitlake.jobs.cli.store_arguments import delay_levels, file_size, positive
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
 from commitlake.jobs.rebuild.command import wanted_of
@@ -81,9 +81,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--from-offset", type=_offset, metavar="N", help="begin at this physical offset")
     parser.add_argument("--to-offset", type=_offset, metavar="N", help="end before this physical offset")
-    parser.add_argument("--segment-size", type=positive, metavar="BYTES",
-                        help="mappedFileSizeCommitLog (default: derived from the records, usually "
-                             "1073741824)")  # fmt: skip
+    parser.add_argument("--segment-size", type=file_size, metavar="SIZE",
+                        help="size of a file of the log, as 1073741824 or 1GiB: RocketMQ's mappedFileSizeCommitLog "
+                             "(default: derived from the records, usually 1GiB)")  # fmt: skip
     parser.add_argument("--offsets", type=Path, metavar="FILE",
                         help="a consumerOffset.json with the groups' offsets (default: groups start without "
                              "offsets)")  # fmt: skip
@@ -94,11 +94,12 @@ def build_parser() -> argparse.ArgumentParser:
                         help="number of packs read at a time for a segment (default: 2)")  # fmt: skip
     add_spark_argument(parser)
     add_broker_conf_argument(parser)
-    parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
+    parser.add_argument("--delay-levels", type=delay_levels, metavar="LEVELS",
                         help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or "
                              "RocketMQ's)")  # fmt: skip
-    parser.add_argument("--queue-file-size", type=positive, metavar="BYTES",
-                        help="mappedFileSizeConsumeQueue (default: 6000000)")  # fmt: skip
+    parser.add_argument("--queue-file-size", type=file_size, metavar="SIZE",
+                        help="size of a queue's file: RocketMQ's mappedFileSizeConsumeQueue (default: "
+                             "6000000)")  # fmt: skip
     parser.add_argument("--index-slots", type=positive, metavar="N", help="maxHashSlotNum (default: 5000000)")
     parser.add_argument("--index-entries", type=positive, metavar="N", help="maxIndexNum (default: 20000000)")
     parser.add_argument(
@@ -127,7 +128,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.connectors.lake.reader import QueryError
 
     _check(arguments)
-    _tell_of_masks(arguments)
+    _warn_of_masks(arguments)
     try:
         restored = _restore(arguments)
     except QueryError as error:
@@ -139,7 +140,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.DAMAGE if restored.lost or restored.lacking else ExitCode.OK
 
 
-def _tell_of_masks(arguments: argparse.Namespace) -> None:
+def _warn_of_masks(arguments: argparse.Namespace) -> None:
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.jobs.cli.names import warn
     from commitlake.pipelines.masking.archiving import shown_rules

@@ -117,7 +117,7 @@ def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, starte
             if arguments.compare:
                 silent = comparison.silent_groups(question, rows)
                 lines += notes.comparison_notes(question, arguments.compare, silent, source)
-            _tell(lines, question, table, source, started)
+            _print_lines(lines, question, table, source, started)
         return _exit_code(source)
 
 
@@ -165,7 +165,7 @@ def _show_hot_queues(arguments: argparse.Namespace, started: float) -> ExitCode:
             lines.append(
                 "skew is a queue's messages divided by the mean of the topic's non-empty queues on that broker"
             )
-            _tell(lines, question, MINUTES, source, started)
+            _print_lines(lines, question, MINUTES, source, started)
         return _exit_code(source)
 
 
@@ -188,7 +188,7 @@ def _show_hot_keys(arguments: argparse.Namespace, started: float) -> ExitCode:
                 f"{count_text(found.error, 'message')} is listed"
             )
             lines.append(f"{counted}; {bounds if found.error else 'all figures are exact'}")
-            _tell(lines, question, MESSAGES, source, started)
+            _print_lines(lines, question, MESSAGES, source, started)
         return _exit_code(source)
 
 
@@ -205,7 +205,7 @@ def _show_delayed(arguments: argparse.Namespace, started: float) -> ExitCode:
         write(arguments.output, (_plain(row, COLUMNS) for row in shown), list(COLUMNS))
         if not arguments.quiet:
             lines = notes.cut_note(len(shown), len(rows), "rows")
-            _tell([*lines, *_delayed_notes(rows)], question, MESSAGES, source, started)
+            _print_lines([*lines, *_delayed_notes(rows)], question, MESSAGES, source, started)
         return _exit_code(source)
 
 
@@ -230,7 +230,7 @@ def _delayed_notes(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _tell(
+def _print_lines(
     lines: Sequence[str], question: RatesQuestion, table: CountedTable, source: TpsSource, started: float
 ) -> None:
     last = notes.span_note(question, table.name, source, time.monotonic() - started)

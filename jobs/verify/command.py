@@ -58,7 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_layout_argument(parser)
     add_local_arguments(parser, "processes")
     add_broker_conf_argument(parser)
-    parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
+    parser.add_argument("--delay-levels", type=delay_levels, metavar="LEVELS",
                         help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or the "
                              "levels that the store's schedule queues show)")  # fmt: skip
     parser.add_argument("--findings", type=positive, default=20, metavar="N",

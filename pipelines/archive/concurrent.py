@@ -20,7 +20,7 @@ from commitlake.pipelines.archive.work import ArchiveWork
 _LOG = logging.getLogger(__name__)
 
 
-def archive_beside_others(
+def archive_concurrently(
     runner: Runner,
     config: Config,
     work: ArchiveWork,

@@ -109,11 +109,11 @@ def _judge_here(facts: RunFacts) -> ProfileJudge:
 
 
 def _stopped(report: QualityReport, work: ArchiveWork, where: Path | None) -> CriticalQualityError:
-    told = "\n  ".join(sentences(report))
+    problems = "\n  ".join(sentences(report))
     shown = f" {where} shows it." if where is not None else ""
     return CriticalQualityError(
         f"{len(report.critical_failures)} critical expectations were not met, and nothing was archived.{shown} "
-        f"{_ways_out(report, work)}\n  {told}"
+        f"{_ways_out(report, work)}\n  {problems}"
     )
 
 

@@ -69,7 +69,7 @@ def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> No
     """
     if is_s3(place):
         return
-    chosen = Path(os.path.realpath(_spelled(place)))
+    chosen = Path(os.path.realpath(_canonical_root(place)))
     for store in stores:
         if is_s3(store.root):
             continue
@@ -83,8 +83,8 @@ def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> No
 
 def bodies_root(lake: LakePaths, bodies: str | None) -> str:
     """Return the root of the packs as commits record it; see `check_bodies` for the arguments."""
-    root = _spelled(bodies or lake.bodies)
-    return IN_LAKE if root == _spelled(lake.bodies) else root
+    root = _canonical_root(bodies or lake.bodies)
+    return IN_LAKE if root == _canonical_root(lake.bodies) else root
 
 
 def check_same_root(last: ArchiveCommit, root: str) -> None:
@@ -100,17 +100,17 @@ def check_same_root(last: ArchiveCommit, root: str) -> None:
     if last.bodies in (None, root):
         return
     raise LakeError(
-        f"the bodies of this lake are {_told(str(last.bodies))}, found {_told(root)}. In two places, one part of "
-        "them would not be found. Archive to the same place; or move all packs to the other one, and pass "
-        "--bodies-moved once"
+        f"the bodies of this lake are {_location_text(str(last.bodies))}, found {_location_text(root)}. In two "
+        "places, one part of them would not be found. Archive to the same place; or move all packs to the other one, "
+        "and pass --bodies-moved once"
     )
 
 
-def _told(root: str) -> str:
+def _location_text(root: str) -> str:
     return "in the lake itself (no --bodies)" if root == IN_LAKE else f"in {root} (--bodies)"
 
 
-def _spelled(root: str) -> str:
+def _canonical_root(root: str) -> str:
     """Return a canonical form of a location."""
     if is_s3(root):
         return str(parse_s3_uri(root))

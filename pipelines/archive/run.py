@@ -268,7 +268,7 @@ def run_archive(
         splits, lake, bodies, work.commit.run_id, config.parser_version, config.quality, erased, config.masks
     )
     with staging(lake, work.commit.run_id) as manifest:
-        with progress(runner, work.snapshot.size) if progress else nullcontext(_say_nothing) as advance:
+        with progress(runner, work.snapshot.size) if progress else nullcontext(_ignore_progress) as advance:
             manifest.extend(tasks.run_all(runner, advance))
         outcome = work.outcome(manifest, lake, config.parser_version)
         work = replace(work, commit=outcome.commit)
@@ -393,7 +393,7 @@ def _record_config(config: Config, work: ArchiveWork) -> list[str]:
     return [f"{count_text(file.rows, 'changed topic or group', 'changed topics and groups')} recorded"]
 
 
-def _say_nothing(_: int) -> None:
+def _ignore_progress(_: int) -> None:
     """Do nothing: a progress function for callers without a display."""
 
 

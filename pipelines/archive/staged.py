@@ -77,10 +77,10 @@ def gather_profiles(lake: LakePaths, manifest: Sequence[ManifestRow], most: int 
     Raises:
         ProfileError: if a file is missing or damaged.
     """
-    told = [row.told_profile for row in manifest if row.told_profile is not None]
-    inline = [parse_profile(one.data) for one in told if not one.path]
+    profiles = [row.task_profile for row in manifest if row.task_profile is not None]
+    inline = [parse_profile(one.data) for one in profiles if not one.path]
     small = pa.concat_tables(inline) if inline else SCHEMA.empty_table()
-    staged = [(one.path, PartitionIndex.from_bytes(one.data)) for one in told if one.path]
+    staged = [(one.path, PartitionIndex.from_bytes(one.data)) for one in profiles if one.path]
     if not staged and small.num_rows <= most:
         yield merge_profiles([small])
         return

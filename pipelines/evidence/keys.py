@@ -36,7 +36,10 @@ def make_key(path: Path) -> str:
     """
     _refuse_work_tree(path)
     public_path = path.with_name(path.name + PUBLIC_SUFFIX)
-    for file in (path, public_path):  # both before either is written: no private key is left behind
+    for file in (
+        path,
+        public_path,
+    ):  # both before either is written: otherwise a private key without a public key could remain
         if os.path.lexists(file):
             raise EvidenceError(f"{file} {_EXISTS}")
     key = Ed25519PrivateKey.generate()

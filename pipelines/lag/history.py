@@ -110,8 +110,8 @@ def lag_history(
     for broker in stores:
         store = _StoreHistory(lake, offsets, broker, until)
         progress = archived.get(broker, StoreProgress(0))
-        is_told = progress.topics is None or (topics and set(topics) <= set(progress.topics))
-        places = list(store.places(windows, progress.end)) if is_told else []
+        is_known = progress.topics is None or (topics and set(topics) <= set(progress.topics))
+        places = list(store.places(windows, progress.end)) if is_known else []
         store.set_subscribed(subscribed, places, given or {})
         untold = set(range(windows.count)) - {window.number for window in places}
         for group, figures in store.messages(windows, places, groups, topics).items():

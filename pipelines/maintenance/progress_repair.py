@@ -103,8 +103,8 @@ def commit_repair(lake: LakePaths, note: dict[str, Any]) -> ArchiveCommit:
         files={},
     )
     after = last.sequence if note["goes_back"] else sequence - 1
-    told = {"after": after, "first": note["first"], "run_ids": note["run_ids"]}
-    metadata = json.dumps({**json.loads(commit.to_metadata()), REPAIR_KEY: told}, sort_keys=True)
+    repaired = {"after": after, "first": note["first"], "run_ids": note["run_ids"]}
+    metadata = json.dumps({**json.loads(commit.to_metadata()), REPAIR_KEY: repaired}, sort_keys=True)
     table.create_write_transaction(
         [],
         "append",

@@ -132,8 +132,8 @@ def _offset(queue: Queue, offset: OffsetAt, moment: Moment, span: QueueSpan | No
         return GroupOffset(queue, low, high, (), problem or f"the group {what} {note}: its offset is not known")
     if span is not None:
         high = max(low, span.end if high is None else min(high, span.end))
-    is_told = low == high
-    return GroupOffset(queue, low, high, () if is_told and moment.at == moment.taken else (note,), problem)
+    is_exact = low == high
+    return GroupOffset(queue, low, high, () if is_exact and moment.at == moment.taken else (note,), problem)
 
 
 def _text(moment: datetime.datetime) -> str:

@@ -24,12 +24,12 @@ MAX_PLACES = 2000
 """Largest number of locations in a condition. A longer list costs an engine more than it saves."""
 
 
-def where_keys_are(lake: LakePaths, keys: Sequence[str]) -> str | None:
+def condition_of_keys(lake: LakePaths, keys: Sequence[str]) -> str | None:
     """Return a condition with the locations of the messages with any of some business keys; None if not known."""
     return _condition(lake, keys, BUSINESS_KEY)
 
 
-def where_unique_key_is(lake: LakePaths, unique_key: str) -> str | None:
+def condition_of_unique_key(lake: LakePaths, unique_key: str) -> str | None:
     """Return a condition with the locations of the messages with a client's message id; None if not known."""
     return _condition(lake, [unique_key], UNIQUE_KEY)
 

@@ -142,7 +142,9 @@ def find_settings(
     """
     _check_options(root, wanted, log_format)
     if log_format.has_rocksdb_queues(root):
-        raise RebuildError(f"{root}: expected queues in files, found queues in RocksDB, which the broker makes itself")
+        raise RebuildError(
+            f"{root}: expected queues in files, found queues in RocksDB; the broker rebuilds those itself"
+        )
     batch_queues = log_format.batch_queues
     size = _file_size(root, wanted.queue_file_size, log_format.queues)
     batch_size = 0 if batch_queues is None else _file_size(root, wanted.batch_file_size, batch_queues)

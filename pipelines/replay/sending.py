@@ -170,7 +170,7 @@ class QueueSender:
                 yield Landing(batch.rows, SendOutcome.SENT, np.arange(first, self._end), attempts)
                 return
             if is_in_doubt:
-                found = self._look_for(batch, origin_of, attempts)
+                found = self._find_stored(batch, origin_of, attempts)
                 yield found
                 batch = batch.without(found.rows.tolist())
                 if not len(batch):
@@ -208,7 +208,7 @@ class QueueSender:
         if error.code in _OF_TOPIC:
             raise TargetError(f"{self.queue.topic}: {error}") from None
 
-    def _look_for(self, batch: Batch, origin_of: Callable[[int], Origin], attempts: int) -> Landing:
+    def _find_stored(self, batch: Batch, origin_of: Callable[[int], Origin], attempts: int) -> Landing:
         """Return the messages of a batch that were stored although no answer confirmed it."""
         self._sleep(_SETTLE_SECONDS)
         there = self.find()

@@ -120,7 +120,7 @@ def check_out(out: Path) -> bool:
     return False
 
 
-def go_on(plan: RestorePlan) -> RestorePlan:
+def resumed_plan(plan: RestorePlan) -> RestorePlan:
     """Read the plan of the interrupted run in a folder, and check that this run has the same options.
 
     Raises:

@@ -49,7 +49,7 @@ from commitlake.pipelines.restore.log_rows import (
     first_waiting_timer,
     queue_ends,
 )
-from commitlake.pipelines.restore.plan import PLAN, RestorePlan, check_disk, check_out, go_on
+from commitlake.pipelines.restore.plan import PLAN, RestorePlan, check_disk, check_out, resumed_plan
 from commitlake.pipelines.restore.segment import SegmentRestored
 from commitlake.pipelines.restore.sizes import find_segment_size
 from commitlake.pipelines.restore.source import LakeVersion, restore_from
@@ -160,7 +160,7 @@ def restore_store(
     find_settings(out, settings, ROCKETMQ)  # refuses settings that no broker accepts
     segment_size = segment_size or known.segment_size
     if is_begun:
-        plan = go_on(plan)
+        plan = resumed_plan(plan)
     else:
         log = find_range(table, chosen)
         plan = replace(plan, log=log, segment_size=segment_size or _segment_size(table, chosen.broker))

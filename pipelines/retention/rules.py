@@ -64,7 +64,7 @@ class Rules:
         keeps_order: True if a segment that is not expired keeps those after it.
         known_since: segments written before this time are expired, because the broker has lost their times; None if the
             times of files count.
-        told: source of these rules, if it must be stated.
+        source_note: source of these rules, if it must be stated.
     """
 
     conf: BrokerConf
@@ -74,7 +74,7 @@ class Rules:
     warning_ratio: float | None = None
     keeps_order: bool = True
     known_since: datetime.datetime | None = None
-    told: str = ""
+    source_note: str = ""
 
     def expires_at(self, written: datetime.datetime) -> datetime.datetime:
         """Return the time at which a segment expires, from the time of its last write."""

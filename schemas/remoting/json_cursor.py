@@ -76,7 +76,7 @@ class JsonCursor:
         """
         start = self._begin_value()
         limit = start + STEP_CHARACTERS
-        for _ in self._move_behind_value(limit):
+        for _ in self._move_after_value(limit):
             pass
         try:
             return parse_fastjson(self._text[start : self._position])
@@ -90,7 +90,7 @@ class JsonCursor:
             BodyError: if the value is incomplete.
         """
         self._begin_value()
-        yield from self._move_behind_value(len(self._text))
+        yield from self._move_after_value(len(self._text))
 
     def finish(self) -> None:
         """Check that nothing follows.
@@ -106,7 +106,7 @@ class JsonCursor:
         self._skip_blanks()
         return self._position
 
-    def _move_behind_value(self, limit: int) -> Iterator[None]:
+    def _move_after_value(self, limit: int) -> Iterator[None]:
         """Move after the value at the cursor; yield after each step."""
         if scalar := _SCALAR.match(self._text, self._position):
             self._position = scalar.end()

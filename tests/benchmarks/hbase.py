@@ -33,7 +33,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.cli.runner import open_session
 from commitlake.pipelines.message_keys.follow import follow_keys
-from commitlake.pipelines.query.keys import where_keys_are
+from commitlake.pipelines.query.keys import condition_of_keys
 from tests.benchmarks.machine import machine
 from tests.servers.hbase import HBase
 from tests.servers.rocketmq import FAST_JVM
@@ -119,7 +119,7 @@ def _time_delta(lake: LakePaths, spark: SparkSession, messages: int) -> None:
     for _ in range(DELTA_LOOK_UPS):
         key = f"order-{chance.randrange(messages // 4)}"
         began = time.perf_counter()
-        where = f"{where_keys_are(lake, [key])} AND array_contains(keys, '{key}')"
+        where = f"{condition_of_keys(lake, [key])} AND array_contains(keys, '{key}')"
         found += (
             run_sql(DeltaTable(lake.messages), "messages", f"SELECT * FROM messages WHERE {where}").read_all().num_rows
         )

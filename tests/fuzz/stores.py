@@ -83,7 +83,7 @@ def _files_of(root: Path) -> list[Path]:
 
 
 class Stores(DamagedStores[MessageStore]):
-    """RocketMQ's."""
+    """Damaged RocketMQ stores, opened and read by `broker_lite`."""
 
     _format = ROCKETMQ
 
@@ -95,7 +95,7 @@ class Stores(DamagedStores[MessageStore]):
 
 
 class JmqStores(DamagedStores[JournalStore]):
-    """JMQ's."""
+    """Damaged JMQ stores, opened and read by `broker_lite`."""
 
     _format = JMQ
     _errors_of_times = (StoreError,)

@@ -115,7 +115,7 @@ def _record(message: JournalMessage, place: tuple[str, int, int], failures: int,
             flag=message.business_tag,
             sys_flag=_ZLIB if message.is_compressed else 0,
             reconsume_times=failures,
-            properties=_that_fit(known),
+            properties=_fitting_properties(known),
         ),
         queue_offset=queue_offset,
         physical_offset=message.journal_offset,
@@ -125,7 +125,7 @@ def _record(message: JournalMessage, place: tuple[str, int, int], failures: int,
     )
 
 
-def _that_fit(known: dict[str, str]) -> tuple[tuple[str, str], ...]:
+def _fitting_properties(known: dict[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the properties that fit in RocketMQ's record: not empty, without its separators, and not too large.
 
     Properties of RocketMQ's clients always do. Other producers' may not, and must not block consumers.

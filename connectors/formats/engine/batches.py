@@ -168,24 +168,24 @@ class RowReader:
 
     def _whole_batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
         """Yield batches of all these records; more than one if properties must be repaired first."""
-        damaged = decoded.rows_to_mend()
+        damaged = decoded.rows_with_invalid_text()
         if not len(damaged):
             yield from RowBatch(decoded, self._request, self._refused).batches()
             return
-        notes, replaced = self._mend(decoded, damaged)
+        notes, replaced = self._repair(decoded, damaged)
         window, parts = decoded.with_texts(replaced)
         for first, mended in self._decoded(window, decoded.origin, parts):
             here = {row - first: value for row, value in notes.items() if first <= row < first + mended.rows}
             yield from RowBatch(mended, self._request, self._refused, here).batches()
 
-    def _mend(self, decoded: DecodedBatch, damaged: Array) -> tuple[Notes, dict[int, Texts]]:
+    def _repair(self, decoded: DecodedBatch, damaged: Array) -> tuple[Notes, dict[int, Texts]]:
         """Replace bytes that are not UTF-8 by U+FFFD, as the brokers' decoders do, and report them."""
         notes: Notes = {}
         replaced: dict[int, Texts] = {}
         for row in damaged.tolist():
             replaced[row] = {}
-            for text in decoded.texts_to_mend(row):
-                replaced[row][text.part] = text.mended
+            for text in decoded.invalid_texts(row):
+                replaced[row][text.part] = text.repaired
                 if text.name:
                     expected, found = f"{text.name} in UTF-8", first_not_utf8(text.raw)
                     fault = Fault.PROPERTIES_ENCODING

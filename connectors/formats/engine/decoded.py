@@ -41,20 +41,20 @@ _KIND_CODES = {kind: code for code, kind in enumerate(Kind)}
 
 
 @dataclass(frozen=True, slots=True)
-class MendedText:
+class RepairedText:
     """Text that cannot become a column in its stored form.
 
     Attributes:
         part: the row of `parts` with the position of the text.
         name: the name of the text, for the note about it; empty if no information is lost.
         raw: the bytes as stored.
-        mended: the bytes in a form that can be decoded.
+        repaired: the bytes in a form that can be decoded.
     """
 
     part: int
     name: str
     raw: bytes
-    mended: bytes
+    repaired: bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,17 +134,17 @@ class DecodedBatch:
         start = self.parts[part, row]
         return bytes(self.window[start : start + self.parts[part + 1, row]])
 
-    def texts_to_mend(self, row: int) -> list[MendedText]:
+    def invalid_texts(self, row: int) -> list[RepairedText]:
         """Return the texts of a row that are not UTF-8, with U+FFFD in place of invalid bytes."""
         raw = self.raw_text(h.PROPERTIES, row)
-        return [MendedText(h.PROPERTIES, "properties", raw, raw.decode("utf-8", "replace").encode())]
+        return [RepairedText(h.PROPERTIES, "properties", raw, raw.decode("utf-8", "replace").encode())]
 
-    def keys_once_mended(self, row: int) -> set[str | None]:
+    def keys_after_repair(self, row: int) -> set[str | None]:
         """Return the keys that a row will have after its texts are repaired."""
         pairs = parse_properties(self.raw_text(h.PROPERTIES, row))
         return {first_value(pairs, UNIQ_KEY), *split_keys(dict(pairs).get(KEYS, ""))}
 
-    def rows_to_mend(self) -> Array:
+    def rows_with_invalid_text(self) -> Array:
         """Return the rows with a text that is not UTF-8; none in this class."""
         rows = self.text.not_utf8[: self.text.used[b.NOT_UTF8]]
         return rows[rows < self.rows]

@@ -95,7 +95,7 @@ class KeyIndex(Index, Protocol):
     notes: list[str]
 
 
-def check_that_it_pays(offsets: Array, sizes: Array, unknown: Sequence[tuple[int, int]], whole: Split) -> None:
+def check_cheaper_than_scan(offsets: Array, sizes: Array, unknown: Sequence[tuple[int, int]], whole: Split) -> None:
     """Compare the cost of reading by an index, including seeks, with that of a scan.
 
     Args:
@@ -134,7 +134,7 @@ def splits_of(answer: IndexAnswer, whole: Split, options: ReadOptions, filters: 
             unknown = list(_ranges_to_scan(file, whole, unknown, options.max_record_bytes))
     except FileNotFoundError:
         raise IndexUnusable("the segment has been deleted since it was listed") from None
-    check_that_it_pays(answer.offsets[kept], answer.sizes[kept], unknown, whole)
+    check_cheaper_than_scan(answer.offsets[kept], answer.sizes[kept], unknown, whole)
     if len(unknown) > MAX_RANGES:
         raise IndexUnusable(f"it leaves more than {MAX_RANGES} ranges open")
     scanned = [

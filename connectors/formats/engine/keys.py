@@ -20,8 +20,8 @@ def rows_with_keys(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[
     Properties that are not UTF-8 have no columns yet; their repaired text is compared.
     """
     found = have_keys(decoded.column("unique_key"), decoded.column("keys"), wanted)
-    for row in decoded.rows_to_mend().tolist():
-        found[row] = not wanted.isdisjoint(decoded.keys_once_mended(row))
+    for row in decoded.rows_with_invalid_text().tolist():
+        found[row] = not wanted.isdisjoint(decoded.keys_after_repair(row))
     return found
 
 

@@ -58,7 +58,9 @@ def wanted_parts(step: WalkStep, filters: Filters, log_format: Format) -> Array:
     kept = np.ones(parts.shape[1], bool)
     if filters.topics is not None:
         topics = [name.encode() for name in filters.topics if isinstance(name, str)]
-        kept &= np.logical_or.reduce([np.zeros_like(kept), *(_say(step.window, parts, topic) for topic in topics)])
+        kept &= np.logical_or.reduce(
+            [np.zeros_like(kept), *(_has_topic(step.window, parts, topic) for topic in topics)]
+        )
     if filters.queue_ids is not None:
         kept &= np.isin(kernel.queue_ids(step.window, parts), list(filters.queue_ids))
     _keep_between(kept, step.origin + starts, filters.min_offset, filters.end_offset)
@@ -207,7 +209,7 @@ class _Reader:
         topics = [topic for topic, _ in split.queues]
         for topic in dict.fromkeys(topics):
             of_topic = np.flatnonzero(np.array([name == topic for name in topics], bool)[numbers])
-            wrong = of_topic[~_say(window, parts[:, of_topic], topic.encode())]
+            wrong = of_topic[~_has_topic(window, parts[:, of_topic], topic.encode())]
             if len(wrong):
                 place = int(wrong[0])
                 start, size = int(parts[hop.TOPIC, place]), int(parts[hop.TOPIC_LENGTH, place])
@@ -239,7 +241,7 @@ def _runs(offsets: Array, ends: Array, first: int, last: int) -> Iterator[tuple[
     yield from pairwise(edges)
 
 
-def _say(window: Window, parts: Array, topic: bytes) -> Array:
+def _has_topic(window: Window, parts: Array, topic: bytes) -> Array:
     """Return which records have a topic."""
     same: Array = parts[hop.TOPIC_LENGTH] == len(topic)
     rows = np.flatnonzero(same)

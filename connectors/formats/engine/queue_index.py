@@ -21,7 +21,7 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.filters import Filters
-from commitlake.connectors.formats.engine.index_answer import IndexAnswer, IndexUnusable, check_that_it_pays
+from commitlake.connectors.formats.engine.index_answer import IndexAnswer, IndexUnusable, check_cheaper_than_scan
 from commitlake.connectors.formats.engine.queue_format import AFTER_ALL, QueueFormat
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
@@ -70,13 +70,13 @@ class QueueIndex:
         topics, queue_ids = self._filters.topics, self._filters.queue_ids
         return (topics is None or queue.topic in topics) and (queue_ids is None or queue.queue_id in queue_ids)
 
-    def _check_that_it_pays(self, whole: Split, found: dict[int, tuple[Array, Array]]) -> None:
+    def _check_cheaper_than_scan(self, whole: Split, found: dict[int, tuple[Array, Array]]) -> None:
         """Check the cost before reading other queues, too; for most topics they are far larger than the topic's own."""
         offsets, sizes = _columns([entries for _, entries in found.values()])
         low, high = self._filters.min_offset, self._filters.end_offset
         order = np.argsort(offsets)
         order = order[(offsets[order] >= (low or 0)) & (offsets[order] < (whole.end if high is None else high))]
-        check_that_it_pays(offsets[order], sizes[order], (), whole)
+        check_cheaper_than_scan(offsets[order], sizes[order], (), whole)
 
     def answer(self, whole: Split) -> IndexAnswer:
         """Return the wanted records of a segment's range, and the ranges that no entry covers.
@@ -98,7 +98,7 @@ class QueueIndex:
         try:
             found = {number: self._queues[number].between(whole.start, whole.end) for number in self._wanted_first}
             if must_pay:
-                self._check_that_it_pays(whole, found)
+                self._check_cheaper_than_scan(whole, found)
             found |= {
                 number: queue.between(whole.start, whole.end)
                 for number, queue in enumerate(self._queues)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.decoded import DecodedBatch, MendedText
+from commitlake.connectors.formats.engine.decoded import DecodedBatch, RepairedText
 from commitlake.connectors.formats.engine.decoder import Decoder
 from commitlake.connectors.formats.engine.distinct import Distinct, DistinctValues, utf8_text
 from commitlake.connectors.formats.engine.kernel import buffers as b
@@ -112,21 +112,21 @@ class JournalBatch(DecodedBatch):
             ids.append(self.topics.texts[code] + stored[len(topics[code]) :].decode())
         return pa.array(ids, pa.string())
 
-    def texts_to_mend(self, row: int) -> list[MendedText]:
+    def invalid_texts(self, row: int) -> list[RepairedText]:
         """Return the texts that are not UTF-8, and properties whose names are not escaped in JMQ's way."""
         found = []
         for part, name in _TEXTS:
             raw = self.raw_text(part, row)
             text = utf8_text(raw)
             is_same = text.encode() == raw
-            mended = text.encode()
+            repaired = text.encode()
             if part == h.PROPERTIES:
-                mended = _mended(raw)
-            if not is_same or mended != raw:
-                found.append(MendedText(part, "" if is_same else name, raw, mended))
+                repaired = _repaired(raw)
+            if not is_same or repaired != raw:
+                found.append(RepairedText(part, "" if is_same else name, raw, repaired))
         return found
 
-    def keys_once_mended(self, row: int) -> set[str | None]:
+    def keys_after_repair(self, row: int) -> set[str | None]:
         """Return the keys that a row will have after its texts are repaired; see DecodedBatch."""
         topic, start = utf8_text(self.raw_text(h.TOPIC, row)), int(self.parts[h.START, row])
         head = HEAD.unpack(self.window[start : start + HEAD.size].tobytes())
@@ -134,7 +134,7 @@ class JournalBatch(DecodedBatch):
         return {own_id, utf8_text(self.raw_text(records.BUSINESS_ID, row)) or None}
 
 
-def _mended(raw: bytes) -> bytes:
+def _repaired(raw: bytes) -> bytes:
     """Return the same properties in UTF-8 with JMQ's escapes; U+FFFD may make them longer than a record's."""
     pairs = dict(parse_properties(raw)).items()
     return "\n".join(f"{_escape(name)}={_escape(value)}" for name, value in pairs).encode()

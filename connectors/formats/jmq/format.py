@@ -54,7 +54,7 @@ class JmqFormat(Format):
 
         return sample_segment(size)
 
-    def sample_beside_log(self) -> Mapping[str, bytes]:
+    def sample_other_files(self) -> Mapping[str, bytes]:
         """Return a file of the consume log; see `Format`."""
         from commitlake.connectors.formats.jmq.samples import sample_consume_file
 

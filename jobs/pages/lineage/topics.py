@@ -123,11 +123,11 @@ def _arc(link: TopicLink, rows: Mapping[str, int], most: int) -> Html:
     x = _LEFT - reach
     width = max(1.2, _WIDEST * link.passes / most)
     passes, median = count_text(link.passes, "pass", "passes"), length_text(link.median)
-    told = f"{link.source} to {link.target}: {passes}, median {median}"
+    text = f"{link.source} to {link.target}: {passes}, median {median}"
     path = f"M{_LEFT} {y1}C{x} {y1} {x} {y2} {_LEFT - _TIP} {y2}"
     tip = f"M{_LEFT} {y2}l{-_TIP - 3} -5v10z"
     return tag(
-        "g", tag("title", printable_line(told)),
+        "g", tag("title", printable_line(text)),
         tag("path", d=path, class_="feed back" if is_back else "feed", stroke_width=f"{width:.1f}"),
         tag("path", d=tip, class_="feed-tip"),
     )  # fmt: skip
@@ -137,10 +137,10 @@ def _name(topic: str, row: int, records: Mapping[str, int]) -> Html:
     shown = printable_line(topic[: _MAX_NAME + 1])
     shown = shown if len(shown) <= _MAX_NAME else f"{shown[: _MAX_NAME - 1]}…"
     y = row * _ROW + 26
-    told = count_text(records[topic], "record") if topic in records else ""
+    text = count_text(records[topic], "record") if topic in records else ""
     return joined([
         tag("text", shown, x=_LEFT + 8, y=y, class_="feed-name"),
-        tag("text", told, x=_LEFT + 8, y=y + 19, class_="axis"),
+        tag("text", text, x=_LEFT + 8, y=y + 19, class_="axis"),
     ])  # fmt: skip
 
 

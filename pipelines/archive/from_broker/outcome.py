@@ -85,9 +85,9 @@ def _ends(reports: Sequence[QueueReport]) -> Iterator[tuple[str, int, int]]:
         for part in parts:
             if end is not None and part.rows:
                 raise ProtocolError(
-                    f"{queue_text(MessageQueue(topic, part.broker, queue_id))}: expected its messages in the order of "
-                    f"the broker's log, found messages after offset {end} that are stored before it. Nothing was "
-                    "archived; leave the topic out with --topic, or archive the broker's files"
+                    f"{queue_text(MessageQueue(topic, part.broker, queue_id))}: expected messages with higher queue "
+                    f"offsets to be later in the broker's log, found earlier ones after queue offset {end}. Nothing "
+                    "was archived; leave the topic out with --topic, or archive the broker's files"
                 )
             if end is None and part.end < part.planned:
                 end = part.end

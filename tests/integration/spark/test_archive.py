@@ -32,7 +32,7 @@ from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive.summary import summary
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive import run as archive_run
-from commitlake.pipelines.archive.concurrent import archive_beside_others
+from commitlake.pipelines.archive.concurrent import archive_concurrently
 from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
@@ -474,7 +474,7 @@ def test_concurrent_runs_over_one_store_archive_each_message_once(small: Archive
     config = Config(str(small.store), str(small.lake), quality=False)
     works = [find_work(config.store, None, LakePaths(config.lake)) for _ in range(3)]
     results = at_once(
-        [lambda work=work: archive_beside_others(small.runner, config, work) for work in works]  # type: ignore[misc]
+        [lambda work=work: archive_concurrently(small.runner, config, work) for work in works]  # type: ignore[misc]
     )
     assert sorted(result.sequence for result in results if isinstance(result, Result)) == [0, 0, 1]
     assert small.messages() == plain_rows(small.store)
@@ -489,7 +489,7 @@ def test_concurrent_runs_over_four_stores_leave_out_no_key(small: Archive, tmp_p
     works = [find_work(config.store, None, LakePaths(config.lake)) for config in configs]
     results = at_once(
         [
-            lambda config=config, work=work: archive_beside_others(small.runner, config, work)  # type: ignore[misc]
+            lambda config=config, work=work: archive_concurrently(small.runner, config, work)  # type: ignore[misc]
             for config, work in zip(configs, works, strict=True)
         ]
     )

@@ -34,7 +34,7 @@ def _is_dead_letter(window, position, length):
 
 
 @compiled
-def _behind_group(window, position, length, group, group_length):
+def _after_group(window, position, length, group, group_length):
     """Return the part of a retry topic's name, without its prefix, after a group and a separator."""
     if group_length < 0 or length <= group_length + 1:
         return position, _NONE
@@ -56,9 +56,9 @@ def _without_group(window, position, length, group, group_length, dead, dead_len
         return position, length
     position += _RETRY_LENGTH
     length -= _RETRY_LENGTH
-    found, found_length = _behind_group(window, position, length, group, group_length)
+    found, found_length = _after_group(window, position, length, group, group_length)
     if found_length < 0:
-        found, found_length = _behind_group(window, position, length, dead, dead_length)
+        found, found_length = _after_group(window, position, length, dead, dead_length)
     if found_length < 0:
         for at in range(length - 1):
             if window[position + at] == _PLUS:

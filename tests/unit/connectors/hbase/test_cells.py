@@ -156,7 +156,7 @@ def test_columns_are_in_the_requested_order() -> None:
     assert batch.to_pylist() == [{"topic": "orders", "broker": "broker-a"}]
 
 
-def test_an_erased_message_is_newer_than_the_message_was() -> None:
+def test_erased_message_gets_a_later_timestamp() -> None:
     (before,) = to_cells(_batch(MESSAGE), 16)
     (after,) = to_cells(_batch({**MESSAGE, "keys": None, "unique_key": None, "properties": [(MARKER, "E")]}), 16)
     assert after.timestamp_ms == before.timestamp_ms + 1

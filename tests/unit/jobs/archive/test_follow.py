@@ -94,7 +94,7 @@ def test_messages_that_another_run_archived_are_not_archived_again(
         tried.append(work.snapshot.size)
         return Result(0, {})
 
-    monkeypatch.setattr(archive_follow, "archive_beside_others", run)
+    monkeypatch.setattr(archive_follow, "archive_concurrently", run)
     follower(config)._archive(offer(config))
     assert tried == [0]  # only what the other run left undone after its commit
 

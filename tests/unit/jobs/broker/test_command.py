@@ -21,7 +21,7 @@ from tests.support.indexed_stores import OPTIONS, write_indexed_store
 from tests.support.jmq_stores import write_jmq_store
 from tests.support.logs import messages, open_segment, write_store
 
-SMALL = ["--segment-mib", "1", "--index-slots", "100", "--index-entries", "100", "--max-message-kib", "100"]
+SMALL = ["--segment-size", "1MiB", "--index-slots", "100", "--index-entries", "100", "--max-message-kib", "100"]
 
 
 def run(tmp_path: Path, *arguments: str) -> int:
@@ -36,8 +36,9 @@ def run(tmp_path: Path, *arguments: str) -> int:
         (["--listen", "localhost:10911"], "--listen: expected an IP address, found 'localhost'"),
         (["--namesrv", "127.0.0.1:0"], "--namesrv: expected IP:PORT, found '127.0.0.1:0'"),
         (["--listen", "0.0.0.0:10911"], "clients need an address to connect to"),
-        (["--name", "a b"], "--name: expected 1 to 127 characters"),
-        (["--segment-mib", "0"], "segment_size_bytes: expected"),
+        (["--broker", "a b"], "--broker: expected 1 to 127 characters"),
+        (["--segment-size", "1"], "segment_size_bytes: expected"),
+        (["--queue-file-size", "30"], "consume_queue_file_size_bytes: expected"),
         (["--delay-levels", "soon"], "message_delay_level: expected delays such as"),
         (["--accounts", "/no/such/file"], "cannot read the file"),
         (["--role", "SLAVE"], "the address of its master is missing"),
@@ -51,7 +52,7 @@ def run(tmp_path: Path, *arguments: str) -> int:
         (["--layout", "jmq", "--listen", "[::1]:10911"], "expected an IPv4 address for --layout jmq"),
         (["--layout", "boltmq", "--ha-listen", "127.0.0.1:1"], "its log cannot be copied to slaves"),
         (["--layout", "boltmq", "--listen", "[::1]:10911"], "expected an IPv4 address for --layout boltmq"),
-        (["--layout", "jmq", "--segment-mib", "0"], "journal_file_size_bytes: expected"),
+        (["--layout", "jmq", "--segment-size", "1"], "journal_file_size_bytes: expected"),
         (["--store", ""], "--store: expected a folder"),
         (["--store", "/dev/null"], "--store /dev/null: cannot be opened: expected a folder, found a device"),
         (["--store", "/dev/null/store"], "--store /dev/null/store: cannot be opened: Not a directory"),
@@ -102,7 +103,9 @@ def test_a_store_of_another_dialect_is_refused_and_left_unchanged(
         ["--disk-percent", "75,85"],
         ["--disk-percent", "90,85,75"],
         ["--flush", "never"],
-        ["--segment-mib", "nan"],
+        ["--segment-size", "nan"],
+        ["--segment-size", "1.5KB"],
+        ["--segment-size", "0"],
         ["--segment-mib", "inf"],
         ["--max-message-kib", "0"],
         ["--max-connections", "0"],
@@ -126,12 +129,12 @@ def test_files_of_another_size_are_refused_with_the_options_to_open_them(
     else:
         write_indexed_store(tmp_path / "store", 10, options=replace(OPTIONS, dialect=BOLTMQ))
     sizes: list[str] = []
-    for option in ("--segment-mib", "--queue-entries"):
+    for option in ("--segment-size", "--queue-file-size"):
         assert run(tmp_path, "--layout", layout, *sizes) == ExitCode.USAGE
         hint = capsys.readouterr().err.splitlines()[-1]
         assert hint.startswith(f"  add {option} ")
         sizes += hint.split()[1:]
-    assert sizes == ["--segment-mib", "0.015625", "--queue-entries", "16"]
+    assert sizes == ["--segment-size", "16384", "--queue-file-size", "352" if layout == "jmq" else "320"]
 
 
 def test_index_files_of_another_size_are_refused_with_the_options_to_open_them(
@@ -139,9 +142,15 @@ def test_index_files_of_another_size_are_refused_with_the_options_to_open_them(
 ) -> None:
     write_indexed_store(tmp_path / "store", 10)
     assert list((tmp_path / "store" / "index").iterdir())
-    sizes = ("--segment-mib", "0.015625", "--queue-entries", "16", "--index-slots", "7")
+    sizes = ("--segment-size", "16KiB", "--queue-file-size", "320", "--index-slots", "7")
     assert run(tmp_path, *sizes) == ExitCode.USAGE
     assert capsys.readouterr().err.splitlines()[-1].startswith("  give --index-slots and --index-entries")
+
+
+def test_older_names_of_sizes_have_their_old_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_jmq_store(tmp_path / "store", 10)
+    assert run(tmp_path, "--layout", "jmq", "--segment-mib", "0.015625", "--queue-entries", "15") == ExitCode.USAGE
+    assert capsys.readouterr().err.endswith("  add --queue-file-size 352\n")
 
 
 def test_a_secret_key_without_an_access_key_is_refused(

@@ -274,6 +274,15 @@ def test_the_format_option_has_two_names(option: str) -> None:
     assert parser.parse_args([option, "jsonl"]).output == "jsonl"
 
 
+def test_help_does_not_show_older_names(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = job_parser("fill", "Fill a lake.", [("fill", "an example")])
+    add_format_argument(parser)
+    parser.print_help()
+    shown = capsys.readouterr().out
+    assert "--format {table" in shown
+    assert "--output" not in shown
+
+
 def test_quiet_and_verbose_exclude_each_other() -> None:
     with pytest.raises(SystemExit):
         read_config("--quiet", "--verbose")

@@ -198,7 +198,7 @@ def test_the_outcome_of_each_message_is_reported(
         found = document(capsys)["groups"][0]
         assert (found["consumed"], found["dead"], found["waiting"]) == (LETTERS - 3, 2, 1)
         consumer.send_back(waiting[0], waiting[1], -1)
-        assert dlq("outcome", world.replay_id(), "--follow", "--timeout", "60s") == ExitCode.DAMAGE
+        assert dlq("outcome", world.replay_id(), "--follow", "--follow-for", "60s") == ExitCode.DAMAGE
     out = capsys.readouterr().out
     assert [line.split()[1:3] for line in out.splitlines() if line.startswith(group)][:2] == [
         ["consumed", str(LETTERS - 3)],
@@ -275,7 +275,7 @@ def test_messages_that_are_no_longer_in_the_target_are_lost(
         (["redrive", "--namesrv", "127.0.0.1:1"], "expected an option that selects dead letters"),
         (["redrive", "--group", "g"], "expected --namesrv"),
         (["redrive", "--group", "g", "--dry-run", "--follow"], "--follow and --dry-run cannot be used together"),
-        (["redrive", "--group", "g", "--dry-run", "--timeout", "5s"], "--timeout needs --follow"),
+        (["redrive", "--group", "g", "--dry-run", "--timeout", "5s"], "--follow-for needs --follow"),
         (["outcome"], "expected the id of a replay"),
         (["outcome", "none"], "the lake has no replay 'none'"),
         (["outcome", "none", "--group", "g"], "--group cannot be used with 'dlq outcome'"),

@@ -510,6 +510,7 @@ def test_a_missing_store_argument_is_a_usage_error(capsys: pytest.CaptureFixture
         (["--queue", "0"], "--topic and --queue need --consumequeue"),
         (["--index-slots", "5"], "must be given together"),
         (["--index-slots", "5", "--index-entries", "20"], "need --index"),
+        (["--broker-conf", "broker.conf"], "--broker-conf has no effect without --index"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
@@ -745,6 +746,9 @@ def test_an_index_of_another_geometry_needs_its_numbers(tmp_path: Path, run_dump
     dumped = run_dump(root, "--index", "--index-slots", 7, "--index-entries", 9)
     assert dumped.column("slot") == [entry.key_hash % 7 for entry in INDEXED]
     assert_refused(run_dump(root, "--index", "--index-slots", 7, "--index-entries", 10), "expected", "found")
+    conf = tmp_path / "broker.conf"
+    conf.write_text("maxHashSlotNum=7\nmaxIndexNum=9\n")
+    assert run_dump(root, "--index", "--broker-conf", conf).rows == dumped.rows
 
 
 def test_a_truncated_index_file_is_refused(tmp_path: Path, run_dump: Dump) -> None:

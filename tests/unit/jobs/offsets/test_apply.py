@@ -145,7 +145,7 @@ def test_commands_of_mqadmin_name_the_broker_the_queue_and_the_offset(
 def test_a_cluster_without_the_archived_broker_is_refused(
     served: ServedTopic, since: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with BrokerLite(tmp_path, options=["--name", "broker-b"]) as other:
+    with BrokerLite(tmp_path, options=["--broker", "broker-b"]) as other:
         place = ["--lake", served.lake.root, "--namesrv", other.name_server_address, "--group", GROUP]
         assert main([*place, "--consume-from", since["archived"]]) == 2
     assert "the name server has no broker 'broker-a'. Did you mean 'broker-b'?" in capsys.readouterr().err

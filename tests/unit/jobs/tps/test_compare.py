@@ -145,7 +145,7 @@ def test_the_page_shows_that_the_earlier_time_is_archived_in_part(growing: Growi
     assert "2023-11-14 23:30 to 2023-11-15 00:30 UTC, is not complete" in parse_page(path.read_text()).by_id("do").text
 
 
-def test_the_page_of_a_silent_time_has_the_messages_before(growing: GrowingLake, tmp_path: Path) -> None:
+def test_page_shows_topic_that_had_messages_only_at_the_earlier_time(growing: GrowingLake, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     arguments = ("--quiet", *SECOND_DAY, "--topic", "silent")
     assert tps.main(["--lake", growing.lake.root, "--html", str(path), *arguments]) == ExitCode.OK

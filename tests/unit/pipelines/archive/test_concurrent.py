@@ -15,7 +15,7 @@ from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive import concurrent
-from commitlake.pipelines.archive.concurrent import archive_beside_others
+from commitlake.pipelines.archive.concurrent import archive_concurrently
 from commitlake.pipelines.archive.run import Config, Result
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from tests.support.logs import messages, open_segment, records, write_store
@@ -68,7 +68,7 @@ def with_rivals(
         return commit(config, work) if work.snapshot.size else Result(0, work.snapshot.ranges)
 
     monkeypatch.setattr(concurrent, "run_archive", run)
-    result = archive_beside_others(HERE, config, plan(config), wait=lambda _: None)
+    result = archive_concurrently(HERE, config, plan(config), wait=lambda _: None)
     return result, tried
 
 

@@ -48,8 +48,8 @@ def files_of(lake: LakePaths) -> list[str]:
 
 def test_a_small_profile_is_in_the_manifest_and_a_large_one_in_a_file(lake: LakePaths) -> None:
     small, large = manifest_of(lake, inline_bytes(1), [SMALL[0], LARGE[0]])
-    assert small.told_profile is not None
-    assert parse_profile(small.told_profile.data).equals(SMALL[0])
+    assert small.task_profile is not None
+    assert parse_profile(small.task_profile.data).equals(SMALL[0])
     assert (small.profile_path, large.profile_path) == ("", f"staged/{RUN}/part-00001.arrow")
     assert len(large.profile or b"") < 1000
     assert files_of(lake) == [f"profiles/{large.profile_path}"]

@@ -30,7 +30,7 @@ def batch_of(rows: list[tuple[str, int, int, int, int, str | None]]) -> pa.Recor
     )
 
 
-def test_earlier_unwanted_and_other_queues_messages_are_not_counted() -> None:
+def test_count_excludes_consumed_filtered_and_other_queues_messages() -> None:
     everything, paid = Cursor(ORDERS, 1), Cursor(ORDERS, 1, PAID)
     counter = BacklogCounter([everything, paid])
     counter.add("a", batch_of([("orders", 0, 2, 20, 102, "paid"), ("orders", 1, 5, 50, 105, "paid")]))

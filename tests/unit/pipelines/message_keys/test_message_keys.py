@@ -21,7 +21,7 @@ from commitlake.pipelines.message_keys.follow import catch_up_keys, follow_keys
 from commitlake.pipelines.message_keys.key_rows import key_hashes
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_version
-from commitlake.pipelines.query.keys import where_keys_are, where_unique_key_is
+from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
 from tests.support.logs import new_message, open_segment, records, write_store
@@ -175,8 +175,8 @@ def test_a_follower_without_the_needed_files_rebuilds_the_table(left_behind: Lak
 def test_without_the_needed_files_look_ups_fail_and_queries_do_without_keys(left_behind: LakePaths) -> None:
     with pytest.raises(VersionGoneError, match="without --no-keys"):
         find_keys(left_behind, ["it's"])
-    assert where_keys_are(left_behind, ["it's"]) is None
-    assert where_unique_key_is(left_behind, "U5") is None
+    assert condition_of_keys(left_behind, ["it's"]) is None
+    assert condition_of_unique_key(left_behind, "U5") is None
 
 
 def test_a_follower_rebuilds_the_table_after_the_log_was_cleaned(lake: LakePaths, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_follower_rebuilds_the_table_after_the_log_was_cleaned(lake: LakePaths
     table.create_checkpoint()
     for commit in (Path(lake.messages) / "_delta_log").glob("*.json"):
         commit.unlink()
-    assert where_keys_are(lake, ["it's"]) is None
+    assert condition_of_keys(lake, ["it's"]) is None
     assert follow_keys(lake).rows == 11
     assert offsets(lake, "it's") == [3]
     assert DeltaTable(lake.message_keys).to_pyarrow_table().num_rows == 11
@@ -204,8 +204,8 @@ def test_a_query_does_without_a_damaged_table_with_a_warning(
     lake: LakePaths, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     follow_keys(lake)
-    assert where_keys_are(lake, ["order-2"]) is not None
-    assert where_keys_are(lake, ["no such key"]) == "false"
+    assert condition_of_keys(lake, ["order-2"]) is not None
+    assert condition_of_keys(lake, ["no such key"]) == "false"
     (path,) = Path(lake.message_keys).glob("*.parquet")
     data = path.read_bytes()
     if what == "an entry of the log":
@@ -216,6 +216,6 @@ def test_a_query_does_without_a_damaged_table_with_a_warning(
         group = pq.ParquetFile(path).metadata.row_group(0)
         place = group.column(0).data_page_offset + group.column(0).total_compressed_size - 3
         path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
-    assert where_keys_are(lake, ["no such key"]) is None
-    assert where_unique_key_is(lake, "U9") is None
+    assert condition_of_keys(lake, ["no such key"]) is None
+    assert condition_of_unique_key(lake, "U9") is None
     assert capsys.readouterr().err.count("message_keys is damaged, so all of messages is searched") == 2

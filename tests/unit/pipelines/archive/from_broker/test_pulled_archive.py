@@ -17,7 +17,7 @@ from commitlake.connectors.lake.packs.body import fetch_body
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.rocketmq.errors import NoRouteError
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.pipelines.archive.concurrent import archive_beside_others
+from commitlake.pipelines.archive.concurrent import archive_concurrently
 from commitlake.pipelines.archive.run import ArchiveRefusedError, OnRefusal, plan_work, run_archive
 from tests.support.live_brokers import STORE, LiveCluster
 from tests.support.live_reading import create_topic, delete_first_segments, put
@@ -88,7 +88,7 @@ def test_only_one_of_two_runs_over_the_same_messages_commits(cluster: LiveCluste
     lake.pull()
     with pytest.raises(ConcurrentArchiveError, match="another run has archived broker-a meanwhile"):
         run_archive(HERE, lake.config, late)
-    assert archive_beside_others(HERE, lake.config, later).sequence == 0
+    assert archive_concurrently(HERE, lake.config, later).sequence == 0
     assert len(lake.offsets()) == 14
 
 

@@ -58,7 +58,7 @@ def check(properties: list[bytes]) -> None:
     bad = [row for row, data in enumerate(properties) if not is_utf8(data)]
     first, found = 0, []
     for batch in batches:
-        found += [first + row for row in batch.rows_to_mend().tolist()]
+        found += [first + row for row in batch.rows_with_invalid_text().tolist()]
         first += batch.rows
     assert found == bad
     pairs = [parse_properties(data) if is_utf8(data) else [] for data in properties]
