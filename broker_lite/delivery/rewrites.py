@@ -55,7 +55,7 @@ FIRST_RETRY_LEVEL = 3
 def with_properties(
     pairs: Sequence[tuple[str, str]], changes: Mapping[str, str], without: Sequence[str] = ()
 ) -> tuple[tuple[str, str], ...]:
-    """Return properties with some set and some removed; of a repeated key the last value stays, as in Java's map."""
+    """Return properties with some set and others removed; of a repeated key the last value stays, as in Java's map."""
     merged = dict(pairs) | dict(changes)
     return tuple((key, value) for key, value in merged.items() if key not in without)
 

@@ -257,7 +257,7 @@ class Dispatcher:
         return self._ask_producers(now_ms) or may_have_more
 
     def _ask_producers(self, now_ms: int) -> bool:
-        """Ask the producers of some overdue half messages at regular intervals; return whether more remain."""
+        """At regular intervals, ask the producers of a few overdue half messages; return whether more remain."""
         if self._asking is None:
             if now_ms < self._next_check_ms:
                 return False

@@ -97,7 +97,7 @@ class LogCopy:
             self._known = LogProgress(message.physical_offset + size, message.store_timestamp, message.physical_offset)
 
     def _next(self) -> tuple[int, Message | None] | None:
-        """Return the size of the next record, and its message, or None for a BLANK; return None if it is incomplete.
+        """Return the next record's size and its message, which is None for a BLANK; None if the record is incomplete.
 
         Raises:
             LayoutError: if it is neither a message nor a BLANK.

@@ -97,7 +97,7 @@ class Client:
         self._call("delete", lambda thrift: thrift.mutateRowsTs(self._table, rows, timestamp_ms, {}))
 
     def get(self, keys: Sequence[bytes], column: bytes) -> dict[bytes, bytes]:
-        """Return one column of some rows by row key, without rows that do not exist.
+        """Return one column of the given rows, by row key; rows that do not exist are left out.
 
         Raises:
             UnavailableError: if HBase did not answer in time.

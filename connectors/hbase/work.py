@@ -65,7 +65,7 @@ class Work:
         return replace(self, delete=True, kept=kept.all, bare=kept.bare)
 
     def run(self, pieces: Iterable[Piece]) -> int:
-        """Process some pieces over one connection, and return the number of rows."""
+        """Process pieces over one connection, and return the number of rows."""
         files = table_files(self.messages_uri, self.storage_options)
         with Client(self.options) as client:
             batches = (batch for piece in pieces for batch in self._read(piece, files))

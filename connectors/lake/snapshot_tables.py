@@ -149,7 +149,7 @@ def _run(table: DeltaTable, sql: str) -> pa.Table:
 
 
 def append_snapshot(lake: LakePaths, name: str, broker: str, rows: pa.Table, version: int | None) -> bool:
-    """Add rows of one store, unless another process has added some first.
+    """Add rows of one store, unless another process has added rows first.
 
     Args:
         lake: locations of the tables.

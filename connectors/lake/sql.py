@@ -54,7 +54,7 @@ def column_name(name: str, engine: Engine = Engine.DELTALAKE) -> str:
 
 
 def is_one_of(column: str, literals: Iterable[str]) -> str:
-    """Return a condition that a column has one of some values, in a form that lets DataFusion skip files.
+    """Return a condition that a column has one of the given values, in a form that lets DataFusion skip files.
 
     Args:
         column: the column's name, quoted if necessary.
@@ -91,7 +91,7 @@ def any_of(conditions: Sequence[str]) -> str:
 
 
 def has_any(column: str, values: Sequence[str], engine: Engine = Engine.DELTALAKE) -> str:
-    """Return a condition that an array column contains one of some texts.
+    """Return a condition that an array column contains one of the given texts.
 
     >>> has_any("keys", ["a", "b"])
     "array_has_any(keys, make_array('a', 'b'))"

@@ -147,7 +147,7 @@ class PeerConnection:
             raise UnreachableError(str(self._problem))
 
     def _encrypt(self, data: bytes) -> bytes:
-        """Return the encrypted form of some bytes; the caller holds the lock."""
+        """Return the encrypted form of bytes; the caller holds the lock."""
         if self._tls is None:
             return data
         try:

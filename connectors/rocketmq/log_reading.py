@@ -135,7 +135,7 @@ class LogReader:
     def _rows(
         self, records: PulledRecords, answers: Sequence[Pulled], wanted: QueueRange, part: LogPart
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the wanted rows of some answers."""
+        """Yield the wanted rows of answers."""
         may_exceed = any(answer.may_exceed for answer in answers)
         chosen = WantedRecords(part.first_byte, part.end_byte, range(wanted.begin, wanted.end), may_exceed)
         try:

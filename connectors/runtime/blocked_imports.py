@@ -28,7 +28,7 @@ def blocked_imports(*names: str) -> Iterator[None]:
 
 
 class _BlockingFinder(MetaPathFinder):
-    """Finder that refuses to find some modules.
+    """Finder that refuses to find the blocked modules.
 
     `None` in `sys.modules` would block Python's own `import`, but not imports by C modules such as Arrow's.
     """

@@ -71,7 +71,7 @@ def cause_rows(found: DeadLetters) -> Iterator[dict[str, Any]]:
 
 
 def topics_of(groups: Iterable[str]) -> list[str]:
-    """Return the topics that hold the dead letters of some groups."""
+    """Return the topics that hold the dead letters of the given groups."""
     return [DLQ_PREFIX + group for group in groups]
 
 

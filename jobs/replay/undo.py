@@ -64,7 +64,7 @@ def undo(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
 
 
 def _check_count(groups: Mapping[str, Collection[str]]) -> None:
-    """Refuse so many groups that asking for their offsets would take very long; a broker can name any number."""
+    """Refuse too many groups: a broker can name any number, and requests for their offsets would take very long."""
     count = max((len(names) for names in groups.values()), default=0)
     if count > MAX_GROUPS:
         raise JobError(

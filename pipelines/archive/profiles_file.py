@@ -23,7 +23,7 @@ class ProfilesFile:
         self._written: DataFile | None = None
 
     def add(self, profile: pa.Table) -> None:
-        """Write some windows of the run, as a table of `PROFILE`."""
+        """Write windows of the run, as a table of `PROFILE`."""
         self._writer.write_table(to_profiles(profile, self._run_id))
         self._rows += profile.num_rows
 

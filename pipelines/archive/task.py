@@ -91,7 +91,7 @@ class ArchiveTasks:
             advance(sum(self.splits[each].size for each in groups[number]))
 
     def run(self, numbers: Sequence[int], most_inline: int = inline_bytes(1)) -> Iterator[ManifestRow]:
-        """Run the task for some of the ranges. Yields a row for each file, and one row with all other counts.
+        """Run the task for the given ranges. Yields a row for each file, and one row with all other counts.
 
         Args:
             numbers: indexes of the ranges.

@@ -28,7 +28,7 @@ _WRITTEN = [field.name for field in MESSAGES if field.name != STORE_DATE.name]
 
 
 class WaitingRows:
-    """Collects rows of some ranges for the table `messages`, and writes them to files whose names start with `name`.
+    """Collects a task's rows for the table `messages`, and writes them to files whose names start with `name`.
 
     Args:
         lake: locations of the tables.

@@ -27,7 +27,7 @@ _UNMET = (
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Ranges of a store's log that are not archived for one reason.
+    """Ranges of a store's log that are not archived, all for the same reason.
 
     Attributes:
         broker: The store's name.

@@ -87,7 +87,7 @@ def read_moment(lake: LakePaths) -> Moment:
 
 
 def wait_for_hbase(version_there: Callable[[], int | None], moment: Moment) -> None:
-    """Wait until HBase has all of a moment.
+    """Wait until HBase has all messages that the tables had at a moment.
 
     Args:
         version_there: returns the version of `messages` that HBase has, None before its first.
@@ -109,7 +109,7 @@ def wait_for_hbase(version_there: Callable[[], int | None], moment: Moment) -> N
 
 
 def _is_so(condition: Callable[[], bool]) -> bool:
-    """Wait until a condition is true. Returns False if it is not in time."""
+    """Wait until a condition is true; return False if it is not true in time."""
     until = time.monotonic() + WAIT_SECONDS
     while not (there := condition()) and time.monotonic() < until:
         time.sleep(_LOOK_SECONDS)

@@ -227,7 +227,7 @@ def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
 
 
 def compare_edges(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding], str]:
-    """Compare the number of records of some kinds in `messages` with those in `edges`.
+    """Compare the number of records of the given kinds in `messages` with those in `edges`.
 
     Returns findings, and a note if the comparison was not possible.
     """

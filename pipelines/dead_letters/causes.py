@@ -222,7 +222,7 @@ class _Counter:
         self._hours = 0
 
     def add(self, letters: Letters) -> None:
-        """Count some letters."""
+        """Count dead letters."""
         rows = letters.rows
         self._messages += rows.num_rows
         coded = cause_texts(letters).dictionary_encode()

@@ -41,7 +41,7 @@ class KindCount:
 
 
 def count_kinds(messages: DeltaTable, edges: DeltaTable) -> list[KindCount]:
-    """Count the records of some kinds in both tables.
+    """Count the records of the given kinds in both tables.
 
     Args:
         messages: the table, at the version that `edges` follows.

@@ -1,4 +1,4 @@
-"""The delay levels of each broker, by which a message that waits is due."""
+"""The delay levels of each broker, which determine when a waiting message is due."""
 
 from __future__ import annotations
 

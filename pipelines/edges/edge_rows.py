@@ -26,7 +26,7 @@ BOTH = "both"
 
 
 def link_all(members: pa.Table, entries: pa.Table, ops: pa.Table, spans: Spans) -> pa.Table:
-    """Return all steps of some messages.
+    """Return all steps of the given messages.
 
     Args:
         members: a table of `MEMBERS`.

@@ -16,7 +16,7 @@ from commitlake.pipelines.edges.members import Role
 
 
 class Families:
-    """Members of any number of messages.
+    """The rows, called members, that belong to a set of messages.
 
     Args:
         table: a table of `MEMBERS`.
@@ -29,7 +29,7 @@ class Families:
         return int(self.table.num_rows)
 
     def has(self, name: str, *values: str) -> Array:
-        """Return which members have one of some texts in a column."""
+        """Return which members have one of the given texts in a column."""
         found: Array = pc.is_in(self.column(name), pa.array(list(map(str, values)))).to_numpy(zero_copy_only=False)
         return found
 
@@ -53,17 +53,17 @@ class Families:
         return numbers_of(self.table.column(name), null=null)
 
     def column(self, name: str, rows: Array | None = None) -> pa.Array:
-        """Return a column, for some members or for all."""
+        """Return a column, for the given members or for all."""
         whole = self.table.column(name)
         column = whole.chunk(0) if whole.num_chunks == 1 else whole.combine_chunks()
         return column if rows is None else column.take(pa.array(rows))
 
     def columns(self, names: Sequence[str], rows: Array) -> list[Column]:
-        """Return several columns for some members."""
+        """Return several columns for the given members."""
         return [self.column(name, rows) for name in names]
 
     def with_role(self, *roles: Role) -> Array:
-        """Return the numbers of the members that have one of some roles."""
+        """Return the numbers of the members that have one of the given roles."""
         return self.where(self.has("role", *roles))
 
     @staticmethod

@@ -35,7 +35,7 @@ _KEYS = ["broker", "physical_offset", "key", "kind"]
 
 
 def places_of_keys(lake: LakePaths, keys: pa.Array, since_us: int) -> pa.Table:
-    """Return the places of messages with some unique keys.
+    """Return the places of messages with the given unique keys.
 
     Args:
         lake: locations of the tables.
@@ -77,7 +77,7 @@ def _keys_of_file(parquet: pq.ParquetFile, keys: pa.Array, hashes: Array) -> Ite
 
 
 def read_places(lake: LakePaths, places: pa.Table) -> pa.Table:
-    """Return the rows of `messages` at some places, with the columns of `ROWS`.
+    """Return the rows of `messages` at the given places, with the columns of `ROWS`.
 
     Args:
         lake: locations of the tables.
@@ -169,7 +169,7 @@ def _wanted_of_file(action: Mapping[str, Any], wanted: Mapping[str, Array]) -> A
 
 
 def _may_hold(parquet: pq.ParquetFile, group: int, name: str, wanted: Array) -> bool:
-    """Return whether a row group may have any of some sorted numbers."""
+    """Return whether a row group may have any of the given sorted numbers."""
     for place in range(parquet.metadata.num_columns):
         column = parquet.metadata.row_group(group).column(place)
         if column.path_in_schema == name:
@@ -197,7 +197,7 @@ def open_parquet(file: pa.NativeFile, dictionaries: list[str] | None = None) -> 
 
 
 def is_in_places(rows: pa.Table, names: tuple[str, str], places: pa.Table) -> pa.Array:
-    """Return which rows refer to one of some places.
+    """Return which rows refer to any of the given places.
 
     Args:
         rows: any table.

@@ -126,7 +126,7 @@ class Properties:
         self._values = column.items
 
     def have(self, names: Sequence[str]) -> Array:
-        """Return which rows have any of some properties."""
+        """Return which rows have any of the given properties."""
         found: Array = np.zeros(self._rows, bool)
         found[self._parents(self._places(names))] = True
         return found

@@ -47,7 +47,7 @@ def messages_table(lake: LakePaths) -> TableRows:
 
 @dataclass(frozen=True)
 class RowContents:
-    """Contents of some rows of `messages`.
+    """Contents of rows of `messages`.
 
     Attributes:
         members: rows that have a role, as members.
@@ -184,7 +184,7 @@ def members_of_rows(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
 
 
 def plain_of(plain: pa.Table | None, chosen: Any) -> pa.Table:
-    """Return some of the rows without a role as members.
+    """Return the chosen rows without a role as members.
 
     Args:
         plain: the rows, from `RowContents`.

@@ -68,7 +68,7 @@ class Spans:
         return str(AbsentReason.EXPIRED if self.has_expired else AbsentReason.BEFORE_ARCHIVE)
 
     def at_places(self, brokers: pa.Array, offsets: pa.Array) -> pa.Array:
-        """Return the reason why there is no record at each of some places in the brokers' logs."""
+        """Return the reason why there is no record at each of the given places in the brokers' logs."""
         known = numbers_of(offsets.cast(pa.int64()), null=-1)
         names = pc.dictionary_encode(brokers)
         codes = numbers_of(names.indices.cast(pa.int64()), null=-1)

@@ -110,7 +110,7 @@ def measure_packs(bodies: Sequence[PackBodies], location: PackLocation) -> PackW
 
 
 def erase_bodies(lake: LakePaths, location: PackLocation, packs: set[str], runner: Runner = HERE) -> PackWork:
-    """Erase the bodies of all erased messages in some packs.
+    """Erase the bodies of all erased messages in the given packs.
 
     Args:
         lake: locations of the tables.

@@ -1,4 +1,4 @@
-"""Finds the data files of a table with rows of some messages, and these rows.
+"""Finds the data files of a table that have rows of given messages, and these rows.
 
 The table's log has the smallest and largest offset and broker of each file. Only files whose bounds match are opened,
 and only these two columns are read.
@@ -44,7 +44,7 @@ class FileHits:
 
 
 def find_hits(table: DeltaTable, places: ErasedPlaces, prefixes: Sequence[str] = ("",)) -> Iterator[FileHits]:
-    """Find the data files of a table with rows of some messages.
+    """Find the data files of a table that have rows of the given messages.
 
     Args:
         table: has the columns `broker` and `physical_offset`.
@@ -76,7 +76,7 @@ def find_hits(table: DeltaTable, places: ErasedPlaces, prefixes: Sequence[str] =
 
 
 def names_erased(rows: pa.Table, places: ErasedPlaces, prefixes: Sequence[str] = ("",)) -> Array:
-    """Return which rows refer to one of some messages.
+    """Return which rows refer to any of the given messages.
 
     Args:
         rows: rows with the columns of a broker and an offset for each prefix.

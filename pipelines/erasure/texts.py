@@ -152,7 +152,7 @@ def _erased_if_found(value: str | None, texts: Collection[str]) -> str | None:
 
 
 def _replaced(value: str | None, texts: Collection[str]) -> str | None:
-    """Return a text without some words; in JSON, replace words only inside strings."""
+    """Return a text without the given words; in JSON, replace words only inside strings."""
     if value is None:
         return None
     try:

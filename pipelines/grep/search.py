@@ -1,4 +1,4 @@
-"""A task of a search: reads the bodies of some packs in order, each frame once, and returns the messages that match."""
+"""A task of a search: reads the bodies of its packs in order, each frame once, and returns the messages that match."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class _Counts:
 
 
 def search_packs(search: Search, parts: Sequence[PackPart]) -> GrepResult:
-    """Read the bodies of some packs, and return the messages that match.
+    """Read the bodies of the given packs, and return the messages that match.
 
     Args:
         search: the search.

@@ -201,7 +201,7 @@ class LakeMessages:
         return spans
 
     def _extremes(self, where: Sequence[str]) -> dict[Queue, tuple[int, int]]:
-        """Return, by queue, the least and the largest offset of some messages."""
+        """Return, by queue, the least and the largest offset of the given messages."""
         sql = (
             "SELECT topic, queue_id, min(queue_offset) AS first, max(queue_offset) AS last FROM messages "
             f"WHERE {' AND '.join(where)} GROUP BY topic, queue_id"
@@ -217,7 +217,7 @@ class LakeMessages:
     def _summed(
         self, times: Times, where: Sequence[str], chosen: Collection[Queue] | None = None
     ) -> dict[Queue, QueueSpan]:
-        """Return where queues begin and end, from all their messages that meet some conditions.
+        """Return where queues begin and end, from all their messages that meet the given conditions.
 
         Args:
             times: The times of interest.
@@ -313,7 +313,7 @@ def _of_queue(queue: Queue) -> str:
 
 
 def _of_other_queues(queue_ids: Sequence[int]) -> str:
-    """Return a condition for queues other than some, given in ascending order; files can be skipped by it."""
+    """Return a condition that excludes the given queues, which are in ascending order; it lets readers skip files."""
     if not queue_ids:
         return "queue_id >= 0"
     if len(queue_ids) == queue_ids[-1] + 1:

@@ -232,7 +232,7 @@ def _subscribed(key: GroupTopic, subscriptions: Subscriptions) -> SubscribedAt:
 
 
 def what_is_missing(moment: Moment, archived_until: int | None) -> str:
-    """Return a sentence on messages that were stored by the time but may be missing here; empty if none are.
+    """Return a sentence on messages stored by the measured time that may be missing here; empty if none are.
 
     Args:
         moment: Offsets and log ends at the time.

@@ -15,7 +15,7 @@ BODY = "body"
 
 
 class Count(Protocol):
-    """Counts messages of some queues.
+    """Counts messages of queues.
 
     Attributes:
         starts: The queues, each with the offset of the first message that is needed. Other messages may come as well.

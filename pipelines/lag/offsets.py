@@ -114,7 +114,7 @@ class _Marks:
 
     Attributes:
         last: The last one at or before the time.
-        following: The first one after it; None where there is none.
+        following: The first one after it; None if there is none.
         compared_at: See `Moment`; the time of `last` where there is no earlier one.
     """
 
@@ -124,7 +124,7 @@ class _Marks:
 
     @classmethod
     def of(cls, marks: pa.Table, at: datetime.datetime | None) -> _Marks | None:
-        """Return those of a time, None where there is none before it, from all of one kind, oldest first."""
+        """Return the snapshots around a time from all of one kind, oldest first; None if none was taken before it."""
         times: Sequence[datetime.datetime] = marks["as_of"].to_pylist()
         count = len(times) if at is None else bisect_right(times, at)
         if not count:

@@ -34,7 +34,7 @@ class NearSteps:
 def near_steps(
     steps: Sequence[Step], edges: Sequence[Edge], outcomes: Sequence[Outcome], named: Collection[str], depth: int
 ) -> NearSteps:
-    """Return the part of a story that is at most a number of edges away from some steps.
+    """Return the part of a story that is at most a number of edges away from the given steps.
 
     Args:
         steps: All steps.

@@ -138,7 +138,7 @@ class LineageTables:
         return Matches(self._select(where, more), max(0, count - question.limit))
 
     def rows_at(self, places: Mapping[Place, datetime.datetime | None]) -> list[Row]:
-        """Return the rows of `messages` at some places.
+        """Return the rows of `messages` at the given places.
 
         Args:
             places: Places, with the store times of the records; None if not known.
@@ -157,7 +157,7 @@ class LineageTables:
     def rows_with_property(
         self, name: str, values: Collection[str], start: datetime.datetime, end: datetime.datetime, limit: int
     ) -> list[Row]:
-        """Return the first rows in a time range with one of some values of a property, at most limit + 1 rows."""
+        """Return the first rows in a time range with one of the given values of a property, at most limit + 1 rows."""
         texts = ", ".join(text_literal(value) for value in sorted(values))
         where = [
             f"properties[{text_literal(name)}] IN ({texts})",
@@ -174,7 +174,7 @@ class LineageTables:
         return list(rows)
 
     def edges_of(self, nodes: Collection[str], limit: int) -> list[Row]:
-        """Return the rows of `edges` of some nodes, at most one more than the limit; a step may appear twice.
+        """Return the rows of `edges` of the given nodes, at most one more than the limit; a step may appear twice.
 
         Raises:
             QueryError: The engine cannot answer.
@@ -222,7 +222,7 @@ _FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
 def newest_first(places: pa.Table, limit: int) -> dict[Place, datetime.datetime | None]:
-    """Return the newest of some places, with their times."""
+    """Return the newest of the given places, with their times."""
     order = pc.sort_indices(places, [("store_timestamp", "descending"), ("physical_offset", "descending")])
     chosen = places.take(order[:limit])
     names = ("broker", "physical_offset", "store_timestamp")

@@ -70,7 +70,7 @@ class Offsets:
 
 
 def read_offsets(lake: LakePaths, rows: Collection[Row]) -> Offsets:
-    """Return the offsets of groups in the queues of some records.
+    """Return the offsets of groups in the queues of the given records.
 
     Args:
         lake: Locations of the tables.

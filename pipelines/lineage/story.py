@@ -106,7 +106,7 @@ class Record:
         born_host: The producer, ip:port.
         store_host: The broker, ip:port.
         reconsume_times: Failed consumptions so far.
-        producer_group: The producer's group; None where the record does not name it.
+        producer_group: The producer's group; None if the record does not name it.
         body_size: Bytes of the stored body.
         properties: All properties.
         body: The decompressed body; None if it was not requested, or the lake does not have it.

@@ -36,7 +36,7 @@ def lost_run_ids(lake: LakePaths, lost: Collection[LostRuns]) -> set[str]:
 
 
 def delete_runs(table_uri: str, run_ids: Collection[str]) -> int:
-    """Delete the rows of some runs from a table. Returns their number."""
+    """Delete the rows of the given runs from a table, and return their number."""
     try:
         files = read_table_files(delta_table(table_uri))
     except TableNotFoundError:

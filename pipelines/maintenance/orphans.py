@@ -57,7 +57,7 @@ def _is_behind(pack: PackFile, progress: Mapping[str, StoreProgress]) -> bool:
 
 
 def _named_packs(messages_uri: str, dates: set[datetime.date | None]) -> set[str]:
-    """Return the packs of some dates that rows refer to.
+    """Return the packs that rows refer to, for the given dates.
 
     A pack with a date is referred to only by rows of that date. A pack without one holds bodies of several dates, so
     rows of any date may refer to it.

@@ -59,7 +59,7 @@ def plan_rewind(lake: LakePaths, damages: Sequence[DataDamage], first_offsets: M
 
 
 def _version_before(folder: LogFolder, listing: LogListing, paths: set[str]) -> int | None:
-    """Return the version that added the first of some files; None if the log does not have all of them."""
+    """Return the version that added the first of the given files; None if the log does not have all of them."""
     left = set(paths)
     for version in sorted(listing.entries, reverse=True):
         left -= added_files(folder.read(entry_name(version)))

@@ -35,7 +35,7 @@ _COLUMNS = {BUSINESS_KEY: "keys"}  # columns of messages; the other kind has a c
 
 
 def find_keys(lake: LakePaths, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.Table:
-    """Find the places of the messages with some keys.
+    """Find the places of the messages with the given keys.
 
     Args:
         lake: locations of the tables.

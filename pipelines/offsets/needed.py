@@ -17,7 +17,7 @@ from commitlake.pipelines.offsets.sources import OffsetSource
 
 
 def offsets_needed(source: OffsetSource, topics: Collection[str], since: datetime.datetime) -> Iterator[GroupOffset]:
-    """Yield the needed offset of each queue of some topics.
+    """Yield the needed offset of each queue of the given topics.
 
     Args:
         source: The store.

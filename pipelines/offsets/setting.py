@@ -36,7 +36,7 @@ class SetOffset:
 
 
 def connected_clients(admin: Admin, group: str, brokers: Collection[str]) -> list[str]:
-    """Return the ids of a group's clients at some brokers, sorted.
+    """Return the sorted ids of a group's clients at the given brokers.
 
     Raises:
         RocketMQError: A broker does not answer.

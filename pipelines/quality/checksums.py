@@ -46,7 +46,7 @@ def part_numbers(hashes: Array, parts: int) -> Array:
 
 
 def column_hashes(table: pa.Table, names: Iterable[str]) -> Array:
-    """Hash some columns of each row.
+    """Hash the given columns of each row.
 
     Args:
         table: has these columns, each in one chunk; strings may be dictionaries. Without `store_date`, the date of

@@ -99,7 +99,7 @@ def _between_runs(windows: pd.DataFrame, parts: WindowParts) -> tuple[Array, Arr
 
 
 def topics_of(windows: pd.DataFrame) -> pd.DataFrame:
-    """Return sums over all windows of topics, and the largest queue's share in large topics."""
+    """Return the sums of each topic over all windows, and the largest queue's share of it if the topic is large."""
     by_queue = windows.groupby(["broker", "topic", "queue_id"], dropna=False)["messages"].sum()
     queues = by_queue.groupby(level=["broker", "topic"], dropna=False).agg(["max", "count"])
     found = windows.groupby(["broker", "topic"], dropna=False).agg(

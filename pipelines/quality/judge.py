@@ -63,7 +63,7 @@ class Judging:
         self._brokers: list[pd.DataFrame] = []
 
     def add(self, stretch: pa.Table) -> None:
-        """Judge the windows of some topics.
+        """Judge the windows of topics.
 
         Args:
             stretch: a merged table of `PROFILE` with all windows of each of its topics.

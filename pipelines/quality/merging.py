@@ -65,7 +65,7 @@ def _grouped(keys: list[pa.Array]) -> tuple[Array, Array]:
 
 
 def sort_ranks(key: pa.Array) -> Array:
-    """Return numbers in the order of a column's values, nulls last."""
+    """Return numbers that sort like the values of a column; nulls are last."""
     if not pa.types.is_string(key.type):
         values: Array = key.cast(pa.int64()).fill_null(kernel.GREATEST).to_numpy()
         return values

@@ -15,7 +15,7 @@ class ProfileJudge(Protocol):
     """Judges one profile."""
 
     def add(self, stretch: pa.Table) -> None:
-        """Judge the windows of some topics; see `Judging.add`."""
+        """Judge the windows of topics; see `Judging.add`."""
         ...
 
     def report(self) -> QualityReport:

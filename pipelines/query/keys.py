@@ -25,7 +25,7 @@ MAX_PLACES = 2000
 
 
 def condition_of_keys(lake: LakePaths, keys: Sequence[str]) -> str | None:
-    """Return a condition with the locations of the messages with any of some business keys; None if not known."""
+    """Return a condition with the locations of the messages with any of the given business keys; None if not known."""
     return _condition(lake, keys, BUSINESS_KEY)
 
 

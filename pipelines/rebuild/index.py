@@ -80,7 +80,7 @@ class IndexBuilt:
 
 
 def plan_index(totals: Sequence[Totals], parts: Sequence[str], work: Path, settings: Settings) -> list[IndexTask]:
-    """Return a task for every IndexFile; none where the log has no record.
+    """Return a task for every IndexFile; none if the log has no record.
 
     Args:
         totals: totals of each part.

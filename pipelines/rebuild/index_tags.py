@@ -26,7 +26,7 @@ _MAX_RECORD_BYTES = 8 << 20
 
 
 def index_has_tags(root: Path, index_files: list[Path], geometry: Geometry) -> bool | None:
-    """Return whether tags are in the index, or None where the files do not show it.
+    """Return whether tags are in the index, or None if the files do not show it.
 
     Args:
         root: the store's folder.
@@ -51,7 +51,7 @@ def _by_record(entries: list[IndexFileEntry]) -> Iterator[tuple[int, set[int]]]:
 
 
 def _last_entries(path: Path, geometry: Geometry) -> list[IndexFileEntry]:
-    """Return the newest entries of a file, in order; none where the file is not readable."""
+    """Return the newest entries of a file, in order; none if the file is not readable."""
     try:
         with os.fdopen(open_file(path), "rb") as file:
             count = min(parse_header(file.read(64)).index_count, geometry.entries)

@@ -66,7 +66,7 @@ class QueueBlock:
 
 @dataclass(frozen=True, slots=True)
 class KeyBlock:
-    """A block with the keys of some records.
+    """A block of keys of records.
 
     Attributes:
         position: position in the part, bytes.
@@ -85,7 +85,7 @@ class KeyBlock:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Keys of some records.
+    """Keys of records.
 
     Attributes:
         offsets: int64, physical offsets of records that have keys.
@@ -209,7 +209,7 @@ class PartWriter:
         return QueueBlock(position, size, len(numbers), int(numbers[0]) if plain else -1, crc)
 
     def put_keys(self, keys: Keys) -> KeyBlock:
-        """Write the keys of some records."""
+        """Write the keys of records."""
         position, size, crc = self._put([keys.offsets, keys.times, keys.ends, keys.hashes])
         return KeyBlock(position, size, len(keys.offsets), len(keys.hashes), crc)
 
@@ -229,7 +229,7 @@ class PartWriter:
 
 
 def read_table(path: Path) -> Table | None:
-    """Return the table of a part, or None where the part does not exist or is not complete."""
+    """Return the table of a part, or None if the part does not exist or is not complete."""
     try:
         with os.fdopen(open_file(path), "rb") as file:
             file.seek(-_FOOT.size, os.SEEK_END)

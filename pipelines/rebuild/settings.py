@@ -60,7 +60,7 @@ class RequestedSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of the broker; 0 or empty where the format does not have them.
+    """Settings of the broker; 0 or empty if the format does not have them.
 
     Attributes:
         format: the store's format.
@@ -71,7 +71,7 @@ class Settings:
         index_tags: True if records are entered under their tags.
         delay_levels_ms: messageDelayLevel.
         observed_levels: the levels whose delays were read from the store's schedule queues, the others being
-            RocketMQ's defaults; None where the user gave all of them.
+            RocketMQ's defaults; None if the user gave all of them.
         topics: topics whose queues are rebuilt, None for all.
         close_heads: True if queues whose first messages the log lacks begin at 0. A broker fills such a queue with
             entries that point to physical offset 0. Where the log begins there, consumers skip the queue's messages in

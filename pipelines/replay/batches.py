@@ -40,7 +40,7 @@ class EncodedPart:
     refused: Mapping[int, str]
 
     def batches(self, rows: Array, max_bytes: int, max_messages: int) -> Iterator[Batch]:
-        """Yield batches of some rows, in the order of the rows.
+        """Yield batches of the given rows, in their order.
 
         Args:
             rows: int64, row numbers of the part, in ascending order.
@@ -89,7 +89,7 @@ class Batch:
         return b"".join(data[starts[row] : starts[row + 1]] for row in self.rows)
 
     def without(self, rows: Collection[int]) -> Batch:
-        """Return the batch without some of its messages."""
+        """Return the batch without the given messages."""
         return replace(self, rows=self.rows[~np.isin(self.rows, np.fromiter(rows, np.int64, len(rows)))])
 
     def each(self) -> Iterator[Batch]:

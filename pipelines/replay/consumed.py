@@ -117,7 +117,7 @@ class ChosenMessages:
         return bool(self._failed)
 
     def consumed(self, offsets: Mapping[tuple[str, str, int], int]) -> Consumed:
-        """Return how many of them stand before a group's offsets.
+        """Return how many of the chosen messages are before a group's offsets.
 
         Raises:
             QueryError: if the table cannot be read.

@@ -162,7 +162,7 @@ def _is_left(lake: LakePaths, state: ReplayState, limit: datetime.datetime) -> b
 
 
 def _time_in_id(replay_id: str) -> datetime.datetime | None:
-    """Return when a replay was planned, by its id; None where the id is not one of `new_replay_id`."""
+    """Return when a replay was planned, according to its id; None if `new_replay_id` did not make the id."""
     match = _ID_TIME.fullmatch(replay_id)
     with suppress(ValueError):
         if match is not None:
@@ -181,7 +181,7 @@ def _rows_by_replay(table_uri: str, file: TableFile) -> Counter[str]:
 
 
 def _without(replays: Collection[str], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Leave out the rows of some replays."""
+    """Leave out the rows of the given replays."""
     names = pa.array(sorted(replays), pa.string())
     for batch in batches:
         kept = batch.filter(pc.invert(pc.is_in(batch.column("replay_id").cast(pa.string()), value_set=names)))

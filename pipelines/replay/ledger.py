@@ -221,7 +221,7 @@ def _state(replay_id: str, rows: list[dict[str, Any]]) -> ReplayState:
 
 
 def _last(rows: list[dict[str, Any]], name: str) -> float | None:
-    """Return the last number that rows have; None where they have none, as those of earlier versions."""
+    """Return the last number in a column; None if it has only nulls, as in rows of earlier versions."""
     found = [row[name] for row in rows if row.get(name) is not None]
     return found[-1] if found else None
 
@@ -261,7 +261,7 @@ class Ledger:
         self._advance([], version)
 
     def add(self, rows: pa.Table) -> None:
-        """Add the outcomes of some messages.
+        """Add the outcomes of messages.
 
         Args:
             rows: rows of `replay_messages`.

@@ -109,7 +109,7 @@ class Pace:
         return max(1, most)
 
     def wait(self, messages: int, stored_ms: int) -> bool:
-        """Wait until some messages may be sent.
+        """Wait until the next messages may be sent.
 
         Args:
             messages: Number of messages.

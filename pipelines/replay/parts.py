@@ -35,7 +35,7 @@ _NO_BODY = "the lake has no body of this message"
 
 @dataclass(frozen=True, slots=True)
 class StoredBodies:
-    """Bodies of some rows, as the broker stored them.
+    """Bodies of rows, as the broker stored them.
 
     Attributes:
         values: large_binary, one body for each row; empty if there is an error.
@@ -47,7 +47,7 @@ class StoredBodies:
 
 
 def part_condition(part: Sequence[LogRange]) -> str:
-    """Return SQL for the rows of some ranges of logs."""
+    """Return SQL for the rows of the given ranges of logs."""
     return any_of(
         [
             f"(broker = {text_literal(broker)} AND physical_offset >= {start} AND physical_offset < {end})"

@@ -100,7 +100,7 @@ def _one_of(column: str, values: Sequence[str]) -> str:
 
 
 def _from_offsets(offsets: Mapping[tuple[str, str, int], int]) -> str:
-    """Return the condition for messages from some offsets on, and for all messages of other queues of their topics.
+    """Return the condition for messages from given offsets on, and for all messages of other queues of their topics.
 
     A group consumes all queues of a topic; where it has no offset in one, it has consumed none of its messages.
     """

@@ -56,7 +56,7 @@ class TargetClient:
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """Outcome of some messages.
+    """Outcome of the messages of a batch.
 
     Attributes:
         rows: int64, row numbers in the part.

@@ -31,7 +31,7 @@ MAX_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """Messages between two runs that are not the replay's and that the group wants.
+    """Messages between two runs of the replay's messages, which are not the replay's but which the group wants.
 
     Attributes:
         count: Number of messages.

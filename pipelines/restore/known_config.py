@@ -49,7 +49,7 @@ class KnownConfig:
         )
 
     def complete(self, wanted: RequestedSettings) -> RequestedSettings:
-        """Return settings, filled in from the lake where the user gave none."""
+        """Return the user's settings, completed by those in the lake."""
         return replace(
             wanted,
             queue_file_size=wanted.queue_file_size or self._number("queue_file_size_bytes"),

@@ -34,7 +34,7 @@ class RecordWriter:
         self._records: list[Records] = []
 
     def add(self, batch: pa.RecordBatch) -> int:
-        """Write the records of some rows, in any order, and return their size in bytes.
+        """Write the records of rows, which may be in any order, and return their size in bytes.
 
         Args:
             batch: rows with the columns `COLUMNS`.

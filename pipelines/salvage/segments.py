@@ -82,8 +82,8 @@ class SegmentSalvaged:
         records: number of intact records, which are in the new segment.
         damages: ranges without an intact record.
         moved: old and new offsets of records that had to move.
-        first_time: store time of the first record, ms; 0 where there is none.
-        last_time: store time of the last record, ms; 0 where there is none.
+        first_time: store time of the first record, ms; 0 if there is none.
+        last_time: store time of the last record, ms; 0 if there is none.
     """
 
     records: int

@@ -70,7 +70,7 @@ def values_of(sketches: pa.Array) -> SketchValues:
 
 
 def _parts(sketches: pa.Array) -> tuple[Array, pa.Buffer, int]:
-    """Return the size of each sketch in bytes, 0 for null, and the data with the place where the first one begins."""
+    """Return the size of each sketch in bytes (0 for null), the data, and the position of the first sketch in it."""
     _, offsets, data = sketches.buffers()
     if not len(sketches):
         return np.zeros(0, np.int64), pa.py_buffer(b""), 0

@@ -68,6 +68,6 @@ def merge_sketches(sketches: Iterable[bytes | None]) -> kll_doubles_sketch:
 
 
 def quantiles(sketches: Iterable[bytes | None], ranks: Sequence[float]) -> list[float | None]:
-    """Return quantiles of the values of some sketches, by nearest rank; None if there are no values."""
+    """Return quantiles of the values of the given sketches, by nearest rank; None if there are no values."""
     merged = merge_sketches(sketches)
     return [None] * len(ranks) if merged.is_empty() else list(merged.get_quantiles(ranks, True))

@@ -201,7 +201,7 @@ def _numbered(rows: pa.Table, question: RatesQuestion, sums: Sequence[str], sket
 
 
 def _only(rows: MinuteRows, wanted: Collection[Key]) -> MinuteRows:
-    """Return the rows of some groups."""
+    """Return the rows of the given groups."""
     is_wanted = np.array([key in wanted for key in rows.keys], bool)
     chosen = is_wanted[rows.groups]
     return MinuteRows(

@@ -43,7 +43,7 @@ def merge_minutes(lake: LakePaths, question: RatesQuestion, step: datetime.timed
 
 
 def _cells(rows: MinuteRows, minutes: int) -> tuple[list[tuple[Key, int]], Array]:
-    """Return the groups and windows that have rows, and for each row the index of its own."""
+    """Return each pair of group and window that has rows, and for each row the index of its pair."""
     windows = rows.minutes // minutes
     width = int(windows.max()) + 1
     numbers, cells = np.unique(rows.groups * width + windows, return_inverse=True)

@@ -138,7 +138,7 @@ class _Tasks:
 
 
 class StoreLogs:
-    """Logs of some stores, as they are when the object is created.
+    """Logs of stores, as they are when the object is created.
 
     Args:
         stores: from `find_stores`.

@@ -13,7 +13,7 @@ from commitlake.schemas.tables.profile import NULL_NUMBER, ColumnChecksum
 
 
 def column_hash(schema: StructType, checksum: ColumnChecksum) -> Column:
-    """Hash some columns of a message.
+    """Hash the given columns of a message.
 
     >>> checksum = ColumnChecksum("tags_checksum", ("physical_offset", "tags"), "of the tags", required="tags")
     >>> rows = spark.sql("select number as physical_offset, tags from values (0L, 'a'), (1L, null) as m(number, tags)")
@@ -32,7 +32,7 @@ def column_hash(schema: StructType, checksum: ColumnChecksum) -> Column:
         checksum: one of `COLUMN_CHECKSUMS`.
 
     Returns:
-        A bigint; null where the rows lack one of the columns, or have null in the required one.
+        A bigint; null if the rows lack one of the columns, or have null in the required one.
     """
     names = checksum.columns
     if not {name.split(".")[0] for name in names} <= set(schema.names):

@@ -51,7 +51,7 @@ def to_profile(messages: DataFrame) -> DataFrame:
     Args:
         messages: at least `broker`, `topic`, `queue_id`, `queue_offset`, `physical_offset`, `size`, `body_size`,
             `body_crc` and `store_timestamp`, as in `messages`; rows without a size, which are bad ranges, are left out.
-            The checksums of `OPTIONAL_CHECKSUMS` are null where a column of theirs is not there.
+            The checksums of `OPTIONAL_CHECKSUMS` are null if one of their columns does not exist.
 
     Returns:
         A table of `AUDIT`: one row per broker, topic, queue and window. Counts and sums are never null; a minimum or
@@ -152,7 +152,7 @@ def compare_profiles(expected: DataFrame, found: DataFrame, *, columns: Sequence
         The key's columns; `difference`, which is "missing" where only `expected` has the window, "unexpected" where
         only `found` has it, else "different"; `different_columns`, an array of names; and for each compared column
         `expected_…` and `found_…`. One row per window that differs, by broker, topic, queue and window, those without
-        a time first. Empty where the two are the same.
+        a time first. Empty if the two are the same.
     """
     pairs = [(F.col(f"expected.{name}"), F.col(f"found.{name}")) for name in columns]
     differs = [_differs(name, *pair) for name, pair in zip(columns, pairs, strict=True)]

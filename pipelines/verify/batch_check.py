@@ -19,7 +19,7 @@ _BATCH_FIELDS = ("message_base_offset", "batch_size", "store_timestamp")
 
 
 class BatchChecker:
-    """Compares the records of some chunks with their entries."""
+    """Compares chunks of records with their entries."""
 
     def __init__(self, view: StoreView, findings: Findings) -> None:
         self._view = view

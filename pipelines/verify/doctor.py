@@ -46,8 +46,8 @@ class StoreReport:
         index_files: number of readable IndexFiles.
         groups: number of consumer groups whose offsets were compared.
         is_live: True if a broker has the store open.
-        first_time: store time of its first record, ms since 1970; None where it has no record.
-        last_time: the latest store time; None where it has no record.
+        first_time: store time of its first record, ms since 1970; None if it has no record.
+        last_time: the latest store time; None if it has no record.
     """
 
     broker: str

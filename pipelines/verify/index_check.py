@@ -35,7 +35,7 @@ _CHAIN_CODES = {
 
 
 class IndexChecker:
-    """Compares the records of some chunks with their index entries."""
+    """Compares chunks of records with their index entries."""
 
     def __init__(self, view: StoreView, findings: Findings) -> None:
         self._view = view

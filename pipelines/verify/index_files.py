@@ -90,7 +90,7 @@ def open_part(path: Path) -> IndexPart | None:
 
 
 def _entry_at(descriptor: int, geometry: Geometry, number: int) -> bytes:
-    """Return the bytes of an entry; zeros where the file has become shorter."""
+    """Return the bytes of an entry; zeros if the file has become shorter."""
     return os.pread(descriptor, ENTRY.size, geometry.entry_position(number)).ljust(ENTRY.size, b"\0")
 
 

@@ -107,14 +107,14 @@ def archived_levels(settings: Mapping[str, object]) -> tuple[int, ...] | None:
         settings: A store's settings.
 
     Returns:
-        The delays, with RocketMQ's defaults for levels that the table does not have; None where it has none at all.
+        The delays, with RocketMQ's defaults for levels that the table does not have; None if it has no levels.
     """
     known = known_levels(settings)
     return with_observed(known) if known else None
 
 
 def known_levels(settings: Mapping[str, object]) -> dict[int, int]:
-    """Return the delays by level that the table `store_config` has; none where it has none that can be read.
+    """Return the delays by level in the table `store_config`; none if it has no readable ones.
 
     Args:
         settings: A store's settings.

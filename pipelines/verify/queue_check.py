@@ -65,7 +65,7 @@ def runs_of(entries: QueueEntries, counts: Array | int = 1) -> Iterator[tuple[Ru
 
 
 class QueueChecker:
-    """Compares the records of some chunks with their entries."""
+    """Compares chunks of records with their entries."""
 
     def __init__(self, view: StoreView, findings: Findings) -> None:
         self._view = view
@@ -92,7 +92,7 @@ class QueueChecker:
         return [run for run, _ in found]
 
     def _begun_at(self, files: QueueFiles) -> int:
-        """Return the physical offset of the record of the queue's first entry; 0 where that record is not in the log.
+        """Return the physical offset of the record of the queue's first entry; 0 if that record is not in the log.
 
         Earlier records with the same or later queue offsets belong to a deleted topic of the same name. Their entries
         were deleted, and the entries under their numbers belong to other records, so they are not compared.

@@ -85,7 +85,7 @@ class QueueFiles:
         return f"{self.layout.folder}/{self.topic}/{self.queue_id}/{name}", number * self.layout.entry_size - start
 
     def file_start(self, number: int) -> int:
-        """Return the byte position of an entry's file; below 0 where the file would begin before the queue."""
+        """Return the byte position of an entry's file; below 0 if the file would begin before the queue."""
         position = number * self.layout.entry_size
         return position - (position - self.origin) % self.file_size
 
@@ -98,7 +98,7 @@ class QueueFiles:
             first = stop
 
     def read(self, first: int, end: int) -> Array:
-        """Return entries of one file; zeros where the file is missing or too short.
+        """Return entries of one file; zeros if the file is missing or too short.
 
         Args:
             first: number of the first entry.
@@ -168,7 +168,7 @@ class QueueFiles:
         )
 
     def _first_not(self, low: int, high: int, condition: Callable[[Array], Array]) -> int:
-        """Return the first number whose entry does not meet a condition, by bisection; `high` where all do."""
+        """Return the first number whose entry does not meet a condition, by bisection; `high` if all do."""
         first, block = low, None
         while low < high:
             if block is None and high - low <= _AT_ONCE and self.file_start(low) == self.file_start(high - 1):

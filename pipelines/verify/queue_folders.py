@@ -47,7 +47,7 @@ class QueueFolders:
 
         Args:
             files: the files of a queue that has some.
-            first_number: number of the entry of the log's first record of this queue; None where that does not tell
+            first_number: number of the entry of the log's first record of this queue; None if that does not show it
                 which file should exist.
         """
         folder = f"{files.layout.folder}/{files.name}"
@@ -95,7 +95,7 @@ class QueueFolders:
 def check_kinds(
     root: Path, queues: Sequence[tuple[str, int]], layout: QueueLayout, findings: Findings, *, are_batches: bool
 ) -> None:
-    """Check that topics.json says of every topic what the folder of its queues says.
+    """Check that topics.json has the queue type of every topic that its queues' folder shows.
 
     Args:
         root: The store's folder.

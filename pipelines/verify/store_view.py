@@ -57,7 +57,7 @@ class StoreView:
         delay_levels_ms: the broker's messageDelayLevel.
         limit: findings of a class that are kept.
         format: the log's format.
-        topics: the names in topics.json; None where it does not tell.
+        topics: the topics in the store's configuration; None if it does not list them.
         dialect: dialect of the store's CommitLog.
     """
 
@@ -99,7 +99,7 @@ class StoreView:
 
     @property
     def may_lag(self) -> bool:
-        """True if indexes may lag record_end the log. After a clean shutdown they never do."""
+        """True if indexes may lag behind the log, as after an unclean shutdown or while the broker runs."""
         return self.is_live or self.was_aborted
 
     def is_deleted(self, topic: str) -> bool:

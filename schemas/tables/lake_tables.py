@@ -36,7 +36,7 @@ class LakeTable(NamedTuple):
 
     Attributes:
         origin: where its rows come from.
-        sort_columns: what the rows of a compacted file are sorted by; none where they stay in the order they came in.
+        sort_columns: what the rows of a compacted file are sorted by; none if they keep the order of writing.
     """
 
     origin: Origin

@@ -1,4 +1,4 @@
-"""Queue of entries of one size in files, each of which points to a record of the log.
+"""Queue of entries in files. All entries have the same size, and each points to a record of the log.
 
 A queue is an index: its content is derived from the log, and it is rebuilt from the log when in doubt.
 """

@@ -28,7 +28,7 @@ class CheckpointFile:
         self.value = parse_checkpoint(stored.ljust(FILE_SIZE, b"\0"))
 
     def update(self, **values: int) -> None:
-        """Set some of the values for the next `save`."""
+        """Set the given values for the next `save`."""
         self.value = replace(self.value, **values)
 
     def save(self) -> None:

@@ -79,7 +79,7 @@ def needs_numbers(sys_flag: int, properties: Container[str]) -> bool:
 
 
 def has_brokers_own(properties: Container[str]) -> bool:
-    """Return whether properties contain some that only the broker may set."""
+    """Return whether properties contain any that only the broker may set."""
     return MULTI_QUEUE_OFFSET in properties or INNER_BASE in properties
 
 

@@ -57,11 +57,11 @@ class IndexAnswer:
     queue_offsets: Array = field(default_factory=lambda: np.empty(0, np.int64))
 
     def of_topics(self, topics: Collection[str]) -> IndexAnswer:
-        """Return the answer for some topics; unknown ranges stay unknown."""
+        """Return the answer for the given topics; unknown ranges stay unknown."""
         return self.part(np.array([topic in topics for topic, _ in self.queues], bool)[self.queue_numbers])
 
     def part(self, rows: Array | slice) -> IndexAnswer:
-        """Return the answer restricted to some records; ranges that the index does not cover are kept."""
+        """Return the answer restricted to the given records; ranges that the index does not cover are kept."""
         return replace(
             self,
             offsets=self.offsets[rows],
@@ -86,7 +86,7 @@ class Index(Protocol):
 
 
 class KeyIndex(Index, Protocol):
-    """Index that was searched for some keys of some topics.
+    """Index that was searched for keys of topics.
 
     Attributes:
         notes: files that were not trusted, and why.

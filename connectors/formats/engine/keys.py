@@ -26,7 +26,7 @@ def rows_with_keys(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[
 
 
 def rows_with_topics(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return a boolean for each record of a batch with the column topic: whether its displayed topic is wanted."""
+    """Return for each record of a batch, from its column topic, whether the displayed topic is wanted."""
     topics = _plain(decoded.column("topic"))
     found: np.ndarray[Any, np.dtype[np.bool_]] = pc.is_in(
         topics, value_set=pa.array(sorted(map(str, wanted)), pa.string())

@@ -15,7 +15,7 @@ from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
 
 class LogRecords:
-    """Records of some segments."""
+    """Records of a list of segments."""
 
     def __init__(self, segments: Sequence[Segment], log_format: Format) -> None:
         """Set the segments; none is opened yet.

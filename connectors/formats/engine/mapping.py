@@ -105,7 +105,7 @@ class Mapping:
 
     @classmethod
     def of(cls, descriptor: int, position: int, length: int) -> Mapping | None:
-        """Map some bytes of a file, fewer at its end; return None if that cannot be done safely here."""
+        """Map a part of a file, which is shorter at its end; return None if this machine cannot do that safely."""
         if not IS_SUPPORTED:
             return None
         length = min(length, os.fstat(descriptor).st_size - position)

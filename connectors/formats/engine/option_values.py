@@ -44,7 +44,7 @@ class OptionValues:
             raise OptionError(f"option {name}: expected {', '.join(enum)}, found {text!r}") from None
 
     def format_choice(self, name: str, default: FormatChoice) -> FormatChoice:
-        """Return a log format, or any format."""
+        """Return the log format that a value names, or the choice of any format."""
         text = self._values.get(name)
         if text is None:
             return default

@@ -31,7 +31,7 @@ _ENTRY = np.dtype([("offset", np.int64), ("size", np.int64)])
 
 
 class QueueIndex:
-    """Queues of one store, prepared for some topics and queues.
+    """Queues of one store, prepared for the topics and queues of a read.
 
     Attributes:
         name: the name of the index in a plan.
@@ -71,7 +71,7 @@ class QueueIndex:
         return (topics is None or queue.topic in topics) and (queue_ids is None or queue.queue_id in queue_ids)
 
     def _check_cheaper_than_scan(self, whole: Split, found: dict[int, tuple[Array, Array]]) -> None:
-        """Check the cost before reading other queues, too; for most topics they are far larger than the topic's own."""
+        """Check the cost before other queues are read, because most topics are small compared with those."""
         offsets, sizes = _columns([entries for _, entries in found.values()])
         low, high = self._filters.min_offset, self._filters.end_offset
         order = np.argsort(offsets)

@@ -49,7 +49,7 @@ class RowBatch:
             yield from self._batch(part, first, len(bodies))
 
     def _batch(self, columns: list[pa.Array], first: int, rows: int) -> Iterator[pa.RecordBatch]:
-        """Return the batch of some rows, unless the mode drops all of them."""
+        """Return a batch of the given rows, unless the mode drops all of them."""
         notes = {row - first: value for row, value in self._notes.items() if first <= row < first + rows}
         schema = self._request.schema
         if notes and CORRUPT_RECORD in self._names:

@@ -103,7 +103,7 @@ class Windows:
 
 
 def numbers_at(window: Window, positions: Array, code: str) -> Array:
-    """Return fields of a window at some positions as numbers; `code` is their numpy type, such as ">i8"."""
+    """Return fields of a window at the given positions as numbers; `code` is their numpy type, such as ">i8"."""
     size = np.dtype(code).itemsize
     found: Array = window[positions[:, None] + np.arange(size)].view(code).reshape(-1).astype(np.int64)
     return found

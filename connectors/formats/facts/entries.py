@@ -43,7 +43,7 @@ class QueueEntries:
         return len(self.queue_offset)
 
     def chosen(self, rows: Array | slice) -> QueueEntries:
-        """Return some of the entries."""
+        """Return the chosen entries."""
         return QueueEntries(
             self.topic,
             self.queue_id,

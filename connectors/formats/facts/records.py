@@ -20,7 +20,7 @@ SEED = np.uint64(secrets.randbits(64))  # random, because a producer who knew th
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Data of some consecutive records for indexes, with the bad ranges between them.
+    """Data of consecutive records for indexes, with the bad ranges between them.
 
     Attributes:
         start: physical offset of the first byte that was read.

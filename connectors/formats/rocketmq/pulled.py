@@ -129,7 +129,7 @@ class PulledRecords:
         self._intact = np.empty(_MAX_RECORDS, np.bool_)
 
     def batches(self, answers: Sequence[bytes], wanted: WantedRecords | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of some answers' bodies.
+        """Yield the rows of answers' bodies.
 
         Args:
             answers: the bodies, in the order of the queue.
@@ -215,7 +215,7 @@ class PulledRecords:
         return self._refused.take(begin, end, Fault.BODY_CRC, expected, found, first)
 
     def _count(self, window: Array, parts: Array) -> int:
-        """Return the number of messages in some records."""
+        """Return the number of messages in records."""
         flags = numbers_at(window, parts[START] + _AT_SYS_FLAG, ">i4")
         count = int(parts.shape[1])
         for row in np.flatnonzero(flags & INNER_BATCH).tolist():

@@ -75,7 +75,7 @@ class PackRefs:
         return int((self.frame_offsets[-1:] + self.frame_lengths[-1:]).sum())
 
     def take(self, rows: Array | slice) -> PackRefs:
-        """Return some of the places, selected by index, boolean or slice."""
+        """Return the places that an index, a boolean mask or a slice selects."""
         return PackRefs(self.frame_offsets[rows], self.frame_lengths[rows], self.offsets[rows], self.lengths[rows])
 
 

@@ -139,7 +139,7 @@ def _cut(content: bytes, span: tuple[int, int]) -> bytes:
 
 
 def _without(pack: str, offset: int, content: bytes, spans: Spans, length: int) -> bytes:
-    """Return a frame of the same stored length without some bodies."""
+    """Return a frame of the same stored length without the given bodies."""
     if sum(size for _, size in set(spans)) == len(content):
         return _skippable(length)
     for changed in _overwritten(content, sorted(set(spans))):
@@ -157,7 +157,7 @@ def _without(pack: str, offset: int, content: bytes, spans: Spans, length: int) 
 
 
 def _overwritten(content: bytes, spans: Spans) -> Iterator[bytes]:
-    """Yield candidates for the content without some bodies: overwritten by zeros, then by repeated content."""
+    """Yield candidates for the content without the given bodies: overwritten by zeros, then by repeated content."""
     ends = [0, *(start + size for start, size in spans)]
     stays = b"".join(content[end:start] for end, (start, _) in zip(ends, [*spans, (len(content), 0)], strict=True))
     yield _filled(content, spans, lambda _, size: bytes(size))
@@ -218,7 +218,7 @@ def _padded(frame: bytes, length: int) -> bytes:
 
 
 def _pieces(store: PackStore, pack: str, size: int, replaced: Mapping[int, bytes]) -> Iterator[bytes]:
-    """Yield a pack's bytes, with some frames replaced."""
+    """Yield a pack's bytes with the given frames replaced."""
     position = 0
     for offset, frame in [*sorted(replaced.items()), (size, b"")]:
         while position < offset:

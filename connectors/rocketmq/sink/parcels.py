@@ -66,7 +66,7 @@ def divide(rows: PreparedRows, limits: BatchLimits) -> Iterator[list[RowParcel]]
 
 
 def to_parcel(rows: PreparedRows, parcel: RowParcel) -> Parcel:
-    """Return the encoded request for some rows."""
+    """Return the encoded request for the given rows."""
     topic = parcel.target.topic
     if len(parcel.rows) == 1:
         row = int(parcel.rows[0])

@@ -54,7 +54,7 @@ class RangeReader:
         )
 
     def read(self, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of some ranges.
+        """Yield the messages of the given ranges.
 
         Raises:
             DataLossError: if messages were deleted, and the options require a failure.

@@ -28,7 +28,7 @@ Partition = tuple[QueueRange, ...]
 
 
 def list_queues(puller: Puller, topics: Iterable[str]) -> list[MessageQueue]:
-    """Return all readable queues of some topics, in order.
+    """Return all readable queues of the given topics, in order.
 
     Raises:
         NoRouteError: if no broker has a topic, or none of its queues can be read.

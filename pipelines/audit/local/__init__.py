@@ -1,4 +1,4 @@
-"""Sides of an audit by tasks of a runner, without Spark.
+"""The two sides of an audit, computed by tasks of a runner without Spark.
 
 sides     the sides, which start the tasks         message_rows  reads the wanted rows of `messages`
 windows   counts rows by window, as Arrow          store_tasks, hbase_tasks, body_tasks   one split, salt or pack each

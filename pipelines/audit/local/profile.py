@@ -65,7 +65,7 @@ class LocalProfile(Profile):
 
     @property
     def is_on_disk(self) -> bool:
-        """True if some windows are on disk."""
+        """True if a part of the windows is on disk."""
         return bool(self._files)
 
     def close(self) -> None:

@@ -133,7 +133,7 @@ class LocalSides(Sides):
     def _message_rows(
         self, columns: pa.Schema, within: Sequence[Stretch] | None = None
     ) -> tuple[MessageRows, Sequence[AddedFile]]:
-        """Return a reader of the wanted messages, and the data files that may have some."""
+        """Return a reader of the wanted messages, and the data files that may have them."""
         wanted = RowCriteria(self.span, within)
         table, files = self._table(self.lake.messages, columns, self.moment.version, DICTIONARIES)
         return MessageRows(table, wanted), [file for file in files if wanted.may_hold(file)]

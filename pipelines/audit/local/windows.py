@@ -165,6 +165,6 @@ def _differ(name: str, expected: pa.ChunkedArray, found: pa.ChunkedArray) -> pa.
 
 
 def count_messages(windows: pa.Table) -> int:
-    """Return the number of messages in some windows."""
+    """Return the number of messages in the given windows."""
     counts: Array = windows.column("messages").to_numpy()
     return int(counts.sum())

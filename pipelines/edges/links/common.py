@@ -32,7 +32,7 @@ def definer(f: Families, rows: Array) -> dict[str, Column]:
 
 
 def why_nothing_before(f: Families, rows: Array, spans: Spans) -> Column:
-    """Return the reason why some records, which only a unique key could link, have no predecessor."""
+    """Return the reason why records that only a unique key could link have no predecessor."""
     reasons = spans.before(f.column("broker", rows), f.times[rows])
     return pc.if_else(mask_of(is_null(f.column("unique_key", rows))), str(AbsentReason.AMBIGUOUS), reasons)
 

@@ -40,7 +40,7 @@ _TABLES = _make_tables()
 
 @compiled
 def _crc_by_table(window, position, length, state):
-    """Continue from `state` (inverted CRC) over some bytes, eight bytes per step."""
+    """Continue from `state` (inverted CRC) over bytes, eight per step."""
     crc = np.uint64(state)
     end = position + length
     while end - position >= 8:

@@ -10,7 +10,7 @@ from commitlake.connectors.formats.engine.kernel.memory import load_le_u64
 
 @compiled
 def is_utf8(window, position, length):
-    """Return whether some bytes are well-formed UTF-8 (Unicode, table 3-7)."""
+    """Return whether bytes are well-formed UTF-8 (Unicode, table 3-7)."""
     end = position + length
     while position < end:
         while end - position >= 8 and (load_le_u64(window, position) & np.uint64(0x8080808080808080)) == 0:

@@ -147,7 +147,7 @@ def index_hash(value: Any) -> Any:
 
 @compiled
 def fnv1_64(window: Array, position: Any, length: Any) -> Any:
-    """Return the FNV-1 hash of some bytes, as Go's int64."""
+    """Return the FNV-1 hash of bytes, as Go's int64."""
     value = _FNV_BASIS
     for at in range(position, position + length):
         value = (value * _FNV_PRIME) ^ np.uint64(window[at])
