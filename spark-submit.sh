@@ -17,7 +17,7 @@
 # --master is given. `.venv/bin/commitlake JOB ...` runs the same jobs without spark-submit.
 #
 # It needs Python 3.11 or newer with its venv module, and the network the first time. --set-up-only sets up and runs nothing;
-# --dev sets up what ./run-tests.sh needs, too. A set-up that was killed begins anew; two at once wait for one another.
+# --dev sets up what ./run-tests.sh needs, too. After a killed set-up, the next one starts again; two at once wait for each other.
 #
 # Environment:
 #   COMMITLAKE_PYTHON  the Python to set up with (default: the first of python3.13, 3.12, 3.11, python3 that will do)
@@ -108,7 +108,7 @@ pip_install() {
   "$VENV/bin/python" -m pip install --no-compile --quiet --disable-pip-version-check --no-input "$@"
 }
 
-# An environment that was being changed when it was killed is begun anew: pip would take what is half written for whole. So is one that
+# An environment that was being changed when it was killed is made again: pip would take what is half written for whole. So is one that
 # was moved here: its commands name the old folder.
 make_environment() {
   local python=$1
@@ -157,7 +157,7 @@ set_up() {
     find_or_install_java
     rm -f "$STATE/unfinished"
     step "jars of Delta" "$VENV/bin/python" -P -m commitlake.connectors.runtime.jars
-    # Python keeps the modules that it compiles here even where it is told not to later: each start would compile them anew.
+    # Python keeps the modules that it compiles here even where it is told not to later: each start would compile them again.
     step "compiled reader" env -u PYTHONDONTWRITEBYTECODE "$VENV/bin/python" -P -m commitlake.jobs.cli.warm
     # What the developers' lock installs is all that a run needs.
     digest "$ROOT/requirements.lock" >"$STATE/stamp-run"

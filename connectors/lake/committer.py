@@ -179,7 +179,7 @@ def advance(
     application: str,
     step: tuple[int | None, int],
     *,
-    anew: bool = False,
+    from_scratch: bool = False,
     beside: Mapping[str, tuple[int, int]] | None = None,
     removed: Iterable[tuple[str, int]] = (),
 ) -> bool:
@@ -191,7 +191,7 @@ def advance(
         files: files without a partition.
         application: name of the application.
         step: progress number before the change (None for none), and after it.
-        anew: whether the files replace all files of the table.
+        from_scratch: whether the files replace all files of the table.
         beside: for other applications, the expected number (0 for none) and the new one.
         removed: path and size in bytes of files to remove from the table. If another writer has removed one of them,
             nothing is committed.
@@ -209,7 +209,7 @@ def advance(
     transactions = [Transaction(application, after), *(Transaction(name, new) for name, (_, new) in others.items())]
     try:
         properties = CommitProperties(app_transactions=transactions)
-        _add_files(table, files, (), properties, mode="overwrite" if anew else "append", removed=removed)
+        _add_files(table, files, (), properties, mode="overwrite" if from_scratch else "append", removed=removed)
     except CommitFailedError:
         return False
     seal(table_uri)

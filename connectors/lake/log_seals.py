@@ -105,19 +105,19 @@ def read_files(listing: LogListing) -> list[LogFile]:
     return [*listing.checkpoints.get(listing.base, []), *entries]
 
 
-def write_seal(folder: LogFolder, listing: LogListing, *, anew: bool = False) -> None:
+def write_seal(folder: LogFolder, listing: LogListing, *, from_scratch: bool = False) -> None:
     """Seal an intact log, and delete older seals.
 
     Args:
         folder: the log's folder.
         listing: files of the log.
-        anew: whether to delete earlier seals, because the log was repaired.
+        from_scratch: whether to delete earlier seals, because the log was repaired.
     """
     name = entry_name(listing.newest)
     files = {file.name: (file.size, digest_of(folder, file)) for file in read_files(listing)}
     folder.write(name, Seal(listing.newest, listing.base, files).to_bytes(), SEALS)
-    if anew or listing.noted < listing.newest:
+    if from_scratch or listing.noted < listing.newest:
         folder.note_newest(listing.newest)
     older = [seal for seal in listing.seals if seal != name]
-    for seal in older if anew else older[_KEPT - 1 :]:
+    for seal in older if from_scratch else older[_KEPT - 1 :]:
         folder.delete(seal, SEALS)

@@ -55,12 +55,12 @@ class NewFiles:
     Attributes:
         files: data files of `messages`.
         version: version of `messages` that is reached with these files.
-        anew: True if these are all files of `messages`, because new files alone can no longer be read.
+        from_scratch: True if these are all files of `messages`, because new files alone can no longer be read.
     """
 
     files: Sequence[AddedFile]
     version: int
-    anew: bool = False
+    from_scratch: bool = False
 
 
 def readable_files(lake: LakePaths, after: int, table: str | None = None) -> NewFiles:
@@ -80,12 +80,12 @@ def readable_files(lake: LakePaths, after: int, table: str | None = None) -> New
         files, newest = new_files(lake, after, uri)
     except VersionGoneError:
         whole = snapshot_files(uri, options)
-        return NewFiles(whole.files, whole.version, anew=True)
+        return NewFiles(whole.files, whole.version, from_scratch=True)
     whole = snapshot_files(uri, options) if files else AddedVersion(newest, ())
     replaced = sorted({file.name for file in files} - {file.name for file in whole.files})
     found = table_files(uri, options).get_file_info(replaced) if replaced else []
     if any(info.type == pafs.FileType.NotFound for info in found):
-        return NewFiles(whole.files, whole.version, anew=True)
+        return NewFiles(whole.files, whole.version, from_scratch=True)
     return NewFiles(files, newest)
 
 

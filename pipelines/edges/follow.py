@@ -135,10 +135,10 @@ def follow_edges(lake: LakePaths, runner: Runner = HERE) -> EdgesUpdate:
     progress, consumptions, done = followed_version(lake), followed_consumptions(lake), followed_erasure(lake)
     erased = read_erased_places(lake)
     new, consumed = _new_rows(lake, progress, consumptions)
-    if new.version <= progress and not new.anew and consumed.version <= consumptions:
+    if new.version <= progress and not new.from_scratch and consumed.version <= consumptions:
         return EdgesUpdate(progress, seconds=time.monotonic() - started)
     catch_up_keys(lake, runner)
-    begins = progress < 0 or new.anew
+    begins = progress < 0 or new.from_scratch
     removed = [] if begins else _open_files(lake)
     work = _Work(lake, erased, secrets.token_hex(8))
     files = work.run(list(new.files), consumed.files, _read_open(lake, removed), has_earlier=not begins)
@@ -148,7 +148,9 @@ def follow_edges(lake: LakePaths, runner: Runner = HERE) -> EdgesUpdate:
     if consumed.version >= 0:
         beside[CONSUMPTIONS_ID] = (consumptions + 1, consumed.version + 1)
     gone = [(file.path, file.size) for file in removed]
-    if not advance(lake.edges, EDGES, files, APPLICATION_ID, step, anew=new.anew, beside=beside, removed=gone):
+    if not advance(
+        lake.edges, EDGES, files, APPLICATION_ID, step, from_scratch=new.from_scratch, beside=beside, removed=gone
+    ):
         return EdgesUpdate(followed_version(lake), seconds=time.monotonic() - started)
     rows = sum(file.rows for file in files)
     return EdgesUpdate(new.version, rows, time.monotonic() - started, passed_over=work.passed_over, unread=work.unread)
@@ -172,11 +174,11 @@ def _new_rows(lake: LakePaths, progress: int, consumptions: int) -> tuple[NewFil
     """
     new, consumed = readable_files(lake, progress), NewFiles((), -1)
     if _consumptions_version(lake) >= 0:
-        is_first = progress < 0 or new.anew
+        is_first = progress < 0 or new.from_scratch
         consumed = readable_files(lake, -1 if is_first else consumptions, lake.consumptions)
-    if consumed.anew:
+    if consumed.from_scratch:
         new, consumed = readable_files(lake, -1), readable_files(lake, -1, lake.consumptions)
-        new = replace(new, anew=progress >= 0)
+        new = replace(new, from_scratch=progress >= 0)
     return new, consumed
 
 

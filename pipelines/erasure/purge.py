@@ -155,7 +155,7 @@ def strip_log(lake: LakePaths, table_uri: str, before: datetime.datetime) -> tup
     base = listing.base
     if base < table.version():
         raise ErasureError(f"{table_uri}: expected a checkpoint of version {table.version()}, found that of {base}")
-    write_seal(folder, listing, anew=True)  # from now on no seal covers the entries before it
+    write_seal(folder, listing, from_scratch=True)  # from now on no seal covers the entries before it
     entries = sum(_strip_entry(folder, version) for version in sorted(listing.entries) if version < base)
     return entries, _delete_older(folder, listing, before)
 

@@ -209,7 +209,7 @@ def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = N
         hbase = follow_hbase(place)
     outcomes = [ErasureResult(state, works, packs, hbase) for state in states]
     for outcome in outcomes:
-        # Also for an erasure that a repair has undone: the retention begins anew with the version that it is done in.
+        # Also for an erasure that a repair has undone: the retention begins again with the version of the new erasure.
         add_event(place.lake, outcome.state, ErasureEvent.ERASED, outcome.counts, place.parser_version)
     return outcomes
 

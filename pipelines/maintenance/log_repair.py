@@ -252,7 +252,7 @@ def repair_log(
     for version in repair.versions:
         aside.copy(f"{repair.table}/{LOG}/{entry_name(version)}")
         folder.write(entry_name(version), _placeholder(note, files if version == repair.first else ()))
-    write_seal(folder, folder.read_listing(), anew=True)
+    write_seal(folder, folder.read_listing(), from_scratch=True)
 
 
 def _read_or_nothing(folder: LogFolder, name: str) -> bytes:

@@ -362,7 +362,7 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
 
 def _recount(lake: LakePaths, tables: Sequence[str], runner: Runner) -> None:
     if MINUTES in tables:
-        backfill_minutes(lake, runner, anew=True)
+        backfill_minutes(lake, runner, from_scratch=True)
 
 
 def _repair_table_of_runs(aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner) -> Iterator[str]:

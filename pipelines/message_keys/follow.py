@@ -130,14 +130,20 @@ def follow_keys(lake: LakePaths, runner: Runner = HERE) -> KeysUpdate:
     parts = list(file_groups(files, max_rows, unknown_rows=_CHUNK_ROWS))
     chunks = _Chunks(lake, parts, secrets.token_hex(8), erased)
     written = [row for _, row in runner.run(chunks.write, range(len(chunks.parts))) if row is not None]
-    if version > progress or new.anew:
+    if version > progress or new.from_scratch:
         step = (None if progress < 0 else progress, version)
         files_of_keys = [row.data_file for row in written]
         # An erasure that reaches this table meanwhile must not miss rows that are added here.
-        after = erased.number if new.anew or progress < 0 else done
+        after = erased.number if new.from_scratch or progress < 0 else done
         erasure = {ERASURE: (done, after)}
         if not advance(
-            lake.message_keys, MESSAGE_KEYS, files_of_keys, APPLICATION_ID, step, anew=new.anew, beside=erasure
+            lake.message_keys,
+            MESSAGE_KEYS,
+            files_of_keys,
+            APPLICATION_ID,
+            step,
+            from_scratch=new.from_scratch,
+            beside=erasure,
         ):
             return KeysUpdate(followed_version(lake), 0, time.monotonic() - started)
     return KeysUpdate(version, sum(row.rows for row in written), time.monotonic() - started)

@@ -87,13 +87,13 @@ class _Tasks:
         return messages, [ManifestRow.of_file(file, "topic_minutes") for file in minutes.finish()]
 
 
-def backfill_minutes(lake: LakePaths, runner: Runner = HERE, *, anew: bool = False) -> Backfilled:
+def backfill_minutes(lake: LakePaths, runner: Runner = HERE, *, from_scratch: bool = False) -> Backfilled:
     """Count the messages that are missing in `topic_minutes`.
 
     Args:
         lake: where the tables are.
         runner: runs the tasks that read `messages` and write files.
-        anew: true to count all of `messages` and replace the rows of the table.
+        from_scratch: true to count all of `messages` and replace the rows of the table.
 
     Raises:
         ConcurrentBackfillError: if another backfill was first.
@@ -106,18 +106,18 @@ def backfill_minutes(lake: LakePaths, runner: Runner = HERE, *, anew: bool = Fal
         raise LakeError(f"nothing was archived into {lake.root} yet: expected an archive commit in {lake.messages}")
     snapshot = snapshot_files(lake.messages, storage_options(lake.messages, lake.s3), table.version())
     before = _progress(lake)
-    counted = {} if anew else _counted_ranges(lake)
+    counted = {} if from_scratch else _counted_ranges(lake)
     tasks = _Tasks(lake, f"{BACKFILLED}{newest[1].sequence}", counted)
     groups = divided(snapshot.files, max(2 * runner.cores, -(-len(snapshot.files) // _MAX_FILES)))
     messages, written = 0, []
     for _, (count, rows) in runner.run(partial(_run_group, tasks), groups):
         messages += count
         written += rows
-    if not written and not anew:
+    if not written and not from_scratch:
         return Backfilled()
     files = [row.data_file for row in written]
     step = (before, max(snapshot.version, (before or 0) + 1))
-    if not advance(lake.topic_minutes, TOPIC_MINUTES, files, APPLICATION_ID, step, anew=anew):
+    if not advance(lake.topic_minutes, TOPIC_MINUTES, files, APPLICATION_ID, step, from_scratch=from_scratch):
         raise ConcurrentBackfillError(
             f"{lake.topic_minutes}: another backfill was first; nothing of this one was kept. Run it again"
         )

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.replays                     400,000 messages of 1 KiB, three turns
     python -m tests.benchmarks.replays --messages 100000 --runs 1
 
-Replay, producer and broker share this machine's cores. A broker is started anew for each turn, on a new store. The Java
+Replay, producer and broker share this machine's cores. Each turn starts a broker on a new store. The Java
 producer sends as many messages of the same size, without keys and properties, one by one with 1,000 in flight (async)
 and 32 at a time (batch), a tenth before what is timed. The replay is timed twice: from its first to its last message,
 and from the command to its end, with the start of Python, the plan and the ledger.

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.sends                     sync by 1 and by 8 threads, async, batches; 1 KB bodies
     python -m tests.benchmarks.sends --ways async --messages 400000
 
-The producer and the broker share this machine's cores. A server is started anew for each turn, on a new store, and the
+The producer and the broker share this machine's cores. Each turn starts a server on a new store, and the
 producer sends a tenth before what is timed.
 """
 

@@ -108,11 +108,11 @@ def _notes(plan: BrokerPlan, reports: Sequence[QueueReport]) -> Iterator[str]:
             f"{plan.broker}: {count_text(count, 'message was', 'messages were')} lost before they were archived: "
             f"{_first(_places(lost))}"
         )
-    anew = [queue_text(_queue(report)) for report in reports if report.is_new_queue]
-    if anew:
+    restarted = [queue_text(_queue(report)) for report in reports if report.is_new_queue]
+    if restarted:
         yield (
-            f"{plan.broker}: {count_text(len(anew), 'queue starts', 'queues start')} at 0 again, as the topic was "
-            f"deleted and created again. They were read from their first message: {_first(anew)}"
+            f"{plan.broker}: {count_text(len(restarted), 'queue starts', 'queues start')} at 0 again, as the topic was "
+            f"deleted and created again. They were read from their first message: {_first(restarted)}"
         )
     if plan.held.closed:
         count = sum(one.end - one.first for one in plan.held.closed)

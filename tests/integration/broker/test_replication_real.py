@@ -62,7 +62,9 @@ def check_consumers_read_all(names: RocketMQ, sent: list[dict[str, str]], kill_m
 
 
 @RESTARTED
-def test_a_real_slave_of_our_master(names: RocketMQ, tmp_path: Path, running: ExitStack, is_restarted: bool) -> None:
+def test_a_real_slave_copies_our_masters_store(
+    names: RocketMQ, tmp_path: Path, running: ExitStack, is_restarted: bool
+) -> None:
     master = master_lite(tmp_path / "master", name_server=names.name_server_address).start()
     running.callback(master.kill)
     settings = {"brokerRole": "SLAVE", "brokerId": 1, "slaveReadEnable": True}

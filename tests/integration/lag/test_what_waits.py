@@ -93,7 +93,7 @@ def stopped(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
                     assert snapshot(asked) == 0
                 finally:
                     client.close()
-                # Two rounds of checks store the halves anew, and 5.x has written its op records by then.
+                # Two rounds of checks store the halves again, and 5.x has written its op records by then.
                 wait_for(lambda: _in_flight(servers.store), lambda count: count == 3, 60)
             stats = admin.consume_stats(GROUP)
         servers.stop_broker()

@@ -66,7 +66,7 @@ class Archive:
 
     def run(self, **changes: object) -> Result:
         """Archive new messages."""
-        # Queue offsets of these logs begin anew in each segment, which the suites rightly refuse.
+        # Queue offsets of these logs begin at 0 again in each segment, which the suites rightly refuse.
         config = Config(str(self.store), str(self.lake), quality=False)
         return run_archive(self.runner, dataclasses.replace(config, **changes))  # type: ignore[arg-type]
 

@@ -32,7 +32,7 @@ def test_a_large_file_is_divided_into_pieces(rows: int | None, parts: int) -> No
     assert [(piece.part, piece.parts) for piece in pieces] == [(part, parts) for part in range(parts)]
 
 
-def test_pieces_take_every_row_once_and_bring_the_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_have_every_row_once_with_its_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work_module, "PIECE_ROWS", 300)
     files = [_file(tmp_path, "one", range(1000), 70), _file(tmp_path, "two", range(1000, 1010), 70)]
     taken: list[Any] = []

@@ -132,7 +132,7 @@ def test_a_table_of_another_program_is_opened_and_sealed_with_the_next_commit(co
         delta_table(str(copy))
 
 
-def test_an_entry_without_a_seal_is_at_least_json(copy: Path) -> None:
+def test_an_empty_entry_without_a_seal_is_damage(copy: Path) -> None:
     write_deltalake(copy, pa.table({"number": [VERSIONS]}), mode="append")
     (copy / "_delta_log" / entry_name(VERSIONS)).write_bytes(b"")
     for open_table in (delta_table, seal):

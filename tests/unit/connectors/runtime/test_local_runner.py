@@ -28,7 +28,7 @@ def test_every_task_is_done_once(runner: Runner) -> None:
 
 
 @pytest.mark.parametrize("runner", RUNNERS, ids=NAMES)
-def test_an_error_of_a_task_is_raised_as_itself(runner: Runner) -> None:
+def test_an_error_of_a_task_keeps_its_class(runner: Runner) -> None:
     with pytest.raises(NumberError, match=r"found '?-1"):
         list(runner.run(squared, [1, -1, 2]))
 

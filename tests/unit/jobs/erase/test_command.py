@@ -249,7 +249,7 @@ def test_keys_that_no_message_has_are_named(
 
 
 def test_a_rebuilt_table_of_keys_has_no_erased_keys(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
-    for table in ("message_keys",):  # as if it was made anew, from a version before the erasure
+    for table in ("message_keys",):  # as if it was made again, from a version before the erasure
         for path in sorted(Path(getattr(growing.lake, table)).rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
     (Path(growing.lake.root) / "_newest" / "message_keys.json").unlink()

@@ -316,7 +316,7 @@ def test_replays_are_listed_stopped_and_slowed_down(world: ReplayWorld, capsys: 
         ({"event": "started", "owner": '{"host": "a", "pid": ' + "9" * 5000 + ', "started": ""}'}, "owner: expected"),
     ],
 )
-def test_a_changed_ledger_is_refused_by_name(
+def test_a_changed_ledger_is_refused_with_the_replays_id(
     world: ReplayWorld, capsys: pytest.CaptureFixture[str], change: dict[str, object], expected: str
 ) -> None:
     assert world.replay("--topic", TOPIC, "--limit", "1") == 0

@@ -88,7 +88,7 @@ def test_the_largest_groups_are_chosen_by_the_larger_of_both_times(ask: Ask) -> 
     assert [row["topic"] for row in rows] == ["silent"]
 
 
-def test_a_time_that_is_not_archived_is_not_silent(ask: Ask) -> None:
+def test_a_time_that_is_not_archived_has_no_count(ask: Ask) -> None:
     _, rows, printed = ask("--from", "2023-11-17T02:00", "--to", "2023-11-17T03:00", "--compare", "day")
     assert [(row["topic"], row["messages"], row["messages_before"]) for row in rows] == [("orders", None, 4)]
     assert "had some a day before" not in printed

@@ -75,7 +75,7 @@ def test_each_kind_of_record_is_an_entry() -> None:
         ([offset_id(99), "true", "10.0.0.1"], ("success", 99)),  # some write the client's host, too
     ],
 )
-def test_a_pub_has_three_forms(tail: Sequence[str], expected: tuple[str, int | None]) -> None:
+def test_each_form_of_a_pub_trace_is_parsed(tail: Sequence[str], expected: tuple[str, int | None]) -> None:
     columns = pub("U1", 0)[:12]
     assert entries_of(body([*columns, *tail]), names=("outcome", "sent_offset")) == [expected]
 

@@ -262,7 +262,7 @@ def test_a_broadcasting_group_counts_only_in_queues_with_an_offset(partly_commit
     assert [(row.queue_id, row.messages.high) for row in rows] == [(0, 6)]
 
 
-def test_a_group_that_stands_since_its_first_message_is_stalled(partly_committed: GrowingLake) -> None:
+def test_a_group_that_never_moved_from_its_first_message_is_stalled(partly_committed: GrowingLake) -> None:
     partly_committed.archive()
     for minute in (1, 31, 61):
         append_progress(partly_committed.lake, progress(60 * minute, 4))

@@ -120,9 +120,9 @@ def test_a_backfill_adds_a_run_between_others(growing: GrowingLake) -> None:
     assert messages_of(growing.lake) == growing.count
 
 
-def test_a_table_counted_again_has_each_message_once(growing: GrowingLake) -> None:
+def test_a_full_backfill_counts_each_message_once(growing: GrowingLake) -> None:
     expected = totals(growing.lake)
-    backfill_minutes(growing.lake, anew=True)
+    backfill_minutes(growing.lake, from_scratch=True)
     assert totals(growing.lake) == expected
 
 

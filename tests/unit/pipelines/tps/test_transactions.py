@@ -107,7 +107,7 @@ def test_tps_prints_the_outcomes(growing: GrowingLake, capsys: pytest.CaptureFix
     assert "5 transactions: 1 committed, 2 rolled back, 1 given up, 1 open" in captured.err
 
 
-def test_a_lake_without_edges_and_a_store_do_not_tell_the_outcomes_apart(
+def test_outcomes_are_not_separated_without_edges_or_for_a_store(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     growing = make_lake(tmp_path)

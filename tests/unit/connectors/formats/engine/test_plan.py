@@ -161,7 +161,7 @@ def test_snapshot_from_the_middle_takes_the_rest(tmp_path: Path) -> None:
     assert range_of(store, SECOND_ENDS[1]).size == SECOND_ENDS[-1] - SECOND_ENDS[1]
 
 
-def test_snapshot_survives_as_json() -> None:
+def test_snapshot_round_trips_through_json() -> None:
     snapshot = Snapshot({"a": StoreRange(0, 10), "b": StoreRange(5, 9, TailKind.TORN, 3, 7)})
     assert Snapshot.from_json(snapshot.to_json()) == snapshot
     assert snapshot.size == 14
