@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -35,6 +36,10 @@ sys.meta_path.insert(0, _RefuseFoldersAsPackages())
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell's background job ignores Ctrl-C, and so would all processes to which tests send it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# The tests' processes share two cores, and lakes of a few rows: a thread more would only be waited for.
+os.environ.setdefault("TOKIO_WORKER_THREADS", "1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

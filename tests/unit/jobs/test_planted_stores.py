@@ -85,11 +85,9 @@ def sound_jmq(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Use no settings from outside, and do not sync to the disk, because no test is about a crash."""
+    """Use no settings from outside."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr(os, "fdatasync", lambda _: None)
     monkeypatch.setattr(audit_moment, "WAIT_SECONDS", 0)
 
 

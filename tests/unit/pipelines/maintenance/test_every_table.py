@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,12 +34,6 @@ CASES = [
     # Without the rows of its beginning, an erasure has to be run again.
     if (table, way[0]) != ("erasures", "file")
 ]
-
-
-@pytest.fixture(autouse=True)
-def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not sync to the disk, because no test is about a crash."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture(scope="module")
