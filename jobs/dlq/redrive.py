@@ -11,7 +11,8 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.dlq.choice import Chosen, choose, explaining_where
 from commitlake.jobs.dlq.outcome import follow
-from commitlake.jobs.replay.send import send_condition
+from commitlake.jobs.replay.choice import MessageChoice
+from commitlake.jobs.replay.send import send_chosen
 from commitlake.jobs.replay.source import lake_source
 from commitlake.pipelines.dead_letters.letters import count_letters, replayed_sql
 from commitlake.pipelines.dead_letters.narrowing import sent_before, without_places
@@ -40,7 +41,8 @@ def redrive(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     if not arguments.again:
         _check_unfinished(lake, chosen, condition)
     arguments.output = "table"
-    sent = send_condition(arguments, lake, lake_source(lake, chosen.table), condition, _in_words(arguments, chosen))
+    source, letters = lake_source(lake, chosen.table), MessageChoice(condition)
+    sent = send_chosen(arguments, lake, source, letters, _in_words(arguments, chosen))
     if sent.plan is None or not arguments.follow or sent.exit_code == ExitCode.INTERRUPTED:
         if sent.plan is not None and not arguments.quiet:
             print_line(f"'commitlake dlq outcome {sent.plan.replay_id} --lake {lake.root}' shows what becomes of them")

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sending_arguments(parser: argparse.ArgumentParser, mapping: str = "same") -> None:
-    """Add the arguments for the target and pace of sent messages; `jobs.replay.send.send_condition` reads them.
+    """Add the arguments for the target and pace of sent messages; `jobs.replay.send.send_chosen` reads them.
 
     Args:
         parser: parser of a job.
@@ -99,9 +99,9 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--where", metavar="SQL", help="any predicate over the columns of messages")
     dlq_help = "the dead letters of this group, sent back to their original topics"
     group.add_argument("--dlq-of", metavar="GROUP", help=dlq_help)
-    not_help = "only messages that this group has not consumed, by the offsets in the lake"
+    not_help = "only messages that this group has not consumed, by its offsets in the lake, the store or the broker"
     group.add_argument("--not-consumed-by", metavar="GROUP", help=not_help)
-    at_help = "with --not-consumed-by: use its offsets at this time (default: the newest)"
+    at_help = "with --not-consumed-by: use its offsets at this time, by the lake's snapshots (default: the newest)"
     group.add_argument("--offsets-at", type=parse_time, metavar="TIME", help=at_help)
     copies_help = (
         "also copies of messages for retries, and dead letters, each sent to its original topic "
@@ -265,6 +265,11 @@ def _check_send(arguments: argparse.Namespace) -> None:
         raise JobError("--from-broker and --all-copies cannot be used together", hint)
     if arguments.dlq_of is not None and arguments.all_copies:
         raise JobError("--dlq-of and --all-copies cannot be used together", "--dlq-of selects only dead letters")
+    if arguments.dlq_of is not None and arguments.not_consumed_by is not None:
+        raise JobError(
+            "--dlq-of and --not-consumed-by cannot be used together, as no group consumes dead letters",
+            "leave --not-consumed-by out; 'commitlake dlq outcome ID' shows which of a replay's letters were consumed",
+        )
     if arguments.dlq_of is not None and arguments.topic:
         raise JobError(
             "--dlq-of and --topic cannot be used together", "the group determines the topic of its dead letters"

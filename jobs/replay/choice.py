@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.names import there_are
+from commitlake.jobs.cli.names import did_you_mean, there_are, warn
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.replay.source import MessageSource
+from commitlake.jobs.replay.actions import PROG
+from commitlake.jobs.replay.source import MessageSource, archived_stores
 from commitlake.pipelines.query.sql import Conditions
-from commitlake.pipelines.replay.consumed import Places, offsets_of
+from commitlake.pipelines.replay.errors import UnknownGroupError
+from commitlake.pipelines.replay.not_consumed import NotConsumed
 from commitlake.pipelines.replay.origins import origin_sql
 from commitlake.pipelines.replay.selection import SENDABLE, Selection, condition
+from commitlake.schemas.layouts.rocketmq.topics import Kind, is_system_group, kind_of
 
 _MAX_KEY_FILE_BYTES = 64 << 20
 _MAX_KEYS = 10_000
 _BLANKS = " \t\r"
 
 
-def chosen_condition(arguments: argparse.Namespace, lake: LakePaths, source: MessageSource) -> str:
-    """Return an SQL condition for the messages that the arguments select.
+@dataclass(frozen=True, slots=True)
+class MessageChoice:
+    """The selected messages.
+
+    Attributes:
+        condition: SQL condition for their rows.
+        not_consumed: with `--not-consumed-by`, the first selected message of each queue.
+    """
+
+    condition: str
+    not_consumed: NotConsumed | None = None
+
+
+def choose_messages(arguments: argparse.Namespace, lake: LakePaths, source: MessageSource) -> MessageChoice:
+    """Return the messages that the arguments select.
 
     Args:
         arguments: parsed arguments of the job.
@@ -33,11 +49,7 @@ def chosen_condition(arguments: argparse.Namespace, lake: LakePaths, source: Mes
         JobError: if a file of keys cannot be read, or has too many keys.
         ReplayError: if the selected messages cannot be sent.
     """
-    offsets = None
-    if arguments.not_consumed_by is not None:
-        places = _offsets(arguments, lake, source)
-        wanted = set(arguments.topic)
-        offsets = {place: offset for place, offset in places.items() if not wanted or place[1] in wanted}
+    not_consumed = None if arguments.not_consumed_by is None else _not_consumed(arguments, lake, source)
     asked = Conditions(
         topics=arguments.topic,
         queue_ids=arguments.queue,
@@ -48,34 +60,43 @@ def chosen_condition(arguments: argparse.Namespace, lake: LakePaths, source: Mes
         end=arguments.end,
         where=arguments.where,
     )
-    return condition(
+    sql = condition(
         Selection(
             asked,
             tags=arguments.tag,
             ids=arguments.id,
             born=arguments.born,
             dead_letters_of=arguments.dlq_of,
-            offsets=offsets,
+            not_consumed=not_consumed,
             has_replayed=arguments.include_replayed,
             origin=origin_sql(source.table) if arguments.all_copies else None,
         )
     )
+    return MessageChoice(sql, not_consumed)
 
 
-def _offsets(arguments: argparse.Namespace, lake: LakePaths, source: MessageSource) -> Places:
+def _not_consumed(arguments: argparse.Namespace, lake: LakePaths, source: MessageSource) -> NotConsumed:
+    wanted = set(arguments.topic)
+
+    def takes_topic(topic: str) -> bool:
+        kind = kind_of(topic)
+        is_copy = arguments.all_copies and kind in SENDABLE and kind is not Kind.NORMAL
+        return topic in wanted or is_copy or (not wanted and kind is Kind.NORMAL)
+
     group = arguments.not_consumed_by
-    if not source.is_copied:
-        return offsets_of(lake, group, arguments.broker or _stores(lake), arguments.offsets_at)
-    found = source.offsets(arguments.broker)
-    if group not in found:
-        where = "store" if arguments.store is not None else "broker"
-        raise JobError(f"the {where} has no offsets of the group {group!a}", there_are(found))
-    return dict(found[group])
-
-
-def _stores(lake: LakePaths) -> list[str]:
-    last = read_last_commit(lake.messages)
-    return [] if last is None else sorted(last.stores)
+    try:
+        found = source.not_consumed(arguments, takes_topic)
+    except UnknownGroupError as error:
+        known = source.offsets(arguments.broker or ([] if source.is_copied else archived_stores(lake))).groups
+        groups = [name for name in known if not is_system_group(name)]
+        raise JobError(f"{error}.{did_you_mean(group, groups)}", there_are(groups)) from None
+    lacking = sorted(wanted - found.names) if not arguments.all_copies else []
+    for sentence in [
+        *found.warnings,
+        *(f"the group {group} is not known to consume {topic}: none of its messages is chosen" for topic in lacking),
+    ]:
+        warn(PROG, sentence)
+    return found
 
 
 def _keys_in(path: str | None) -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import sys
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,7 +18,8 @@ from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
-from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.durations import duration_text
+from commitlake.jobs.cli.names import some_names, warn
 from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.process import stop_softly
 from commitlake.jobs.cli.progress import counted_progress
@@ -26,7 +29,7 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.changes import changes_of, show_changes, write_changes
-from commitlake.jobs.replay.choice import chosen_condition
+from commitlake.jobs.replay.choice import MessageChoice, choose_messages
 from commitlake.jobs.replay.source import MessageSource, open_source
 from commitlake.jobs.replay.target import target_client
 from commitlake.jobs.replay.unknown_names import warn_of_unknown_names
@@ -45,6 +48,7 @@ from commitlake.pipelines.replay.ledger import (
     check_is_free,
     read_state,
 )
+from commitlake.pipelines.replay.not_consumed import NotConsumed
 from commitlake.pipelines.replay.others import OtherReplay, announce, check_unfinished, find_others
 from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
@@ -69,11 +73,11 @@ from commitlake.schemas.tables.replays import ReplayEvent
 _COLUMNS = (
     "broker", "topic", "queue_id", "messages", "bytes", "first_offset", "last_offset", "first_at", "last_at",
 )  # fmt: skip
-
-
+_OFFSET_COLUMNS = ("group_offset", "offsets_as_of")
 _USUAL_MESSAGES, _USUAL_BYTES = 20_000, 50 << 20
 """Messages per second that one broker usually accepts, for estimates without a rate limit."""
 _MAX_OTHERS = 5
+_MAX_TIMES = 4
 _ROWS_LOST = "a repair of the lake has lost rows about this replay"
 
 
@@ -92,35 +96,36 @@ class Sent(NamedTuple):
 def send(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     """Plan a new replay, show what it sends, ask for confirmation, and send."""
     with open_source(arguments, lake) as source:
-        condition = chosen_condition(arguments, lake, source)
         warn_of_unknown_names(arguments, lake, source)
-        code = send_condition(arguments, lake, source, condition, _in_words(arguments)).exit_code
+        chosen = choose_messages(arguments, lake, source)
+        code = send_chosen(arguments, lake, source, chosen, _in_words(arguments)).exit_code
         return max(code, ExitCode.DAMAGE) if source.damaged and code == ExitCode.OK else code
 
 
-def send_condition(
-    arguments: argparse.Namespace, lake: LakePaths, source: MessageSource, condition: str, choice_in_words: str
+def send_chosen(
+    arguments: argparse.Namespace, lake: LakePaths, source: MessageSource, chosen: MessageChoice, choice_in_words: str
 ) -> Sent:
-    """Plan a new replay of all messages that meet a condition, show what it sends, ask for confirmation, and send.
+    """Plan a new replay of chosen messages, show what it sends, ask for confirmation, and send.
 
     Args:
         arguments: arguments of `add_sending_arguments`, `--again`, `--bodies`, `--quiet`, `--where` and `--format`.
         lake: the lake.
         source: the source of the messages.
-        condition: SQL condition for its rows.
-        choice_in_words: the condition for people, for `replay list`.
+        chosen: the messages.
+        choice_in_words: the choice for people, for `replay list`.
 
     Raises:
         JobError: if `--where` is invalid, or sending is not confirmed.
         ReplayError: if the messages cannot be sent.
     """
-    changes = changes_of(arguments)
+    changes, condition = changes_of(arguments), chosen.condition
     choice = _choice(arguments, lake, source, condition)
     if not choice:
+        _show_not_consumed(chosen.not_consumed)
         print("no message matches: nothing is sent", file=sys.stderr)
         return Sent(ExitCode.OK)
     if arguments.namesrv is None:
-        _show_choice(arguments, choice)
+        _show_choice(arguments, choice, chosen.not_consumed)
         nowhere = Target("", None, QueueMapping(arguments.queues), ())
         if changes:
             plan = _plan(arguments, source, condition, choice, nowhere, choice_in_words)
@@ -135,7 +140,7 @@ def send_condition(
         plan = _plan(arguments, source, condition, choice, target, choice_in_words)
         others = _others(lake, source, plan)
         if arguments.dry_run or not arguments.quiet:
-            _show_choice(arguments, choice)
+            _show_choice(arguments, choice, chosen.not_consumed)
             _show_target(arguments, source, plan, choice, client.admin)
             _show_others(others)
         if arguments.dry_run:
@@ -318,8 +323,12 @@ def _summary(arguments: argparse.Namespace, plan: ReplayPlan, counts: Counts) ->
     return ExitCode.DAMAGE if counts.failed else ExitCode.OK
 
 
-def _show_choice(arguments: argparse.Namespace, choice: Sequence[QueueChoice]) -> None:
-    write(arguments.output, (_row(queue) for queue in choice), list(_COLUMNS))
+def _show_choice(
+    arguments: argparse.Namespace, choice: Sequence[QueueChoice], not_consumed: NotConsumed | None
+) -> None:
+    columns = list(_COLUMNS if not_consumed is None else _COLUMNS + _OFFSET_COLUMNS)
+    write(arguments.output, (_row(queue, not_consumed) for queue in choice), columns)
+    _show_not_consumed(not_consumed)
     messages, size = sum(queue.messages for queue in choice), sum(queue.bytes for queue in choice)
     times = [moment for queue in choice for moment in (queue.first_at, queue.last_at) if moment is not None]
     stored = f"stored from {time_text(min(times))} to {time_text(max(times))}" if times else "stored at unknown times"
@@ -330,10 +339,37 @@ def _show_choice(arguments: argparse.Namespace, choice: Sequence[QueueChoice]) -
     )
 
 
-def _row(queue: QueueChoice) -> Row:
+def _row(queue: QueueChoice, not_consumed: NotConsumed | None) -> Row:
     row: Row = {name: getattr(queue, name) for name in _COLUMNS}
     times = {"first_at": queue.first_at, "last_at": queue.last_at}
+    if not_consumed is not None:
+        row["group_offset"] = not_consumed.committed(queue.broker, queue.topic, queue.queue_id)
+        times["offsets_as_of"] = not_consumed.as_of.get(queue.broker)
     return row | {name: None if moment is None else time_text(moment) for name, moment in times.items()}
+
+
+def _show_not_consumed(not_consumed: NotConsumed | None) -> None:
+    """Print on standard error by which offsets a group has not consumed the messages."""
+    if not_consumed is None:
+        return
+    print(f"not consumed by {not_consumed.group}, by its offsets {_as_of(not_consumed.as_of)}", file=sys.stderr)
+    for note in not_consumed.notes:
+        print(note, file=sys.stderr)
+
+
+def _as_of(times: Mapping[str, datetime.datetime]) -> str:
+    """Return when stores' offsets were read, and how long ago that is."""
+    now = datetime.datetime.now(datetime.UTC)
+    by_time: dict[datetime.datetime, list[str]] = defaultdict(list)
+    for broker, moment in sorted(times.items()):
+        by_time[moment].append(broker)
+    found = [
+        f"of {time_text(moment)} ({duration_text(max(datetime.timedelta(), now - moment))} ago)"
+        + (f" on {some_names(brokers)}" if len(by_time) > 1 else "")
+        for moment, brokers in by_time.items()
+    ]
+    more = f", and of {len(found) - _MAX_TIMES} other times" if len(found) > _MAX_TIMES else ""
+    return ", ".join(found[:_MAX_TIMES]) + more
 
 
 def _show_target(
@@ -350,6 +386,7 @@ def _show_target(
     lines = [f"into {topic}: {count_text(queues, 'queue')}" for topic, queues in topics.items()]
     brokers = sorted({queue.broker for queue in choice})
     known = source.offsets(brokers)
+    is_archived = False
     chosen = ChosenMessages(source.table, plan.condition, choice)
     for topic in topics:
         try:
@@ -358,12 +395,15 @@ def _show_target(
             lines.append(f"the groups that consume {topic} are not known: {error}")
             continue
         for group in sorted(groups):
-            places, by = known.get(group), "it"
+            places, by = known.groups.get(group), "it"
+            is_archived = is_archived or places is not None
             if places is None:
                 places, by = _offsets_in_target(admin, group, brokers), "by its offsets in the target, it"
             lines.append(f"{group} consumes {topic}, and receives them; {_consumed(chosen, places, by)}")
         if not groups:
             lines.append(f"no group in the target consumes {topic}")
+    if is_archived:
+        lines.append(f"what groups have consumed is by their offsets {_as_of(known.as_of)}")
     if plan.limit and plan.limit < plan.messages:
         lines.append(f"only the first {plan.limit:,} are sent")
     lines.append(_time_needed(arguments, plan, choice))
@@ -454,7 +494,6 @@ def _in_words(arguments: argparse.Namespace) -> str:
             given.append((name, ""))
         elif value not in (None, [], False):
             given += [(name, each) for each in (value if isinstance(value, list) else [value])]
-    given += [
-        (name, time_text(moment)) for name, moment in (("from", arguments.start), ("to", arguments.end)) if moment
-    ]
+    times = (("from", arguments.start), ("to", arguments.end), ("offsets_at", arguments.offsets_at))
+    given += [(name, time_text(moment)) for name, moment in times if moment]
     return " ".join(f"--{name.replace('_', '-')} {value}".rstrip() for name, value in given)

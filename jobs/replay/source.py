@@ -8,8 +8,9 @@ is resumed after the broker has deleted them sends the same messages.
 from __future__ import annotations
 
 import argparse
+import datetime
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
+from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.connectors.rocketmq import Admin
@@ -26,7 +28,13 @@ from commitlake.jobs.cli.names import did_you_mean, there_are, warn
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.target import client_options
-from commitlake.pipelines.replay.consumed import Places, group_offsets, live_offsets
+from commitlake.pipelines.replay.consumed import KnownOffsets, Places, group_offsets, live_offsets
+from commitlake.pipelines.replay.not_consumed import (
+    NotConsumed,
+    not_consumed_in_lake,
+    not_consumed_in_stores,
+    not_consumed_live,
+)
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
@@ -44,19 +52,34 @@ class MessageSource:
     Attributes:
         table: the table `messages`.
         offsets: function that returns the next offsets of all groups in the queues of some brokers.
+        not_consumed: function that returns what the group of `--not-consumed-by` has not consumed, given the parsed
+            arguments, and a function that returns whether a topic is of interest.
         is_copied: whether the table is a copy that contains the bodies, and is deleted at the end.
         damaged: number of ranges of the log without an intact record.
     """
 
     table: DeltaTable
-    offsets: Callable[[Sequence[str]], Mapping[str, Places]]
+    offsets: Callable[[Sequence[str]], KnownOffsets]
+    not_consumed: Callable[[argparse.Namespace, Callable[[str], bool]], NotConsumed]
     is_copied: bool = False
     damaged: int = 0
 
 
 def lake_source(lake: LakePaths, table: DeltaTable) -> MessageSource:
     """Return the messages of a lake."""
-    return MessageSource(table, partial(group_offsets, lake))
+
+    def not_consumed(arguments: argparse.Namespace, takes_topic: Callable[[str], bool]) -> NotConsumed:
+        brokers = arguments.broker or archived_stores(lake)
+        group, at = arguments.not_consumed_by, arguments.offsets_at
+        return not_consumed_in_lake(lake, table, group, brokers, takes_topic, at)
+
+    return MessageSource(table, partial(group_offsets, lake), not_consumed)
+
+
+def archived_stores(lake: LakePaths) -> list[str]:
+    """Return the names of the stores whose messages the lake has."""
+    last = read_last_commit(lake.messages)
+    return [] if last is None else sorted(last.stores)
 
 
 @contextmanager
@@ -87,8 +110,9 @@ def open_source(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[Mess
 def _copy_store(arguments: argparse.Namespace, copy: LakePaths) -> MessageSource:
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.jobs.cli.store_queues import unknown_names
-    from commitlake.pipelines.offsets.sources import store_sources
     from commitlake.pipelines.replay.copied import copy_store
+    from commitlake.pipelines.snapshot.files import read_store_progress
+    from commitlake.pipelines.snapshot.progress import OffsetKind
 
     stores = find_stores(arguments.store, None, layout_of(arguments).formats)
     names = [store.broker for store in stores]
@@ -100,16 +124,25 @@ def _copy_store(arguments: argparse.Namespace, copy: LakePaths) -> MessageSource
     for sentence in unknown_names(stores, arguments.topic, arguments.queue):
         warn(PROG, sentence)
 
-    def offsets(_: Sequence[str]) -> Mapping[str, Places]:
+    def offsets(_: Sequence[str]) -> KnownOffsets:
         found: dict[str, Places] = {}
-        for source in store_sources(stores):
-            for place, offset in source.newest.items():
-                found.setdefault(place.group, {})[source.broker, place.topic, place.queue_id] = offset
-        return found
+        as_of: dict[str, datetime.datetime] = {}
+        for store in stores:
+            progress = read_store_progress(store, datetime.datetime.now(datetime.UTC))
+            if progress is None or OffsetKind.GROUP not in progress.taken:
+                continue
+            as_of[store.broker] = progress.taken[OffsetKind.GROUP]
+            for place, offset in progress.offsets.items():
+                if place.kind == OffsetKind.GROUP:
+                    found.setdefault(place.group, {})[store.broker, place.topic, place.queue_id] = offset
+        return KnownOffsets(found, as_of)
+
+    def not_consumed(_: argparse.Namespace, takes_topic: Callable[[str], bool]) -> NotConsumed:
+        return not_consumed_in_stores(stores, arguments.not_consumed_by, takes_topic)
 
     with _progress(arguments, f"reading {arguments.store}") as advance:
         damaged = copy_store(stores, _narrowed(arguments), copy, advance)
-    return MessageSource(open_table(copy, "messages"), offsets, is_copied=True, damaged=damaged)
+    return MessageSource(open_table(copy, "messages"), offsets, not_consumed, is_copied=True, damaged=damaged)
 
 
 def _copy_topics(arguments: argparse.Namespace, copy: LakePaths) -> MessageSource:
@@ -119,16 +152,20 @@ def _copy_topics(arguments: argparse.Namespace, copy: LakePaths) -> MessageSourc
     if not wanted.topics:
         raise JobError("--from-broker: expected topics", "as in --topic orders, or --dlq-of billing")
 
-    def offsets(_: Sequence[str]) -> Mapping[str, Places]:
+    def offsets(_: Sequence[str]) -> KnownOffsets:
+        now = datetime.datetime.now(datetime.UTC)
         with Admin(client_options(arguments.from_broker)) as admin:
             groups = {group for topic in wanted.topics for group in admin.groups_of_topic(topic)}
-            if arguments.not_consumed_by is not None:
-                groups.add(arguments.not_consumed_by)
-            return {group: places for group in sorted(groups) if (places := live_offsets(admin, group))}
+            found = {group: places for group in sorted(groups) if (places := live_offsets(admin, group))}
+        return KnownOffsets(found, {place[0]: now for places in found.values() for place in places})
+
+    def not_consumed(_: argparse.Namespace, __: Callable[[str], bool]) -> NotConsumed:
+        with Admin(client_options(arguments.from_broker)) as admin:
+            return not_consumed_live(admin, arguments.not_consumed_by, wanted.topics, arguments.broker)
 
     with _progress(arguments, f"reading {', '.join(wanted.topics)}") as advance:
         damaged = copy_topics(arguments.from_broker, wanted, copy, advance)
-    return MessageSource(open_table(copy, "messages"), offsets, is_copied=True, damaged=damaged)
+    return MessageSource(open_table(copy, "messages"), offsets, not_consumed, is_copied=True, damaged=damaged)
 
 
 def _narrowed(arguments: argparse.Namespace) -> Narrowed:

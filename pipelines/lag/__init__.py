@@ -4,6 +4,7 @@ The modules:
 
     offsets.py         offsets of groups at a time, from snapshots, with bounds between two snapshots
     wanted.py          tests which messages a group wants, by its subscription
+    consumers.py       the rule by which a group consumes a topic, and so all of its queues
     messages.py        protocols between the counters and the sources of messages
     counting.py        counts messages at or after offsets, batch by batch
     queues.py          first and last offsets of queues, also of topics that were deleted and created again

@@ -28,7 +28,7 @@ from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, S
 from commitlake.pipelines.lag.waiting import DelayLag, DelayLevels, TimerLag
 from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.snapshot.files import read_store_progress
-from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner
+from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, StoreSnapshot
 from commitlake.pipelines.verify.observed_delays import known_levels, with_observed
 from commitlake.schemas.counts import count_text
 
@@ -252,9 +252,25 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
             else "; ".join(progress.unreadable) or progress.note
         )
         return LagAnswer([], [f"{store.broker}: {why}"])
-    moments = {
+    moments = moments_of(progress)
+    subscriptions = subscriptions_of(progress).with_given(given.filters)
+    levels = _levels(given.delay_levels_ms.get(store.broker), settings_of(store))
+    messages = StoreMessages(store)
+    try:
+        rows = _measure(moments, messages, subscriptions, choice, levels)
+    except IndexMismatchError as error:
+        _LOGGER.warning("%s; reading the log instead of the indexes", error)
+        messages = StoreMessages(store, use_indexes=False)
+        rows = _measure(moments, messages, subscriptions, choice, levels)
+    missing = [_damaged(store.broker, messages.damaged)] if messages.damaged else []
+    return LagAnswer(rows, missing, _all_groups(moments[OffsetKind.GROUP]))
+
+
+def moments_of(progress: StoreSnapshot) -> dict[OffsetKind, Moment]:
+    """Return the offsets in a store's own files, by kind."""
+    return {
         kind: Moment(
-            broker=store.broker,
+            broker=progress.broker,
             at=as_of,
             taken=as_of,
             log_start=progress.log_start,
@@ -266,21 +282,16 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
         )
         for kind, as_of in progress.taken.items()
     }
-    found = {
-        key: SubscribedAt(GroupFilter.of(one.expression_type or "", one.expression or ""))
-        for key, one in progress.subscriptions.items()
-    }
-    subscriptions = Subscriptions(found).with_given(given.filters)
-    levels = _levels(given.delay_levels_ms.get(store.broker), settings_of(store))
-    messages = StoreMessages(store)
-    try:
-        rows = _measure(moments, messages, subscriptions, choice, levels)
-    except IndexMismatchError as error:
-        _LOGGER.warning("%s; reading the log instead of the indexes", error)
-        messages = StoreMessages(store, use_indexes=False)
-        rows = _measure(moments, messages, subscriptions, choice, levels)
-    missing = [_damaged(store.broker, messages.damaged)] if messages.damaged else []
-    return LagAnswer(rows, missing, _all_groups(moments[OffsetKind.GROUP]))
+
+
+def subscriptions_of(progress: StoreSnapshot) -> Subscriptions:
+    """Return the subscriptions in a store's own files, which do not have the clients."""
+    return Subscriptions(
+        {
+            key: SubscribedAt(GroupFilter.of(one.expression_type or "", one.expression or ""))
+            for key, one in progress.subscriptions.items()
+        }
+    )
 
 
 def _damaged(broker: str, count: int) -> str:

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
+from commitlake.pipelines.lag.consumers import consumers, subscription_of
 from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Queue
 from commitlake.pipelines.lag.messages import Count
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
 from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions
 from commitlake.pipelines.lag.verdicts import Judged, Movement, judge
-from commitlake.pipelines.lag.wanted import ALL, GroupFilter
+from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, is_system_group
@@ -105,6 +106,10 @@ class Choice:
             and self.takes_topic(position.topic)
         )
 
+    def takes_group(self, key: GroupTopic) -> bool:
+        """Return whether a group is chosen, in a topic."""
+        return self.takes(OffsetOwner(OffsetKind.GROUP, *key, 0))
+
     def takes_topic(self, topic: str) -> bool:
         """Return whether a topic is chosen."""
         return not self.topics or topic in self.topics
@@ -133,13 +138,13 @@ class GroupLag:
                 continue
             key = GroupTopic(position.group, position.topic)
             if key not in subscribed:
-                subscribed[key] = _subscribed(key, subscriptions) if choice.takes(position) else None
+                subscribed[key] = subscription_of(key, subscriptions) if choice.takes(position) else None
                 committed[key] = set()
             if (found := subscribed[key]) is not None:
                 self._plans.append(_LagPlan(position, offset, queue_of(moment, position), found))
                 committed[key].add(position.queue_id)
         self._committed: Mapping[GroupTopic, set[int]] = committed
-        self._consumers = _consumers(committed, subscriptions, choice)
+        self._consumers = consumers(committed, subscriptions, choice.takes_group)
         self._known: dict[str, set[int]] = defaultdict(set)
         for key, queue_ids in committed.items():
             self._known[key.topic] |= queue_ids
@@ -197,38 +202,6 @@ class GroupLag:
 def queue_of(moment: Moment, position: OffsetOwner) -> Queue:
     """Return the queue of an offset."""
     return Queue(moment.broker, position.topic, position.queue_id)
-
-
-def _consumers(
-    committed: Collection[GroupTopic], subscriptions: Subscriptions, choice: Choice
-) -> dict[str, dict[str, SubscribedAt]]:
-    """Return, by topic, the chosen groups that consume all of its queues.
-
-    Besides those with an offset in the topic, these are groups whose clients subscribe to it, and the group to which a
-    retry topic belongs.
-
-    Args:
-        committed: Groups with a topic in which they have an offset.
-        subscriptions: Subscriptions of the groups.
-        choice: Groups and topics to measure.
-    """
-    keys = {*committed, *(GroupTopic(key.group, RETRY_PREFIX + key.group) for key in committed)}
-    keys |= {key for key, one in subscriptions.found.items() if one.members}
-    found: dict[str, dict[str, SubscribedAt]] = defaultdict(dict)
-    for key in sorted(keys):
-        subscribed = _subscribed(key, subscriptions)
-        is_chosen = choice.takes(OffsetOwner(OffsetKind.GROUP, *key, 0))
-        if is_chosen and subscribed.message_model != BROADCASTING:
-            found[key.topic][key.group] = subscribed
-    return found
-
-
-def _subscribed(key: GroupTopic, subscriptions: Subscriptions) -> SubscribedAt:
-    """Return a group's subscription. A retry topic holds only messages of its group, so all of them are wanted."""
-    found = subscriptions.of(key)
-    if key.topic.startswith(RETRY_PREFIX):
-        return SubscribedAt(ALL, found.members, found.message_model)
-    return found
 
 
 def what_is_missing(moment: Moment, archived_until: int | None) -> str:

@@ -1,6 +1,8 @@
 """Replays: messages are sent again, in order, at a limited rate, and each of them exactly once.
 
     selection     chooses messages, as a condition in SQL
+    not_consumed  messages that a group has not consumed, by its offsets at a time
+    consumed      number of chosen messages that groups have consumed
     plan          messages to send and their target, fixed before anything is sent
     copied        copies messages of a log or of live topics into a table to choose from
     others        other replays of the same messages to the same target

@@ -20,7 +20,6 @@ from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.pipelines.lag.offsets import offsets_at
-from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.planning import QueueChoice
 from commitlake.pipelines.snapshot.progress import OffsetKind
 from commitlake.schemas.layouts.rocketmq.origins import FAILED_KINDS
@@ -31,24 +30,39 @@ Places = dict[tuple[str, str, int], int]
 """Queue offsets by store, topic and queue."""
 
 
-def group_offsets(lake: LakePaths, brokers: Sequence[str], at: datetime.datetime | None = None) -> dict[str, Places]:
-    """Return the next offset of each group in each queue, from the snapshots.
+class KnownOffsets(NamedTuple):
+    """Next offsets of groups.
+
+    Attributes:
+        groups: offsets by group.
+        as_of: by store, time of the offsets.
+    """
+
+    groups: Mapping[str, Places]
+    as_of: Mapping[str, datetime.datetime]
+
+
+def group_offsets(lake: LakePaths, brokers: Sequence[str]) -> KnownOffsets:
+    """Return the next offset of each group in each queue, from the newest snapshots.
 
     Args:
         lake: the lake.
         brokers: the stores.
-        at: the time; None for the newest snapshots. Between two snapshots, the smallest possible offset is returned.
     """
     found: dict[str, Places] = {}
+    as_of: dict[str, datetime.datetime] = {}
     try:
         table = open_table(lake, "consumer_offsets")
     except NoTableError:
-        return found
+        return KnownOffsets(found, as_of)
     for broker in brokers:
-        moment = offsets_at(table, broker, at).get(OffsetKind.GROUP)
-        for position, offset in ({} if moment is None else moment.offsets).items():
+        moment = offsets_at(table, broker, None).get(OffsetKind.GROUP)
+        if moment is None:
+            continue
+        as_of[broker] = moment.taken
+        for position, offset in moment.offsets.items():
             found.setdefault(position.group, {})[broker, position.topic, position.queue_id] = offset.low
-    return found
+    return KnownOffsets(found, as_of)
 
 
 def live_offsets(admin: Admin, group: str, brokers: Collection[str] | None = None) -> Places:
@@ -67,22 +81,6 @@ def live_offsets(admin: Admin, group: str, brokers: Collection[str] | None = Non
         for queue, stats in admin.consume_stats(group).items()
         if brokers is None or queue.broker_name in brokers
     }
-
-
-def offsets_of(lake: LakePaths, group: str, brokers: Sequence[str], at: datetime.datetime | None = None) -> Places:
-    """Return one group's next offsets, as `group_offsets` does.
-
-    Raises:
-        ReplayError: if no snapshot has the group.
-    """
-    groups = group_offsets(lake, brokers, at)
-    if group not in groups:
-        raise ReplayError(
-            f"the lake has no offsets of the group {group!r}"
-            + (" at that time" if at is not None else "")
-            + ". 'commitlake snapshot' and 'archive' store them, and 'commitlake lag' shows the groups"
-        )
-    return groups[group]
 
 
 class Consumed(NamedTuple):

@@ -15,6 +15,10 @@ class UnknownReplayError(ReplayError):
     """The lake has no such replay."""
 
 
+class UnknownGroupError(ReplayError):
+    """No offset of the consumer group is known."""
+
+
 class OtherReplayError(ReplayError):
     """Another unfinished replay may have sent these messages, or may still send them."""
 

@@ -9,13 +9,13 @@ messages and delayed messages that wait are never chosen: they are not, or not y
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from commitlake.connectors.lake.sql import Engine, any_of, column_name, text_literal, timestamp_literal
 from commitlake.pipelines.query.sql import Conditions, predicates
 from commitlake.pipelines.replay.errors import ReplayError
+from commitlake.pipelines.replay.not_consumed import NotConsumed, QueueStart
 from commitlake.pipelines.replay.stamping import REPLAY_ID
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind, kind_of
 
@@ -33,8 +33,8 @@ class Selection:
         ids: any of these offset message ids or unique keys.
         born: True if the time in `conditions` applies to birth times.
         dead_letters_of: a consumer group, to choose only its dead letters.
-        offsets: by `(broker, topic, queue)`, the first queue offset that is chosen. Other queues of these topics are
-            chosen from their beginning, other topics are not chosen. None for all queues from their beginning.
+        not_consumed: first chosen message of each queue, and topics whose other queues are chosen from their
+            beginning; other topics are not chosen. None for all queues from their beginning.
         has_replayed: True to choose messages that a replay has sent, too.
         origin: SQL for the original topic of a retry or a dead letter, if the named topics are original topics; None if
             they are the topics in which the records are stored.
@@ -45,7 +45,7 @@ class Selection:
     ids: Sequence[str] = ()
     born: bool = False
     dead_letters_of: str | None = None
-    offsets: Mapping[tuple[str, str, int], int] | None = None
+    not_consumed: NotConsumed | None = None
     has_replayed: bool = False
     origin: str | None = None
 
@@ -75,8 +75,8 @@ def condition(selection: Selection) -> str:
         parts.append(_one_of("tags", selection.tags))
     if selection.ids:
         parts.append(f"({_one_of('msg_id', selection.ids)} OR {_one_of('unique_key', selection.ids)})")
-    if selection.offsets is not None:
-        parts.append(_from_offsets(selection.offsets))
+    if selection.not_consumed is not None:
+        parts.append(_from_starts(selection.not_consumed))
     if not selection.has_replayed:
         parts.append(f"NOT array_contains(map_keys({column_name('properties')}), {text_literal(REPLAY_ID)})")
     return " AND ".join(parts)
@@ -99,21 +99,28 @@ def _one_of(column: str, values: Sequence[str]) -> str:
     return f"{column} IN ({', '.join(map(text_literal, values))})"
 
 
-def _from_offsets(offsets: Mapping[tuple[str, str, int], int]) -> str:
-    """Return the condition for messages from given offsets on, and for all messages of other queues of their topics.
-
-    A group consumes all queues of a topic; where it has no offset in one, it has consumed none of its messages.
-    """
-    known: dict[tuple[str, str], list[int]] = defaultdict(list)
+def _from_starts(chosen: NotConsumed) -> str:
+    """Return the condition for messages from the first one of each queue on, and for all other queues of topics."""
+    known: dict[tuple[str, str], list[int]] = {place: [] for place in sorted(chosen.topics)}
     parts = []
-    for (broker, topic, queue_id), offset in sorted(offsets.items()):
-        known[broker, topic].append(queue_id)
-        parts.append(f"({_of_topic(broker, topic)} AND queue_id = {queue_id} AND queue_offset >= {offset})")
+    for (broker, topic, queue_id), start in sorted(chosen.queues.items()):
+        if (broker, topic) in known:
+            known[broker, topic].append(queue_id)
+        parts.append(f"({_of_topic(broker, topic)} AND queue_id = {queue_id} AND {_from_start(start)})")
     parts += [
-        f"({_of_topic(broker, topic)} AND queue_id NOT IN ({', '.join(map(str, queue_ids))}))"
+        f"({_of_topic(broker, topic)}"
+        + (f" AND queue_id NOT IN ({', '.join(map(str, queue_ids))})" if queue_ids else "")
+        + ")"
         for (broker, topic), queue_ids in known.items()
     ]
     return any_of(parts)
+
+
+def _from_start(start: QueueStart) -> str:
+    since = f"queue_offset >= {start.offset}"
+    if start.restart is not None:
+        since = f"(queue_offset >= {start.offset} OR physical_offset >= {start.restart})"
+    return f"{since} AND physical_offset >= {start.floor}" if start.floor else since
 
 
 def _of_topic(broker: str, topic: str) -> str:

@@ -98,6 +98,10 @@ class GrowingLake:
             self.count += 1
         write_store(self.store, [(0, bytes(self.log).ljust(SEGMENT, b"\0"))])
 
+    def recreate_topics(self) -> None:
+        """Number the messages of each queue from 0 again, as after all topics were deleted and created again."""
+        self._queues.clear()
+
     def configure(self, queues: int) -> None:
         """Set the number of queues of the store's topics, which the next run archives."""
         path = self.store / "config" / "topics.json"

@@ -162,7 +162,7 @@ def test_a_recreated_topic_has_no_earlier_offsets(tmp_path: Path, capsys: pytest
     growing.write(orders(range(6)))
     growing.archive()
     take_snapshot(growing, 5.5, {"orders@billing": {0: 4}})
-    growing._queues.clear()
+    growing.recreate_topics()
     growing.write(orders([20, 21, 22]))
     growing.archive()
     lake = ["--lake", growing.lake.root, "--group", "billing"]

@@ -176,6 +176,9 @@ def test_only_messages_that_a_group_has_not_consumed_are_sent(
     assert world.replay("--not-consumed-by", "billing") == 0
     others = [row for row in chosen(world, "topic-02") if row["queue_id"] or row["queue_offset"] == 19]
     assert len(world.ledger()) == 2 * len(rows) + len(others)
+    assert world.replay("--not-consumed-by", "billing", "--offsets-at", "2100-01-01", "--limit", "1") == 0
+    command = read_state(world.lake, world.replay_id()).plan.command
+    assert command == "--not-consumed-by billing --offsets-at 2100-01-01T00:00:00Z"
     assert world.replay("--not-consumed-by", "billing", "--offsets-at", "2001-01-01") == 2
     assert "no offsets of the group 'billing' at that time" in capsys.readouterr().err
 

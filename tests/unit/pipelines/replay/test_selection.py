@@ -9,8 +9,10 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.reader import run_sql
+from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.query.sql import Conditions
 from commitlake.pipelines.replay.errors import ReplayError
+from commitlake.pipelines.replay.not_consumed import NotConsumed, QueueStart
 from commitlake.pipelines.replay.selection import Selection, condition
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
@@ -39,6 +41,13 @@ def chosen(table: DeltaTable, selection: Selection) -> list[str]:
     return [row["key"] for row in run_sql(table, "messages", sql).read_all().to_pylist()]
 
 
+def starts(offsets: dict[tuple[str, int], int], topics: list[str] | None = None) -> NotConsumed:
+    """Return the first messages of queues, and the topics of which all queues are chosen; by default, theirs."""
+    names = [topic for topic, _ in offsets] if topics is None else topics
+    queues = {Queue("broker-a", *place): QueueStart(offset) for place, offset in offsets.items()}
+    return NotConsumed("billing", queues, {("broker-a", name) for name in names})
+
+
 @pytest.mark.parametrize(
     ("selection", "expected"),
     [
@@ -56,8 +65,10 @@ def chosen(table: DeltaTable, selection: Selection) -> list[str]:
         (Selection(Conditions(where="queue_id = 1 OR queue_id = 3 -- odd")), ["k1", "k7"]),
         (Selection(Conditions(start=START + datetime.timedelta(seconds=1))), ["k1", "k7"]),
         (Selection(Conditions(end=START + datetime.timedelta(seconds=1)), born=True), ["k0"]),
-        (Selection(Conditions(), offsets={("broker-a", "orders", 3): 0, ("broker-a", "payments", 1): 5}), ["k0", "k7"]),
-        (Selection(Conditions(), offsets={}), []),
+        (Selection(Conditions(), not_consumed=starts({("orders", 3): 0, ("payments", 1): 5})), ["k0", "k7"]),
+        (Selection(Conditions(), not_consumed=starts({("orders", 3): 0}, topics=["payments"])), ["k1", "k7"]),
+        (Selection(Conditions(), not_consumed=starts({}, topics=["orders"])), ["k0", "k7"]),
+        (Selection(Conditions(), not_consumed=starts({})), []),
     ],
 )
 def test_each_option_selects_its_messages(table: DeltaTable, selection: Selection, expected: list[str]) -> None:
@@ -71,6 +82,6 @@ def test_topics_of_the_broker_are_refused(topic: str) -> None:
 
 
 def test_a_group_with_very_many_queues_can_be_selected(table: DeltaTable) -> None:
-    offsets = {("broker-a", f"topic-{number}", number): number for number in range(5_000)}
-    sql = f"SELECT count(*) AS messages FROM messages WHERE {condition(Selection(Conditions(), offsets=offsets))}"
+    some = starts({(f"topic-{number}", number): number for number in range(5_000)})
+    sql = f"SELECT count(*) AS messages FROM messages WHERE {condition(Selection(Conditions(), not_consumed=some))}"
     assert run_sql(table, "messages", sql).read_all().to_pylist() == [{"messages": 0}]

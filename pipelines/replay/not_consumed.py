@@ -1,0 +1,378 @@
+"""Messages that a consumer group has not consumed, by its offsets at a time.
+
+A group consumes a topic by the rule of `commitlake lag`, see `pipelines.lag.consumers`: all queues of a topic in which
+it has an offset, or to which its clients subscribe. Where it has no offset, it has consumed nothing.
+
+Offsets of a topic that was deleted and created again begin at 0. An offset belongs to the topic that existed at its
+time: messages of topics that were deleted before are not chosen, and those of later ones all are.
+
+Between two snapshots, messages from the smaller offset on are chosen. If the second offset is the smaller one, or there
+is only one, nothing is known of the time between: that is an error.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from deltalake import DeltaTable
+
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots
+from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.rocketmq.admin import Admin
+from commitlake.connectors.rocketmq.errors import RefusedError
+from commitlake.pipelines.lag.answer import moments_of, subscriptions_of
+from commitlake.pipelines.lag.consumers import consumers
+from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
+from commitlake.pipelines.lag.subscriptions import BROADCASTING, Subscriptions, subscriptions_at
+from commitlake.pipelines.offsets.lake_queues import LakeQueues
+from commitlake.pipelines.offsets.sources import QueueMessages
+from commitlake.pipelines.offsets.store_queues import StoreQueues
+from commitlake.pipelines.replay.errors import ReplayError, UnknownGroupError
+from commitlake.pipelines.snapshot.files import read_store_progress
+from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind
+from commitlake.schemas.counts import count_text
+from commitlake.schemas.times import iso_text
+
+_SHOWN = 3
+_STORE_IT = "'commitlake snapshot' and 'archive' store them, and 'commitlake lag' shows the groups"
+
+
+class QueueStart(NamedTuple):
+    """First message of a queue that a group has not consumed.
+
+    Attributes:
+        offset: queue offset of the message.
+        floor: physical offset; records before it are from a deleted topic of the same name.
+        restart: physical offset at which the topic was created again after the time of the group's offset, so that all
+            messages from there on are chosen; None if it was not.
+        is_committed: False if the group has no offset in the queue.
+    """
+
+    offset: int
+    floor: int = 0
+    restart: int | None = None
+    is_committed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NotConsumed:
+    """Messages that a group has not consumed.
+
+    Attributes:
+        group: the consumer group.
+        queues: first message by store, topic and queue.
+        topics: stores and topics of which the group consumes all queues; those that are not in `queues` are chosen
+            from their first message.
+        as_of: by store, time of the offsets.
+        notes: sentences on what is chosen.
+        warnings: sentences on messages that are not chosen because it is not known whether the group consumes them.
+    """
+
+    group: str
+    queues: Mapping[Queue, QueueStart] = field(default_factory=dict)
+    topics: Collection[tuple[str, str]] = ()
+    as_of: Mapping[str, datetime.datetime] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+
+    @property
+    def names(self) -> set[str]:
+        """Topics that the group consumes on any broker."""
+        return {topic for _, topic in self.topics} | {queue.topic for queue in self.queues}
+
+    def committed(self, broker: str, topic: str, queue_id: int) -> int | None:
+        """Return the group's offset in a queue; None if it has none."""
+        start = self.queues.get(Queue(broker, topic, queue_id))
+        return start.offset if start is not None and start.is_committed else None
+
+
+class _StoreOffsets(NamedTuple):
+    """Offsets and subscriptions of one store.
+
+    Attributes:
+        moment: offsets of its groups.
+        subscriptions: subscriptions of its groups.
+        queues: its queues.
+        has_messages: returns whether it has a message of a topic.
+    """
+
+    moment: Moment
+    subscriptions: Subscriptions
+    queues: QueueMessages
+    has_messages: Callable[[str], bool]
+
+
+def not_consumed_in_lake(
+    lake: LakePaths,
+    messages: DeltaTable,
+    group: str,
+    brokers: Iterable[str],
+    takes_topic: Callable[[str], bool],
+    at: datetime.datetime | None = None,
+) -> NotConsumed:
+    """Return what a group has not consumed of a lake's messages.
+
+    Args:
+        lake: the lake.
+        messages: the table `messages`.
+        group: the consumer group.
+        brokers: the stores.
+        takes_topic: returns whether a topic is of interest.
+        at: the time; None for the last snapshots.
+
+    Raises:
+        ReplayError: if no snapshot has the group, or its offsets at the time are not known.
+        QueryError: if a table cannot be read.
+    """
+    offsets, subscribed = open_snapshots(lake, OFFSETS), open_snapshots(lake, SUBSCRIBED)
+    stores: list[_StoreOffsets] = []
+    missing: list[str] = []
+    for broker in sorted(brokers):
+        moment = None if offsets is None else offsets_at(offsets, broker, at).get(OffsetKind.GROUP)
+        if moment is None:
+            missing.append(broker)
+            continue
+        subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, moment.at)
+
+        def has_messages(topic: str, broker: str = broker) -> bool:
+            where = f"broker = {text_literal(broker)} AND topic = {text_literal(topic)}"
+            found = run_sql(messages, "messages", f"SELECT 1 FROM messages WHERE {where} LIMIT 1")
+            return any(batch.num_rows for batch in found)
+
+        stores.append(_StoreOffsets(moment, subscriptions, LakeQueues(messages, broker, lake.bodies), has_messages))
+    when = "" if at is None else " at that time"
+    then = "" if at is None else f" at or before {_text(at)}"
+    warnings = [
+        f"{broker}: the lake has no snapshot of its groups{then}: none of its messages is chosen" for broker in missing
+    ]
+    if not any(_is_known(group, store) for store in stores):
+        raise UnknownGroupError(f"the lake has no offsets of the group {group!r}{when}. {_STORE_IT}")
+    return _not_consumed(group, stores, takes_topic, warnings)
+
+
+def not_consumed_in_stores(stores: Iterable[Store], group: str, takes_topic: Callable[[str], bool]) -> NotConsumed:
+    """Return what a group has not consumed of stores' messages, by the stores' own files.
+
+    Args:
+        stores: the stores.
+        group: the consumer group.
+        takes_topic: returns whether a topic is of interest.
+
+    Raises:
+        CommitLogError: if a store cannot be read.
+        ReplayError: if no store has the group, or it broadcasts.
+    """
+    found: list[_StoreOffsets] = []
+    warnings: list[str] = []
+    for store in stores:
+        progress = read_store_progress(store, datetime.datetime.now(datetime.UTC))
+        if progress is None or OffsetKind.GROUP not in progress.taken:
+            warnings.append(f"{store.broker}: its offsets cannot be read: none of its messages is chosen")
+            continue
+        queues = StoreQueues(store)
+
+        def has_messages(topic: str, queues: StoreQueues = queues) -> bool:
+            return bool(queues.spans({topic}))
+
+        moment = moments_of(progress)[OffsetKind.GROUP]
+        found.append(_StoreOffsets(moment, subscriptions_of(progress), queues, has_messages))
+    if not any(_is_known(group, store) for store in found):
+        raise UnknownGroupError(f"the store has no offsets of the group {group!r}")
+    return _not_consumed(group, found, takes_topic, warnings)
+
+
+def not_consumed_live(admin: Admin, group: str, topics: Iterable[str], brokers: Collection[str] = ()) -> NotConsumed:
+    """Return what a group has not consumed of live topics.
+
+    Args:
+        admin: client that queries the brokers.
+        group: the consumer group.
+        topics: the topics.
+        brokers: brokers to query; all if empty.
+
+    Raises:
+        RocketMQError: if a broker does not answer.
+        ReplayError: if the group consumes none of the topics, or broadcasts one.
+    """
+    queues: dict[Queue, QueueStart] = {}
+    now = datetime.datetime.now(datetime.UTC)
+    for topic in topics:
+        if group not in admin.groups_of_topic(topic):
+            continue
+        _check_does_not_broadcast(admin, group, topic)
+        for queue, stats in admin.consume_stats(group, topic).items():
+            if not brokers or queue.broker_name in brokers:
+                place = Queue(queue.broker_name, queue.topic, queue.queue_id)
+                queues[place] = QueueStart(max(0, stats.consumer_offset))
+    if not queues:
+        raise UnknownGroupError(f"the broker has no offsets of the group {group!r} in these topics")
+    as_of = {queue.broker: now for queue in queues}
+    return NotConsumed(group, queues, {(queue.broker, queue.topic) for queue in queues}, as_of)
+
+
+def _check_does_not_broadcast(admin: Admin, group: str, topic: str) -> None:
+    for broker in admin.route(topic).broker_datas:
+        with suppress(RefusedError):  # the group has no client there
+            if admin.consumer_connections(group, broker.broker_name).message_model == BROADCASTING:
+                raise _broadcasts(group, topic)
+
+
+def _not_consumed(
+    group: str, stores: Sequence[_StoreOffsets], takes_topic: Callable[[str], bool], warnings: list[str]
+) -> NotConsumed:
+    queues: dict[Queue, QueueStart] = {}
+    topics: set[tuple[str, str]] = set()
+    notes: list[str] = []
+    for store in stores:
+        _check_offsets_are_known(group, store.moment, takes_topic)
+        names = _consumed_topics(group, store, takes_topic)
+        topics |= {(store.moment.broker, topic) for topic in names}
+        found, more = _starts(group, store, names, takes_topic)
+        queues |= found
+        notes += more
+    consumed = {topic for _, topic in topics} | {queue.topic for queue in queues}
+    broadcast = {
+        key.topic
+        for store in stores
+        for key, one in store.subscriptions.found.items()
+        if key.group == group and one.message_model == BROADCASTING and takes_topic(key.topic)
+    }
+    if broadcast and not consumed:
+        raise _broadcasts(group, min(broadcast))
+    for store in stores:
+        broker = store.moment.broker
+        lacking = sorted(topic for topic in consumed if not _consumes(broker, topic, topics, queues))
+        warnings += [
+            f"the group {group} consumes {topic} on another broker, and is not known to consume it on {broker}: its "
+            "messages there are not chosen"
+            for topic in lacking
+            if store.has_messages(topic)
+        ]
+    as_of = {store.moment.broker: store.moment.taken for store in stores}
+    return NotConsumed(group, queues, topics, as_of, notes, warnings)
+
+
+def _is_known(group: str, store: _StoreOffsets) -> bool:
+    return any(position.group == group for position in store.moment.offsets) or any(
+        key.group == group for key in store.subscriptions.found
+    )
+
+
+def _consumes(broker: str, topic: str, topics: Collection[tuple[str, str]], queues: Mapping[Queue, QueueStart]) -> bool:
+    return (broker, topic) in topics or any(queue[:2] == (broker, topic) for queue in queues)
+
+
+def _check_offsets_are_known(group: str, moment: Moment, takes_topic: Callable[[str], bool]) -> None:
+    """Refuse offsets about which two snapshots say nothing.
+
+    Raises:
+        ReplayError: names the snapshots.
+    """
+    if moment.taken_next is None or moment.at == moment.taken:
+        return
+    unknown: dict[str, OffsetAt] = {
+        f"{position.topic}/{position.queue_id}": offset
+        for position, offset in sorted(moment.offsets.items())
+        if position.group == group and takes_topic(position.topic) and offset.high is None
+    }
+    if not unknown:
+        return
+    was_set_back = any(offset.reached is not None for offset in unknown.values())
+    what = "was set back" if was_set_back else "got its first offset, or lost its last one,"
+    more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
+    before, after = _text(moment.taken), _text(moment.taken_next)
+    raise ReplayError(
+        f"{moment.broker}: the offsets of {group} at {_text(moment.at)} are not known in "
+        f"{', '.join([*unknown][:_SHOWN])}{more}: the group {what} between the snapshots of {before} and {after}. "
+        f"--offsets-at {before} and --offsets-at {after} take its offsets before and after that"
+    )
+
+
+def _consumed_topics(group: str, store: _StoreOffsets, takes_topic: Callable[[str], bool]) -> set[str]:
+    """Return the topics of which a group consumes all queues."""
+
+    def is_chosen(key: GroupTopic) -> bool:
+        return key.group == group and takes_topic(key.topic)
+
+    committed = {GroupTopic(group, position.topic) for position in store.moment.offsets if position.group == group}
+    return set(consumers(committed, store.subscriptions, is_chosen))
+
+
+def _starts(
+    group: str, store: _StoreOffsets, names: Collection[str], takes_topic: Callable[[str], bool]
+) -> tuple[dict[Queue, QueueStart], list[str]]:
+    """Return the first message of each queue, and notes on them."""
+    moment = store.moment
+    committed = {
+        Queue(moment.broker, position.topic, position.queue_id): offset
+        for position, offset in moment.offsets.items()
+        if position.group == group and takes_topic(position.topic)
+    }
+    topics = {queue.topic for queue in committed}.union(names)
+    now = store.queues.spans(topics)
+    floors = {queue: span.floor for queue, span in now.items() if span.floor is not None}
+    then = store.queues.spans({queue.topic for queue in floors}, moment.at)
+    found: dict[Queue, QueueStart] = {}
+    for queue in committed.keys() | {queue for queue in now if queue.topic in names}:
+        offset = committed.get(queue)
+        floor, restart = 0, None
+        if queue in floors:
+            span = then.get(queue)
+            floor, restart = (span.floor if span is not None else None) or 0, floors[queue]
+        low = 0 if offset is None else offset.low
+        found[queue] = QueueStart(low, floor, None if restart == floor else restart, is_committed=offset is not None)
+    return found, [*_notes_on_bounds(group, moment, committed), *_notes_on_queues(moment.broker, found, now)]
+
+
+def _notes_on_bounds(group: str, moment: Moment, committed: Mapping[Queue, OffsetAt]) -> Iterable[str]:
+    if moment.at == moment.taken or not committed:
+        return
+    at, taken = _text(moment.at), _text(moment.taken)
+    if moment.taken_next is None:
+        yield f"{moment.broker}: {group} may have consumed some of them between {taken} and {at}"
+    elif between := sum((offset.high or offset.low) - offset.low for offset in committed.values()):
+        yield (
+            f"{moment.broker}: {group} consumed {count_text(between, 'message')} between the snapshots of {taken} and "
+            f"{_text(moment.taken_next)}, perhaps before {at}: they are chosen, too"
+        )
+
+
+def _notes_on_queues(broker: str, starts: Mapping[Queue, QueueStart], known: Collection[Queue]) -> Iterable[str]:
+    without = [queue for queue, start in starts.items() if not start.is_committed and queue in known]
+    if without:
+        yield (
+            f"{broker}: no committed offset in {count_text(len(without), 'queue')} of {_names(without)}: chosen from "
+            "the first message"
+        )
+    if again := [queue for queue, start in starts.items() if start.floor and start.restart is None]:
+        yield (f"{broker}: {_names(again)}: deleted and created again; messages of the deleted topic are not chosen")
+    if later := [queue for queue, start in starts.items() if start.restart is not None]:
+        yield (
+            f"{broker}: {_names(later)}: deleted and created again after the time of the offsets; all messages of the "
+            "new topic are chosen"
+        )
+
+
+def _names(queues: Iterable[Queue]) -> str:
+    names = sorted({queue.topic for queue in queues})
+    more = f" and {count_text(len(names) - _SHOWN, 'other topic')}" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _broadcasts(group: str, topic: str) -> ReplayError:
+    return ReplayError(
+        f"the group {group} broadcasts {topic}: each of its clients keeps its own offsets, so what it has consumed is "
+        "not known"
+    )
+
+
+def _text(moment: datetime.datetime) -> str:
+    return iso_text(moment, "milliseconds" if moment.microsecond else "seconds")
