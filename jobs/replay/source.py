@@ -12,7 +12,7 @@ import datetime
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.names import did_you_mean, there_are, warn
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.replay.actions import PROG
+from commitlake.jobs.replay.live_names import known_live_topics
 from commitlake.jobs.replay.target import client_options
 from commitlake.pipelines.replay.consumed import KnownOffsets, Places, group_offsets, live_offsets
 from commitlake.pipelines.replay.not_consumed import (
@@ -151,6 +152,8 @@ def _copy_topics(arguments: argparse.Namespace, copy: LakePaths) -> MessageSourc
     wanted = _narrowed(arguments)
     if not wanted.topics:
         raise JobError("--from-broker: expected topics", "as in --topic orders, or --dlq-of billing")
+    with Admin(client_options(arguments.from_broker)) as admin:
+        wanted = replace(wanted, topics=known_live_topics(arguments, admin, wanted.topics))
 
     def offsets(_: Sequence[str]) -> KnownOffsets:
         now = datetime.datetime.now(datetime.UTC)

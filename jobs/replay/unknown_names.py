@@ -13,9 +13,13 @@ from commitlake.jobs.replay.source import MessageSource
 from commitlake.pipelines.replay.origins import origin_sql
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
+_IS_DEAD = f"starts_with(topic, '{DLQ_PREFIX}')"
+
 
 def warn_of_unknown_names(arguments: argparse.Namespace, lake: LakePaths, source: MessageSource) -> None:
-    """Warn of names that no message has. The messages of a store or of live topics are checked while they are read.
+    """Warn of names that no message has.
+
+    The topics and queues of a store or of live topics are checked while they are read, and here only the others.
 
     Args:
         arguments: parsed arguments of the job.
@@ -26,10 +30,19 @@ def warn_of_unknown_names(arguments: argparse.Namespace, lake: LakePaths, source
         JobError: if the lake has no such store.
     """
     if source.is_copied:
+        for sentence in _sentences_of_copy(arguments, source):
+            warn(PROG, sentence)
         return
     check_brokers(lake, arguments.broker)
     for sentence in _sentences(arguments, lake, source):
         warn(PROG, sentence)
+
+
+def _sentences_of_copy(arguments: argparse.Namespace, source: MessageSource) -> Iterator[str]:
+    if arguments.dlq_of is not None:
+        groups, sentence = [arguments.dlq_of], "there is no dead letter of the group {}"
+        yield from unknown_values(source.table, "topic", groups, sentence, _IS_DEAD, DLQ_PREFIX)
+    yield from unknown_values(source.table, "tags", arguments.tag, "no message that was read has the tag {}")
 
 
 def _sentences(arguments: argparse.Namespace, lake: LakePaths, source: MessageSource) -> Iterator[str]:
@@ -41,8 +54,7 @@ def _sentences(arguments: argparse.Namespace, lake: LakePaths, source: MessageSo
     yield from unknown
     if arguments.dlq_of is not None:
         groups, sentence = [arguments.dlq_of], "the lake has no dead letter of the group {}"
-        is_dead = f"starts_with(topic, '{DLQ_PREFIX}')"
-        yield from unknown_values(source.table, "topic", groups, sentence, is_dead, DLQ_PREFIX)
+        yield from unknown_values(source.table, "topic", groups, sentence, _IS_DEAD, DLQ_PREFIX)
     yield from unknown_tags(source.table, arguments.tag)
     if not unknown:
         for queue_id in arguments.queue:

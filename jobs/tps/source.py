@@ -18,6 +18,8 @@ from commitlake.pipelines.tps.question import MINUTES, CountedTable
 from commitlake.schemas.times import EPOCH
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from commitlake.connectors.formats.engine.stores import Store
     from commitlake.connectors.lake.paths import LakePaths
     from commitlake.pipelines.tps.coverage import Coverage
@@ -35,30 +37,43 @@ class TpsSource:
         lake: the lake of the tables.
         coverage: the times that the tables cover.
         stores: the stores whose logs were read; empty for an existing lake.
+        table: the table that was made from these logs.
         damaged: ranges of each store that could not be read.
     """
 
     lake: LakePaths
     coverage: Coverage
     stores: Sequence[Store] = ()
+    table: CountedTable = MINUTES
     damaged: Mapping[str, int] = field(default_factory=dict)
 
     def warn_of_unknown_names(self, topics: Sequence[str], tags: Sequence[str], queue_id: int | None) -> None:
-        """Warn of topics, tags and a queue that do not exist; of a store, not of tags."""
+        """Warn of topics, tags and a queue that do not exist; of a store, tags of the messages that were read."""
+        from commitlake.connectors.lake.reader import open_table
+        from commitlake.jobs.cli.lake_names import unknown_queues, unknown_tags, unknown_topics, unknown_values
+
         if self.stores:
             from commitlake.jobs.cli.store_queues import unknown_names
 
             sentences = unknown_names(self.stores, topics, () if queue_id is None else (queue_id,))
+            read = open_table(self.lake, self.table.name)
+            if not sentences and not (self.table is MINUTES and _has_unnamed_tags(read)):
+                sentence = "no message that was read has the tag {}"
+                sentences = unknown_values(read, self.table.groups["tag"], tags, sentence)
         else:
-            from commitlake.connectors.lake.reader import open_table
-            from commitlake.jobs.cli.lake_names import unknown_queues, unknown_tags, unknown_topics
-
             messages = open_table(self.lake, "messages")
             sentences = [*unknown_topics(self.lake, messages, topics), *unknown_tags(messages, tags)]
             if queue_id is not None and not sentences:
                 sentences = unknown_queues(messages, topics, queue_id)
         for sentence in sentences:
             warn("commitlake tps", sentence)
+
+
+def _has_unnamed_tags(minutes: DeltaTable) -> bool:
+    from commitlake.connectors.lake.reader import run_sql
+
+    found = run_sql(minutes, MINUTES.name, f"SELECT 1 FROM {MINUTES.name} WHERE other_tags LIMIT 1")
+    return any(batch.num_rows for batch in found)
 
 
 def whole(moment: datetime.datetime, unit: datetime.timedelta, *, up: bool = False) -> datetime.datetime:
@@ -154,4 +169,4 @@ def _read_store(
     runner = ThreadRunner()
     with runner_progress(runner, f"reading {arguments.store}", logs.size, quiet=arguments.quiet) as advance:
         read = logs.fill(table, lake, runner, advance)
-    return TpsSource(lake, read.coverage, stores, read.damaged)
+    return TpsSource(lake, read.coverage, stores, table, read.damaged)

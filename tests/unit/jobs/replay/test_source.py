@@ -155,6 +155,39 @@ def test_a_live_topic_is_replayed_to_another_topic(
     assert place == world.topic
 
 
+def test_unknown_names_of_live_topics_are_reported_with_the_nearest(
+    world: ReplayWorld, fresh: ReplayWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert world.replay("--topic", TOPIC, "--limit", "3") == 0
+    place = ["--lake", fresh.lake.root, "--from-broker", world.name_servers, "--include-replayed", "--dry-run"]
+
+    def said(*arguments: str, code: int = 0) -> str:
+        assert main([*place, *arguments]) == code
+        return capsys.readouterr().err
+
+    topic, misspelled = world.topic, f"{world.topic}s"
+    assert f"the brokers have no topic '{misspelled}'. Did you mean '{topic}'?" in said("--topic", misspelled, code=2)
+    both = said("--topic", misspelled, "--topic", topic, "--queue", "9", "--tag", "no-such-tag")
+    assert f"warning: the brokers have no topic '{misspelled}'" in both
+    assert f"warning: no queue 9 of '{topic}'; there are 0, 1, 2, 3" in both
+    tags = said("--topic", topic, "--tag", "no-such-tag")
+    assert "warning: no message that was read has the tag 'no-such-tag'" in tags
+    broker = next(iter(world.client.admin.clusters().broker_addr_table))
+    assert f"Did you mean '{broker}'?" in said("--topic", topic, "--broker", f"{broker}x", code=2)
+    assert "the brokers have no dead letter of the group 'billing'" in said("--dlq-of", "billing", code=2)
+    assert "warning" not in said("--topic", topic, "--broker", broker, "--queue", "1")
+
+
+def test_unknown_tags_and_groups_of_a_store_are_reported(
+    world: ReplayWorld, fresh: ReplayWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = ["--lake", fresh.lake.root, "--store", str(store_of(world)), "--dry-run"]
+    assert main([*place, "--topic", TOPIC, "--tag", "no-such-tag"]) == 0
+    assert "warning: no message that was read has the tag 'no-such-tag'" in capsys.readouterr().err
+    assert main([*place, "--dlq-of", "billing"]) == 0
+    assert "warning: there is no dead letter of the group 'billing'" in capsys.readouterr().err
+
+
 def test_all_copies_of_a_message_are_sent_only_on_request(world: ReplayWorld, tmp_path: Path) -> None:
     growing = GrowingLake(tmp_path / "second")
     origin = (("RETRY_TOPIC", "orders"), ("REAL_TOPIC", "%RETRY%billing"))

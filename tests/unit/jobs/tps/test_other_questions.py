@@ -145,6 +145,17 @@ def test_a_store_without_messages_gives_no_rows(ask: Ask, tmp_path: Path) -> Non
     assert ask("--store", str(growing.store))[:2] == (ExitCode.OK, [])
 
 
+@pytest.mark.parametrize("window", ["1m", "5s"])
+def test_an_unknown_tag_of_a_store_is_reported_with_the_nearest(tmp_path: Path, ask: Ask, window: str) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(message(number, number, TAGS="paid") for number in range(3))
+    place = ["--store", str(growing.store), "--topic", "orders", "--window", window]
+    code, _, printed = ask(*place, "--tag", "piad")
+    assert code == ExitCode.OK
+    assert "warning: no message that was read has the tag 'piad'. Did you mean 'paid'?" in printed
+    assert "warning" not in ask(*place, "--tag", "paid")[2]
+
+
 def test_an_unknown_broker_of_a_store_is_refused(growing: GrowingLake, ask: Ask) -> None:
     code, _, printed = ask("--store", str(growing.store), "--broker", "other")
     assert code == ExitCode.USAGE
