@@ -101,7 +101,7 @@ def disk_answer(found: Capacity, gib: float) -> str:
 def rate_text(messages_per_s: float) -> str:
     """Format a rate: `0.013 messages a second`."""
     number = f"{messages_per_s:,.3g}" if messages_per_s < 100 else f"{messages_per_s:,.0f}"
-    return f"{number} messages a second"
+    return f"{number} {'message' if number == '1' else 'messages'} a second"
 
 
 def topic_rows(topics: Sequence[Row]) -> Iterator[dict[str, Any]]:

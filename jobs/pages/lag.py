@@ -135,7 +135,7 @@ def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> PageVerd
 
 
 def _behind(group: GroupSummary) -> str:
-    sentence = f"{_messages(group.messages)} messages behind"
+    sentence = f"{_messages_behind(group.messages)} behind"
     return f"{sentence}, the next one has waited for {_waited(group.seconds)}" if group.seconds.low else sentence
 
 
@@ -247,8 +247,8 @@ def _group_table(groups: Sequence[GroupSummary]) -> Html:
     if others:
         behind = summed(group.messages for group in others)
         rest = (
-            f"The {len(rows):,} worst of {len(groups):,} groups are shown; the {len(others):,} others are "
-            f"{_messages(behind)} messages behind."
+            f"The {len(rows):,} worst of {len(groups):,} groups are shown; {_the_others(len(others))} "
+            f"{_messages_behind(behind)} behind."
         )
     return table("Groups, the worst first", columns, rows, rest=rest)
 
@@ -280,8 +280,8 @@ def _queue_table(rows: Sequence[Lag], first: str) -> Html:
     if others:
         behind = summed(row.messages for row in others)
         rest = (
-            f"The {len(shown):,} worst of {len(ordered):,} queues are shown; the {len(others):,} others are "
-            f"{_messages(behind)} messages behind."
+            f"The {len(shown):,} worst of {len(ordered):,} queues are shown; {_the_others(len(others))} "
+            f"{_messages_behind(behind)} behind."
         )
     return table("Queues, the worst first", columns, lines, rest=rest)
 
@@ -311,6 +311,14 @@ def _figures(messages: FigureBounds, seconds: FigureBounds, size: FigureBounds) 
 
 def _order(figure: FigureBounds) -> float:
     return figure.low if figure.high is None else figure.high
+
+
+def _messages_behind(figure: FigureBounds) -> str:
+    return f"{_messages(figure)} {'message' if figure.is_exact and figure.low == 1 else 'messages'}"
+
+
+def _the_others(count: int) -> str:
+    return "the other one is" if count == 1 else f"the {count:,} others are"
 
 
 def _messages(figure: FigureBounds) -> str:

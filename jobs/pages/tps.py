@@ -288,7 +288,9 @@ def _rates(report: RatesReport) -> Html:
     if not drawn:
         series = [Series("all messages", [row["messages_per_s"] for row in report.all_windows])]
     elif others := report.active_count - len(drawn):
-        series.append(Series(f"{others:,} others, summed", _others(report, [rows for _, rows in drawn])))
+        series.append(
+            Series(f"{count_text(others, 'other', 'others')}, summed", _others(report, [rows for _, rows in drawn]))
+        )
     marks = list(_marks(report))
     by_text = f" by {_by(report)}" if report.lines else ""
     traffic = [Series("all messages", [row["bytes_per_s"] for row in report.all_windows])]
@@ -375,7 +377,8 @@ def _group_table(report: RatesReport) -> Html:
     rows = [_group_row(report, row, messages) for row in report.groups]
     left_out = report.group_count - len(report.groups)
     rest = (
-        f"The {len(rows):,} largest of {report.group_count:,} are shown. The {left_out:,} others have "
+        f"The {len(rows):,} largest of {report.group_count:,} are shown. The "
+        f"{count_text(left_out, 'other has', 'others have')} "
         f"{count_text(report.rest['messages'], 'message')}, {size_text(report.rest['bytes'])} of log, "
         f"{count_text(report.rest['retries'], 'retry', 'retries')} and "
         f"{count_text(report.rest['dead_letters'], 'dead letter')}."

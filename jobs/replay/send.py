@@ -417,7 +417,9 @@ def _consumed(chosen: ChosenMessages, places: Places, by: str) -> str:
     consumed = chosen.consumed(places)
     verb = "received" if chosen.has_failed else "consumed"  # the group of a dead letter has failed on it
     text = f"{by} has {verb} {consumed.messages:,} of these messages before"
-    return text + (f", and of {consumed.unknown:,} others it is not known" if consumed.unknown else "")
+    return text + (
+        f", and of {count_text(consumed.unknown, 'other', 'others')} it is not known" if consumed.unknown else ""
+    )
 
 
 def _offsets_in_target(admin: Admin, group: str, brokers: Sequence[str]) -> Places:

@@ -206,7 +206,9 @@ class _Run:
             return self._producer.choose_queue(lane.target.topic, last_broker)
         known = self._producer.queues(lane.target.topic)
         if lane.queue not in known:
-            raise NoRouteError(f"{queue_text(lane.queue)}: expected one of the {len(known)} queues that can be written")
+            raise NoRouteError(
+                f"{queue_text(lane.queue)}: expected a queue that can be written, of which there are {len(known)}"
+            )
         return lane.queue
 
     def _take(self, wait_seconds: float | None) -> None:

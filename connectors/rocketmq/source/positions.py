@@ -19,6 +19,7 @@ from commitlake.connectors.rocketmq.errors import DataLossError
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import queue_text
 from commitlake.connectors.rocketmq.time_search import first_offset_at
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.numbers import INT64_MAX, int_within, parse_int
 from commitlake.schemas.remoting.routes import MessageQueue
 
@@ -69,7 +70,7 @@ class ReadPosition:
             if queue not in known:
                 raise OptionError(
                     f"option {self.option}: expected queues that can be read, found {queue_text(queue)}, which is not "
-                    f"one of the {len(known)} queues of the topics"
+                    f"among the topics' {count_text(len(known), 'queue')}"
                 )
 
     def resolve(self, puller: Puller, queue: MessageQueue, bounds: QueueBounds) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from commitlake.jobs.pages.lineage.picture_rows import Row
 from commitlake.pipelines.lineage.story import Step, StepKind
+from commitlake.schemas.counts import count_text
 
 MAX_LANES = 12
 """Largest number of columns that fit on a phone; page.css has a class for each number of them."""
@@ -78,7 +79,7 @@ def lanes_of(rows: Sequence[Row]) -> Lanes:
     lanes = [Lane(name, kind) for kind, name in own]
     if others := [key for key in keys if key not in place_of]:
         place_of.update(dict.fromkeys(others, len(lanes)))
-        lanes.append(Lane(f"{len(others):,} others", OTHERS, len(others)))
+        lanes.append(Lane(count_text(len(others), "other", "others"), OTHERS, len(others)))
     track_of = _tracks(drawn)
     return Lanes(lanes or [Lane("", "topic")], place_of, track_of, max(track_of.values(), default=0) + 1)
 

@@ -52,5 +52,6 @@ def test_a_series_has_a_place_for_each_window_and_begins_with_the_largest() -> N
         {"topic": "many", "window_start": START + HOUR, "messages": 5, "bytes": 50},
         {"topic": "many", "window_start": START, "messages": None, "bytes": None},
     ]
+    assert (words.rate_text(1), words.rate_text(0.5)) == ("1 message a second", "0.5 messages a second")
     found = words.series(windows, "bytes", [START, START + HOUR])
     assert list(found.items()) == [("many", [None, 50]), ("few", [10, None])]

@@ -133,6 +133,12 @@ def test_the_verdict_is_good_if_all_groups_keep_up() -> None:
     assert page.of_class("verdict")[0].attributes["class"] == "verdict good"
 
 
+def test_one_message_and_one_group_are_named_in_the_singular() -> None:
+    assert "b is furthest behind: 1 message behind, " in page_of(row("b", messages=1)).all("h1")[0].text
+    page = page_of(row("a", messages=1), *(row(f"b{number:03d}", messages=2) for number in range(MAX_GROUPS)))
+    assert "; the other one is 1 message behind." in page.by_id("groups").text
+
+
 def test_the_verdict_is_a_warning_if_a_broker_has_no_snapshot() -> None:
     page = page_of(row("a"), missing=("broker-b: the lake has no snapshot",))
     assert page.of_class("verdict")[0].attributes["class"] == "verdict warning"

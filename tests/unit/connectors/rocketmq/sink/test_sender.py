@@ -327,7 +327,7 @@ def test_rows_after_a_failed_one_in_its_queue_are_skipped(cluster: LiveCluster, 
 
 @pytest.mark.parametrize(
     ("target", "error"),
-    [(("payments", None, None), "payments"), (("orders", "broker-z", 0), "queue 0 of broker-z: expected one of the 4"),
+    [(("payments", None, None), "payments"), (("orders", "broker-z", 0), "queue 0 of broker-z: expected a queue"),
      (("orders", "broker-a", 9), "queue 9 of broker-a")],
 )  # fmt: skip
 def test_a_missing_target_is_reported(
