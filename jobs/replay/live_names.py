@@ -34,7 +34,10 @@ def known_live_topics(arguments: argparse.Namespace, admin: Admin, topics: Seque
     unknown = [_unknown_topic(topic, known) for topic in topics if topic not in known]
     found = [topic for topic in topics if topic in known]
     if not found:
-        raise JobError(unknown[0], there_are(topic for topic in known if kind_of(topic) is Kind.NORMAL))
+        kind = kind_of(topics[0])
+        others = [topic for topic in known if kind_of(topic) is kind]
+        prefix = DLQ_PREFIX if kind is Kind.DLQ else ""
+        raise JobError(unknown[0], there_are(topic.removeprefix(prefix) for topic in others))
     for sentence in unknown:
         warn(PROG, sentence)
     if arguments.queue:
