@@ -387,7 +387,7 @@ def _show_target(
     brokers = sorted({queue.broker for queue in choice})
     known = source.offsets(brokers)
     is_archived = False
-    chosen = ChosenMessages(source.table, plan.condition, choice)
+    chosen = ChosenMessages(source.table, plan.condition, choice, known.as_of)
     for topic in topics:
         try:
             groups = admin.groups_of_topic(topic)

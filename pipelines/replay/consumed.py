@@ -19,7 +19,10 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.rocketmq.admin import Admin
+from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.offsets import offsets_at
+from commitlake.pipelines.offsets.lake_queues import LakeQueues
+from commitlake.pipelines.replay.not_consumed import QueueLife, queue_lives
 from commitlake.pipelines.replay.planning import QueueChoice
 from commitlake.pipelines.snapshot.progress import OffsetKind
 from commitlake.schemas.layouts.rocketmq.origins import FAILED_KINDS
@@ -88,7 +91,7 @@ class Consumed(NamedTuple):
 
     Attributes:
         messages: messages before its offsets; retries and dead letters count if their first record is before them.
-        unknown: retries and dead letters whose first record the table does not have.
+        unknown: retries and dead letters whose first record the table does not have, and messages of a deleted topic.
     """
 
     messages: int
@@ -102,10 +105,18 @@ class ChosenMessages:
         table: `messages`.
         condition: What is chosen.
         choice: The same, by queue.
+        as_of: Time of the groups' offsets, by store.
     """
 
-    def __init__(self, table: DeltaTable, condition: str, choice: Sequence[QueueChoice]) -> None:
+    def __init__(
+        self,
+        table: DeltaTable,
+        condition: str,
+        choice: Sequence[QueueChoice],
+        as_of: Mapping[str, datetime.datetime] | None = None,
+    ) -> None:
         self._table, self._condition = table, condition
+        self._as_of = as_of or {}
         self._failed = [queue for queue in choice if kind_of(queue.topic) in FAILED_KINDS]
         self._others = [queue for queue in choice if kind_of(queue.topic) not in FAILED_KINDS]
 
@@ -121,26 +132,56 @@ class ChosenMessages:
             QueryError: if the table cannot be read.
         """
         messages = sum(self._before(queue, offsets) for queue in self._others)
+        unknown = self._of_deleted_topics
         if not self._failed:
-            return Consumed(messages)
-        unknown = sum(queue.messages for queue in self._failed)
+            return Consumed(messages, unknown)
+        unknown += sum(queue.messages for queue in self._failed)
         for broker, topic, queue_id, numbers in self._first_records:
             unknown -= len(numbers)
             messages += int((numbers < offsets.get((broker, topic, queue_id), 0)).sum())
         return Consumed(messages, unknown)
 
     def _before(self, queue: QueueChoice, offsets: Mapping[tuple[str, str, int], int]) -> int:
-        offset = offsets.get((queue.broker, queue.topic, queue.queue_id), 0)
-        if offset > queue.last_offset:
+        place = Queue(queue.broker, queue.topic, queue.queue_id)
+        offset, life = offsets.get(place, 0), self._lives.get(place)
+        if offset > queue.last_offset and life is None:
             return queue.messages
         if offset <= queue.first_offset:
             return 0
+        is_before = f"queue_offset < {offset}"
+        if life is not None:
+            is_before += f" AND physical_offset >= {life.floor}"
+            is_before += "" if life.restart is None else f" AND physical_offset < {life.restart}"
+        return self._count(place, is_before)
+
+    def _count(self, queue: Queue, condition: str) -> int:
         sql = (
             f"SELECT count(*) AS messages FROM messages WHERE {self._condition} "
             f"AND broker = {text_literal(queue.broker)} AND topic = {text_literal(queue.topic)} "
-            f"AND queue_id = {queue.queue_id} AND queue_offset < {offset}"
+            f"AND queue_id = {queue.queue_id} AND {condition}"
         )
         return int(run_sql(self._table, "messages", sql).read_all().column("messages")[0].as_py())
+
+    @cached_property
+    def _lives(self) -> dict[Queue, QueueLife]:
+        """Queues whose topic was deleted and created again."""
+        found: dict[Queue, QueueLife] = {}
+        for broker, as_of in self._as_of.items():
+            topics = {queue.topic for queue in self._others if queue.broker == broker}
+            if topics:
+                queues = LakeQueues(self._table, broker, "")
+                found |= queue_lives(queues, queues.spans(topics), as_of)
+        return found
+
+    @cached_property
+    def _of_deleted_topics(self) -> int:
+        """Number of messages of topics that had been deleted before the groups' offsets were read."""
+        chosen = {Queue(queue.broker, queue.topic, queue.queue_id) for queue in self._others}
+        return sum(
+            self._count(queue, f"physical_offset < {life.floor}")
+            for queue, life in self._lives.items()
+            if queue in chosen and life.floor
+        )
 
     @cached_property
     def _first_records(self) -> list[tuple[str, str, int, Array]]:

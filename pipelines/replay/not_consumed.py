@@ -31,6 +31,7 @@ from commitlake.pipelines.lag.answer import moments_of, subscriptions_of
 from commitlake.pipelines.lag.consumers import consumers
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
+from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.pipelines.lag.subscriptions import BROADCASTING, Subscriptions, subscriptions_at
 from commitlake.pipelines.offsets.lake_queues import LakeQueues
 from commitlake.pipelines.offsets.sources import QueueMessages
@@ -92,6 +93,18 @@ class NotConsumed:
         """Return the group's offset in a queue; None if it has none."""
         start = self.queues.get(Queue(broker, topic, queue_id))
         return start.offset if start is not None and start.is_committed else None
+
+
+class QueueLife(NamedTuple):
+    """Part of a log to which a group's offset in a queue belongs, if the queue's topic was created again.
+
+    Attributes:
+        floor: physical offset; records before it are from a topic that had been deleted at the time of the offset.
+        restart: physical offset from which records are from a topic that was created later; None if none was.
+    """
+
+    floor: int
+    restart: int | None
 
 
 class _StoreOffsets(NamedTuple):
@@ -318,18 +331,31 @@ def _starts(
     }
     topics = {queue.topic for queue in committed}.union(names)
     now = store.queues.spans(topics)
-    floors = {queue: span.floor for queue, span in now.items() if span.floor is not None}
-    then = store.queues.spans({queue.topic for queue in floors}, moment.at)
+    lives = queue_lives(store.queues, now, moment.at)
     found: dict[Queue, QueueStart] = {}
     for queue in committed.keys() | {queue for queue in now if queue.topic in names}:
         offset = committed.get(queue)
-        floor, restart = 0, None
-        if queue in floors:
-            span = then.get(queue)
-            floor, restart = (span.floor if span is not None else None) or 0, floors[queue]
         low = 0 if offset is None else offset.low
-        found[queue] = QueueStart(low, floor, None if restart == floor else restart, is_committed=offset is not None)
+        life = lives.get(queue, QueueLife(0, None))
+        found[queue] = QueueStart(low, life.floor, life.restart, is_committed=offset is not None)
     return found, [*_notes_on_bounds(group, moment, committed), *_notes_on_queues(moment.broker, found, now)]
+
+
+def queue_lives(queues: QueueMessages, now: Mapping[Queue, QueueSpan], at: datetime.datetime) -> dict[Queue, QueueLife]:
+    """Return the queues whose topic was created again.
+
+    Args:
+        queues: the queues of a store.
+        now: first and end offsets of some of them.
+        at: time of a group's offsets.
+    """
+    floors = {queue: span.floor for queue, span in now.items() if span.floor is not None}
+    then = queues.spans({queue.topic for queue in floors}, at)
+    found = {}
+    for queue, restart in floors.items():
+        floor = then[queue].floor or 0 if queue in then else 0
+        found[queue] = QueueLife(floor, None if restart == floor else restart)
+    return found
 
 
 def _notes_on_bounds(group: str, moment: Moment, committed: Mapping[Queue, OffsetAt]) -> Iterable[str]:

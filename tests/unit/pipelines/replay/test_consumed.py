@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
+from pathlib import Path
+
 import pytest
 
 from commitlake.connectors.lake.reader import open_table
 from commitlake.pipelines.replay.consumed import ChosenMessages, Consumed
 from commitlake.pipelines.replay.planning import count_choice
+from tests.support.lag_places import stored
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake, rows_of, shop_messages
 from tests.support.logs import new_message
 
 TOPIC = "topic-00"
 LETTERS = "%DLQ%billing"
+START = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000, datetime.UTC)
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +55,23 @@ def test_messages_before_the_offsets_are_consumed(growing: GrowingLake) -> None:
     assert messages.consumed(ends) == Consumed(len(ends))
     assert messages.consumed(dict.fromkeys(ends, 100)) == Consumed(10)
     assert messages.consumed({}) == Consumed(0)
+
+
+def test_messages_of_a_deleted_topic_are_unknown(tmp_path: Path) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(stored("orders", second) for second in range(5))
+    growing.recreate_topics()
+    growing.write(stored("orders", second) for second in range(10, 13))
+    growing.archive()
+    table = open_table(growing.lake, "messages")
+
+    def consumed(offset: int, second: int) -> Consumed:
+        as_of = {"broker-a": START + datetime.timedelta(seconds=second)}
+        choice = count_choice(table, "topic = 'orders'")
+        return ChosenMessages(table, "topic = 'orders'", choice, as_of).consumed({("broker-a", "orders", 0): offset})
+
+    assert [consumed(offset, 20) for offset in (0, 2, 3)] == [Consumed(number, 5) for number in (0, 2, 3)]
+    assert [consumed(offset, 9) for offset in (0, 2, 5)] == [Consumed(number) for number in (0, 2, 5)]
 
 
 def test_a_dead_letter_is_consumed_according_to_its_first_record(growing: GrowingLake) -> None:
