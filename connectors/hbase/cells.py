@@ -102,7 +102,7 @@ def _message_cells(row: dict[str, Any], salts: int, topic: bytes) -> MessageCell
         Cell(entry_prefix(salts, BY_KEY, key_hash(business_key)) + tail, REFERENCE, key)
         for business_key in dict.fromkeys(row.get("keys", ()))
     ]
-    is_erased = MARKER in row.get("properties", ())
+    is_erased = MARKER in row.get("properties", ()) and not {"unique_key", "keys", "body_ref"} & row.keys()
     return MessageCells(cell_time(store_us) + is_erased, cells)
 
 

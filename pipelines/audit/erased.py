@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +56,14 @@ class Erased:
         """Places of the erased messages."""
         return NOTHING_ERASED if self.rows is None else erased_places(self.rows, 0)
 
+    @property
+    def unknown(self) -> int:
+        """Number of erased messages without all their checksums."""
+        if self.rows is None:
+            return 0
+        names = [f"{name}_{when}" for name in CHECKSUMS.values() for when in ("before", "after")]
+        return int(pc.sum(reduce(pc.or_, [pc.is_null(self.rows.column(name)) for name in names])).as_py() or 0)
+
     def notes(self) -> list[str]:
         """Return notes for a report."""
         notes = []
@@ -63,6 +72,11 @@ class Erased:
             notes.append(
                 f"{self.count:,} of the messages are erased, by {count_text(erasures, 'erasure')}: they are counted as "
                 "before, and compared by the checksums in the table erasures"
+            )
+        if unknown := self.unknown:
+            notes.append(
+                f"the table erasures has lost the checksums of {count_text(unknown, 'erased message')}, and a repair "
+                f"could not restore them: {' and '.join(CHECKSUMS)} of their windows are not compared"
             )
         if self.pending:
             notes.append(
@@ -85,8 +99,10 @@ class Erased:
         columns = {name: rows.column(name) for name in ("broker", "topic", "queue_id")}
         columns["window_start"] = window_starts(rows.column("store_timestamp"))
         for checksum, name in CHECKSUMS.items():
-            before, after = (rows.column(f"{name}_{when}").to_numpy() for when in ("before", "after"))
-            columns[checksum] = pa.array((after.view(np.uint64) - before.view(np.uint64)).view(np.int64))
+            both = [rows.column(f"{name}_{when}") for when in ("before", "after")]
+            before, after = (hashes.fill_null(0).to_numpy().view(np.uint64) for hashes in both)
+            unknown = reduce(pc.or_, map(pc.is_null, both)).to_numpy()
+            columns[checksum] = pa.array((after - before).view(np.int64), mask=unknown)
         for column in SCHEMA:
             if column.name not in columns:
                 is_sum = not column.name.startswith(("first_", "last_", "min_", "max_"))

@@ -167,7 +167,8 @@ class SparkSides(Sides):
         """Read the bodies; see `Sides.with_bodies`."""
         rows = self._messages()
         if self.erased.count:
-            rows = rows.where(~F.coalesce(F.map_contains_key("properties", F.lit(MARKER)), F.lit(False)))
+            is_marked = F.coalesce(F.map_contains_key("properties", F.lit(MARKER)), F.lit(False))
+            rows = rows.where(~(is_marked & F.col("body_ref").isNull()))
         if kept_since is not None:
             rows = with_kept_bodies(rows, kept_since)
         with _cached(with_found_bodies(rows, pack_location(self.bodies))) as found:

@@ -48,7 +48,7 @@ def count_kinds(messages: DeltaTable, edges: DeltaTable) -> list[KindCount]:
         edges: the table.
     """
     kinds = ", ".join(text_literal(str(kind)) for kind, _, _ in _EXPECTED)
-    erased = f"properties[{text_literal(MARKER)}] IS NOT NULL"
+    erased = f"(properties[{text_literal(MARKER)}] IS NOT NULL AND body_ref IS NULL AND unique_key IS NULL)"
     sql = f"SELECT kind, count(*) AS rows FROM messages WHERE kind IN ({kinds}) AND NOT {erased} GROUP BY kind"
     there = {row["kind"]: row["rows"] for row in run_sql(messages, "messages", sql).read_all().to_pylist()}
     return [KindCount(kind, there.get(str(kind), 0), _count(edges, end, steps)) for kind, end, steps in _EXPECTED]

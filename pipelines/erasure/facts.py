@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.lake.delta import delta_table
@@ -32,7 +33,7 @@ def erasure_facts(lake: LakePaths, states: Sequence[ErasureState]) -> Iterator[d
             pc.equal(rows.column("number"), state.number), pc.equal(rows.column("event"), str(ErasureEvent.MESSAGE))
         )
         own = rows.filter(is_own)
-        sums = {name: own.column(name).to_numpy().view(np.uint64).sum(dtype=np.uint64) for name in _CHECKSUMS}
+        sums = {name: _sum_text(own.column(name)) for name in _CHECKSUMS}
         yield {
             "number": state.number,
             "erasure_id": state.erasure_id,
@@ -42,8 +43,15 @@ def erasure_facts(lake: LakePaths, states: Sequence[ErasureState]) -> Iterator[d
             "messages": state.messages,
             "messages_version": delta_table(lake.messages, lake.s3).version(),
             "counts": dict(state.counts),
-            "checksums": {name: f"{int(value):016x}" for name, value in sums.items()},
+            "checksums": sums,
         }
+
+
+def _sum_text(hashes: pa.ChunkedArray) -> str | None:
+    """Return the sum of hashes as hexadecimal digits; None if a repair has restored a row without its hash."""
+    if hashes.null_count:
+        return None
+    return f"{int(hashes.to_numpy().view(np.uint64).sum(dtype=np.uint64)):016x}"
 
 
 def purge_facts(lake: LakePaths, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:  # noqa: ARG001 (as above)

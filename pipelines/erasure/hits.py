@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces
+from commitlake.connectors.lake.erasures import ErasedPlaces
 from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.pipelines.erasure.errors import ErasureError
 from commitlake.pipelines.maintenance.table_files import TableFile, folder_of, read_table_files
+from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
 
 _PLACE = ["broker", "physical_offset"]
 
@@ -92,13 +93,12 @@ def names_erased(rows: pa.Table, places: ErasedPlaces, prefixes: Sequence[str] =
 
 
 def unerased(table: DeltaTable, hits: FileHits) -> FileHits:
-    """Return the rows of a data file of `messages` that are not marked as erased yet."""
+    """Return the rows of a data file of `messages` that are not erased yet."""
     groups = {}
     with folder_of(table.table_uri).open_input_file(unquote(hits.file.path)) as source, _open(source) as parquet:
         for group, rows in hits.groups.items():
-            column = parquet.read_row_group(group, ["properties"], use_threads=False).column(0)
-            properties = column.combine_chunks().take(pa.array(rows)).to_pylist()
-            is_left = np.array([MARKER not in dict(pairs or ()) for pairs in properties], bool)
+            columns = parquet.read_row_group(group, list(CHANGED_COLUMNS), use_threads=False).combine_chunks()
+            is_left = ~are_erased(columns.take(pa.array(rows)))
             if is_left.any():
                 groups[group] = rows[is_left]
     return FileHits(hits.file, groups)

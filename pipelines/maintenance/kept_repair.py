@@ -1,7 +1,8 @@
 """Rebuilds `erasures` and `evidence`, whose rows are in no other table, from their data files.
 
 These tables only grow, and no two rows have the same key. The table is therefore the set of rows of all its data files,
-including merged ones. A file that a killed writer left is included: the erasure that it records has then begun.
+including merged ones. A file that a killed writer left is included: the erasure that it records has then begun. Rows of
+`erasures` in a lost file are restored as far as `messages` has them (`lost_erasures`).
 
 If a repair is killed at any step, the next one repeats it. The file with all rows is written before any other is moved
 aside, and a lake without the table counts as damaged as long as `messages` says that something was erased.
@@ -10,7 +11,8 @@ aside, and a lake without the table counts as damaged as long as `messages` says
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +32,10 @@ from commitlake.connectors.lake.newest_versions import delete_newest
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.versions import table_files
+from commitlake.pipelines.maintenance.data_check import DataDamage
 from commitlake.pipelines.maintenance.log_repair import AsideFolder
+from commitlake.pipelines.maintenance.lost_erasures import restore_erasures
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import ERASURES
 from commitlake.schemas.tables.evidence import EVIDENCE
 
@@ -42,12 +47,13 @@ KEPT_TABLES: dict[str, tuple[StructType, str, tuple[str, ...]]] = {
 WAY = "it is rebuilt from the rows of its data files"
 
 
-def rebuild_kept_table(aside: AsideFolder, table: str) -> Iterator[str]:
+def rebuild_kept_table(aside: AsideFolder, table: str, damages: Sequence[DataDamage] = ()) -> Iterator[str]:
     """Rebuild a table, and move the files that it replaces aside.
 
     Args:
         aside: folder that receives replaced files.
         table: one of `KEPT_TABLES`.
+        damages: damaged data files, if the table's log is intact.
 
     Yields:
         Sentences on rows that are lost.
@@ -71,13 +77,20 @@ def rebuild_kept_table(aside: AsideFolder, table: str) -> Iterator[str]:
                 parts.append(_conform(pq.read_table(source, page_checksum_verification=True), columns))
         except (pa.ArrowException, OSError) as error:
             yield f"{table}: the rows of data file {info.path}: {str(error).splitlines()[0]}"
+    for damaged in damages:
+        if unquote(damaged.file.path) not in names:
+            yield f"{table}: {count_text(damaged.file.rows or 0, 'row')} of data file {damaged}"
     rows = _distinct(pa.concat_tables(parts), key)
+    newest = pc.max(rows.column("number")).as_py() or 0
+    if table == "erasures":
+        restored = restore_erasures(lake, rows)
+        rows, newest = pa.concat_tables([rows, restored.rows]), restored.newest
+        yield from restored.lines
     file = write_plain_file(rows, uri, f"part-repair-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
     for name in names:
         aside.move(f"{table}/{name}")
     aside.move_folder(f"{table}/{LOG}")
     delete_newest(uri, storage_options(uri, lake.s3))
-    newest = pc.max(rows.column("number")).as_py() or 0
     last = read_last_commit(lake.messages)
     archived = {ARCHIVE: (0, last.sequence)} if last else {}
     if not advance(uri, schema, [file], application, (None, newest), beside=archived):

@@ -310,7 +310,7 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
     _check_links(lake)
     aside = AsideFolder(lake)
     kept = [table for table in KEPT_TABLES if table in {*plan.logs, *plan.files}]
-    losses = [line for table in kept for line in rebuild_kept_table(aside, table)]
+    losses = [line for table in kept for line in rebuild_kept_table(aside, table, plan.files.get(table, ()))]
     of_messages = plan.logs.get("messages")
     if of_messages is not None:
         if plan.adoption is not None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces
@@ -40,17 +41,14 @@ def erase_rows(rows: pa.Table, places: ErasedPlaces) -> tuple[pa.Table, Array]:
         places: the erased messages.
 
     Returns:
-        The rows in their order, and the numbers of those that have changed: The rows in the same order, and the numbers
-        of the changed ones; rows that were erased before do not change.
+        The rows in the same order, and the numbers of the changed ones; rows that were erased before do not change.
     """
     rows = rows.combine_chunks()
     ids = places.ids_of_rows(_array(rows, "broker"), _array(rows, "physical_offset"))
     hits = np.flatnonzero(ids >= 0)
     if not len(hits):
         return rows, hits
-    properties = rows.column("properties").take(pa.array(hits)).to_pylist()
-    is_new = np.array([MARKER not in dict(pairs or ()) for pairs in properties], bool)
-    hits = hits[is_new]
+    hits = hits[~are_erased(rows.select(CHANGED_COLUMNS).take(pa.array(hits)))]
     if not len(hits):
         return rows, hits
     found = rows.take(pa.array(hits))
@@ -64,6 +62,26 @@ def erase_rows(rows: pa.Table, places: ErasedPlaces) -> tuple[pa.Table, Array]:
     order = np.empty(rows.num_rows, np.int64)
     order[np.concatenate([stays, hits])] = np.arange(rows.num_rows)
     return joined.take(pa.array(order)).combine_chunks(), hits
+
+
+def are_erased(rows: pa.Table) -> Array:
+    """Return which rows are as an erasure leaves them.
+
+    The property alone proves nothing, because a producer can send a message with it.
+
+    Args:
+        rows: rows of `messages` with `CHANGED_COLUMNS`.
+    """
+    is_empty = np.ones(rows.num_rows, bool)
+    for name in CHANGED_COLUMNS:
+        if name != "properties":
+            is_empty &= pc.is_null(rows.column(name)).to_numpy()
+    found = np.zeros(rows.num_rows, bool)
+    candidates = np.flatnonzero(is_empty)
+    for row, pairs in zip(candidates, rows.column("properties").take(pa.array(candidates)).to_pylist(), strict=True):
+        names = {name for name, _ in pairs or ()}
+        found[row] = MARKER in names and names - {MARKER} <= KEPT_PROPERTIES
+    return found
 
 
 def _pairs_of(rows: pa.Table, numbers: Array) -> list[tuple[list[tuple[str, str]], int]]:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.delta import seal
-from commitlake.connectors.lake.erasures import APPLICATION_ID, read_erased_places
+from commitlake.connectors.lake.erasures import APPLICATION_ID, MARKER, read_erased_places
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.paths import LakePaths
@@ -23,6 +24,7 @@ from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase_job
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.erasure.errors import ErasureError
+from commitlake.pipelines.erasure.facts import erasure_facts
 from commitlake.pipelines.erasure.ledger import read_states
 from commitlake.pipelines.erasure.run import (
     ErasureResult,
@@ -385,3 +387,52 @@ def test_rows_of_a_damaged_data_file_of_erasures_are_named(
     largest.write_bytes(largest.read_bytes()[:200])
     assert maintain.main(["--lake", growing.lake.root, "--repair"]) == ExitCode.DAMAGE
     assert f"not recovered: erasures: the rows of data file {largest.name}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_purged", [False, True])
+def test_a_lost_data_file_of_erasures_is_restored_from_messages(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str], is_purged: bool
+) -> None:
+    place = place_of(growing)
+    for key in ("order-3", KEY):
+        run_erasure(place, plan_erasure(place, KeysToErase([key])), "a test", WEEK, lambda _: None)
+    if is_purged:
+        purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+    before = [row for row in rows_of(growing.lake.erasures) if row["event"] == "message"]
+    for file in DeltaTable(growing.lake.erasures).file_uris():
+        if {"begun", "message"} & {*pq.read_table(file).column("event").to_pylist()}:
+            Path(file).unlink()
+    assert maintain.main(["--lake", growing.lake.root, "--repair"]) == ExitCode.DAMAGE
+    printed = capsys.readouterr().err
+    assert "not recovered: erasures: reason and retention of 2 erasures (number 1, 2)" in printed
+    assert ("the checksums before the erasure of 2 messages" in printed) is is_purged
+    states = read_states(growing.lake)
+    assert [(state.number, state.messages, state.is_unfinished) for state in states] == [(1, 1, False), (2, 1, False)]
+    after = [row for row in rows_of(growing.lake.erasures) if row["event"] == "message"]
+    kept = ("number", "erasure_id", "broker", "physical_offset", "row_after", "lake_after")
+    kept += () if is_purged else ("row_before", "lake_before", "body_ref")
+    assert sorted([row[name] for name in kept] for row in after) == sorted(
+        [row[name] for name in kept] for row in before
+    )
+    assert audited(growing) == ExitCode.OK
+    assert ("row_checksum and lake_checksum of their windows are not compared" in capsys.readouterr().out) is is_purged
+    assert plan_erasure(place, KeysToErase([KEY])).is_nothing
+    run_erasure(place, plan_erasure(place, KeysToErase(["order-5"])), "a test", WEEK, lambda _: None)
+    assert read_states(growing.lake)[-1].number == 3
+    facts = list(erasure_facts(growing.lake, read_states(growing.lake)))
+    assert (facts[0]["checksums"]["row_before"] is None) is is_purged
+    assert audited(growing) == ExitCode.OK
+
+
+def test_the_property_of_erased_messages_protects_no_message_whose_producer_sent_it(tmp_path: Path) -> None:
+    growing = GrowingLake(tmp_path)
+    properties = (("KEYS", KEY), ("UNIQ_KEY", "7F01"), (MARKER, "a" * 32), ("phone", MARK))
+    growing.write([*shop_messages(4), shop_message(5, properties=properties)])
+    archive(growing)
+    place = place_of(growing)
+    plan = plan_erasure(place, KeysToErase([KEY]))
+    assert plan.messages == 1
+    run_erasure(place, plan, "a test", WEEK, lambda _: None)
+    purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+    assert MARK not in repr(rows_of(growing.lake.messages))
+    assert audited(growing) == ExitCode.OK

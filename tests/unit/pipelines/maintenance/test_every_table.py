@@ -31,8 +31,6 @@ CASES = [
     pytest.param(table, *way, marks=() if (place + number) % len(DAMAGES) == 0 else LONG)
     for place, table in enumerate(LAKE_TABLES)
     for number, way in enumerate(DAMAGES)
-    # Without the rows of its beginning, an erasure has to be run again.
-    if (table, way[0]) != ("erasures", "file")
 ]
 
 
