@@ -5,7 +5,7 @@ Source: ConsumerManager, ConsumerGroupInfo, ProducerManager (5.5.0).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -38,6 +38,8 @@ BROADCASTING = "BROADCASTING"
 _MAX_WORD_LENGTH = 64
 """Maximum length of a consumer's type, message model and expression type, such as CONSUME_PASSIVELY or CLUSTERING."""
 
+_MEMBERS_OF_STEP = 100
+
 
 class _Membership(NamedTuple):
     """Membership of a client in a group."""
@@ -47,7 +49,7 @@ class _Membership(NamedTuple):
     is_consumer: bool
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Member:
     """Client in a group, with its connection and the time of its last heartbeat."""
 
@@ -170,13 +172,13 @@ class Clients:
             memberships[len(heartbeat.producer_data_set) :],
         )
         self._note_memberships(channel, memberships)
+        member = Member(client_id, channel, request.language.name, request.version, now_ms)  # shared by its groups
         for membership in produced:
-            members = self.producers.setdefault(membership.group, {})
-            self._replace(members, membership, _member(client_id, channel, request, now_ms))
+            self._replace(self.producers.setdefault(membership.group, {}), membership, member)
         changed = set()
         for membership, data in zip(consumed, heartbeat.consumer_data_set, strict=True):
             group = self.consumers.setdefault(membership.group, ConsumerGroup(data))
-            known = self._replace(group.members, membership, _member(client_id, channel, request, now_ms))
+            known = self._replace(group.members, membership, member)
             before = group.size
             subscribed = group.subscribe(data)
             self._subscriptions_size += group.size - before
@@ -226,22 +228,33 @@ class Clients:
         """Remove all clients of a closed connection, and return the consumer groups they were in."""
         return self._drop_all(list(self._memberships.get(channel, ())))
 
-    def expire(self, now_ms: int) -> set[str]:
-        """Remove all clients whose heartbeats have timed out, and return the consumer groups they were in."""
-        oldest = now_ms - self._timeout_ms
-        silent = [
-            _Membership(name, member.client_id, is_consumer=is_consumer)
-            for is_consumer, name, members in self._groups()
-            for member in members.values()
-            if member.heard_ms < oldest
-        ]
-        return self._drop_all(silent)
+    def expire(self, now_ms: int) -> Generator[None, None, set[str]]:
+        """Remove all clients whose heartbeats have timed out, in small steps.
 
-    def _groups(self) -> Iterator[tuple[bool, str, dict[str, Member]]]:
-        for name, members in self.producers.items():
-            yield False, name, members
-        for name, group in self.consumers.items():
-            yield True, name, group.members
+        Returns:
+            The consumer groups that they were in.
+        """
+        oldest = now_ms - self._timeout_ms
+        changed: set[str] = set()
+        seen = 0
+        for is_consumer, name in [
+            *((False, name) for name in self.producers),
+            *((True, name) for name in self.consumers),
+        ]:
+            members = self._members_of(name, is_consumer=is_consumer)
+            for member in list(members.values()):
+                if member.heard_ms < oldest and members.get(member.client_id) is member:
+                    changed |= self._drop_all([_Membership(name, member.client_id, is_consumer=is_consumer)])
+                seen += 1
+                if seen % _MEMBERS_OF_STEP == 0:
+                    yield
+        return changed
+
+    def _members_of(self, name: str, *, is_consumer: bool) -> dict[str, Member]:
+        if not is_consumer:
+            return self.producers.get(name, {})
+        group = self.consumers.get(name)
+        return group.members if group else {}
 
     def _drop_all(self, memberships: Iterable[_Membership]) -> set[str]:
         return {membership.group for membership in memberships if self._drop(membership) and membership.is_consumer}
@@ -249,11 +262,7 @@ class Clients:
     def _drop(self, membership: _Membership) -> bool:
         """Remove a client from a group, and return whether it was a member."""
         name = membership.group
-        if membership.is_consumer:
-            group = self.consumers.get(name)
-            members = group.members if group else {}
-        else:
-            members = self.producers.get(name, {})
+        members = self._members_of(name, is_consumer=membership.is_consumer)
         member = members.pop(membership.client_id, None)
         if member is None:
             return False
@@ -273,10 +282,6 @@ class Clients:
         """Return the members of a consumer group."""
         group = self.consumers.get(consumer_group)
         return iter(list(group.members.values()) if group else ())
-
-
-def _member(client_id: str, channel: Channel, request: Command, now_ms: int) -> Member:
-    return Member(client_id, channel, request.language.name, request.version, now_ms)
 
 
 def _memberships_of(heartbeat: Heartbeat) -> list[_Membership]:

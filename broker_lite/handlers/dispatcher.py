@@ -130,6 +130,7 @@ class Dispatcher:
         self._unsynced: deque[tuple[int, Channel, Command]] = deque()
         self._next_check_ms = broker.now_ms() + broker.options.transaction_check_interval_ms
         self._asking: Iterator[None] | None = None
+        self._is_expiring = False
         self._next_delivery_ms = self._next_poll_ms = broker.now_ms()
 
     def handle(self, channel: Channel, request: Command) -> None:
@@ -245,6 +246,13 @@ class Dispatcher:
             self._attend_clients(now_ms)
         return has_more
 
+    def _expire_clients(self, now_ms: int) -> Steps:
+        try:
+            changed = yield from self.broker.clients.expire(now_ms)
+        finally:
+            self._is_expiring = False
+        yield from self.broker.notify_members(changed)
+
     def _deliver(self, now_ms: int) -> bool:
         """Deliver due messages and check half messages; return whether more are due."""
         broker = self.broker
@@ -276,7 +284,9 @@ class Dispatcher:
         if now_ms >= self._next_poll_ms:
             self._next_poll_ms = now_ms + broker.options.long_poll_check_ms
             pulling.answer_late(broker, now_ms)
-            broker.slices.run(broker.notify_members(broker.clients.expire(now_ms)))
+            if not self._is_expiring:
+                self._is_expiring = True
+                broker.slices.run(self._expire_clients(now_ms))
             broker.locks.expire(now_ms)
             relays.give_up_late(broker, now_ms)
         self.answer_arrived()

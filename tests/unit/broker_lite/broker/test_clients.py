@@ -87,9 +87,31 @@ def test_a_silent_client_expires(clients: Clients) -> None:
     by = channel()
     beat(clients, by, "silent", now_ms=0)
     beat(clients, by, "loud", now_ms=1)
-    assert clients.expire(TIMEOUT_MS) == set()
-    assert clients.expire(TIMEOUT_MS + 1) == {"consumers"}
+    assert expire(clients, TIMEOUT_MS) == set()
+    assert expire(clients, TIMEOUT_MS + 1) == {"consumers"}
     assert ids(clients) == ["loud"]
+
+
+def test_many_silent_clients_expire_in_small_steps(clients: Clients) -> None:
+    by, returning = channel(), channel()
+    groups = tuple(ProducerData(f"group-{number}") for number in range(1000))
+    clients.heartbeat(by, REQUEST, Heartbeat("client", groups, ()), 0)
+    steps = clients.expire(TIMEOUT_MS + 1)
+    next(steps)
+    assert len(clients.producers) == 900
+    clients.heartbeat(returning, REQUEST, Heartbeat("client", groups[-1:], ()), TIMEOUT_MS)
+    assert len(list(steps)) == 9
+    assert list(clients.producers) == ["group-999"]
+
+
+def expire(clients: Clients, now_ms: int) -> set[str]:
+    """Expire silent clients at once."""
+    steps = clients.expire(now_ms)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return set(end.value)
 
 
 def test_groups_of_one_connection_have_a_limit(clients: Clients) -> None:
