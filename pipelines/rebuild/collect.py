@@ -131,7 +131,7 @@ class _Collecting:
     def _add_queues(self, facts: Facts) -> int:
         refused = 0
         batches = facts.physical_offset[facts.is_batch]
-        for columns in queue_entries(facts):
+        for columns in queue_entries(facts, in_light_queues=self._settings.may_have_light_queues):
             queue = Queue(columns.topic, columns.queue_id, columns.topic in self._batch_topics)
             if not self._is_possible(queue):
                 refused += len(columns)

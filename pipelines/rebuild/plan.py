@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,12 +106,21 @@ def begin_or_resume(
         make_folders(plan.parts, below=out)
         write_synced(plan.work / PLAN, json.dumps(plan.to_document(), indent=2).encode(), below=out)
         return plan
+    settings = _with_first_guess(settings, known)
+    plan = replace(plan, settings=settings)
     wanted = plan.to_document() | {"end": known.get("end")}
     if known != wanted or not isinstance(known["end"], int) or known["end"] > now.end:
         raise RebuildError(
             f"{out} holds an unfinished run for another store, or with other options: delete it, or choose another"
         )
     return RebuildPlan(root, out, now.start, known["end"], settings, partition_bytes)
+
+
+def _with_first_guess(settings: Settings, known: dict[str, Any]) -> Settings:
+    """Return the settings with what the first run found in the queues, of which it may have written some since."""
+    found = known.get("settings")
+    has_light = found.get("may_have_light_queues") if isinstance(found, dict) else None
+    return replace(settings, may_have_light_queues=has_light) if isinstance(has_light, bool) else settings
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.stores import Segment
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.format import Format
+from commitlake.connectors.formats.rocketmq.light_stores import may_have_light_queues
 from commitlake.connectors.formats.rocketmq.small_files import read_checkpoint
 from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.rebuild.index_tags import index_has_tags
@@ -78,6 +79,7 @@ class Settings:
             the first segment.
         batch_topics: topics with BatchConsumeQueues.
         dialect_name: name of the CommitLog's dialect.
+        may_have_light_queues: True if records may have entries in light queues.
     """
 
     format: Format
@@ -92,6 +94,7 @@ class Settings:
     batch_topics: tuple[str, ...] = ()
     dialect_name: str = ROCKETMQ.name
     observed_levels: tuple[int, ...] | None = None
+    may_have_light_queues: bool = True
 
     @property
     def dialect(self) -> Dialect:
@@ -166,6 +169,7 @@ def find_settings(
         close_heads=wanted.close_heads,
         batch_topics=tuple(sorted(log_format.topic_kinds(root).batch)),
         dialect_name=dialect.name,
+        may_have_light_queues=may_have_light_queues(root),
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.plan import TailKind, log_range
 from commitlake.connectors.formats.engine.stores import Store, segment_size
+from commitlake.connectors.formats.rocketmq.light_stores import may_have_light_queues
 from commitlake.connectors.formats.small_files import SmallFiles
 from commitlake.pipelines.verify import index_files
 from commitlake.pipelines.verify.findings import DEFAULT_LIMIT, Finding, Findings
@@ -121,6 +122,7 @@ def admit(store: Store, options: VerifyOptions) -> Admitted:
         topics=store.format.known_topics(root),
         format=store.format,
         dialect=store.format.dialect_of(store),
+        may_have_light_queues=may_have_light_queues(root),
     )
     if store.format.has_delay_levels and options.delay_levels_of(store.broker) is None:
         view = _with_observed_delays(view, queues, findings)

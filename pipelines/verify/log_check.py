@@ -82,7 +82,7 @@ def check_range(view: StoreView, split: Split) -> LogReport:
         _check_times(facts, split, report, view.limit)
         _check_receive_times(facts, split, report, view.limit)
         flagged = facts.physical_offset[facts.is_batch]
-        for entries in queue_entries(facts):
+        for entries in queue_entries(facts, in_light_queues=view.may_have_light_queues):
             if not _can_have_queue(view, entries):
                 _note_bad_topic(entries, split, report.findings)
             elif _has_batches(view, entries, flagged):

@@ -59,6 +59,7 @@ class StoreView:
         format: the log's format.
         topics: the topics in the store's configuration; None if it does not list them.
         dialect: dialect of the store's CommitLog.
+        may_have_light_queues: True if records may have entries in light queues.
     """
 
     broker: str
@@ -81,6 +82,7 @@ class StoreView:
     format: Format
     topics: frozenset[str] | None = None
     dialect: Dialect = ROCKETMQ
+    may_have_light_queues: bool = True
 
     @property
     def log(self) -> str:

@@ -56,11 +56,14 @@ class QueueEntries:
         )
 
 
-def queue_entries(facts: Facts) -> Iterator[QueueEntries]:
+def queue_entries(facts: Facts, *, in_light_queues: bool = True) -> Iterator[QueueEntries]:
     """Return the entries of every queue in a chunk, without records that have no entry.
 
-    A record that is also dispatched to light queues has an entry in each of them. An inner batch has one entry, too;
-    `Facts.is_batch` tells in which kind of queue it is.
+    An inner batch has one entry; `Facts.is_batch` tells in which kind of queue it is.
+
+    Args:
+        facts: the chunk.
+        in_light_queues: True if a record that names light queues also has an entry in each of them.
     """
     names = list(facts.topics)
     rows = np.arange(facts.rows)
@@ -69,7 +72,7 @@ def queue_entries(facts: Facts) -> Iterator[QueueEntries]:
     if not queued.all():
         rows = rows[queued]
         topic, queue_id, queue_offset = topic[rows], queue_id[rows], queue_offset[rows]
-    if facts.multi_dispatch:
+    if facts.multi_dispatch and in_light_queues:
         extra = [(row, name, number) for row, others in facts.multi_dispatch.items() for name, number in others]
         extra = [each for each in extra if queued[each[0]]]
         numbers = {name: len(names) + place for place, name in enumerate(dict.fromkeys(name for _, name, _ in extra))}

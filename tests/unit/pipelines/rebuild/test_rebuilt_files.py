@@ -257,6 +257,15 @@ def test_a_record_that_is_in_a_light_queue_twice_is_entered_once(rebuild: Rebuil
     assert rebuilt.skipped == 0
 
 
+def test_forged_names_of_light_queues_make_no_queues_in_a_store_without_such_queues(
+    rebuild: Rebuild, tmp_path: Path
+) -> None:
+    lights = (("INNER_MULTI_DISPATCH", "%LMQ%a"), ("INNER_MULTI_QUEUE_OFFSET", "0"))
+    root = write_numbered(tmp_path / "light", [(new_message(queue_id=0, properties=lights), 0)])
+    (root / "consumequeue" / "orders" / "0").mkdir(parents=True)
+    assert {path.name for path in (rebuild(root).out / "consumequeue").iterdir()} == {"orders"}
+
+
 def test_inner_batches_are_entered_in_batch_queues(rebuild: Rebuild, tmp_path: Path) -> None:
     def batch(count: int) -> NewMessage:
         return new_message(queue_id=2, sys_flag=INNER_BATCH, properties=(("INNER_NUM", str(count)), ("TAGS", "TagA")))

@@ -242,6 +242,19 @@ def test_no_name_of_a_light_queue_stops_verify(tmp_path: Path) -> None:
     assert report_of(root).findings.counts["log_bad_topic"] == 1
 
 
+def test_forged_names_of_light_queues_are_ignored_in_a_store_without_such_queues(tmp_path: Path) -> None:
+    lights = (("INNER_MULTI_DISPATCH", "%LMQ%a,%LMQ%b"), ("INNER_MULTI_QUEUE_OFFSET", "0,7"))
+    root = write_store(tmp_path / "forged", [(0, open_segment([new_message(properties=lights)], SEGMENT_BYTES))])
+    assert report_of(root).findings.counts["queue_missing"] == 3
+    queue = root / "consumequeue" / "orders" / "0"
+    queue.mkdir(parents=True)
+    (queue / segment_name(0)).write_bytes(b"".join(entries_of(root, "orders")))
+    assert "queue_missing" not in report_of(root).findings.codes
+    (root / "config").mkdir()
+    (root / "config" / "lmqConsumerOffset.json").write_text("{}")
+    assert report_of(root).findings.counts["queue_missing"] == 2
+
+
 def entries_of(root: Path, topic: str) -> list[bytes]:
     return [
         serialize_entry(ConsumeQueueEntry(each.physical_offset, each.size, java_hash(each.tags or "")))
