@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 from collections import defaultdict
 from collections.abc import Collection
 from typing import Any
@@ -43,9 +44,10 @@ def file_statistics(metadata: pq.FileMetaData, left_out: Collection[str] = froze
                 unknown.add(name)
                 continue
             nulls[name] += statistics.null_count
-            if statistics.has_min_max:
-                least[name] = min(least.get(name, statistics.min), statistics.min)
-                greatest[name] = max(greatest.get(name, statistics.max), statistics.max)
+            bounds = _bounds(statistics)
+            if bounds is not None:
+                least[name] = min(least.get(name, bounds[0]), bounds[0])
+                greatest[name] = max(greatest.get(name, bounds[1]), bounds[1])
             elif statistics.null_count < chunk.num_values:
                 unknown.add(name)
     return json.dumps(
@@ -62,6 +64,17 @@ def file_statistics(metadata: pq.FileMetaData, left_out: Collection[str] = froze
         separators=(",", ":"),
         ensure_ascii=False,
     )
+
+
+def _bounds(statistics: pq.Statistics) -> tuple[Any, Any] | None:
+    """Return a column's minimum and maximum; None if they are not known, or JSON or Python cannot represent them."""
+    if not statistics.has_min_max:
+        return None
+    try:
+        bounds = statistics.min, statistics.max
+    except (OverflowError, ValueError):  # a time outside the calendar, or invalid UTF-8
+        return None
+    return None if any(isinstance(value, float) and not math.isfinite(value) for value in bounds) else bounds
 
 
 def _floor(value: Any) -> Any:

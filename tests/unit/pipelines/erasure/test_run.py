@@ -409,7 +409,7 @@ def test_a_lost_data_file_of_erasures_is_restored_from_messages(
     states = read_states(growing.lake)
     assert [(state.number, state.messages, state.is_unfinished) for state in states] == [(1, 1, False), (2, 1, False)]
     after = [row for row in rows_of(growing.lake.erasures) if row["event"] == "message"]
-    kept = ("number", "erasure_id", "broker", "physical_offset", "row_after", "lake_after")
+    kept: tuple[str, ...] = ("number", "erasure_id", "broker", "physical_offset", "row_after", "lake_after")
     kept += () if is_purged else ("row_before", "lake_before", "body_ref")
     assert sorted([row[name] for name in kept] for row in after) == sorted(
         [row[name] for name in kept] for row in before
