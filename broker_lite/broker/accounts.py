@@ -97,7 +97,7 @@ class Accounts:
                 document = tomllib.load(file)
         except OSError as error:
             raise AccountsError(f"{path}: cannot read the file: {error.strerror}") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if isinstance(error, AccountsError):
                 raise
             raise AccountsError(f"{path}: expected a TOML file, found invalid TOML") from None

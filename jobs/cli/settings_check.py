@@ -40,6 +40,8 @@ OTHER_VARIABLES = frozenset(
 """Variables that are not options of a job."""
 _TEST_PREFIX = f"{PREFIX}TEST_"
 
+_MAX_BITS = 63
+
 
 class SettingsError(CommitLakeError):
     """A setting with an unknown name, or with a value that no job can use."""
@@ -58,8 +60,11 @@ def check_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:
     """
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise SettingsError(f"{path}: expected fewer tables and lists inside each other") from None
     except (OSError, ValueError):
         return
+    _check_numbers(path, settings)
     for name, table in settings.items():
         if name not in {*JOBS, job}:
             what = "table" if isinstance(table, dict) else "key"
@@ -72,6 +77,19 @@ def check_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:
             raise SettingsError(
                 f"{path}: [{job}] has the key {key!a}, which is not an option.{did_you_mean(key, options)}"
             )
+
+
+def _check_numbers(path: Path, settings: Mapping[str, object]) -> None:
+    """Refuse numbers beyond 64 bits, which TOML does not allow, and Python cannot always print."""
+    waiting: list[object] = [settings]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            raise SettingsError(f"{path}: expected numbers of at most 64 bits, found one of {value.bit_length()} bits")
 
 
 def check_environment(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:

@@ -202,6 +202,28 @@ def test_a_wrong_value_in_a_file_is_a_usage_error(
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "0x" + "f" * 6000,
+        "0b" + "1" * 20_000,
+        "9223372036854775808",
+        "[" * 5000 + "]" * 5000,
+        "{a=" * 3000 + "1" + "}" * 3000,
+    ],
+    ids=["hexadecimal", "binary", "64 bits", "lists", "tables"],
+)
+def test_numbers_and_depths_that_toml_does_not_allow_are_usage_errors(
+    own_folder: Path, capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    (own_folder / "mine.toml").write_text(f"[fill]\nmetrics-file = {value}\n")
+    job = job_parser("fill", "Fill a lake.", [])
+    with pytest.raises(SystemExit) as ended:
+        run_job(job, lambda _: ExitCode.OK, ["--config", "mine.toml"])
+    assert ended.value.code == ExitCode.USAGE
+    assert "mine.toml: expected" in capsys.readouterr().err
+
+
 def test_a_wrong_value_in_the_environment_is_a_usage_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
