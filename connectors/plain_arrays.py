@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -98,4 +99,27 @@ def _time(microseconds: int | None) -> datetime.datetime | None:
     try:
         return None if microseconds is None else EPOCH + datetime.timedelta(microseconds=microseconds)
     except OverflowError:
+        return None
+
+
+def dict_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Return a table's rows as dictionaries, with None for values that Python cannot represent.
+
+    These are times outside its calendar and texts that are not UTF-8. Only another program can have written them.
+    """
+    columns = [_values(column) for column in table.columns]
+    return [dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        return [_value(scalar) for scalar in column]
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
         return None

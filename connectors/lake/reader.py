@@ -18,15 +18,22 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.lost_tables import check_messages_are_there
 from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 _ENGINE_PREFIX = re.compile(r"^(?:[A-Z]\w* error(?:: | -> )|\w+Error\(\"?|Execution error: )+")
+_TIME_RANGE = re.compile(r"Timestamp -?\d+ out of range")
 _SORT_MEMORY = "512M"
 _ONE_SORT = {"datafusion.execution.target_partitions": "1"}
 
 
 class QueryError(CommitLakeError):
     """A query is invalid; the message is the engine's, for a user."""
+
+
+class TimeRangeError(QueryError):
+    """A table has a time that the engine cannot represent. Archive runs do not write such times."""
+
+    exit_code = ExitCode.DAMAGE
 
 
 class NoTableError(LakeError):
@@ -120,7 +127,10 @@ def _engine_errors() -> Iterator[None]:
     try:
         yield
     except (DeltaError, pa.ArrowException) as error:
-        raise QueryError(clean_message(str(error))) from None
+        message = clean_message(str(error))
+        if _TIME_RANGE.match(message):
+            raise TimeRangeError(f"{message}: expected times from 1677 to 2262 in the tables of a lake") from None
+        raise QueryError(message) from None
     except BaseException as error:
         # A panic of the engine, which is written in Rust, is not an `Exception` in Python.
         if type(error).__name__ != "PanicException":

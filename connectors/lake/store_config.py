@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.plain_arrays import dict_rows
 
 TOPIC, GROUP, SETTING = "topic", "group", "setting"
 _NAME = "store_config"
@@ -71,5 +72,5 @@ def _rows_of(table: DeltaTable, broker: str) -> list[dict[str, Any]]:
     sql = (
         f"SELECT recorded_at, kind, name, value FROM {_NAME} WHERE broker = {text_literal(broker)} ORDER BY recorded_at"
     )
-    rows: list[dict[str, Any]] = run_sql(table, _NAME, sql).read_all().to_pylist()
+    rows: list[dict[str, Any]] = dict_rows(run_sql(table, _NAME, sql).read_all())
     return rows

@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import timestamp_literal
+from commitlake.connectors.plain_arrays import dict_rows
 
 MAX_RUNS = 20
 """Number of runs in a report."""
@@ -101,7 +102,7 @@ def _newest_rows(lake: LakePaths, limit: int) -> list[dict[str, Any]]:
     newest = _largest(table, "sequence")
     where = "" if newest is None else f" WHERE sequence > {int(newest) - limit}"
     sql = f"SELECT {_RUN_COLUMNS} FROM archive_runs{where} ORDER BY sequence DESC LIMIT {limit}"
-    rows: list[dict[str, Any]] = run_sql(table, "archive_runs", sql).read_all().to_pylist()
+    rows: list[dict[str, Any]] = dict_rows(run_sql(table, "archive_runs", sql).read_all())
     return [row for row in rows if row["finished_at"] is not None]
 
 
@@ -128,7 +129,7 @@ def _judged_runs(lake: LakePaths, since: datetime.datetime | None) -> Mapping[st
         f"sum(CASE WHEN {unmet} AND severity = 'critical' THEN 1 ELSE 0 END) AS critical "
         f"FROM quality_results{where} GROUP BY run_id"
     )
-    rows = run_sql(table, "quality_results", sql).read_all().to_pylist()
+    rows = dict_rows(run_sql(table, "quality_results", sql).read_all())
     return {row["run_id"]: _Judged(row["judged_at"], row["unmet"], row["critical"]) for row in rows}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.plain_arrays import dict_rows
 
 Row = Mapping[str, Any]
 
@@ -22,5 +23,5 @@ def ask(lake: LakePaths, table: str, sql: str) -> list[Row]:
         opened = open_table(lake, table)
     except NoTableError:
         return []
-    rows: list[Row] = run_sql(opened, table, sql).read_all().to_pylist()
+    rows: list[Row] = dict_rows(run_sql(opened, table, sql).read_all())
     return rows

@@ -16,6 +16,7 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import timestamp_literal
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.sides import SHOWN
 from commitlake.pipelines.audit.tables import TableFinding
@@ -98,7 +99,7 @@ def _different_windows(tables: Mapping[str, DeltaTable], last: int, covered: int
             f"UNION ALL {minutes} WHERE {_within('minute', day)} AND {of_no_run}"
             f") GROUP BY {key} HAVING {differs} ORDER BY {key}",
         )
-        yield from answer.read_all().to_pylist()
+        yield from dict_rows(answer.read_all())
 
 
 def _days(tables: Mapping[str, DeltaTable]) -> list[datetime.datetime | None]:

@@ -26,6 +26,7 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.follower import FOLLOWING
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.moment import Moment
@@ -161,7 +162,7 @@ def _counts_by_run(lake: LakePaths, table: str) -> list[dict[str, Any]]:
     columns = {field.name for field in opened.schema().fields} & set(OPTIONAL_CHECKSUMS)
     counts = ", ".join(["count(*) AS count", *(f"count({name}) AS {name}" for name in sorted(columns))])
     answer = run_sql(opened, table, f"SELECT run_id, {counts} FROM {table} GROUP BY run_id").read_all()
-    rows: list[dict[str, Any]] = answer.to_pylist()
+    rows: list[dict[str, Any]] = dict_rows(answer)
     return rows
 
 
@@ -203,7 +204,7 @@ def _wrong_runs(lake: LakePaths, commits: Sequence[ArchiveCommit], last: int) ->
 
 def _rows(lake: LakePaths, table: str, columns: list[str]) -> list[dict[str, Any]]:
     try:
-        rows: list[dict[str, Any]] = delta_table(getattr(lake, table)).to_pyarrow_table(columns=columns).to_pylist()
+        rows: list[dict[str, Any]] = dict_rows(delta_table(getattr(lake, table)).to_pyarrow_table(columns=columns))
     except TableNotFoundError:
         return []
     return rows

@@ -26,6 +26,7 @@ from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.dead_letters.letters import (
     LetterChoice,
     Letters,
@@ -336,5 +337,5 @@ def count_by_group(lake: LakePaths) -> list[GroupCount]:
         "SELECT broker, topic, sum(messages) AS messages FROM topic_minutes "
         f"WHERE kind = {text_literal(Kind.DLQ)} GROUP BY broker, topic ORDER BY broker, topic"
     )
-    rows = run_sql(table, "topic_minutes", sql).read_all().to_pylist()
+    rows = dict_rows(run_sql(table, "topic_minutes", sql).read_all())
     return [GroupCount(row["broker"], row["topic"].removeprefix(DLQ_PREFIX), row["messages"]) for row in rows]

@@ -19,6 +19,7 @@ from commitlake.connectors.formats.engine.errors import BodyError
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import column_name, text_literal
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.query.sql import Conditions
 from commitlake.pipelines.replay.origins import origin_sql
 from commitlake.pipelines.replay.parts import StoredBodies, read_bodies_of
@@ -102,9 +103,7 @@ def count_letters(table: DeltaTable, where: str) -> int:
     Raises:
         QueryError: if the condition is invalid.
     """
-    (row,) = (
-        run_sql(table, "messages", f"SELECT count(*) AS letters FROM messages WHERE {where}").read_all().to_pylist()
-    )
+    (row,) = dict_rows(run_sql(table, "messages", f"SELECT count(*) AS letters FROM messages WHERE {where}").read_all())
     return int(row["letters"])
 
 

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.erasures import MARKER
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.edges import EdgeKind
 
@@ -50,7 +51,7 @@ def count_kinds(messages: DeltaTable, edges: DeltaTable) -> list[KindCount]:
     kinds = ", ".join(text_literal(str(kind)) for kind, _, _ in _EXPECTED)
     erased = f"(properties[{text_literal(MARKER)}] IS NOT NULL AND body_ref IS NULL AND unique_key IS NULL)"
     sql = f"SELECT kind, count(*) AS rows FROM messages WHERE kind IN ({kinds}) AND NOT {erased} GROUP BY kind"
-    there = {row["kind"]: row["rows"] for row in run_sql(messages, "messages", sql).read_all().to_pylist()}
+    there = {row["kind"]: row["rows"] for row in dict_rows(run_sql(messages, "messages", sql).read_all())}
     return [KindCount(kind, there.get(str(kind), 0), _count(edges, end, steps)) for kind, end, steps in _EXPECTED]
 
 

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.plain_arrays import dict_rows
 
 TASK_BYTES = 128 << 20
 """Size of the bodies of one task, unless a single pack has more."""
@@ -82,7 +83,7 @@ def plan_search(table: DeltaTable, conditions: Sequence[str]) -> SearchPlan:
         "min(physical_offset) AS first, max(physical_offset) AS last, min(store_timestamp) AS oldest "
         f"FROM messages{where} GROUP BY 1, 2"
     )
-    rows = run_sql(table, "messages", sql).read_all().to_pylist()
+    rows = dict_rows(run_sql(table, "messages", sql).read_all())
     with_body = [row for row in rows if row["pack"] is not None]
     with_body.sort(key=lambda row: (row["oldest"] is None, row["oldest"] or 0, str(row["broker"]), row["first"]))
     parts = [_part(row) for row in with_body]

@@ -25,6 +25,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table, run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
 from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp_literal
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.queues import Times
@@ -134,7 +135,7 @@ def _windows(table: DeltaTable, brokers: Sequence[str], until: datetime.datetime
         for number, length in enumerate(_LENGTHS)
     )
     where = f"kind = 'group' AND topic IS NULL AND as_of <= {timestamp_literal(until)} AND {_of_brokers(brokers)}"
-    (row,) = run_sql(table, OFFSETS, f"SELECT {counts} FROM {OFFSETS} WHERE {where}").read_all().to_pylist()
+    (row,) = dict_rows(run_sql(table, OFFSETS, f"SELECT {counts} FROM {OFFSETS} WHERE {where}").read_all())
     last = len(_LENGTHS) - 1
     if not row[f"count_{last}"]:
         return None
@@ -145,7 +146,7 @@ def _windows(table: DeltaTable, brokers: Sequence[str], until: datetime.datetime
         "arrow_cast(lag(as_of) OVER (PARTITION BY broker ORDER BY as_of), 'Int64') AS distance "
         f"FROM {OFFSETS} WHERE {where} AND as_of >= {timestamp_literal(first)})"
     )
-    (middle,) = run_sql(table, OFFSETS, sql).read_all().to_pylist()
+    (middle,) = dict_rows(run_sql(table, OFFSETS, sql).read_all())
     distance = datetime.timedelta(microseconds=int(middle["distance"] or 0))
     # One window for each snapshot if snapshots are regular. The factor allows for small variations.
     return TimeWindows.covering(first, until + datetime.timedelta(seconds=1), MAX_WINDOWS, min_length=distance * 0.95)
@@ -366,7 +367,7 @@ class _StoreHistory:
             "GROUP BY 1, 2, 3, 4"
         )
         rows: dict[Queue, list[Row]] = defaultdict(list)
-        for row in run_sql(self._messages, "messages", sql).read_all().to_pylist():
+        for row in dict_rows(run_sql(self._messages, "messages", sql).read_all()):
             rows[Queue(self._broker, row["topic"], row["queue_id"])].append(row)
         return {queue: _ends(found, places) for queue, found in rows.items()}
 
@@ -374,7 +375,7 @@ class _StoreHistory:
         return f"broker = {text_literal(self._broker)} AND kind = 'group'"
 
     def _ask(self, sql: str) -> list[Row]:
-        rows: list[Row] = run_sql(self._offsets, OFFSETS, sql).read_all().to_pylist()
+        rows: Sequence[Row] = dict_rows(run_sql(self._offsets, OFFSETS, sql).read_all())
         return rows
 
 

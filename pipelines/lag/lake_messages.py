@@ -27,6 +27,7 @@ from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import date_literal, is_one_of, text_literal, timestamp_literal
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.lag.counting import BacklogCounter, Queue, milliseconds, numbers
 from commitlake.pipelines.lag.messages import BODY, Count
 from commitlake.pipelines.lag.queues import QueueSpan, SpanFinder, Times
@@ -211,7 +212,7 @@ class LakeMessages:
         }
 
     def _ask(self, sql: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = run_sql(self._table, "messages", sql).read_all().to_pylist()
+        rows: list[dict[str, Any]] = dict_rows(run_sql(self._table, "messages", sql).read_all())
         return rows
 
     def _summed(

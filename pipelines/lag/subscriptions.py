@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.snapshot_tables import SUBSCRIBED, next_rows, rows_between
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic, SnapshotSource
 from commitlake.schemas.counts import count_text
@@ -80,10 +81,10 @@ def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime) -> S
         QueryError: The table cannot be read.
     """
     known = _Known()
-    for row in rows_between(table, SUBSCRIBED, broker, EPOCH, at).to_pylist():
+    for row in dict_rows(rows_between(table, SUBSCRIBED, broker, EPOCH, at)):
         known.add(row)
     found = known.subscribed()
-    for row in next_rows(table, SUBSCRIBED, broker, at).to_pylist():
+    for row in dict_rows(next_rows(table, SUBSCRIBED, broker, at)):
         key = GroupTopic(row["group"], row["topic"])
         if row["topic"] is not None and key not in found and row["expression"] is not None:
             since = f"{row['as_of']:%Y-%m-%dT%H:%M:%SZ}"
@@ -122,9 +123,9 @@ def subscribed_over_time(table: DeltaTable, broker: str, times: Sequence[datetim
     """
     if not times:
         return []
-    rows = rows_between(table, SUBSCRIBED, broker, EPOCH, times[-1]).to_pylist()
+    rows = dict_rows(rows_between(table, SUBSCRIBED, broker, EPOCH, times[-1]))
     later: dict[GroupTopic, GroupFilter] = {}
-    for row in [*rows, *next_rows(table, SUBSCRIBED, broker, times[-1]).to_pylist()]:
+    for row in [*rows, *dict_rows(next_rows(table, SUBSCRIBED, broker, times[-1]))]:
         if row["topic"] is not None and row["expression"] is not None:
             choice = GroupFilter.of(row["expression_type"], row["expression"])
             later.setdefault(GroupTopic(row["group"], row["topic"]), choice)

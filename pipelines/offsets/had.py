@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
 from commitlake.pipelines.lag.queues import QueueSpan
@@ -76,7 +77,7 @@ def offsets_had(
 def _before_history(table: DeltaTable, broker: str, at: datetime.datetime) -> str:
     where = f"broker = {text_literal(broker)} AND kind = '{OffsetKind.GROUP}' AND topic IS NULL"
     sql = f"SELECT min(as_of) AS first FROM {OFFSETS} WHERE {where}"
-    (row,) = run_sql(table, OFFSETS, sql).read_all().to_pylist()
+    (row,) = dict_rows(run_sql(table, OFFSETS, sql).read_all())
     if row["first"] is None:
         return f"{broker}: the lake has no snapshot of its groups, so their offsets at {_text(at)} are not known"
     return (

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp_literal
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.lag.counting import BacklogCounter, Queue
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.queues import QueueSpan, Times
@@ -75,7 +76,7 @@ class LakeQueues:
         )
         return {
             Queue(self._broker, row["topic"], row["queue_id"]): FirstMessage(row["first"], row["before"])
-            for row in run_sql(self._table, "messages", sql).read_all().to_pylist()
+            for row in dict_rows(run_sql(self._table, "messages", sql).read_all())
             if row["first"] is not None
         }
 

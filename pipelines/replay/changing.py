@@ -16,6 +16,7 @@ from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import open_table, run_sql
 from commitlake.connectors.lake.spark_reader import arrow_batches, table_name
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.replay.changed_rows import SCHEMA
 from commitlake.pipelines.replay.changes import Changes, Transform, as_produced, check_transformed, finish
 from commitlake.pipelines.replay.errors import ReplayError
@@ -176,7 +177,7 @@ def _check_identity(lake: LakePaths, replay_id: str) -> None:
     made = f"{rows} is_changed AND error IS NULL EXCEPT {rows} NOT is_changed"
     twice = f"{rows} is_changed GROUP BY {known} HAVING count(*) > 1"
     table = open_table(lake, "replay_rows")
-    wrong = [row for sql in (made, twice) for row in run_sql(table, "t", f"{sql} LIMIT 1").read_all().to_pylist()]
+    wrong = [row for sql in (made, twice) for row in dict_rows(run_sql(table, "t", f"{sql} LIMIT 1").read_all())]
     if wrong:
         raise ReplayError(
             f"--transform: broker {wrong[0]['broker']}, offset {wrong[0]['physical_offset']}: the function duplicated "

@@ -18,6 +18,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.offsets import offsets_at
@@ -195,5 +196,5 @@ class ChosenMessages:
             f"WHERE kind = {text_literal(Kind.NORMAL)}) AS first "
             "ON failed.broker = first.broker AND failed.first_id = first.msg_id GROUP BY 1, 2, 3"
         )
-        rows = run_sql(self._table, "messages", sql).read_all().to_pylist()
+        rows = dict_rows(run_sql(self._table, "messages", sql).read_all())
         return [(row["broker"], row["topic"], row["queue_id"], np.array(row["offsets"], np.int64)) for row in rows]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.replay.planning import QueueChoice
 from commitlake.schemas.times import EPOCH
 
@@ -59,7 +60,7 @@ def count_over_time(table: DeltaTable, condition: str, choice: Sequence[QueueCho
         f"FROM messages WHERE {condition} AND store_timestamp IS NOT NULL GROUP BY 1, 2 ORDER BY 1, 2"
     )
     found: dict[str, list[int]] = {}
-    for row in run_sql(table, "messages", sql).read_all().to_pylist():
+    for row in dict_rows(run_sql(table, "messages", sql).read_all()):
         counts = found.setdefault(row["topic"], [0] * (end - begin + 1))
         counts[row["place"] - begin] += row["messages"]
     return OverTime(step, [EPOCH + place * step for place in range(begin, end + 1)], found)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError
 from commitlake.pipelines.replay.changed_rows import changed_condition
 from commitlake.pipelines.replay.errors import ReplayError, TargetError, TargetGoneError
@@ -74,7 +75,7 @@ def count_choice(table: DeltaTable, condition: str) -> list[QueueChoice]:
         "max(queue_offset) AS last_offset, min(store_timestamp) AS first_at, max(store_timestamp) AS last_at "
         f"FROM messages WHERE {condition} GROUP BY broker, topic, queue_id ORDER BY broker, topic, queue_id"
     )
-    return [QueueChoice(**row) for row in run_sql(table, "messages", sql).read_all().to_pylist()]
+    return [QueueChoice(**row) for row in dict_rows(run_sql(table, "messages", sql).read_all())]
 
 
 def cut_parts(table: DeltaTable, condition: str) -> list[tuple[LogRange, ...]]:
@@ -163,7 +164,7 @@ def origin_topics(table: DeltaTable, condition: str) -> list[str]:
         f"SELECT {origin_sql(table)} AS origin, count(*) AS messages, min(msg_id) AS msg_id FROM messages "
         f"WHERE {condition} AND {failed} GROUP BY 1"
     )
-    found = run_sql(table, "messages", sql).read_all().to_pylist()
+    found = dict_rows(run_sql(table, "messages", sql).read_all())
     for row in found:
         if row["origin"] is None:
             raise ReplayError(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.pipelines.replay.plan import ReplayPlan
 from commitlake.pipelines.replay.search import find_sent
@@ -45,7 +46,7 @@ def read_sent_runs(lake: LakePaths, replay_id: str) -> Runs:
         f"GROUP BY {queue}, run ORDER BY {queue}, first"
     )
     runs: Runs = {}
-    for row in run_sql(table, "replay_messages", sql).read_all().to_pylist():
+    for row in dict_rows(run_sql(table, "replay_messages", sql).read_all()):
         place = MessageQueue(row["target_topic"], row["target_broker"], row["target_queue_id"])
         runs.setdefault(place, []).append(Run(row["first"], row["next_offset"]))
     return runs

@@ -27,6 +27,7 @@ from commitlake.connectors.lake.snapshot_tables import (
     open_snapshots,
     version_of,
 )
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, StoreSnapshot, Subscription
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
@@ -119,7 +120,7 @@ def _append(
 def _known(table: DeltaTable | None, name: str, broker: str) -> list[Row]:
     if table is None:
         return []
-    rows: list[Row] = newest_rows(table, name, broker).to_pylist()
+    rows: list[Row] = dict_rows(newest_rows(table, name, broker))
     return rows
 
 

@@ -18,7 +18,7 @@ from commitlake.connectors.lake.file_actions import file_actions, file_bounds, o
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.plain_arrays import numbers_of
+from commitlake.connectors.plain_arrays import dict_rows, numbers_of
 from commitlake.pipelines.tps.answers import rows_of, times_of
 from commitlake.pipelines.tps.question import MINUTE, MINUTES
 from commitlake.schemas.times import EPOCH
@@ -147,7 +147,7 @@ def _stretches(lake: LakePaths, name: str, brokers: Collection[str]) -> dict[str
         return {}
     sql = f"SELECT DISTINCT broker, start_offset, end_offset FROM {name} WHERE end_offset > start_offset"
     found: dict[str, list[tuple[int, int]]] = {}
-    for row in run_sql(table, name, sql).read_all().to_pylist():
+    for row in dict_rows(run_sql(table, name, sql).read_all()):
         if row["broker"] in brokers:
             found.setdefault(row["broker"], []).append((row["start_offset"], row["end_offset"]))
     return found

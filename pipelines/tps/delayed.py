@@ -16,6 +16,7 @@ from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.reader import open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.lake.store_config import SETTING, read_store_config
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.tps.coverage import Coverage
 from commitlake.pipelines.tps.question import MESSAGES, MINUTE, RatesQuestion
 from commitlake.pipelines.verify.observed_delays import archived_levels
@@ -77,7 +78,7 @@ def delayed_messages(
     ends = {broker: span.end - MINUTE for broker, span in coverage.spans.items()}
     has_origins = "origin_topic" in {field.name for field in table.schema().fields}
     sql = _statement(where, epoch_us(question.start), ends, delays, segment_life, has_origins=has_origins)
-    rows: list[dict[str, Any]] = run_sql(table, "messages", sql).read_all().to_pylist()
+    rows: list[dict[str, Any]] = dict_rows(run_sql(table, "messages", sql).read_all())
     for row in rows:
         oldest = row.pop("oldest_overdue_us")
         row["oldest_overdue"] = None if oldest is None else EPOCH + oldest // 1000 * MILLISECOND

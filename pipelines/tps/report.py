@@ -13,6 +13,7 @@ from typing import Any
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table, run_sql
 from commitlake.connectors.lake.sql import Engine
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.tps.comparison import Comparison, silent_groups
 from commitlake.pipelines.tps.coverage import NONE, Coverage, TimeSpan, read_damage
 from commitlake.pipelines.tps.question import MINUTES, SUMS, RatesQuestion
@@ -164,5 +165,5 @@ def _count_sketches(lake: LakePaths, question: RatesQuestion) -> int:
         return 0
     table = question.table.name
     sql = f"SELECT count(*) AS count FROM {table} WHERE {question.where()}"
-    count: int = run_sql(open_table(lake, table), table, sql).read_all().to_pylist()[0]["count"]
+    count: int = dict_rows(run_sql(open_table(lake, table), table, sql).read_all())[0]["count"]
     return count

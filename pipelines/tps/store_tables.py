@@ -36,6 +36,7 @@ from commitlake.connectors.lake.data_files import DataFile, sort_rows
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.topic_minutes.files import MinutesFiles
@@ -273,5 +274,5 @@ def _read_spans(lake: LakePaths, table: CountedTable) -> Iterator[tuple[str, Tim
         f"SELECT broker, min({table.time}) AS first, max({table.time}) AS last FROM {table.name} "
         f"WHERE {table.time} IS NOT NULL GROUP BY broker"
     )
-    for row in run_sql(open_table(lake, table.name), table.name, sql).read_all().to_pylist():
+    for row in dict_rows(run_sql(open_table(lake, table.name), table.name, sql).read_all()):
         yield row["broker"], TimeSpan(_minute(epoch_ms(row["first"])), _minute(epoch_ms(row["last"])) + MINUTE)

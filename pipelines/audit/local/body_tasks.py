@@ -16,6 +16,7 @@ from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.versions import AddedFile
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.audit.local.message_rows import MessageRows
 from commitlake.pipelines.audit.local.partition_files import partition_numbers, read_partition, write_partitions
 from commitlake.pipelines.audit.local.windows import merge_windows, to_windows
@@ -122,7 +123,7 @@ def _errors_of(found: pa.Table) -> Iterator[tuple[str, int, str]]:
     broken = found.filter(pc.is_valid(found.column(ERROR))).select(["broker", "physical_offset", ERROR])
     if broken.num_rows:
         order = [(name, "ascending", "at_start") for name in broken.column_names]
-        for row in broken.take(pc.sort_indices(broken, order)[:SHOWN]).to_pylist():
+        for row in dict_rows(broken.take(pc.sort_indices(broken, order)[:SHOWN])):
             yield row["broker"], row["physical_offset"], row[ERROR]
 
 

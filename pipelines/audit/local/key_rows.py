@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.lake.versions import AddedFile
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.local.partition_files import partition_count, read_partition, write_partitions
 from commitlake.pipelines.audit.sides import SHOWN, key_difference
@@ -74,7 +75,7 @@ def different_keys(expected: KeyFiles, found: KeyFiles, runner: Runner, folder: 
         key_difference(
             "missing" if row[_COUNT] > 0 else "unexpected", row["key"], row["broker"], row["physical_offset"]
         )
-        for row in first.to_pylist()
+        for row in dict_rows(first)
     ]
 
 

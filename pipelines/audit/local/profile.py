@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.audit.local.partition_files import partition_numbers, read_partition, write_partitions
 from commitlake.pipelines.audit.local.windows import (
     DIFFERENCE,
@@ -148,7 +149,7 @@ def _to_rows(
         _plain(side.select(columns).take(differing.column(name)))
         for side, name in ((expected, EXPECTED_ROW), (found, FOUND_ROW))
     ]
-    for row, left, right in zip(differing.to_pylist(), *sides, strict=True):
+    for row, left, right in zip(dict_rows(differing), *sides, strict=True):
         yield {
             **{name: row[name] for name in KEY_COLUMNS},
             DIFFERENCE: row[DIFFERENCE],
@@ -160,8 +161,7 @@ def _to_rows(
 
 def _plain(rows: pa.Table) -> list[dict[str, Any]]:
     plain = pa.table([_without_zone(column) for column in rows.columns], rows.column_names)
-    found: list[dict[str, Any]] = plain.to_pylist()
-    return found
+    return dict_rows(plain)
 
 
 def _without_zone(column: pa.ChunkedArray) -> pa.ChunkedArray:

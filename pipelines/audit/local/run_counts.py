@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.lake.versions import AddedFile
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.audit.local.message_rows import is_within
 from commitlake.pipelines.audit.local.windows import SCHEMA, merge_windows
 from commitlake.pipelines.audit.sides import Counted, Stretch
@@ -112,5 +113,5 @@ def _stretches(runs: pa.Table, uncounted: pa.Table, ranges: pa.Table) -> list[St
     )
     return [
         Stretch(row["broker"], row["first_physical_offset_min"], row["last_physical_offset_max"] + 1)
-        for row in grouped.to_pylist()
+        for row in dict_rows(grouped)
     ]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from commitlake.connectors.plain_arrays import mask_of, numbers_of, repeated, repeated_text, times_of
+from commitlake.connectors.plain_arrays import dict_rows, mask_of, numbers_of, repeated, repeated_text, times_of
 from commitlake.schemas.times import EPOCH
 
 
@@ -51,3 +51,16 @@ def test_times_outside_the_calendar_are_none() -> None:
     beyond = pa.array([2**63 - 1, -(2**63), 0], pa.int64()).cast(pa.timestamp("us", "UTC"))
     assert times_of(column) == [known, None]
     assert times_of(pa.chunked_array([column, beyond])) == [known, None, None, None, EPOCH]
+
+
+def test_rows_have_none_for_values_that_python_cannot_represent() -> None:
+    times = pa.array([0, 2**63 - 1, -(2**63), None]).cast(pa.timestamp("us", "UTC"))
+    texts = pa.Array.from_buffers(
+        pa.string(), 4, [None, pa.py_buffer(np.array([0, 1, 2, 3, 4], np.int32)), pa.py_buffer(b"a\xffbc")]
+    )
+    dates = pa.array([0, 2**31 - 1, 1, 2], pa.int32()).cast(pa.date32())
+    rows = dict_rows(pa.table({"at": times, "text": texts, "date": dates, "number": [1, 2, 3, 4]}))
+    assert [row["at"] for row in rows] == [EPOCH, None, None, None]
+    assert [row["text"] for row in rows] == ["a", None, "b", "c"]
+    assert [row["date"] is None for row in rows] == [False, True, False, False]
+    assert [row["number"] for row in rows] == [1, 2, 3, 4]

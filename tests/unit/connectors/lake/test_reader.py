@@ -11,12 +11,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake.schema import Schema
+from deltalake.transaction import AddAction
 
 from commitlake.connectors.lake import delta
 from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.connectors.lake.reader import QueryError, clean_message, open_table, run_sql
+from commitlake.connectors.lake.reader import QueryError, TimeRangeError, clean_message, open_table, run_sql
+from commitlake.schemas.errors import ExitCode
 
 ROOT = Path(__file__).parents[4]
 
@@ -144,6 +148,19 @@ for batch in answer:
     rows, last = rows + len(numbers), numbers[-1]
 print(rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
+
+
+def test_a_time_that_the_engine_cannot_represent_is_damage(tmp_path: Path) -> None:
+    times = pa.array([2**63 - 1], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    path = tmp_path / "table" / "part.parquet"
+    path.parent.mkdir()
+    pq.write_table(pa.table({"at": times}), path)
+    table = DeltaTable.create(path.parent, Schema.from_arrow(pa.schema([("at", times.type)])))
+    file = AddAction(path.name, path.stat().st_size, {}, 0, True, json.dumps({"numRecords": 1}))
+    table.create_write_transaction([file], mode="append", schema=table.schema())
+    with pytest.raises(TimeRangeError, match="expected times from 1677 to 2262") as raised:
+        run_sql(DeltaTable(path.parent), "found", "SELECT date_trunc('day', at) FROM found").read_all()
+    assert raised.value.exit_code == ExitCode.DAMAGE
 
 
 @pytest.mark.long("1.6 GB of rows; another version of deltalake alone would sort them in another way")
