@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from commitlake.connectors.formats.facts.reading import FactsReader
     from commitlake.connectors.formats.facts.topic_kinds import TopicKinds
     from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles, QueueWriter
+    from commitlake.connectors.formats.retries import StoredRetries
     from commitlake.connectors.formats.small_files import CheckedLog, Problems, RebuiltLog, SmallFiles
 
 
@@ -127,6 +128,7 @@ class Format(ABC):
         rebuilt_files: files and folders that a rebuild creates, as paths relative to the store's folder.
         has_dialects: whether brokers write the format in several dialects, see `dialects_of`.
         has_consume_log: whether a store may have its own log of deliveries, see `read_consume_log`.
+        has_retry_store: whether a store may keep failed messages apart from its log, see `read_retry_store`.
         has_index_files: whether IndexFiles may lie beside the log.
         has_delay_levels: whether a broker delivers delayed messages by levels, from queues of a schedule topic.
         has_topic_configs: whether a store has a `config/topics.json`, which a broker must find.
@@ -150,6 +152,7 @@ class Format(ABC):
     rebuilt_files: tuple[str, ...]
     has_dialects: bool = False
     has_consume_log: bool = False
+    has_retry_store: bool = False
     has_index_files: bool = False
     has_delay_levels: bool = False
     has_topic_configs: bool = False
@@ -292,6 +295,12 @@ class Format(ABC):
             start: offset in that log; None for its beginning.
         """
         return iter(())
+
+    def read_retry_store(self, store: Store) -> StoredRetries:  # noqa: ARG002
+        """Return the failed messages that a store keeps apart from its log; none for a format without a retry store."""
+        from commitlake.connectors.formats.retries import StoredRetries  # noqa: PLC0415 (it needs pyarrow)
+
+        return StoredRetries()
 
     @abstractmethod
     def read_small_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:

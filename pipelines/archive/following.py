@@ -1,6 +1,7 @@
 """Updates the tables that follow others: `message_keys` and `consumptions`, then `edges`.
 
-`edges` finds earlier messages by `message_keys`, and takes deliveries from `consumptions`. A lake of an earlier version
+`edges` finds earlier messages by `message_keys`, and takes deliveries from `consumptions`, and what waits for another
+delivery from the stores' retry stores. A lake of an earlier version
 has no table `edges`. Building it takes time in proportion to the lake, so a run builds it only for a small lake.
 """
 
@@ -9,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.formats.retries import RETRY_ROWS
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.versions import snapshot_files
@@ -19,6 +23,7 @@ from commitlake.pipelines.consumptions.follow import follow_consume_logs
 from commitlake.pipelines.edges.follow import EdgesUpdate as FollowedEdges
 from commitlake.pipelines.edges.follow import catch_up_edges
 from commitlake.pipelines.edges.progress import followed_version
+from commitlake.pipelines.edges.retry_states import RetryStates
 from commitlake.pipelines.message_keys.follow import KeysUpdate as FollowedKeys
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from commitlake.schemas.counts import count_text
@@ -53,13 +58,13 @@ def follow_tables(lake: LakePaths, stores: Sequence[Store], runner: Runner, *, w
 
     Args:
         lake: locations of the tables.
-        stores: stores whose consume logs are read.
+        stores: stores whose consume logs and retry stores are read.
         runner: runs the tasks if there is much to do.
         with_edges: True to update `edges` and `consumptions`, too.
 
     Raises:
         VersionsError: if rows of `messages` were changed.
-        UnsafeFileError: if a file of a consume log is a link or not regular.
+        UnsafeFileError: if a file of a consume log or a retry store is a link or not regular.
     """
     keys = catch_up_keys(lake, runner)
     if not with_edges:
@@ -68,8 +73,23 @@ def follow_tables(lake: LakePaths, stores: Sequence[Store], runner: Runner, *, w
     notes = list(consumed.problems)
     if followed_version(lake) < 0 and _rows_of(lake) > MAX_FIRST_ROWS:
         return FollowedTables(keys, consumptions=consumed, notes=[*notes, _LACKS_EDGES])
-    edges = catch_up_edges(lake, runner)
+    states, problems = read_retry_states(stores)
+    notes += problems
+    edges = catch_up_edges(lake, runner, states=states)
     return FollowedTables(keys, edges, consumed, [*notes, *edge_notes(edges)])
+
+
+def read_retry_states(stores: Sequence[Store]) -> tuple[RetryStates, list[str]]:
+    """Return the content of the stores' retry stores, without those that cannot be read, and sentences on problems.
+
+    Raises:
+        UnsafeFileError: if a file of a retry store is a link or not regular.
+    """
+    found = {store.broker: store.format.read_retry_store(store) for store in stores if store.format.has_retry_store}
+    problems = [problem for one in found.values() for problem in one.problems]
+    read = {broker: one.rows for broker, one in found.items() if one.is_read}
+    rows = pa.concat_tables([RETRY_ROWS.empty_table(), *read.values()])
+    return RetryStates(frozenset(read), rows), problems
 
 
 def edge_notes(edges: FollowedEdges) -> list[str]:

@@ -1,8 +1,8 @@
 """Updates `edges` to the newest versions of `messages` and `consumptions`: adds the steps of new rows in one commit.
 
-Steps that a later run may complete are in separate data files. Each run removes these files, and writes the steps that
-are still open to new ones, in the commit that adds the closed steps. A run therefore reads new rows and open steps, but
-not the rest of the table.
+Steps that a later run may complete, and the content of retry stores, are in separate data files. Each run removes these
+files, and writes the steps that are still open to new ones, in the commit that adds the closed steps. A run therefore
+reads new rows and open steps, but not the rest of the table.
 
 The commit records the versions it has reached as the numbers of two applications' transactions. If a run is killed, the
 next one continues from there; of two concurrent runs one commits. If files that were not read yet have been vacuumed,
@@ -40,11 +40,12 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.edges.delay_levels import DelayLevels
 from commitlake.pipelines.edges.edge_rows import SCHEMA, to_edges
-from commitlake.pipelines.edges.finding import PLACES
+from commitlake.pipelines.edges.family import Families
+from commitlake.pipelines.edges.finding import PLACES, read_places
 from commitlake.pipelines.edges.increment import Increments
 from commitlake.pipelines.edges.lake_spans import LinkedExtents
 from commitlake.pipelines.edges.logged import consumptions_table, entries_of_consumptions
-from commitlake.pipelines.edges.open_steps import steps_of_rows
+from commitlake.pipelines.edges.open_steps import filtered, steps_of_rows
 from commitlake.pipelines.edges.progress import (
     APPLICATION_ID,
     CONSUMPTIONS_ID,
@@ -54,8 +55,10 @@ from commitlake.pipelines.edges.progress import (
     followed_version,
     is_open_file,
 )
-from commitlake.pipelines.edges.reading import RowContents, RowReader, join_found, messages_table
+from commitlake.pipelines.edges.reading import RowContents, RowReader, join_found, members_of_rows, messages_table
+from commitlake.pipelines.edges.retry_states import RetryStates, are_stored, link_stored
 from commitlake.pipelines.edges.skipping import WantedRows, may_have_roles
+from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import STEPS
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from commitlake.schemas.tables.edges import EDGES
@@ -63,6 +66,7 @@ from commitlake.schemas.tables.edges import EDGES
 _CHUNK_ROWS = 1 << 19  # rows of messages: some 300 MiB
 _GROUP_ROWS = 1 << 15
 _IN_LAKE = "bodies"
+_NO_STATES = RetryStates()
 _ENCODINGS = {
     "node_hash": "DELTA_BINARY_PACKED",
     "node": "PLAIN",
@@ -98,22 +102,29 @@ class EdgesUpdate:
     unread: int = 0
 
 
-def catch_up_edges(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float], object] = time.sleep) -> EdgesUpdate:
+def catch_up_edges(
+    lake: LakePaths,
+    runner: Runner = HERE,
+    wait: Callable[[float], object] = time.sleep,
+    states: RetryStates = _NO_STATES,
+) -> EdgesUpdate:
     """Add the steps of all rows in `messages`, with retries if other runs commit first.
 
     Args:
         lake: locations of the tables.
         runner: runs the tasks that update `message_keys`, if it is not up to date.
         wait: waits for a number of seconds.
+        states: content of retry stores.
 
     Raises:
         VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
     wanted, consumed = delta_table(lake.messages, lake.s3).version(), _consumptions_version(lake)
-    if (version := followed_version(lake)) >= wanted and followed_consumptions(lake) >= consumed:
+    is_done = (version := followed_version(lake)) >= wanted and followed_consumptions(lake) >= consumed
+    if is_done and not _has_changes(lake, states):
         return EdgesUpdate(version, seconds=time.monotonic() - started)
-    tries = list(follow_to(wanted, lambda: follow_edges(lake, runner), wait))
+    tries = list(follow_to(wanted, lambda: follow_edges(lake, runner, states), wait))
     version = tries[-1].version
     rows, passed_over = sum(one.rows for one in tries), sum(one.passed_over for one in tries)
     unread = sum(one.unread for one in tries)
@@ -121,12 +132,13 @@ def catch_up_edges(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float
     return EdgesUpdate(version, rows, time.monotonic() - started, is_behind, passed_over, unread)
 
 
-def follow_edges(lake: LakePaths, runner: Runner = HERE) -> EdgesUpdate:
+def follow_edges(lake: LakePaths, runner: Runner = HERE, states: RetryStates = _NO_STATES) -> EdgesUpdate:
     """Add the steps of new rows in `messages` and `consumptions`. If these can no longer be read, rebuild the table.
 
     Args:
         lake: locations of the tables.
         runner: runs the tasks that update `message_keys`, which is needed to find earlier messages.
+        states: content of retry stores, which replaces their earlier content.
 
     Raises:
         VersionsError: if rows of `messages` were changed.
@@ -135,13 +147,14 @@ def follow_edges(lake: LakePaths, runner: Runner = HERE) -> EdgesUpdate:
     progress, consumptions, done = followed_version(lake), followed_consumptions(lake), followed_erasure(lake)
     erased = read_erased_places(lake)
     new, consumed = _new_rows(lake, progress, consumptions)
-    if new.version <= progress and not new.from_scratch and consumed.version <= consumptions:
+    is_done = new.version <= progress and not new.from_scratch and consumed.version <= consumptions
+    if is_done and not _has_changes(lake, states):
         return EdgesUpdate(progress, seconds=time.monotonic() - started)
     catch_up_keys(lake, runner)
     begins = progress < 0 or new.from_scratch
     removed = [] if begins else _open_files(lake)
     work = _Work(lake, erased, secrets.token_hex(8))
-    files = work.run(list(new.files), consumed.files, _read_open(lake, removed), has_earlier=not begins)
+    files = work.run(list(new.files), consumed.files, _read_open(lake, removed), states, has_earlier=not begins)
     step = (None if progress < 0 else progress, new.version)
     # An erasure that reaches this table meanwhile must not miss rows that are added here.
     beside = {ERASURE: (done, erased.number if begins else done)}
@@ -154,6 +167,11 @@ def follow_edges(lake: LakePaths, runner: Runner = HERE) -> EdgesUpdate:
         return EdgesUpdate(followed_version(lake), seconds=time.monotonic() - started)
     rows = sum(file.rows for file in files)
     return EdgesUpdate(new.version, rows, time.monotonic() - started, passed_over=work.passed_over, unread=work.unread)
+
+
+def _has_changes(lake: LakePaths, states: RetryStates) -> bool:
+    """Return whether the table has other states of these retry stores."""
+    return bool(states.brokers) and states.differ_from(_read_open(lake, _open_files(lake)))
 
 
 def _consumptions_version(lake: LakePaths) -> int:
@@ -191,20 +209,28 @@ class _Work:
         self._lake = lake
         self._run_id = run_id
         self._reader = RowReader(open_store(_packs(lake)), erased, levels)
+        self._delay_levels = levels
         self._messages = messages
         self._increments = Increments(lake, _places_of(erased), levels)
         self.passed_over = 0
         self.unread = 0
 
     def run(
-        self, files: Sequence[AddedFile], consumed: Sequence[AddedFile], waiting: pa.Table, *, has_earlier: bool
+        self,
+        files: Sequence[AddedFile],
+        consumed: Sequence[AddedFile],
+        open_steps: pa.Table,
+        states: RetryStates,
+        *,
+        has_earlier: bool,
     ) -> list[DataFile]:
         """Link the rows of data files.
 
         Args:
             files: new files of `messages`.
             consumed: new files of `consumptions`.
-            waiting: steps that were open before.
+            open_steps: steps that were open before.
+            states: content of retry stores.
             has_earlier: True if the lake has messages that were linked before.
 
         Returns:
@@ -220,6 +246,8 @@ class _Work:
         has_others = has_earlier or (count > 1 and bool(logs))
         nothing: list[AddedFile] = []
         extents = LinkedExtents(self._messages, {file.name for file in files})
+        is_stored = are_stored(open_steps)
+        waiting, stored = filtered(open_steps, ~is_stored), states.others(filtered(open_steps, is_stored))
         for number, (part, log) in enumerate(zip_longest(parts, logs, fillvalue=nothing)):
             new = self._read(part, log, waiting)
             self.passed_over, self.unread = self.passed_over + new.passed_over, self.unread + new.unread
@@ -227,7 +255,14 @@ class _Work:
             linked = self._increments.link(new, waiting, spans, has_earlier=has_others or number > 0)
             waiting = linked.open
             written += self._write(linked.closed, f"part-{number:05d}")
-        return written + self._write(waiting, f"{OPEN_PREFIX}00000")
+        stored = pa.concat_tables([stored, self._linked_states(states, spans)])
+        return written + self._write(pa.concat_tables([waiting, stored]), f"{OPEN_PREFIX}00000")
+
+    def _linked_states(self, states: RetryStates, spans: Spans) -> pa.Table:
+        """Return the content of retry stores as steps, without those of erased messages."""
+        places = states.rows.select(PLACES.names).cast(PLACES)
+        members = members_of_rows(read_places(self._lake, places), self._delay_levels)
+        return self._increments.without_erased(link_stored(Families(members), states.rows, spans))
 
     def _read(self, files: Sequence[AddedFile], consumed: Sequence[AddedFile], waiting: pa.Table) -> RowContents:
         """Return the contents of data files, without those that no step can need."""

@@ -34,10 +34,6 @@ def entries_of_consumptions(rows: pa.Table) -> pa.Table:
     """
     rows = rows.combine_chunks()
     count = rows.num_rows
-    numbers = pa.array(numbers_of(rows.column("queue_offset")).view(np.uint64)).cast(pa.string())
-    queue = pc.binary_join_element_wise(
-        rows.column("topic"), rows.column("queue_id").cast(pa.string()), numbers, "/"
-    )  # fmt: skip
     known = {
         "broker": rows.column("broker"),
         "physical_offset": pc.subtract(-1, rows.column("consume_offset")),
@@ -45,7 +41,7 @@ def entries_of_consumptions(rows: pa.Table) -> pa.Table:
         "store_timestamp": rows.column("event_timestamp"),
         "client_host": rows.column("client_host"),
         "action": repeated(str(Action.LOGGED), count),
-        "unique_key": pc.binary_join_element_wise(queue, rows.column("broker"), "@"),
+        "unique_key": unique_keys_of(rows),
         "group": rows.column("consumer_group"),
         "topic": rows.column("topic"),
         "sent_offset": rows.column("physical_offset"),
@@ -56,3 +52,10 @@ def entries_of_consumptions(rows: pa.Table) -> pa.Table:
     return pa.table(
         [known[f.name].cast(f.type) if f.name in known else pa.nulls(count, f.type) for f in ENTRIES], schema=ENTRIES
     )
+
+
+def unique_keys_of(rows: pa.Table) -> pa.Array:
+    """Return the unique keys of JMQ's messages, from their brokers, topics, queues and queue offsets."""
+    numbers = pa.array(numbers_of(rows.column("queue_offset")).view(np.uint64)).cast(pa.string())
+    queue = pc.binary_join_element_wise(rows.column("topic"), rows.column("queue_id").cast(pa.string()), numbers, "/")
+    return pc.binary_join_element_wise(queue, rows.column("broker"), "@")

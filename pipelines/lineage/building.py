@@ -14,6 +14,7 @@ from commitlake.pipelines.lineage.phrases import (
     consumption_text,
     consumption_title,
     edge_text,
+    is_in_retry_store,
     joined_by,
     missing_name,
     missing_text,
@@ -152,7 +153,7 @@ def _add_edge(graph: Graph, row: Row, now: datetime.datetime | None) -> None:
     source = _end(graph, row, "from", now)
     target = _consumption(graph, row) if row["kind"] == EdgeKind.CONSUMED else _end(graph, row, "to", now)
     gap = None if source.at is None or target.at is None else target.at - source.at
-    graph.edges.append(Edge(row["kind"], source.id, target.id, gap, edge_text(row), joined_by(row["kind"])))
+    graph.edges.append(Edge(row["kind"], source.id, target.id, gap, edge_text(row), joined_by(row)))
 
 
 def _end(graph: Graph, row: Row, end: str, now: datetime.datetime | None) -> Step:
@@ -168,14 +169,16 @@ def _missing(graph: Graph, row: Row, end: str, now: datetime.datetime | None) ->
     place = place_of(row, end)
     other = place_of(row, "to" if end == "from" else "from")
     beside = step_id(other) if other is not None else consumption_id(row)
+    is_stored = is_in_retry_store(row) and end == "to"
+    beside = f"{row['consumer_group']}:{beside}" if is_stored else beside  # groups have their own entries
     name = f"missing:{step_id(place)}" if place is not None else f"missing:{end}:{row['kind']}:{beside}"
     if (known := graph.steps.get(name)) is not None:
         return known
     reason = str(told["absent_reason"])
     missing = Missing(reason, missing_text(told, end, now), missing_name(row, end))
-    lane = row[f"{end}_topic"] or ""
+    lane = row[f"{end}_topic"] or (row["consumer_group"] if is_stored else None) or ""
     is_past = row["absent_end"] != end or end == "from"
-    at = row[f"{end}_timestamp"] if is_past else None
+    at = row[f"{end}_timestamp"] if is_past else row["event_timestamp"] if is_stored else None
     step = Step(name, StepKind.MISSING, at, lane, missing_title(told, end), missing.text, missing=missing)
     graph.steps[name] = step
     return step

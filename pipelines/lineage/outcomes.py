@@ -22,7 +22,7 @@ from commitlake.pipelines.lineage.building import NONE, Graph, consumption_id, s
 from commitlake.pipelines.lineage.gathering import Gathered, place_of
 from commitlake.pipelines.lineage.lookups import Place, Row
 from commitlake.pipelines.lineage.offsets import NewestOffset, Offsets
-from commitlake.pipelines.lineage.phrases import missing_text, outcome_words
+from commitlake.pipelines.lineage.phrases import is_in_retry_store, missing_text, outcome_words, stored_text
 from commitlake.pipelines.lineage.story import Outcome as Result
 from commitlake.pipelines.lineage.story import OutcomeState, Proof
 from commitlake.pipelines.lineage.words import group_of, length_text, ordinal, when_text
@@ -149,8 +149,11 @@ class Outcomes:
         if row["kind"] == Kind.DLQ:
             return self._dead(last, chain)
         succeeded = [edge for edge in chain.consumptions if edge["outcome"] == StepOutcome.SUCCESS]
-        if succeeded:
+        stored = self._stored(chain)
+        if succeeded and (stored is None or _time_of(stored) <= _time_of(succeeded[-1])):
             return self._consumed(succeeded[-1], chain)
+        if stored is not None:
+            return self._in_store(stored, chain)
         if row["kind"] in (Kind.DELAY, Kind.TIMER):
             waiting = list(self._of_waiting(last, row, chain.group))
             if waiting:
@@ -158,6 +161,22 @@ class Outcomes:
         if chain.consumptions:
             return self._tried(chain.consumptions[-1], chain)
         return self._by_offset(last, chain)
+
+    def _stored(self, chain: _Chain) -> Row | None:
+        """Return the edge to the message's entry in the broker's retry store."""
+        edges = self._edges_of(chain.head, chain.group)
+        return next((edge for edge in edges if is_in_retry_store(edge) and edge["absent_end"] == "to"), None)
+
+    def _in_store(self, edge: Row, chain: _Chain) -> Result:
+        now, at, due = self._now.get(chain.head[0]), edge["event_timestamp"], edge["due_timestamp"]
+        if edge["kind"] == EdgeKind.DEAD:
+            tries = "" if edge["attempt"] is None else f", after {count_text(edge['attempt'], 'try', 'tries')}"
+            text = f"dead letter of {chain.group} since {self._when(at, chain.head)}{tries}, in the retry store"
+            return Result(step_id(chain.head), OutcomeState.DEAD, text, Proof.RECORDS, chain.group, at)
+        is_late = due is not None and now is not None and due + _LATE < now
+        text = f"{'overdue ' if is_late else ''}{stored_text(edge, now)}"
+        state = OutcomeState.OVERDUE if is_late else OutcomeState.WAITING
+        return Result(step_id(chain.head), state, text, Proof.RECORDS, chain.group, due)
 
     def _dead(self, place: Place, chain: _Chain) -> Result:
         row = self._records[place]
@@ -308,6 +327,11 @@ class Outcomes:
 
 
 _FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+
+
+def _time_of(edge: Row) -> datetime.datetime:
+    at: datetime.datetime | None = edge["event_timestamp"]
+    return at or _FIRST
 
 
 def _order(row: Row) -> tuple[datetime.datetime, str, int]:

@@ -28,6 +28,7 @@ _REASONS: Mapping[str, str] = {
     AbsentReason.OVERDUE: "it was due long ago but was never stored",
     AbsentReason.AMBIGUOUS: "several records match and cannot be distinguished",
     AbsentReason.REFUSED: "the producer was told that its message was not stored",
+    AbsentReason.RETRY_STORE: "it is in the broker's retry store, not in its log",
 }
 GONE = "gone"
 """Reason why a record that `edges` refers to is missing: `messages` no longer has the row."""
@@ -49,11 +50,18 @@ _JOINED_BY: Mapping[str, str] = {
     EdgeKind.REDRIVEN: "ORIGIN_PHYSICAL_OFFSET",
     EdgeKind.CONSUMED: "the client's trace, or the broker's consume log",
 }
+_PLACE_IN_STORE = "the message's place, in the broker's retry store"
 
 
-def joined_by(kind: str) -> str | None:
+def joined_by(edge: Row) -> str | None:
     """Return the value that the two ends of an edge have in common."""
-    return _JOINED_BY.get(kind)
+    return _PLACE_IN_STORE if is_in_retry_store(edge) else _JOINED_BY.get(edge["kind"])
+
+
+def is_in_retry_store(edge: Row) -> bool:
+    """Return whether an edge leads to an entry of a broker's retry store."""
+    is_copy: bool = edge["kind"] in (EdgeKind.RETRIED, EdgeKind.DEAD)
+    return is_copy and edge["to_physical_offset"] is None
 
 
 def outcome_words(outcome: str | None) -> str | None:
@@ -213,6 +221,9 @@ _EDGES: Mapping[str, Callable[[Row], str]] = {
 def missing_title(edge: Row, end: str) -> str:
     """Return a short title of an end that the lake does not have."""
     kind, is_open = edge["kind"], edge["absent_reason"] == AbsentReason.NOT_YET
+    if end == "to" and is_in_retry_store(edge):
+        group = edge["consumer_group"] or "a group"
+        return f"dead letter of {group}" if kind == EdgeKind.DEAD else f"waits in the retry store for {group}"
     if end == "to" and kind in (EdgeKind.DELAYED, EdgeKind.TIMER):
         group = edge["consumer_group"]
         what = f"retry of {group}" if group is not None else f"delivery to {edge['to_topic'] or 'its topic'}"
@@ -228,6 +239,13 @@ def missing_title(edge: Row, end: str) -> str:
 
 def missing_text(edge: Row, end: str, now: datetime.datetime | None) -> str:
     """Return a sentence with the reason why an end is missing."""
+    if end == "to" and is_in_retry_store(edge):
+        return stored_text(edge, now)
+    return _waiting_text(edge, end, now) or _reason_text(edge["absent_reason"], edge["due_timestamp"], now)
+
+
+def _waiting_text(edge: Row, end: str, now: datetime.datetime | None) -> str | None:
+    """Return a sentence on an end that may come, or None."""
     kind, reason, due = edge["kind"], edge["absent_reason"], edge["due_timestamp"]
     if end == "to" and reason == AbsentReason.NOT_YET:
         if kind in (EdgeKind.DELAYED, EdgeKind.TIMER):
@@ -240,11 +258,26 @@ def missing_text(edge: Row, end: str, now: datetime.datetime | None) -> str:
             )
         if kind == EdgeKind.PRODUCED:
             return f"{edge['producer_group'] or 'a producer'} sent it; the record is not archived yet"
+    return None
+
+
+def _reason_text(reason: str | None, due: datetime.datetime | None, now: datetime.datetime | None) -> str:
     if reason == AbsentReason.OVERDUE and due is not None:
         return f"it was due {when_text(due, now)} but was never stored"
     if reason == GONE:
         return "the table messages no longer has it, or has it under another key"
     return "the reason is not known" if reason is None else _REASONS.get(reason, str(reason))
+
+
+def stored_text(edge: Row, now: datetime.datetime | None) -> str:
+    """Return a sentence on an entry of a broker's retry store."""
+    at, due, attempt = edge["event_timestamp"], edge["due_timestamp"], edge["attempt"]
+    if edge["kind"] == EdgeKind.DEAD:
+        since = "" if at is None else f" since {when_text(at, now)}"
+        return f"in the retry store{since}, and not delivered again"
+    what = "the next try" if attempt is None else f"the {ordinal(attempt + 1)} try"
+    what += f" of {edge['consumer_group']}" if edge["consumer_group"] else ""
+    return f"in the retry store, {what} due {'at a time that is not known' if due is None else when_text(due, now)}"
 
 
 def missing_name(edge: Row, end: str) -> str | None:

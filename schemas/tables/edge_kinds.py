@@ -13,7 +13,7 @@ class EdgeKind(StrEnum):
     TIMER = "timer"
     """A record that waited for the timer wheel was delivered, or waits there again."""
     RETRIED = "retried"
-    """A consumer failed on a record: its copy waits in a schedule topic, or is already in a retry topic."""
+    """A consumer failed on a record: its copy waits in a schedule topic or a retry store, or is in a retry topic."""
     DEAD = "dead"
     """A consumer failed on a record for the last time: its copy is a dead letter."""
     COMMITTED = "committed"
@@ -57,6 +57,8 @@ class AbsentReason(StrEnum):
     """Several records match and cannot be told apart, or the record has no unique key to find the other end by."""
     REFUSED = "refused"
     """The producer was told that its message was not stored."""
+    RETRY_STORE = "retry_store"
+    """It is in the broker's retry store, not in its log; a later run may find it delivered."""
 
 
 class StepOutcome(StrEnum):

@@ -66,9 +66,13 @@ EDGES = StructType(
         column(
             "event_timestamp",
             TimestampType(),
-            "time of the step: client's clock for a trace; broker's clock for a consume record",
+            "time of the step: client's clock for a trace; broker's clock for a consume record or a retry store",
         ),
-        column("due_timestamp", TimestampType(), "time at which a waiting record is due, by its level or timer"),
+        column(
+            "due_timestamp",
+            TimestampType(),
+            "time at which a waiting record is due, by its level, its timer or the retry store",
+        ),
         column("replay_id", StringType(), "id of the replay that sent the message again"),
         column(
             "evidence_broker",

@@ -80,9 +80,8 @@ class JmqShop:
         """Archive new messages."""
         return run_archive(HERE, Config(store=str(self.store), lake=self.lake.root, quality=False))
 
-    def rows(self, table: str, columns: str, order: str) -> list[tuple[object, ...]]:
+    def rows(self, table: str, columns: str, order: str, where: str = "true") -> list[tuple[object, ...]]:
         """Return columns of a table of the lake, in some order."""
-        found = run_sql(
-            delta_table(f"{self.lake.root}/{table}"), table, f"SELECT {columns} FROM {table} ORDER BY {order}"
-        )
+        sql = f"SELECT {columns} FROM {table} WHERE {where} ORDER BY {order}"
+        found = run_sql(delta_table(f"{self.lake.root}/{table}"), table, sql)
         return [tuple(row.values()) for row in found.read_all().to_pylist()]

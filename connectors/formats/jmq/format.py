@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
     from commitlake.connectors.formats.facts.reading import FactsReader
     from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles, QueueWriter
+    from commitlake.connectors.formats.retries import StoredRetries
     from commitlake.connectors.formats.small_files import CheckedLog, Problems, RebuiltLog, SmallFiles
 
 
@@ -30,6 +31,7 @@ class JmqFormat(Format):
     queue_folders = ("queue",)
     rebuilt_files = (*queue_folders, "checkpoint")
     has_consume_log = True
+    has_retry_store = True
     steps_over_damage = True
     counts_entries = True
     retention_note = "RocketMQ's rules, by which broker_lite deletes files of a journal; JMQ's own are not published"
@@ -99,6 +101,12 @@ class JmqFormat(Format):
         from commitlake.connectors.formats.jmq.consume_files import read_consume_files
 
         return read_consume_files(store.root.rsplit("/", 1)[0], store.broker, start)
+
+    def read_retry_store(self, store: Store) -> StoredRetries:
+        """Return a store's failed messages; see `Format`."""
+        from commitlake.connectors.formats.jmq.retry_files import read_retry_store
+
+        return read_retry_store(store.root.rsplit("/", 1)[0], store.broker)
 
     def read_small_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
         """Read a store's checkpoint and offsets; see `Format`."""

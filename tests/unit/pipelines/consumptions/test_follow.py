@@ -30,6 +30,7 @@ from tests.support.small_stores import Clock
 from tests.support.table_damages import damage
 
 CONSUMED = "consumer_group, from_queue_offset, attempt, outcome, absent_reason"
+DELIVERED = "kind = 'consumed'"
 STATUSES = {RetryStatus.SUCCEEDED: "success", RetryStatus.RETRYING: "failed", RetryStatus.DEAD: "dead"}
 ORDER = "consumer_group, from_queue_offset, attempt, from_physical_offset"
 
@@ -43,7 +44,7 @@ def shop(tmp_path: Path) -> JmqShop:
 
 
 def steps(shop: JmqShop) -> list[tuple[object, ...]]:
-    return shop.rows("edges", CONSUMED, ORDER)
+    return shop.rows("edges", CONSUMED, ORDER, DELIVERED)
 
 
 def consumptions(shop: JmqShop) -> list[tuple[object, ...]]:
@@ -104,8 +105,17 @@ def test_every_delivery_has_one_step_and_no_other_is_found(shop: JmqShop, seed: 
     shop.archive()
     columns = "consumer_group, from_queue_id, from_queue_offset, attempt, outcome"
     assert len(expected) > 100
-    assert sorted(shop.rows("edges", columns, columns)) == sorted(expected)
-    assert shop.rows("edges", "DISTINCT absent_reason", "absent_reason") == [(None,)]
+    assert sorted(shop.rows("edges", columns, columns, DELIVERED)) == sorted(expected)
+    assert shop.rows("edges", "DISTINCT absent_reason", "absent_reason", DELIVERED) == [(None,)]
+    columns = "consumer_group, from_queue_id, from_queue_offset, kind, absent_reason"
+    assert sorted(shop.rows("edges", columns, columns, f"NOT {DELIVERED}")) == in_retry_store(expected)
+
+
+def in_retry_store(delivered: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    """Return the messages whose last delivery to an application failed, as steps to its entry in the retry store."""
+    last = {row[:3]: row[4] for row in delivered}
+    kinds = {"failed": "retried", "dead": "dead"}
+    return sorted((*place, kinds[str(end)], "retry_store") for place, end in last.items() if end != "success")
 
 
 def test_lineage_reports_a_dead_letter(shop: JmqShop, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,7 +126,50 @@ def test_lineage_reports_a_dead_letter(shop: JmqShop, capsys: pytest.CaptureFixt
     assert steps(shop)[-1][3:] == ("dead", None)
     assert lineage(["--lake", shop.lake.root, "--key", "order-0"]) == ExitCode.OK
     told = " ".join(capsys.readouterr().out.split())
-    assert "dead letter of mail since Fri 2023-11-17 22:13:20, after 4 tries" in told
+    assert "dead letter of mail since Fri 2023-11-17 22:13:20, after 4 tries, in the retry store" in told
+    assert "dead letter of mail: in the retry store since Fri 2023-11-17 22:13:20" in told
+
+
+def story_of_order(shop: JmqShop, capsys: pytest.CaptureFixture[str]) -> str:
+    assert lineage(["--lake", shop.lake.root, "--key", "order-0"]) == ExitCode.OK
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_lineage_shows_when_the_next_try_is_due(shop: JmqShop, capsys: pytest.CaptureFixture[str]) -> None:
+    shop.consume("mail", 1, fails=lambda _: True)
+    shop.consume("stock", 1, fails=lambda _: True)
+    shop.archive()
+    told = story_of_order(shop, capsys)
+    assert "in the retry store, the second try of mail due 22:13:21" in told
+    assert "in the retry store, the second try of stock due 22:13:21" in told
+    shop.retry("mail", succeeds=False)
+    assert shop.archive().edges
+    told = story_of_order(shop, capsys)
+    assert "in the retry store, the third try of mail due Wed 2023-11-15 22:13:23" in told
+    shop.retry("mail", succeeds=True)
+    shop.archive()
+    told = story_of_order(shop, capsys)
+    assert "consumed by mail at the third try" in told
+    assert "try of mail due" not in told
+
+
+def test_the_retry_store_is_written_again_only_if_it_changed(shop: JmqShop) -> None:
+    shop.consume("mail", 2, fails=lambda _: True)
+    shop.archive()
+    version, found = delta_table(shop.lake.edges).version(), shop.rows("edges", "*", ORDER)
+    assert shop.archive().edges == 0
+    assert delta_table(shop.lake.edges).version() == version
+    shop.send(20, 2)
+    shop.archive()
+    assert shop.rows("edges", "*", ORDER) == found
+    database = shop.store / "retry" / "retry.db"
+    database.write_bytes(b"damaged" * 999)
+    result = shop.archive()
+    assert "cannot read the retry store" in result.notes[0]
+    assert shop.rows("edges", "*", ORDER) == found
+    database.unlink()
+    shop.archive()
+    assert shop.rows("edges", "kind", ORDER) == [("consumed",)] * 2
 
 
 def test_each_run_adds_new_consumptions(shop: JmqShop) -> None:

@@ -1,0 +1,37 @@
+"""Messages in a store's retry store, which a broker keeps apart from its log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+RETRY_ROWS = pa.schema([
+    ("broker", pa.string()),
+    ("topic", pa.string()),
+    ("queue_id", pa.int32()),
+    ("queue_offset", pa.int64()),
+    ("physical_offset", pa.int64()),               # of the message's record
+    ("consumer_group", pa.string()),
+    ("attempt", pa.int32()),                       # failed deliveries so far
+    ("is_dead", pa.bool_()),                       # True for a dead letter, which is not delivered again
+    ("due_timestamp", pa.timestamp("us", "UTC")),  # of the next delivery; null for a dead letter
+    ("event_timestamp", pa.timestamp("us", "UTC")),  # of the last failure
+])  # fmt: skip
+"""Columns of the messages in a retry store: one row for each message and application that has failed to consume it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRetries:
+    """Content of a retry store.
+
+    Attributes:
+        rows: messages that wait for their next delivery, and dead letters, with `RETRY_ROWS`.
+        is_read: False if the retry store could not be read, so that its content is not known.
+        problems: sentences about what could not be read.
+    """
+
+    rows: pa.Table = field(default_factory=RETRY_ROWS.empty_table)
+    is_read: bool = True
+    problems: Sequence[str] = ()

@@ -1,0 +1,115 @@
+"""Content of the brokers' retry stores as steps: messages that wait for their next delivery, and dead letters.
+
+A retry store changes all the time, so these steps are the state of the last archive run of each store. They are among
+the open steps, and each run replaces those of its stores. Their end `to` is in no log, so it is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.retries import RETRY_ROWS
+from commitlake.connectors.plain_arrays import mask_of
+from commitlake.pipelines.edges.family import Families
+from commitlake.pipelines.edges.logged import unique_keys_of
+from commitlake.pipelines.edges.matching import key_codes, only_same
+from commitlake.pipelines.edges.members import MEMBERS
+from commitlake.pipelines.edges.spans import Spans
+from commitlake.pipelines.edges.steps import FROM, TO, make_steps
+from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
+
+
+@dataclass(frozen=True)
+class RetryStates:
+    """Content of some retry stores.
+
+    Attributes:
+        brokers: names of the stores; the steps of other stores stay as they are.
+        rows: a table of `RETRY_ROWS`.
+    """
+
+    brokers: Collection[str] = ()
+    rows: pa.Table = field(default_factory=RETRY_ROWS.empty_table)
+
+    def differ_from(self, steps: pa.Table) -> bool:
+        """Return whether open steps have other states of these stores."""
+        known = steps.filter(mask_of(_is_of(steps, self.brokers))).select(_STATE)
+        state = link_stored(Families(MEMBERS.empty_table()), self.rows, Spans()).select(_STATE)
+        if known.num_rows != state.num_rows:
+            return True
+        order = [(name, "ascending") for name in _STATE]
+        return not known.sort_by(order).combine_chunks().equals(state.sort_by(order).combine_chunks())
+
+    def others(self, steps: pa.Table) -> pa.Table:
+        """Return the steps that are not of these stores."""
+        return steps.filter(mask_of(~_is_of(steps, self.brokers)))
+
+
+_STATE = ["kind", "from_broker", "from_physical_offset", "from_key", "consumer_group", "attempt", "due_timestamp",
+          "event_timestamp"]  # fmt: skip
+_KINDS = (EdgeKind.RETRIED, EdgeKind.DEAD)
+
+
+def link_stored(f: Families, rows: pa.Table, spans: Spans) -> pa.Table:
+    """Return the steps from records to their entries in a retry store.
+
+    Below, the second message is a dead letter whose record the lake never had:
+
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, members_of, print_steps
+    >>> members = members_of('''
+    ...     physical_offset unique_key    topic
+    ...     100             orders/0/5@a  orders
+    ... ''')
+    >>> row = {"broker": "a", "topic": "orders", "queue_id": 0, "consumer_group": "bill"}
+    >>> rows = pa.Table.from_pylist([
+    ...     {**row, "queue_offset": 5, "physical_offset": 100, "attempt": 2, "is_dead": False},
+    ...     {**row, "queue_offset": 6, "physical_offset": 200, "attempt": 4, "is_dead": True},
+    ... ], RETRY_ROWS)
+    >>> print_steps(link_stored(members, rows, LAKE), "attempt", "absent_end", "consumer_group")
+    kind    from to outcome absent_reason attempt absent_end consumer_group
+    retried 100  -  -       retry_store   2       to         bill
+    dead    200  -  -       lost          4       from       bill
+    """
+    rows = rows.combine_chunks()
+    keys = pc.cast(unique_keys_of(rows), pa.string())
+    left, right = key_codes(
+        [rows.column("broker"), rows.column("physical_offset"), keys],
+        f.columns(["broker", "physical_offset", "unique_key"], np.arange(len(f))),
+    )
+    found, _ = only_same(left, right)
+    is_there = mask_of(found >= 0)
+    brokers, places = (rows.column(name).combine_chunks() for name in ("broker", "physical_offset"))
+    kinds = pc.if_else(rows.column("is_dead"), str(EdgeKind.DEAD), str(EdgeKind.RETRIED))
+    return make_steps(kinds, f.table, found, None, {
+        "from_key": keys,
+        "to_key": keys,
+        "from_broker": brokers,
+        "from_physical_offset": places,
+        "from_topic": rows.column("topic"),
+        "consumer_group": rows.column("consumer_group"),
+        "attempt": rows.column("attempt"),
+        "due_timestamp": rows.column("due_timestamp"),
+        "event_timestamp": rows.column("event_timestamp"),
+        "definer_broker": brokers,
+        "definer_offset": places,
+        "absent_end": pc.if_else(is_there, TO, FROM),
+        "absent_reason": pc.if_else(is_there, str(AbsentReason.RETRY_STORE), spans.at_places(brokers, places)),
+    })  # fmt: skip
+
+
+def are_stored(steps: pa.Table) -> Array:
+    """Return which steps are the content of a retry store."""
+    is_kind = pc.is_in(steps.column("kind"), pa.array(list(map(str, _KINDS))))
+    found: Array = pc.and_(is_kind, pc.is_null(steps.column("to_physical_offset"))).to_numpy()
+    return found
+
+
+def _is_of(steps: pa.Table, brokers: Collection[str]) -> Array:
+    of_them: Array = pc.is_in(steps.column("from_broker"), pa.array(sorted(brokers), pa.string())).to_numpy()
+    return are_stored(steps) & of_them
