@@ -26,7 +26,7 @@ from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION
 
-_READ = ("messages", "consumer_offsets", "subscriptions", "store_config")
+_READ = ("messages", "consumer_offsets", "subscriptions", "store_config", "edges")
 """Tables from which the lag in a lake is computed."""
 
 

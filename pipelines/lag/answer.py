@@ -23,6 +23,7 @@ from commitlake.pipelines.lag.measure import Choice, GroupLag, Lag, what_is_miss
 from commitlake.pipelines.lag.messages import Messages
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
 from commitlake.pipelines.lag.queues import QueueSpan, Times
+from commitlake.pipelines.lag.retry_stores import entries_of_lake, entries_of_store, rows_of_entries
 from commitlake.pipelines.lag.store_messages import StoreMessages
 from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions, subscriptions_at
 from commitlake.pipelines.lag.waiting import DelayLag, DelayLevels, TimerLag
@@ -134,6 +135,8 @@ def lag_of_lake(
             if not wanted.topics:
                 continue
         rows += _measure(moments, store, subscriptions, wanted, levels, progress.end)
+        if at is None:
+            rows += rows_of_entries(moments[OffsetKind.GROUP], entries_of_lake(lake, broker), wanted)
     return LagAnswer(rows, missing, positions, broadcasting, times)
 
 
@@ -242,6 +245,7 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
 
     Raises:
         CommitLogError: The log cannot be read.
+        UnsafeFileError: A file of the retry store is a link or not regular.
     """
     given = given or Given()
     progress = read_store_progress(store, now)
@@ -263,7 +267,9 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
         messages = StoreMessages(store, use_indexes=False)
         rows = _measure(moments, messages, subscriptions, choice, levels)
     missing = [_damaged(store.broker, messages.damaged)] if messages.damaged else []
-    return LagAnswer(rows, missing, _all_groups(moments[OffsetKind.GROUP]))
+    entries, problems = entries_of_store(store)
+    rows += rows_of_entries(moments[OffsetKind.GROUP], entries, choice)
+    return LagAnswer(rows, [*missing, *problems], _all_groups(moments[OffsetKind.GROUP]))
 
 
 def moments_of(progress: StoreSnapshot) -> dict[OffsetKind, Moment]:

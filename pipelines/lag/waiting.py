@@ -251,7 +251,7 @@ def waiting_row(
 
     Args:
         moment: Offsets of the store at the time.
-        kind: delay, timer or half.
+        kind: delay, timer, half or retry_store.
         position: Queue in which the broker holds them.
         offset: The broker's offset in it.
         behind: Smallest and largest possible number of messages behind.
