@@ -24,6 +24,7 @@ from commitlake.jobs.cli.output_files import check_text_file
 from commitlake.pipelines.lineage.story import Edge, Step, Story
 from commitlake.pipelines.lineage.topic_graph import TopicGraph
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.tables.edge_kinds import AbsentReason
 from commitlake.schemas.times import iso_text
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def story_events(story: Story) -> Iterator[RunEvent]:
         source, target = steps.get(edge.source), steps.get(edge.target)
         if source is None or target is None or (target.missing is not None and target.at is None):
             continue  # the step has not happened
+        if target.missing is not None and target.missing.reason == AbsentReason.RETRY_STORE:
+            continue  # a retry store is not a topic, and the failed consumption has an event
         start, end = source.at or target.at, target.at or source.at
         if start is None or end is None:
             continue

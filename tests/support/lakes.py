@@ -102,6 +102,10 @@ class GrowingLake:
         """Number the messages of each queue from 0 again, as after all topics were deleted and created again."""
         self._queues.clear()
 
+    def queue_length(self, topic: str, queue_id: int = 0) -> int:
+        """Return the number of messages in a queue."""
+        return self._queues[topic, queue_id]
+
     def configure(self, queues: int) -> None:
         """Set the number of queues of the store's topics, which the next run archives."""
         path = self.store / "config" / "topics.json"
