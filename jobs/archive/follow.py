@@ -110,15 +110,14 @@ class Follower:
             self._on_result(result)
 
     def add_deliveries(self) -> None:
-        """Add the deliveries that consume logs have recorded since the last run.
+        """Add the deliveries that consume logs and retry stores have recorded since the last run.
 
         A micro-batch does the same, but there is none as long as no message arrives.
         """
         if not self._running.acquire(blocking=False):
             return
         try:
-            left = find_left(self._config)
-            if left is not None and any(store.format.has_consume_log for store in left.stores):
+            if _have_deliveries(self._config) and (left := find_left(self._config)) is not None:
                 self._catch_up(left)
         finally:
             self._running.release()
@@ -210,6 +209,15 @@ def find_left(config: Config) -> ArchiveWork | None:
     except EmptyStoreError:
         return None
     return left if left.last.sequence else None
+
+
+def _have_deliveries(config: Config) -> bool:
+    """Return whether a store may have a log of deliveries, without planning a run."""
+    try:
+        stores = find_stores(config.store, config.broker, config.layout.formats)
+    except EmptyStoreError:
+        return False
+    return any(store.format.has_consume_log or store.format.has_retry_store for store in stores)
 
 
 def _first_line(error: Exception) -> str:

@@ -5,9 +5,10 @@
 
 Reads `messages`, `consumer_offsets` and `subscriptions` of a lake, or a store's own log and offsets; writes a row for
 each group, topic and queue to standard output, and one for each delay level, for timers and for half messages of
-transactions. Messages in the retry store of a JMQ store (in a lake, from `edges`) have rows, too. It never starts Spark. Messages that a group's filter excludes do not count. Exit codes: 0; 2 for a wrong
-lake, store or option; 3 if a row meets a condition of --fail-if, if the lag of a store, a group or a topic is unknown,
-or if a range of a store's log is damaged.
+transactions. Messages in the retry store of a JMQ store (in a lake, from `edges`) have rows, too. It never starts
+Spark. Messages that a group's filter excludes do not count. Exit codes: 0; 2 for a wrong lake, store or option; 3 if a
+row meets a condition of --fail-if, if the lag of a store, a group or a topic is unknown, or if a range of a store's log
+is damaged.
 """
 
 from __future__ import annotations

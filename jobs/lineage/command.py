@@ -142,7 +142,8 @@ def _print_story(arguments: argparse.Namespace, story: Story, started: float) ->
 
 def _summary(story: Story, seconds: float) -> str:
     if not story.steps:
-        return f"no message in the lake has {story.asked} ({seconds:.1f} s)"
+        why = "".join(f"; {caution}" for caution in story.cautions)
+        return f"no message in the lake has {story.asked}{why} ({seconds:.1f} s)"
     more = f", and {count_text(story.not_shown, 'record')} more match" if story.not_shown else ""
     return (
         f"{count_text(len(story.steps), 'step')}, {count_text(len(story.outcomes), 'outcome')}{more} ({seconds:.1f} s)"

@@ -179,7 +179,8 @@ def _missing(graph: Graph, row: Row, end: str, now: datetime.datetime | None) ->
     lane = row[f"{end}_topic"] or (row["consumer_group"] if is_stored else None) or ""
     is_past = row["absent_end"] != end or end == "from"
     at = row[f"{end}_timestamp"] if is_past else row["event_timestamp"] if is_stored else None
-    step = Step(name, StepKind.MISSING, at, lane, missing_title(told, end), missing.text, missing=missing)
+    kind = StepKind.MISSING if not is_stored else StepKind.DLQ if row["kind"] == EdgeKind.DEAD else StepKind.RETRY
+    step = Step(name, kind, at, lane, missing_title(told, end), missing.text, missing=missing)
     graph.steps[name] = step
     return step
 

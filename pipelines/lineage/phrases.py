@@ -147,6 +147,8 @@ def consumption_title(edge: Row) -> str:
     group, outcome = edge["consumer_group"] or "a group", edge["outcome"]
     if outcome is None:
         return f"begun by {group}"
+    if outcome == StepOutcome.DEAD:
+        return f"given up by {group}"
     return f"consumed by {group}" if outcome == StepOutcome.SUCCESS else f"failed in {group}"
 
 

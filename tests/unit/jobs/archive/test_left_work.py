@@ -10,6 +10,7 @@ import pytest
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.jobs.archive import command as archive
+from commitlake.jobs.archive import follow
 from commitlake.jobs.archive.follow import Follower, find_left
 from commitlake.pipelines.archive.run import Config, Result
 from commitlake.pipelines.message_keys.progress import followed_version
@@ -89,4 +90,14 @@ def test_a_follower_leaves_deliveries_to_a_running_micro_batch(tmp_path: Path) -
     follower = follower_of_deliveries(tmp_path, results)
     with follower._running:
         follower.add_deliveries()
+    assert results == []
+
+
+def test_no_run_is_planned_for_stores_without_logs_of_deliveries(
+    growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "find_left", lambda _: pytest.fail("a run was planned"))
+    results: list[Result] = []
+    config = Config(str(growing.store), growing.lake.root, "broker-a")
+    Follower(None, config, results.append).add_deliveries()  # type: ignore[arg-type]
     assert results == []

@@ -8,6 +8,7 @@ import re
 import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, ClassVar
 
@@ -17,9 +18,10 @@ from openlineage.client.serde import Serde
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.output_files import OutputFileError
 from commitlake.jobs.lineage.openlineage import check_target, graph_events, story_events, write_events
+from commitlake.pipelines.lineage.story import Edge, Missing, Story
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
 from commitlake.schemas.errors import ExitCode
-from tests.support.stories import hostile_story, order_story
+from tests.support.stories import hostile_story, order_story, record_step
 
 SECOND = datetime.timedelta(seconds=1)
 GRAPH = TopicGraph(
@@ -87,6 +89,13 @@ def test_each_step_is_a_run_with_start_complete_and_a_stable_id() -> None:
     jobs = {event["job"]["name"] for event in first}
     assert {"billing", "audit", "committed", "redriven"} <= jobs
     assert "order-4711" not in json.dumps(first)
+
+
+def test_an_entry_of_a_retry_store_has_no_event() -> None:
+    sent = record_step(1, 0, "orders", "sent to orders")
+    entry = replace(sent, id="missing:1", lane="billing", record=None, missing=Missing("retry_store", "waits"))
+    story = Story("key", sent.at, [sent, entry], [Edge("retried", sent.id, entry.id, None, "failed")], [])
+    assert list(story_events(story)) == []
 
 
 def test_links_of_topics_become_events() -> None:

@@ -128,6 +128,9 @@ def test_lineage_reports_a_dead_letter(shop: JmqShop, capsys: pytest.CaptureFixt
     told = " ".join(capsys.readouterr().out.split())
     assert "dead letter of mail since Fri 2023-11-17 22:13:20, after 4 tries, in the retry store" in told
     assert "dead letter of mail: in the retry store since Fri 2023-11-17 22:13:20" in told
+    assert "given up by mail" in told
+    assert lineage(["--lake", shop.lake.root, "--key", "order-0", "--format", "mermaid"]) == ExitCode.OK
+    assert '[["2023-11-17 22:13:20 dead letter of mail"]]:::bad' in capsys.readouterr().out
 
 
 def story_of_order(shop: JmqShop, capsys: pytest.CaptureFixture[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from commitlake.pipelines.lineage.answer import records_of, story_of
 from commitlake.pipelines.lineage.gathering import NO_EDGES
 from commitlake.pipelines.lineage.question import LineageError, Question
 from commitlake.pipelines.lineage.story import Outcome, OutcomeState, Proof, StepKind, Story
+from commitlake.pipelines.maintenance.expiry import announce_expiry
+from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
 from tests.support.lineage_lakes import (
     BROKER,
     KEY,
@@ -24,6 +27,7 @@ from tests.support.lineage_lakes import (
     record,
     snapshot,
 )
+from tests.support.logs import BROKER_HOST
 
 
 def outcome_of(story: Story, group: str | None) -> Outcome:
@@ -309,3 +313,15 @@ def test_records_alone_are_given_in_time_order(tmp_path: Path) -> None:
 def test_questions_without_a_meaning_are_refused(arguments: dict[str, object], told: str) -> None:
     with pytest.raises(LineageError, match=told):
         Question(**arguments)  # type: ignore[arg-type]
+
+
+def test_a_place_before_the_lakes_first_record_has_expired(tmp_path: Path) -> None:
+    lake = order_lake(tmp_path)
+    assert story_of(lake, Question(place=(BROKER, 5))).cautions == []
+    announce_expiry(lake.messages, "messages", datetime.date(2026, 11, 2))
+    dropped = "the lake has dropped messages from before 2026-11-02"
+    old = serialize_message_id(BROKER_HOST, 5)
+    for question in (Question(place=(BROKER, 5)), Question(message_id=old)):
+        assert story_of(lake, question).cautions == [f"it has expired: {dropped}"]
+    assert story_of(lake, Question(key="none")).cautions == [f"{dropped}, and an older one would not be found"]
+    assert story_of(lake, Question(place=(BROKER, 1001))).cautions == []
