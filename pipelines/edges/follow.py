@@ -154,6 +154,7 @@ def follow_edges(lake: LakePaths, runner: Runner = HERE, states: RetryStates = _
     begins = progress < 0 or new.from_scratch
     removed = [] if begins else _open_files(lake)
     work = _Work(lake, erased, secrets.token_hex(8))
+    states = states.without(_places_of(erased))
     files = work.run(list(new.files), consumed.files, _read_open(lake, removed), states, has_earlier=not begins)
     step = (None if progress < 0 else progress, new.version)
     # An erasure that reaches this table meanwhile must not miss rows that are added here.
@@ -171,7 +172,10 @@ def follow_edges(lake: LakePaths, runner: Runner = HERE, states: RetryStates = _
 
 def _has_changes(lake: LakePaths, states: RetryStates) -> bool:
     """Return whether the table has other states of these retry stores."""
-    return bool(states.brokers) and states.differ_from(_read_open(lake, _open_files(lake)))
+    if not states.brokers:
+        return False
+    wanted = states.without(_places_of(read_erased_places(lake)))
+    return wanted.differ_from(_read_open(lake, _open_files(lake)))
 
 
 def _consumptions_version(lake: LakePaths) -> int:
@@ -259,10 +263,10 @@ class _Work:
         return written + self._write(pa.concat_tables([waiting, stored]), f"{OPEN_PREFIX}00000")
 
     def _linked_states(self, states: RetryStates, spans: Spans) -> pa.Table:
-        """Return the content of retry stores as steps, without those of erased messages."""
+        """Return the content of retry stores as steps."""
         places = states.rows.select(PLACES.names).cast(PLACES)
         members = members_of_rows(read_places(self._lake, places), self._delay_levels)
-        return self._increments.without_erased(link_stored(Families(members), states.rows, spans))
+        return link_stored(Families(members), states.rows, spans)
 
     def _read(self, files: Sequence[AddedFile], consumed: Sequence[AddedFile], waiting: pa.Table) -> RowContents:
         """Return the contents of data files, without those that no step can need."""

@@ -85,7 +85,7 @@ class Increments:
             if found.num_rows:
                 steps = self._linked([*members, found], entries, new.ops, definers, again)
         steps = pa.concat_tables([close_overdue(steps, self._spans), close_overdue(left, self._spans)])
-        steps = self.without_erased(steps)
+        steps = self._without_erased(steps)
         chosen = is_open(steps)
         return Linked(filtered(steps, ~chosen), filtered(steps, chosen).combine_chunks())
 
@@ -148,8 +148,7 @@ class Increments:
         found.append(self._read(places_of_keys(self._lake, keys, since)))
         return _each_once(pa.concat_tables(found))
 
-    def without_erased(self, steps: pa.Table) -> pa.Table:
-        """Return the steps that have no end at an erased message."""
+    def _without_erased(self, steps: pa.Table) -> pa.Table:
         if not self._erased.num_rows:
             return steps
         for end in ("from", "to", "evidence"):

@@ -7,7 +7,7 @@ the open steps, and each run replaces those of its stores. Their end `to` is in 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.retries import RETRY_ROWS
 from commitlake.connectors.plain_arrays import mask_of
 from commitlake.pipelines.edges.family import Families
+from commitlake.pipelines.edges.finding import is_in_places
 from commitlake.pipelines.edges.logged import unique_keys_of
 from commitlake.pipelines.edges.matching import key_codes, only_same
 from commitlake.pipelines.edges.members import MEMBERS
@@ -36,6 +37,13 @@ class RetryStates:
 
     brokers: Collection[str] = ()
     rows: pa.Table = field(default_factory=RETRY_ROWS.empty_table)
+
+    def without(self, places: pa.Table) -> RetryStates:
+        """Return the states without those of messages at some places, a table of `PLACES`."""
+        if not places.num_rows or not self.rows.num_rows:
+            return self
+        chosen = pc.invert(is_in_places(self.rows, ("broker", "physical_offset"), places))
+        return replace(self, rows=self.rows.filter(chosen))
 
     def differ_from(self, steps: pa.Table) -> bool:
         """Return whether open steps have other states of these stores."""

@@ -28,6 +28,8 @@ from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.edge_kinds import EdgeKind, StepOutcome
 
 NONE: Sequence[Row] = ()
+RETRY_STORE = "retry store"
+"""Lane of entries in a broker's retry store; no topic has a space in its name."""
 
 
 @dataclass
@@ -176,7 +178,7 @@ def _missing(graph: Graph, row: Row, end: str, now: datetime.datetime | None) ->
         return known
     reason = str(told["absent_reason"])
     missing = Missing(reason, missing_text(told, end, now), missing_name(row, end))
-    lane = row[f"{end}_topic"] or (row["consumer_group"] if is_stored else None) or ""
+    lane = RETRY_STORE if is_stored else row[f"{end}_topic"] or ""
     is_past = row["absent_end"] != end or end == "from"
     at = row[f"{end}_timestamp"] if is_past else row["event_timestamp"] if is_stored else None
     kind = StepKind.MISSING if not is_stored else StepKind.DLQ if row["kind"] == EdgeKind.DEAD else StepKind.RETRY

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import random
+import resource
 import statistics
 import subprocess
 import sys
@@ -152,6 +153,7 @@ def time_look_ups(lake: LakePaths, messages: int, times: int) -> None:
     """Time each way of looking up, in turn."""
     chance = random.Random(4711)
     took: dict[str, list[float]] = {}
+    used: dict[str, list[float]] = {}
     for _ in range(times):
         number = chance.randrange(messages)
         ways = {
@@ -162,15 +164,25 @@ def time_look_ups(lake: LakePaths, messages: int, times: int) -> None:
         }
         for way, arguments in ways.items():
             command = [sys.executable, "-m", "commitlake.jobs.cli.main", "query", "--lake", lake.root, *arguments]
-            began = time.perf_counter()
+            began, cpu = time.perf_counter(), _processor_seconds()
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             took.setdefault(way, []).append(time.perf_counter() - began)
+            used.setdefault(way, []).append(_processor_seconds() - cpu)
             is_found = "no matching messages" not in done.stderr
             assert is_found is (way != "key that is not there"), (way, number, done.stdout, done.stderr)
     for way, seconds in took.items():
         cuts = statistics.quantiles(seconds, n=100, method="inclusive")
-        print(f"{messages:,} messages, Delta, {way}: p50 {cuts[49]:.2f} s, p99 {cuts[98]:.2f} s ({times} look-ups)",
-              flush=True)  # fmt: skip
+        print(
+            f"{messages:,} messages, Delta, {way}: p50 {cuts[49]:.2f} s, p99 {cuts[98]:.2f} s, least {min(seconds):.2f} s; "
+            f"processor time: p50 {statistics.median(used[way]):.2f} s ({times} look-ups)",
+            flush=True,
+        )
+
+
+def _processor_seconds() -> float:
+    """Return the processor time of all commands that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 if __name__ == "__main__":

@@ -325,6 +325,21 @@ def test_consumptions_of_an_erased_message_are_not_linked(shop: JmqShop) -> None
     assert len(consumptions(shop)) == 4
 
 
+def test_entries_of_an_erased_message_are_not_added_again(shop: JmqShop) -> None:
+    shop.consume("mail", 2, fails=lambda _: True)
+    shop.archive()
+    assert erase(["--lake", shop.lake.root, "--key", "order-0", "--reason", "asked for", "--yes"]) == ExitCode.OK
+    left = [("consumed", 1), ("retried", 1)]
+    shop.archive()
+    assert shop.rows("edges", "kind, from_queue_offset", "kind") == left
+    version = delta_table(shop.lake.edges).version()
+    shop.archive()
+    assert delta_table(shop.lake.edges).version() == version
+    shop.retry("mail", succeeds=False)
+    shop.archive()
+    assert shop.rows("edges", "kind, from_queue_offset", "kind") == [left[0], *left]
+
+
 @pytest.mark.parametrize("how", ["deleted", "cut", "flipped"])
 @pytest.mark.parametrize("part", ["*.parquet", "_delta_log/*.json"])
 @pytest.mark.parametrize("chosen", [min, pytest.param(max, marks=pytest.mark.long("the newest file, too"))])
