@@ -173,8 +173,8 @@ def time_look_ups(lake: LakePaths, messages: int, times: int) -> None:
     for way, seconds in took.items():
         cuts = statistics.quantiles(seconds, n=100, method="inclusive")
         print(
-            f"{messages:,} messages, Delta, {way}: p50 {cuts[49]:.2f} s, p99 {cuts[98]:.2f} s, least {min(seconds):.2f} s; "
-            f"processor time: p50 {statistics.median(used[way]):.2f} s ({times} look-ups)",
+            f"{messages:,} messages, Delta, {way}: p50 {cuts[49]:.2f} s, p99 {cuts[98]:.2f} s, "
+            f"least {min(seconds):.2f} s; processor time: p50 {statistics.median(used[way]):.2f} s ({times} look-ups)",
             flush=True,
         )
 
