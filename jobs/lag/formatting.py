@@ -20,7 +20,7 @@ TABLE_COLUMNS = (
 PLAIN_COLUMNS = (
     "broker", "kind", "group", "topic", "queue_id", "as_of", "offset_min", "offset_max", "end", "difference",
     "messages_min", "messages_max", "bytes_min", "bytes_max", "time_lag_s_min", "time_lag_s_max", "next_message_time",
-    "consume_tps", "produce_tps", "drain_s", "verdict", "filter", "members", "notes",
+    "last_consumed_time", "consume_tps", "produce_tps", "drain_s", "verdict", "filter", "members", "notes",
 )  # fmt: skip
 Row = dict[str, Any]
 
@@ -80,7 +80,8 @@ def plain_rows(rows: Iterable[Lag]) -> Iterator[Row]:
             "bytes_max": None if row.bytes.high is None else int(row.bytes.high),
             "time_lag_s_min": row.seconds.low,
             "time_lag_s_max": row.seconds.high,
-            "next_message_time": None if row.next_time is None else iso_text(row.next_time, "milliseconds"),
+            "next_message_time": _time_text(row.next_time),
+            "last_consumed_time": _time_text(row.last_consumed_time),
             "consume_tps": judged.consume_tps,
             "produce_tps": judged.produce_tps,
             "drain_s": None if row.messages.high is None else judged.drain_seconds(int(row.messages.high)),
@@ -89,6 +90,10 @@ def plain_rows(rows: Iterable[Lag]) -> Iterator[Row]:
             "members": row.members,
             "notes": list(row.notes),
         }
+
+
+def _time_text(time: datetime.datetime | None) -> str | None:
+    return None if time is None else iso_text(time, "milliseconds")
 
 
 def summary(rows: Sequence[Lag]) -> str:

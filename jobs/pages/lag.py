@@ -271,7 +271,8 @@ def _queue_table(rows: Sequence[Lag], first: str) -> Html:
         Column(first), Column("topic"), Column("queue", is_number=True), Column("broker"),
         Column("verdict", is_ranked=True), Column("messages behind", is_number=True),
         Column("next one has waited", is_number=True), Column("bytes behind", is_number=True),
-        Column("consumed/s", is_number=True), Column("filter"), Column("notes", can_sort=False),
+        Column("consumed/s", is_number=True), Column("last consumed (UTC)"), Column("filter"),
+        Column("notes", can_sort=False),
     ]  # fmt: skip
     ordered = worst_first(rows)
     shown, others = ordered[:MAX_QUEUES], ordered[MAX_QUEUES:]
@@ -296,6 +297,7 @@ def _queue_row(row: Lag, first: str) -> list[Cell]:
         Cell(badge(_KINDS[verdict], str(verdict)), verdict.gravity),
         *_figures(row.messages, row.seconds, row.bytes),
         Cell("" if consumed is None else f"{consumed:,.1f}", consumed),
+        Cell("" if row.last_consumed_time is None else plain_text(row.last_consumed_time)),
         Cell("" if row.filter in {None, "*"} else name(row.filter)),
         Cell("; ".join(row.notes)),
     ]

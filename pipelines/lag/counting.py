@@ -56,12 +56,15 @@ class Behind(NamedTuple):
         bytes: Size of their records in the log.
         next_offset: Offset of the first message; None if there is none.
         next_time_ms: Store time of the first message, ms since 1970.
+        last_time_ms: Store time of the message just before the cursor, ms since 1970; None if it is not known or was
+            not asked for.
     """
 
     messages: int = 0
     bytes: int = 0
     next_offset: int | None = None
     next_time_ms: int | None = None
+    last_time_ms: int | None = None
 
 
 class _Places:
@@ -99,10 +102,15 @@ class _Places:
         self.next_physical[is_next] = physical[row][is_next]
         self.next_time[is_next] = _NONE if times is None else times[row][is_next]
 
-    def behind(self) -> Iterable[tuple[Cursor, Behind]]:
-        """Yield each cursor with its counts."""
+    def behind(self, last_times: Array | None) -> Iterable[tuple[Cursor, Behind]]:
+        """Yield each cursor with its counts.
+
+        Args:
+            last_times: Store time of the message before each cursor; None if it was not asked for.
+        """
         for place, cursor in enumerate(self.cursors):
             offset, time = int(self.next_offset[place]), int(self.next_time[place])
+            last_time = _NONE if last_times is None else int(last_times[place])
             yield (
                 cursor,
                 Behind(
@@ -110,8 +118,30 @@ class _Places:
                     int(self.bytes[place]),
                     None if offset == _NONE else offset,
                     None if time == _NONE else time,
+                    None if last_time == _NONE else last_time,
                 ),
             )
+
+
+class _LastMessages:
+    """Finds the messages just before the cursors of one queue, whether a group wants them or not."""
+
+    def __init__(self, cursors: Iterable[Cursor]) -> None:
+        self.offsets: Array = np.unique(np.array([cursor.offset - 1 for cursor in cursors], np.int64))
+        self.times = np.full(len(self.offsets), _NONE)
+        self.physical = np.full(len(self.offsets), -1, np.int64)
+
+    def add(self, offsets: Array, physical: Array, times: Array | None) -> None:
+        """Add messages; the arguments are those of `_Places.add`. Of several with one offset, the newest counts."""
+        places = np.minimum(np.searchsorted(self.offsets, offsets), len(self.offsets) - 1)
+        found = np.flatnonzero((self.offsets[places] == offsets) & (physical > self.physical[places]))
+        found = found[np.argsort(physical[found], kind="stable")]  # the last of repeated assignments remains
+        self.physical[places[found]] = physical[found]
+        self.times[places[found]] = _NONE if times is None else times[found]
+
+    def times_before(self, offsets: Array) -> Array:
+        """Return the store time of the message before each cursor, given the offsets of cursors."""
+        return self.times[np.searchsorted(self.offsets, offsets - 1)]
 
 
 class BacklogCounter:
@@ -122,9 +152,10 @@ class BacklogCounter:
         until_ms: Messages that were stored later do not count, ms since 1970; None for all.
         log_start: Records that begin before this physical offset do not count, because the broker has deleted them.
         topics: By topic, the choices that count in all of its queues, also in those of no cursor; see `add_queue`.
+        finds_last: True to find the store time of the message just before each cursor.
 
     Attributes:
-        starts: The queues, each with the smallest offset of its cursors.
+        starts: The queues, each with the smallest offset that its cursors need.
         columns: The columns that batches must have.
         until_ms: As given.
         since_ms: Always None: messages of any age count.
@@ -138,6 +169,8 @@ class BacklogCounter:
         until_ms: int | None = None,
         log_start: int | None = None,
         topics: Mapping[str, Collection[GroupFilter]] | None = None,
+        *,
+        finds_last: bool = False,
     ) -> None:
         self.until_ms = until_ms
         self.topics: Mapping[str, Collection[GroupFilter]] = topics or {}
@@ -151,8 +184,14 @@ class BacklogCounter:
         self._places = {
             queue: {choice: _Places(some) for choice, some in choices.items()} for queue, choices in chosen.items()
         }
+        self._last = (
+            {queue: _LastMessages(_cursors_of(choices)) for queue, choices in self._places.items()}
+            if finds_last
+            else {}
+        )
         self.starts: dict[Queue, int] = {
-            queue: min(int(places.offsets[0]) for places in choices.values()) for queue, choices in self._places.items()
+            queue: max(0, min(int(places.offsets[0]) for places in choices.values()) - (queue in self._last))
+            for queue, choices in self._places.items()
         }
         wanted = {cursor.wanted for cursor in cursors}.union(*self.topics.values())
         self.columns: Collection[str] = (
@@ -189,6 +228,8 @@ class BacklogCounter:
         for choices in self._places.values():
             for choice, places in choices.items():
                 choices[choice] = _Places(places.cursors)
+        for queue in self._last:
+            self._last[queue] = _LastMessages(_cursors_of(self._places[queue]))
 
     def add(self, broker: str, batch: pa.RecordBatch) -> None:
         """Count a batch of a store's messages."""
@@ -203,6 +244,9 @@ class BacklogCounter:
             rows = every_row
             if queue in self._floors:
                 rows = rows[physical[rows] >= self._floors[queue]]
+            if queue in self._last:
+                here = rows[is_counted[rows]]
+                self._last[queue].add(offsets[here], physical[here], times[here])
             for (wanted, until_ms), places in self._places.get(queue, {}).items():
                 if wanted not in selected:
                     selected[wanted] = is_counted & wanted.select(batch)
@@ -218,6 +262,8 @@ class BacklogCounter:
         if kept.any():
             for places in self._places.get(queue, {}).values():
                 places.add(offsets[kept], sizes[kept], physical[kept], None)
+            if queue in self._last:
+                self._last[queue].add(offsets[kept], physical[kept], None)
 
     def find_times(self, time_of: Callable[[Queue, int, int], int]) -> None:
         """Set the store time of each cursor's next message where only an index was read.
@@ -235,15 +281,30 @@ class BacklogCounter:
                         known[physical] = time_of(queue, int(places.next_offset[place]), physical)
                     places.next_time[place] = known[physical]
 
+    def find_last_times(self, time_of: Callable[[Queue, int, int], int | None]) -> None:
+        """Set the store time of the message before each cursor where only an index was read.
+
+        Args:
+            time_of: As of `find_times`, but returns None for a message that cannot be read.
+        """
+        for queue, last in self._last.items():
+            for place in np.flatnonzero((last.physical >= 0) & (last.times == _NONE)).tolist():
+                time = time_of(queue, int(last.offsets[place]), int(last.physical[place]))
+                last.times[place] = _NONE if time is None else time
+
     @property
     def behind(self) -> dict[Cursor, Behind]:
         """Counts of each cursor."""
-        return {
-            cursor: behind
-            for choices in self._places.values()
-            for places in choices.values()
-            for cursor, behind in places.behind()
-        }
+        found: dict[Cursor, Behind] = {}
+        for queue, choices in self._places.items():
+            last = self._last.get(queue)
+            for places in choices.values():
+                found.update(places.behind(None if last is None else last.times_before(places.offsets)))
+        return found
+
+
+def _cursors_of(choices: Mapping[tuple[GroupFilter, int | None], _Places]) -> list[Cursor]:
+    return [cursor for places in choices.values() for cursor in places.cursors]
 
 
 def milliseconds(batch: pa.RecordBatch, name: str = "store_timestamp") -> Array:

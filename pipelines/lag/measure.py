@@ -65,6 +65,8 @@ class Lag(NamedTuple):
         bytes: Size of their records in the log.
         seconds: Time that the next message has been waiting.
         next_time: Store time of the next message; None if no message is known to wait.
+        last_consumed_time: Store time of the message just before `offset`, whether the group wants it or not, as
+            OffsetWrapper.lastTimestamp; None if the broker did not have that message any more, or held it back.
         judged: The verdict.
         filter: Subscription of the group as text; None if not known.
         members: Number of its clients; None if not known.
@@ -85,6 +87,7 @@ class Lag(NamedTuple):
     seconds: FigureBounds
     next_time: datetime.datetime | None
     judged: Judged
+    last_consumed_time: datetime.datetime | None = None
     filter: str | None = None
     members: int | None = None
     broadcasts: bool = False
@@ -151,7 +154,7 @@ class GroupLag:
         self._plans += self._uncommitted_in_known()
         cursors = (cursor for plan in self._plans for cursor in plan.cursors())
         wanted = {topic: frozenset(one.wanted for one in groups.values()) for topic, groups in self._consumers.items()}
-        self._counter = BacklogCounter(cursors, epoch_ms(moment.at), moment.log_start, wanted)
+        self._counter = BacklogCounter(cursors, epoch_ms(moment.at), moment.log_start, wanted, finds_last=True)
         self.counts: Sequence[Count] = (self._counter,)
 
     @property
@@ -250,7 +253,7 @@ class _LagPlan(NamedTuple):
         least = most
         if not self.offset.is_exact:
             least = Behind() if self.offset.high is None else counted[self._start(self.offset.high)]
-        next_time = None if most.next_time_ms is None else EPOCH + most.next_time_ms * MILLISECOND
+        next_time = _time(most.next_time_ms)
         subscribed, offset = self.subscribed, self.offset
         compared = moment.compared.get(self.position) if moment.compared_at else None
         if not self.is_committed:
@@ -291,11 +294,16 @@ class _LagPlan(NamedTuple):
             seconds=FigureBounds(_waited(least, moment), _waited(most, moment) if is_all or most.messages else None),
             next_time=next_time,
             judged=judged,
+            last_consumed_time=_time(most.last_time_ms),
             filter=_filter_text(subscribed.wanted),
             members=subscribed.members,
             broadcasts=broadcasts,
             notes=tuple(note for note in notes if note),
         )
+
+
+def _time(ms: int | None) -> datetime.datetime | None:
+    return None if ms is None else EPOCH + ms * MILLISECOND
 
 
 def _waited(behind: Behind, moment: Moment) -> float:

@@ -71,6 +71,7 @@ class StoreMessages:
         for count in counts:
             if isinstance(count, BacklogCounter):
                 count.find_times(self._time_of)
+                count.find_last_times(self._time_if_readable)
         return {queue: span for queue, span in spans.found.items() if queue.topic in topics}
 
     def _read(self, until_ms: int | None, topics: Collection[str], counts: Sequence[Count]) -> SpanFinder:
@@ -150,6 +151,13 @@ class StoreMessages:
             )
         time: int = row["store_timestamp"]
         return time
+
+    def _time_if_readable(self, queue: Queue, queue_offset: int, physical_offset: int) -> int | None:
+        """Return the same time, or None if another message is at that place, or none."""
+        try:
+            return self._time_of(queue, queue_offset, physical_offset)
+        except IndexMismatchError:
+            return None
 
     def _with_bodies(self, batch: pa.RecordBatch, count: Count) -> pa.RecordBatch:
         """Return a batch as a count needs it. If the count needs bodies, only messages of its own topics are kept."""

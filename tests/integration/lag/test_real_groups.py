@@ -6,6 +6,7 @@ one with a filter. What such a group has not consumed is counted here from what 
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from collections import Counter
@@ -28,8 +29,9 @@ from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, SubscriptionData
 from commitlake.schemas.remoting.json_fields import serialize_body
+from commitlake.schemas.times import epoch_ms
 from tests.servers.jars import java_command
-from tests.servers.java_programs import CLIENT, JVM, programs_class_path
+from tests.servers.java_programs import CLIENT, JVM, programs_class_path, run_java
 from tests.servers.mqadmin import mqadmin
 from tests.servers.process import ServerProcess
 from tests.servers.rocketmq import VERSIONS, BrokerOptions, RocketMQ
@@ -39,6 +41,9 @@ BROKER, TOPIC, QUEUES = "broker-a", "Orders", 2
 TAGS = ("paid", "open", "sent")
 OPTIONS = BrokerOptions(extra={"enablePropertyFilter": True, "flushConsumerOffsetInterval": 500})
 SQL92 = "price > 50 AND TAGS = 'open'"
+
+HAD_CLIENTS = ("Behind", "Partly", "Priced", "Tagged")
+"""Groups with a retry topic: without one, 4.9's admin client refuses."""
 
 
 class Sent(NamedTuple):
@@ -225,6 +230,42 @@ def test_rocketmqs_own_tools_agree_for_groups_without_a_filter(
     printed = mqadmin(version, tmp_path, *(("consumerProgress", "-g", group, *server) for group in asked))
     totals = [int(re.findall(r"Diff Total: (\d+)", text)[-1]) for text in printed]
     assert totals == [theirs[group] for group in asked]
+
+
+def test_each_queue_equals_the_answer_of_rocketmqs_admin_client(
+    world: World, version: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The broker's end, the group's offset, and the store time of the message that the group consumed last."""
+    servers = world.servers
+    place = [servers.name_server_address, servers.broker_address, TOPIC]
+    groups = WANTED if version == VERSIONS[0] else HAD_CLIENTS
+    asked = run_java(servers, "ConsumerProgress", [*place, *groups])
+    theirs = {
+        (row["group"], row["queue_id"]): (row["broker_offset"], row["consumer_offset"], row["last_timestamp"])
+        for row in asked
+    }
+    assert set(theirs) == {(group, queue_id) for group in groups for queue_id in range(QUEUES)}
+    of_groups = [argument for group in groups for argument in ("--group", group)]
+    assert _progress_of(rows_of(capsys, "--lake", str(world.lake), *of_groups)) == theirs
+    store = ["--store", str(servers.store), "--filter", f"Tagged@{TOPIC}=paid", *of_groups]
+
+    def of_store() -> object:
+        return _progress_of(rows_of(capsys, *store, codes=(0, 3)))
+
+    assert wait_for(of_store, lambda found: found == theirs, 60) == theirs
+    for row in asked:
+        # A group that does not pull has no offset of its pulls: RocketMQ then gives the consumed one.
+        assert row["pull_offset"] in {None, row["consumer_offset"]} or row["group"] == "Tagged"
+
+
+def _progress_of(rows: dict[tuple[str, int], dict[str, Any]]) -> dict[tuple[str, int], tuple[int, int, int]]:
+    """Return end, offset and time of the last consumed message in RocketMQ's form: 0 for no time."""
+    found = {}
+    for place, row in rows.items():
+        time = row["last_consumed_time"]
+        last = 0 if time is None else epoch_ms(datetime.datetime.fromisoformat(time))
+        found[place] = (row["end"], row["offset_min"], last)
+    return found
 
 
 def test_queues_without_an_offset_are_in_all_answers(

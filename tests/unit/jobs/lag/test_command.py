@@ -94,6 +94,14 @@ def test_lag_is_in_messages_bytes_and_time(place: list[str], capsys: pytest.Capt
     assert rows["billing", "%RETRY%billing"]["messages_max"] == 1
 
 
+def test_the_time_of_the_last_consumed_message_is_given(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    rows = rows_of(capsys, *place, "--filter", "billing@orders=paid")
+    assert rows["billing", "orders"]["last_consumed_time"] == "2023-11-15T00:00:03.000Z"
+    assert rows["shipping", "orders"]["last_consumed_time"] == "2023-11-15T00:00:09.000Z"
+    for nothing in ("confused", "orders"), ("billing", "gone"), ("billing", "%RETRY%billing"), ("delay", SCHEDULE):
+        assert rows[nothing]["last_consumed_time"] is None
+
+
 def test_impossible_offsets_are_explained(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     rows = rows_of(capsys, *place)
     confused, gone = rows["confused", "orders"], rows["billing", "gone"]

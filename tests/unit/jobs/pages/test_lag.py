@@ -186,3 +186,10 @@ def test_only_the_worst_of_thousands_of_groups_are_shown() -> None:
     assert f"the 9,800 others are {left:,} messages behind" in root.by_id("groups").text
     assert "The 20 worst of 10,000 groups are drawn" in root.by_id("history").text
     assert "9,995 more groups need attention" in root.by_id("do").text
+
+
+def test_a_queue_has_the_time_of_the_last_consumed_message() -> None:
+    page = page_of(row("billing", last_consumed_time=NOON), row("shipping", LagVerdict.STOPPED, 1))
+    header, *lines = table_of(page.by_id("queues"))
+    column = next(number for number, title in enumerate(header) if "last consumed" in title)
+    assert {line[0]: line[column] for line in lines} == {"billing": "2026-11-20 12:00:00", "shipping": ""}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ PAID = GroupFilter.of("TAG", "paid")
 ORDERS = Queue("a", "orders", 0)
 
 
-def batch_of(rows: list[tuple[str, int, int, int, int, str | None]]) -> pa.RecordBatch:
+def batch_of(rows: Sequence[tuple[str, int, int, int, int, str | None]]) -> pa.RecordBatch:
     """Messages: topic, queue, offset, size, store time in ms, tag."""
     topics, queue_ids, offsets, sizes, times, tags = (list(column) for column in zip(*rows, strict=True))
     return pa.record_batch(
@@ -99,3 +100,33 @@ def test_a_cursor_can_have_its_own_end_time() -> None:
     counter = BacklogCounter([early, late], until_ms=103)
     counter.add("a", batch_of([("orders", 0, number, 1, 100 + number, None) for number in range(9)]))
     assert (counter.behind[early].messages, counter.behind[late].messages) == (2, 4)
+
+
+def test_the_message_before_a_cursor_is_timed_although_the_group_does_not_want_it() -> None:
+    cursors = [Cursor(ORDERS, offset, PAID) for offset in (0, 1, 3, 9)]
+    counter = BacklogCounter(cursors, until_ms=103, finds_last=True)
+    assert counter.starts == {ORDERS: 0}
+    assert BacklogCounter(cursors[2:], finds_last=True).starts == {ORDERS: 2}
+    rows = [("orders", 0, number, 1, 100 + number, "open") for number in range(9)]
+    counter.add("a", batch_of(rows[4:]))
+    counter.add("a", batch_of(rows[:4]))
+    assert [counter.behind[cursor].last_time_ms for cursor in cursors] == [None, 100, 102, None]
+
+
+def test_the_message_before_a_cursor_is_the_newest_of_its_topic_and_one_that_the_broker_has() -> None:
+    cursors = [Cursor(ORDERS, offset) for offset in (1, 2)]
+    counter = BacklogCounter(cursors, log_start=101_000, finds_last=True)
+    both_topics = [("orders", 0, number, 1, time, None) for number, time in ((1, 104), (0, 100), (1, 101), (0, 103))]
+    counter.add("a", batch_of(both_topics))
+    assert [counter.behind[cursor].last_time_ms for cursor in cursors] == [103, 104]
+    counter.begin_again({ORDERS: 104_000})
+    counter.add("a", batch_of(both_topics))
+    assert [counter.behind[cursor].last_time_ms for cursor in cursors] == [None, 104]
+
+
+def test_the_message_before_a_cursor_that_an_index_lists_is_timed_afterwards_if_it_can_be_read() -> None:
+    cursors = [Cursor(ORDERS, offset) for offset in (1, 2, 3)]
+    counter = BacklogCounter(cursors, finds_last=True)
+    counter.add_entries(ORDERS, np.array([0, 1]), np.array([5, 6]), np.array([10, 20]))
+    counter.find_last_times(lambda _queue, _offset, physical: None if physical == 20 else 77)
+    assert [counter.behind[cursor].last_time_ms for cursor in cursors] == [77, None, None]
