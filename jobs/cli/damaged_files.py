@@ -35,6 +35,15 @@ def naming_damaged_files(lake: LakePaths, tables: Iterable[str]) -> Iterator[Non
         raise
 
 
+def named_damage(uri: str, reason: str) -> str:
+    """Return the error of `refuse_damaged_files`, or the engine's if no data file is damaged."""
+    try:
+        refuse_damaged_files(uri, reason)
+    except LogDamagedError as error:
+        return str(error)
+    return reason
+
+
 def refuse_damaged_files(uri: str, reason: str) -> None:
     """Raise an error that names the first damaged data file of a table, after a query engine has failed.
 

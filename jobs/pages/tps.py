@@ -110,6 +110,8 @@ def _verdict(report: RatesReport, source: RatesSource) -> PageVerdict:
     sentences = [f"{sentence}."]
     if source.damaged or any(report.damage.values()):
         sentences.append("Parts of the log are damaged.")
+    if report.outcomes.damage:
+        sentences.append("The outcomes of transactions are not known.")
     if missing := _not_archived(report):
         sentences.append(f"{duration_text(missing)} of the time is not archived.")
     if dead := total["dead_letters"]:
@@ -159,12 +161,13 @@ def _summary(report: RatesReport) -> Html:
         "dead letters": f"{total['dead_letters']:,}",
         "transactions": f"{total['prepared']:,}",
     }
-    if report.outcomes is not None and report.outcomes.total:
+    outcomes = report.outcomes.found
+    if outcomes is not None and outcomes.total:
         figures |= {
-            "transactions committed": f"{report.outcomes.committed:,}",
-            "transactions rolled back": f"{report.outcomes.rolled_back:,}",
-            "transactions given up": f"{report.outcomes.given_up:,}",
-            "transactions open": f"{report.outcomes.open:,}",
+            "transactions committed": f"{outcomes.committed:,}",
+            "transactions rolled back": f"{outcomes.rolled_back:,}",
+            "transactions given up": f"{outcomes.given_up:,}",
+            "transactions open": f"{outcomes.open:,}",
         }
     return tiles(figures)
 
@@ -180,6 +183,13 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
             "A part of the log is damaged",
             paragraph("The damaged ranges, with their reason and first bytes:"),
             _query(source, "--table", "quarantine") or command(["commitlake", "verify", source.place, "--local"]),
+            word="Damage",
+        )
+    if report.outcomes.damage:
+        yield notice(
+            Kind.WARNING,
+            "The outcomes of transactions are not known, because the table edges is damaged",
+            paragraph(report.outcomes.damage),
             word="Damage",
         )
     if _has_missing_times(report):
@@ -256,7 +266,7 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
 
 def _not_committed(report: RatesReport) -> str:
     """Return a sentence on transactions that were not committed; empty if there are none."""
-    total, outcomes = report.total, report.outcomes
+    total, outcomes = report.total, report.outcomes.found
     assert total is not None
     if outcomes is None:
         count = total["prepared"] - total["committed"]

@@ -8,7 +8,8 @@ output, and on standard error their time range and missing data. It starts no JV
 billions of rows.
 
 Exit codes: 0, also if there is no message; 2 for a wrong lake, store or option, or if `topic_minutes` lacks archive
-runs; 3 for a damaged table, or a log with damaged ranges.
+runs; 3 for a damaged table, or a log with damaged ranges. If only `edges` is damaged, all other figures are printed,
+and the exit code is 3 only if outcomes of transactions are columns of the answer, or part of its page.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from typing import TYPE_CHECKING
 
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError, run_job
+from commitlake.jobs.cli.damaged_files import named_damage
+from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.times import join_times
 from commitlake.jobs.tps import notes
@@ -35,7 +38,7 @@ from commitlake.schemas.times import EPOCH, iso_text
 if TYPE_CHECKING:
     from commitlake.jobs.pages.output import PageFile
     from commitlake.jobs.pages.page import Page
-    from commitlake.pipelines.tps.transactions import TransactionOutcomes
+    from commitlake.pipelines.tps.transactions import ReadOutcomes
 
 _SHOWN = ("messages", "messages_per_s", "bytes_per_s")
 _ALSO = ("retries", "dead_letters", "prepared", "committed", "clock_skew")
@@ -97,13 +100,12 @@ def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, starte
             rows = rates.rows(question, has_quantiles=arguments.percentiles)
         totals = notes.totals_of(rows, (*_ALSO, "messages", "other_tags"))
         has_outcomes = not by and question.window is None
-        outcomes = None
-        if has_outcomes or not arguments.quiet:
-            outcomes = _outcomes(arguments, source, question, totals["prepared"])
+        needs_outcomes = has_outcomes or file is not None
+        outcomes = _outcomes(arguments, source, question, totals["prepared"], is_needed=needs_outcomes)
         if has_outcomes:
             columns += OUTCOME_COLUMNS
             for row in rows:
-                row |= {name: getattr(outcomes, name, None) for name in OUTCOME_COLUMNS}
+                row |= {name: getattr(outcomes.found, name, None) for name in OUTCOME_COLUMNS}
         shown, groups = _largest(rows, by, arguments.top)
         write(arguments.output, (_plain(row, columns) for row in shown), columns)
         if file is not None:
@@ -112,22 +114,28 @@ def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, starte
         if not arguments.quiet:
             lines = notes.cut_note(arguments.top or groups, groups, "groups")
             if arguments.step in (None, arguments.window):
-                lines += notes.rate_notes(totals, outcomes)
+                lines += notes.rate_notes(totals, outcomes.found)
             lines += notes.tag_notes(totals, question)
             if arguments.compare:
                 silent = comparison.silent_groups(question, rows)
                 lines += notes.comparison_notes(question, arguments.compare, silent, source)
             _print_lines(lines, question, table, source, started)
-        return _exit_code(source)
+        return ExitCode.DAMAGE if needs_outcomes and outcomes.damage else _exit_code(source)
 
 
 def _outcomes(
-    arguments: argparse.Namespace, source: TpsSource, question: RatesQuestion, prepared: int
-) -> TransactionOutcomes | None:
-    """Return the outcomes of the transactions; None if they are not known."""
-    from commitlake.pipelines.tps.transactions import read_outcomes
+    arguments: argparse.Namespace, source: TpsSource, question: RatesQuestion, prepared: int, *, is_needed: bool
+) -> ReadOutcomes:
+    """Return the outcomes of the transactions if they are needed or told; warn if `edges` is damaged."""
+    from commitlake.pipelines.tps.transactions import ReadOutcomes, read_outcomes_if_intact
 
-    return read_outcomes(source.lake, question, prepared, Engine(arguments.engine))
+    if not is_needed and arguments.quiet:
+        return ReadOutcomes()
+    outcomes = read_outcomes_if_intact(source.lake, question, prepared, Engine(arguments.engine))
+    if outcomes.damage:
+        unknown = "how many transactions were rolled back, were given up or are open is not known"
+        warn("commitlake tps", f"{unknown}: {named_damage(source.lake.edges, outcomes.damage)}")
+    return outcomes
 
 
 def _empty_page(arguments: argparse.Namespace) -> Page:

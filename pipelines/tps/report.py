@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from commitlake.connectors.lake.paths import LakePaths
@@ -18,7 +18,7 @@ from commitlake.pipelines.tps.comparison import Comparison, silent_groups
 from commitlake.pipelines.tps.coverage import NONE, Coverage, TimeSpan, read_damage
 from commitlake.pipelines.tps.question import MINUTES, SUMS, RatesQuestion
 from commitlake.pipelines.tps.rates import Rates
-from commitlake.pipelines.tps.transactions import TransactionOutcomes, read_outcomes
+from commitlake.pipelines.tps.transactions import ReadOutcomes, read_outcomes_if_intact
 from commitlake.schemas.time_windows import TimeWindows
 
 MAX_WINDOWS = 144
@@ -71,7 +71,7 @@ class RatesReport:
     damage: Mapping[str, Sequence[TimeSpan]]
     compared: datetime.timedelta | None = None
     silent: Sequence[Key] = ()
-    outcomes: TransactionOutcomes | None = None
+    outcomes: ReadOutcomes = field(default_factory=ReadOutcomes)
 
     @property
     def active_count(self) -> int:
@@ -133,7 +133,7 @@ def make_report(
         damage=read_damage(lake, coverage),
         compared=compared,
         silent=[] if compared is None else silent_groups(whole, groups),
-        outcomes=read_outcomes(lake, whole, total[0]["prepared"] if total else 0, engine),
+        outcomes=read_outcomes_if_intact(lake, whole, total[0]["prepared"] if total else 0, engine),
     )
 
 

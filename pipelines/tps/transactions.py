@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import NoTableError, open_table
+from commitlake.connectors.lake.reader import NoTableError, QueryError, open_table
 from commitlake.connectors.lake.sql import Engine, text_literal, timestamp_literal
 from commitlake.pipelines.query.engines import select
 from commitlake.pipelines.tps.answers import rows_of
@@ -48,6 +50,28 @@ class TransactionOutcomes:
         return self.committed + self.rolled_back + self.given_up + self.open
 
 
+class ReadOutcomes(NamedTuple):
+    """Outcomes that are only a part of an answer, so that the answer does not fail with them.
+
+    Attributes:
+        found: See `read_outcomes`.
+        damage: The error if `edges` is damaged; empty if it is not.
+    """
+
+    found: TransactionOutcomes | None = None
+    damage: str = ""
+
+
+def read_outcomes_if_intact(
+    lake: LakePaths, question: RatesQuestion, prepared: int, engine: Engine = Engine.DELTALAKE
+) -> ReadOutcomes:
+    """Count the outcomes as `read_outcomes` does, but return the error of a damaged table instead of raising it."""
+    try:
+        return ReadOutcomes(read_outcomes(lake, question, prepared, engine))
+    except (QueryError, LogDamagedError) as error:
+        return ReadOutcomes(damage=str(error))
+
+
 def read_outcomes(
     lake: LakePaths, question: RatesQuestion, prepared: int, engine: Engine = Engine.DELTALAKE
 ) -> TransactionOutcomes | None:
@@ -65,6 +89,7 @@ def read_outcomes(
 
     Raises:
         QueryError: if the table cannot be read.
+        LogDamagedError: if the table's log is damaged.
     """
     if not prepared:
         return TransactionOutcomes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,44 @@ def test_outcomes_are_not_separated_without_edges_or_for_a_store(
         row = json.loads(captured.out)
         assert [row[name] for name in ("prepared", "committed", "rolled_back", "open")] == [5, 1, None, None]
         assert "5 transactions: 1 message was committed, 4 were rolled back, given up or are open" in captured.err
+
+
+@pytest.fixture(params=["data file", "log"])
+def damaged(growing: GrowingLake, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """The same lake, in which a part of `edges` is damaged."""
+    lake = Path(shutil.copytree(growing.lake.root, tmp_path / "lake"))
+    if request.param == "data file":
+        next((lake / "edges").rglob("*.parquet")).unlink()
+    else:
+        max((lake / "edges" / "_delta_log").glob("*.json")).write_text("{")
+    return lake
+
+
+def test_damage_of_edges_costs_only_the_outcomes(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tps.main(["--lake", str(damaged), "--by", "none", "--output", "jsonl"]) == ExitCode.DAMAGE
+    captured = capsys.readouterr()
+    row = json.loads(captured.out)
+    names = ("messages", "prepared", "committed", "rolled_back", "given_up", "open")
+    assert [row[name] for name in names] == [10, 5, 1, None, None, None]
+    assert "how many transactions were rolled back, were given up or are open is not known: " in captured.err
+    assert f"{damaged / 'edges'}" in captured.err
+
+
+def test_damage_of_edges_is_only_a_warning_if_the_rows_do_not_need_it(
+    damaged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tps.main(["--lake", str(damaged), "--by", "topic", "--output", "jsonl"]) == ExitCode.OK
+    captured = capsys.readouterr()
+    assert sum(json.loads(line)["messages"] for line in captured.out.splitlines()) == 10
+    assert "is not known: " in captured.err
+    assert tps.main(["--lake", str(damaged), "--by", "topic", "--quiet"]) == ExitCode.OK
+
+
+def test_a_page_says_that_edges_is_damaged(damaged: Path, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    assert tps.main(["--lake", str(damaged), "--html", str(path), "--quiet"]) == ExitCode.DAMAGE
+    page = parse_page(path.read_text())
+    assert "because the table edges is damaged" in page.by_id("do").text
 
 
 def test_the_page_has_the_outcomes(growing: GrowingLake, tmp_path: Path) -> None:
