@@ -19,6 +19,28 @@ from commitlake.pipelines.lag.answer import LagAnswer
 
 EXAMPLES = Path(__file__).parents[4] / "conf" / "examples"
 OF_PROMETHEUS = {"__name__", "instance", "job"}
+# Labels by which apache/rocketmq-exporter (e1ab2dd5) selects, groups and names series in rocketmq_exporter.json, in
+# rocketmq_exporter_overview.json, which is Grafana's 10477, and in example.rules. The labels Cluster and Env of the first
+# are those of a scrape target.
+OF_THE_EXPORTERS_PANELS = {
+    "rocketmq_broker_tps": {"broker"},
+    "rocketmq_consumer_offset": {"broker", "topic", "group"},
+    "rocketmq_consumer_tps": {"cluster", "broker", "topic", "group"},
+    "rocketmq_group_diff": {"topic", "group"},
+    "rocketmq_group_get_latency_by_storetime": {"broker", "topic", "group"},
+    "rocketmq_group_retrydiff": {"group"},
+    "rocketmq_producer_message_size": {"broker", "topic"},
+    "rocketmq_producer_offset": {"broker", "topic"},
+    "rocketmq_producer_tps": {"cluster", "broker", "topic"},
+    "rocketmq_topic_dlq_offset": {"broker"},
+    "rocketmq_topic_retry_offset": {"broker"},
+}
+ONLY_OF_RUNNING_BROKERS = (
+    "rocketmq_broker_qps",
+    "rocketmq_consumer_message_size",
+    "rocketmq_client_*",
+    "rocketmq_brokeruntime_*",
+)
 _METRIC = re.compile(r"\b((?:rocketmq|commitlake)_\w+)(?:\{([^}]*)\})?")
 _LABEL = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
 _GROUPED = re.compile(r"\b(?:by|on|without|ignoring)\s*\(([^)]*)\)")
@@ -77,6 +99,17 @@ def test_an_alert_has_a_severity_and_uses_labels_of_its_expression(
     has = {label.strip() for label in grouped[0].split(",")} if grouped else known[_METRIC.findall(rule["expr"])[0][0]]
     for text in rule["annotations"].values():
         assert set(_OF_ALERT.findall(text)) <= has
+
+
+def test_panels_and_rules_of_rocketmq_exporter_find_their_metrics_and_labels(known: dict[str, set[str]]) -> None:
+    missing = {name: labels - known.get(name, set()) for name, labels in OF_THE_EXPORTERS_PANELS.items()}
+    assert {name: labels for name, labels in missing.items() if labels} == {}
+
+
+def test_panels_of_rocketmq_exporter_that_stay_empty_are_documented(known: dict[str, set[str]]) -> None:
+    text = (EXAMPLES.parents[1] / "docs" / "operations" / "monitoring.md").read_text()
+    assert tuple(re.findall(r"^\| `(rocketmq_[\w*]+)` \|", text, re.MULTILINE)) == ONLY_OF_RUNNING_BROKERS
+    assert not [name for name in known if name.startswith(tuple(one.rstrip("*") for one in ONLY_OF_RUNNING_BROKERS))]
 
 
 def test_every_necessary_alert_exists() -> None:
