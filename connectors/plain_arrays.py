@@ -55,6 +55,11 @@ def repeated_text(text: str, count: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(repeated(0, pa.int32(), count), dictionary)
 
 
+def combined(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array, as its `combine_chunks` does, which uses `pyarrow.array` if there is no chunk."""
+    return column.combine_chunks() if column.num_chunks else pa.nulls(0, column.type)
+
+
 def numbers_of(column: pa.Array | pa.ChunkedArray, null: int = 0) -> Array:
     """Return a column of integers, times or booleans as a numpy array.
 
@@ -62,7 +67,7 @@ def numbers_of(column: pa.Array | pa.ChunkedArray, null: int = 0) -> Array:
         column: the column.
         null: replacement for nulls.
     """
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    array = combined(column) if isinstance(column, pa.ChunkedArray) else column
     valid, data = array.buffers()
     if pa.types.is_boolean(array.type):
         numbers = _bits(data, array)

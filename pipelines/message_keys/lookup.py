@@ -23,7 +23,7 @@ from commitlake.connectors.lake.file_actions import file_actions, file_bounds
 from commitlake.connectors.lake.new_files import new_files
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.versions import VersionGoneError, table_files
-from commitlake.connectors.plain_arrays import mask_of, numbers_of, texts_of
+from commitlake.connectors.plain_arrays import combined, mask_of, numbers_of, texts_of
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, followed_version
 
 PLACES = pa.schema([
@@ -119,7 +119,7 @@ def _newer(lake: LakePaths, keys: Sequence[str], kind: str) -> Iterator[pa.Table
                 "not have yet. Update message_keys by 'commitlake archive' without --no-keys"
             ) from None
         rows = erased.without(rows).combine_chunks()
-        values = rows.column(column).combine_chunks()
+        values = combined(rows.column(column))
         if kind == BUSINESS_KEY:
             wanted = pc.is_in(pc.list_flatten(values), texts_of(list(keys)))
             yield rows.take(pc.list_parent_indices(values).filter(wanted).unique())

@@ -19,7 +19,7 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.lake.versions import AddedFile, files_of_time
-from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.connectors.plain_arrays import combined, mask_of, numbers_of
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.tps.question import MINUTE, MINUTES, RatesQuestion
 from commitlake.schemas.layouts.rocketmq.topics import Kind
@@ -196,7 +196,7 @@ def _numbered(rows: pa.Table, question: RatesQuestion, sums: Sequence[str], sket
         coded = {name: _Column(column.codes[chosen], column.values) for name, column in coded.items()}
     keys, groups = _grouped([coded[MINUTES.groups[name]] for name in question.by], rows.num_rows)
     summands = {name: _SUMS[name].add(rows) for name in sums}
-    found = MinuteRows(keys, groups, minutes, summands, {name: rows.column(name).combine_chunks() for name in sketches})
+    found = MinuteRows(keys, groups, minutes, summands, {name: combined(rows.column(name)) for name in sketches})
     return found if question.only is None or not question.by else _only(found, set(question.only))
 
 
@@ -214,7 +214,7 @@ def _only(rows: MinuteRows, wanted: Collection[Key]) -> MinuteRows:
 
 
 def _coded(column: pa.ChunkedArray) -> _Column:
-    array = column.combine_chunks()
+    array = combined(column)
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     values = array.dictionary.to_pylist()

@@ -8,7 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from commitlake.connectors.plain_arrays import dict_rows, mask_of, numbers_of, repeated, repeated_text, times_of
+from commitlake.connectors.plain_arrays import (
+    combined,
+    dict_rows,
+    mask_of,
+    numbers_of,
+    repeated,
+    repeated_text,
+    times_of,
+)
 from commitlake.schemas.times import EPOCH
 
 
@@ -43,6 +51,12 @@ def test_numbers_equal_those_of_the_array(data_type: pa.DataType, values: list[i
     assert numbers_of(pa.chunked_array([array.slice(0, 3), array.slice(3)]), null=9).tolist() == expected
     assert numbers_of(array.slice(0, 0)).tolist() == []
     assert numbers_of(pa.chunked_array([], data_type)).tolist() == []
+
+
+def test_an_array_of_no_chunks_is_empty() -> None:
+    for data_type in (pa.int64(), pa.string(), pa.dictionary(pa.int32(), pa.string()), pa.timestamp("us", "UTC")):
+        assert combined(pa.chunked_array([], data_type)).equals(pa.chunked_array([], data_type).combine_chunks())
+        assert combined(pa.chunked_array([pa.nulls(2, data_type)] * 2)).equals(pa.nulls(4, data_type))
 
 
 def test_times_outside_the_calendar_are_none() -> None:

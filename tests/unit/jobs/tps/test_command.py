@@ -360,16 +360,18 @@ def test_a_table_and_csv_have_the_same_columns(growing: GrowingLake, capsys: pyt
     assert capsys.readouterr().out.splitlines()[0].split(",") == table
 
 
-def test_tps_imports_no_large_package_and_needs_no_jvm(growing: GrowingLake) -> None:
+@pytest.mark.parametrize(("first", "last"), [(0, MINUTES), (22, 28)])  # of the second, a file is read in vain
+def test_tps_imports_no_large_package_and_needs_no_jvm(growing: GrowingLake, first: int, last: int) -> None:
     program = (
         "import sys\nfrom commitlake.jobs.cli import main as cli\ncode = cli.main(sys.argv[1:])\n"
         "heavy = {'pyspark', 'py4j', 'pandas', 'numba'} & set(sys.modules)\n"
         "assert not heavy, heavy\nsys.exit(code)\n"
     )
     command = [sys.executable, "-c", program, "tps", "--lake", growing.lake.root, "--topic", "orders", "--quiet"]
+    command += ["--from", at(first), "--to", at(last), "--format", "csv"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    assert "orders" in done.stdout
+    assert ("orders" in done.stdout) == (first == 0)
 
 
 @pytest.mark.parametrize(("table", "window"), [("topic_minutes", "1m"), ("messages", "1s"), ("archive_runs", "1m")])
