@@ -37,18 +37,21 @@ class CommandRun(NamedTuple):
     mib: float
 
 
-def run_commitlake(words: Sequence[str], output: IO[bytes] | int = subprocess.DEVNULL) -> CommandRun:
+def run_commitlake(
+    words: Sequence[str], output: IO[bytes] | int = subprocess.DEVNULL, module: str = "commitlake.jobs.cli.main"
+) -> CommandRun:
     """Run `commitlake`, and measure it.
 
     Args:
         words: the job and its arguments.
         output: where standard output goes.
+        module: another module to run in place of the command line.
 
     Raises:
         AssertionError: if the command fails.
     """
     reader, writer = os.pipe()
-    command = [sys.executable, "-m", "commitlake.jobs.cli.main", *words]
+    command = [sys.executable, "-m", module, *words]
     starter = [sys.executable, "-I", "-S", "-c", _STARTER, str(writer), *command]
     begun = time.perf_counter()
     with subprocess.Popen(starter, stdout=output, pass_fds=[writer]) as process:

@@ -1,0 +1,90 @@
+"""Share of an archive's time that `topic_minutes` takes.
+
+    python -m tests.benchmarks.minutes_cost                         a store of 1 GiB, bodies of 200 bytes
+    python -m tests.benchmarks.minutes_cost --body 1024 --runs 9    larger bodies
+
+Archives the same store into new lakes, in turn with and without the table, each in a process of its own. `--local`, no
+keys, expectations or edges, so that the share is that of the least work around it. Without the table, the counter of
+the tasks is replaced by one that does nothing; no option of `archive` does that. Times are the least and the median of
+all pairs but the first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.jobs.cli import main as cli
+from commitlake.pipelines.archive import task
+from commitlake.pipelines.topic_minutes.files import MinutesFiles
+from tests.benchmarks.commands import CommandRun, run_commitlake
+from tests.benchmarks.machine import machine
+from tests.support.corpus import make_corpora
+
+_WITHOUT = "without"
+_OPTIONS = ("--local", "--no-keys", "--no-quality", "--no-edges", "--quiet")
+
+
+class _NoMinutes(MinutesFiles):
+    """A counter that does not count."""
+
+    def add(self, messages: pa.Table) -> None:
+        """Do nothing."""
+
+    def finish(self) -> list[DataFile]:
+        """Return no file."""
+        return []
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measure, or archive without the table if the first word says so."""
+    if argv[:1] == [_WITHOUT]:
+        setattr(task, MinutesFiles.__name__, _NoMinutes)
+        return cli.main(argv[1:])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.minutes_cost", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--gib", type=float, default=1.0, help="size of the store (default: %(default)s)")
+    parser.add_argument("--body", type=int, default=200, help="bytes of a body (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=6, help="pairs of archives (default: %(default)s)")
+    parser.add_argument("--dir", metavar="DIR", type=Path, help="make the store here, and keep it")
+    arguments = parser.parse_args(argv)
+    print(*(f"{name}: {value}" for name, value in machine().items()), sep="\n", flush=True)
+    with tempfile.TemporaryDirectory(prefix="commitlake-minutes-") as folder:
+        (corpus,) = make_corpora(arguments.dir or Path(folder), arguments.gib, arguments.body, [1])
+        runs: dict[bool, list[CommandRun]] = {True: [], False: []}
+        for _ in range(arguments.runs):
+            for counts, found in runs.items():
+                found.append(_archive(corpus.store, Path(folder, "lake"), counts=counts))
+        print(f"{corpus.messages:,} messages with bodies of {corpus.body_bytes} bytes")
+        for name, place in (("time", 0), ("processor time", 1)):
+            having, lacking = ([run[place] for run in found[1:] or found] for found in runs.values())
+            pairs = [one / other for one, other in zip(having, lacking, strict=True)]
+            print(
+                f"{name}: {min(having):.2f} s with topic_minutes, {min(lacking):.2f} s without: ratio "
+                f"{min(having) / min(lacking):.3f}; medians {statistics.median(having):.2f} and "
+                f"{statistics.median(lacking):.2f} s; median of the pairs' ratios {statistics.median(pairs):.3f}"
+            )
+    return 0
+
+
+def _archive(store: Path, lake: Path, *, counts: bool) -> CommandRun:
+    words = ["archive", "--store", str(store), "--broker", "broker-a", "--lake", str(lake), *_OPTIONS]
+    try:
+        if counts:
+            return run_commitlake(words)
+        return run_commitlake([_WITHOUT, *words], module="tests.benchmarks.minutes_cost")
+    finally:
+        shutil.rmtree(lake, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
