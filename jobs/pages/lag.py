@@ -13,7 +13,7 @@ from commitlake.jobs.pages.heat_map import HeatRow, heat_map
 from commitlake.jobs.pages.line_chart import Mark, MarkKind, Series, line_chart
 from commitlake.jobs.pages.markup import Html, joined, name, tag
 from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, badge, made_now
-from commitlake.jobs.pages.parts import command, folded, notice, paragraph, tiles
+from commitlake.jobs.pages.parts import command, folded, moment, notice, paragraph, tiles
 from commitlake.jobs.pages.tables import NO_FIGURE, Cell, Column, table
 from commitlake.pipelines.lag.answer import LagAnswer
 from commitlake.pipelines.lag.groups import GROUP_KINDS, GroupSummary, by_group, summed, worst_first
@@ -271,7 +271,7 @@ def _queue_table(rows: Sequence[Lag], first: str) -> Html:
         Column(first), Column("topic"), Column("queue", is_number=True), Column("broker"),
         Column("verdict", is_ranked=True), Column("messages behind", is_number=True),
         Column("next one has waited", is_number=True), Column("bytes behind", is_number=True),
-        Column("consumed/s", is_number=True), Column("last consumed (UTC)"), Column("filter"),
+        Column("consumed/s", is_number=True), Column("last consumed (UTC)", is_ranked=True), Column("filter"),
         Column("notes", can_sort=False),
     ]  # fmt: skip
     ordered = worst_first(rows)
@@ -288,7 +288,7 @@ def _queue_table(rows: Sequence[Lag], first: str) -> Html:
 
 
 def _queue_row(row: Lag, first: str) -> list[Cell]:
-    verdict, consumed = row.judged.verdict, row.judged.consume_tps
+    verdict, consumed, last = row.judged.verdict, row.judged.consume_tps, row.last_consumed_time
     return [
         Cell(name(first)),
         Cell(name(row.topic)),
@@ -297,7 +297,7 @@ def _queue_row(row: Lag, first: str) -> list[Cell]:
         Cell(badge(_KINDS[verdict], str(verdict)), verdict.gravity),
         *_figures(row.messages, row.seconds, row.bytes),
         Cell("" if consumed is None else f"{consumed:,.1f}", consumed),
-        Cell("" if row.last_consumed_time is None else plain_text(row.last_consumed_time)),
+        Cell("" if last is None else moment(last), None if last is None else last.timestamp()),
         Cell("" if row.filter in {None, "*"} else name(row.filter)),
         Cell("; ".join(row.notes)),
     ]

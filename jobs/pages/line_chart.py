@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from commitlake.jobs.pages.axes import Scale, short_number, time_ticks
-from commitlake.jobs.pages.markup import Html, name, tag
+from commitlake.jobs.pages.markup import Html, joined, name, tag
 from commitlake.jobs.pages.parts import folded
 from commitlake.jobs.pages.tables import cell_text, plain_table
 from commitlake.schemas.time_windows import TimeWindows
@@ -207,12 +207,15 @@ def _points(values: Sequence[float | None], scale: Scale, windows: TimeWindows) 
 
 
 def _line(series: Series, scale: Scale, windows: TimeWindows, place: int) -> Html:
-    paths = []
+    lines, dots = [], []
     for stretch in _points(series.values, scale, windows):
         (x, y), others = stretch[0], stretch[1:]
-        # A single figure between two gaps is a dot: a line without length, with round ends.
-        paths.append(f"M{x},{y}" + ("L" + " ".join(",".join(point) for point in others) if others else "h0"))
-    return tag("path", d="".join(paths), class_=f"line s{place}") if paths else Html()
+        if others:
+            lines.append(f"M{x},{y}L" + " ".join(",".join(point) for point in others))
+        else:  # a figure between two gaps: a line without length, with round ends
+            dots.append(f"M{x},{y}h0")
+    drawn = ((lines, f"line s{place}"), (dots, f"line dot s{place}"))
+    return joined([tag("path", d="".join(paths), class_=kind) for paths, kind in drawn if paths])
 
 
 def _band(lower: Series, upper: Series, scale: Scale, windows: TimeWindows, place: int) -> Html:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import shlex
 from collections.abc import Iterable, Mapping
 
 from commitlake.connectors.printable import printable_line
-from commitlake.jobs.pages.markup import Html, tag
+from commitlake.jobs.pages.markup import Html, joined, tag
 from commitlake.jobs.pages.page import Kind, badge
+from commitlake.schemas.times import plain_text
 
 
 def tiles(figures: Mapping[str, str]) -> Html:
@@ -19,6 +21,11 @@ def tiles(figures: Mapping[str, str]) -> Html:
 def paragraph(*content: str, is_quiet: bool = False) -> Html:
     """Return a paragraph; a quiet one is smaller and paler."""
     return tag("p", *content, class_="quiet" if is_quiet else None)
+
+
+def moment(time: datetime.datetime) -> Html:
+    """Return a time in UTC, which is broken only between date and time."""
+    return joined([tag("span", part, class_="moment") for part in plain_text(time).split()], " ")
 
 
 def notice(kind: Kind, title: str, *content: str, word: str = "") -> Html:

@@ -177,11 +177,14 @@ class GroupLag:
         """
         position = OffsetOwner(OffsetKind.GROUP, group, queue.topic, queue.queue_id)
         others = self._committed.get(GroupTopic(group, queue.topic), ())
-        offsets = [self._moment.offsets[position._replace(queue_id=queue_id)] for queue_id in others]
+        positions = [position._replace(queue_id=queue_id) for queue_id in others]
+        offsets = [self._moment.offsets[one] for one in positions]
+        is_new = bool(positions) and not any(one in self._moment.compared for one in positions)
         is_after_last = self._moment.at != self._moment.taken and self._moment.taken_next is None
         is_open = all(one.high is None for one in offsets) if offsets else is_after_last
         offset = OffsetAt(0, None if is_open else 0)
-        return _LagPlan(position, offset, queue, self._consumers[queue.topic][group], is_committed=False)
+        subscribed = self._consumers[queue.topic][group]
+        return _LagPlan(position, offset, queue, subscribed, is_committed=False, is_new=is_new)
 
     def rows(self, spans: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
         """Yield a row for each group and queue.
@@ -230,13 +233,23 @@ def what_is_missing(moment: Moment, archived_until: int | None) -> str:
 
 
 class _LagPlan(NamedTuple):
-    """Queue, offset and subscription of a row; `is_committed` is False if the group has no offset in the queue."""
+    """Queue, offset and subscription of a row.
+
+    Attributes:
+        position: Group and queue.
+        offset: Offset of the group.
+        queue: The queue.
+        subscribed: Subscription of the group.
+        is_committed: False if the group has no offset in the queue.
+        is_new: True if it has offsets only in other queues, and had none of them at the compared time.
+    """
 
     position: OffsetOwner
     offset: OffsetAt
     queue: Queue
     subscribed: SubscribedAt
     is_committed: bool = True
+    is_new: bool = False
 
     def _start(self, offset: int) -> Cursor:
         return Cursor(self.queue, offset, self.subscribed.wanted)
@@ -259,7 +272,8 @@ class _LagPlan(NamedTuple):
         if not self.is_committed:
             first = 0 if span is None or span.first is None else span.first
             offset = OffsetAt(first, None if offset.high is None else first)
-            compared = first if moment.compared_at and compared is None else None
+            # A group that got its first offset since then did not stand still at the first message.
+            compared = first if moment.compared_at and compared is None and not self.is_new else None
         movement = Movement(
             offset=offset.low if offset.reached is None else offset.reached,
             compared=compared,

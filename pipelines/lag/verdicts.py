@@ -9,7 +9,7 @@ The verdicts:
     rewound  the group's offset was set back
     lost     the broker deleted messages before the group consumed them
     ahead    the group's offset is beyond the queue's end: the topic was created again, or the log was cut
-    unknown  messages wait, and there is only one snapshot, which does not show whether the group moves
+    unknown  messages wait, and only one snapshot has an offset of the group, which does not show whether it moves
 """
 
 from __future__ import annotations
@@ -155,7 +155,10 @@ def _verdict(
     if movement.has_members is False:
         return LagVerdict.STOPPED, "messages wait, and the group has no client"
     if movement.compared is None or movement.seconds <= 0:
-        return LagVerdict.UNKNOWN, "there is only one snapshot, so it is not known whether the group moves"
+        return (
+            LagVerdict.UNKNOWN,
+            "there is only one snapshot with an offset of the group, so it is not known whether it moves",
+        )
     if movement.offset != movement.compared or _waited(next_time, at) < movement.seconds:
         return LagVerdict.OK, ""
     return LagVerdict.STALLED, "the group does not move" + (

@@ -38,7 +38,8 @@ def test_a_gap_breaks_the_line_and_is_not_zero() -> None:
 
 def test_a_single_value_between_gaps_is_a_dot() -> None:
     root = parse_page(line_chart("Rates", WINDOWS, [Series("a", [None, 5, None, None, None])], str))
-    assert root.of_class("s0")[-1].attributes["d"].endswith("h0")
+    dot = root.of_class("s0")[-1]
+    assert (dot.attributes["class"], dot.attributes["d"][-2:]) == ("line dot s0", "h0")  # wide enough to be seen
 
 
 def test_points_are_at_the_positions_of_their_values() -> None:

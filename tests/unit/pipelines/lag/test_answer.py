@@ -272,6 +272,17 @@ def test_a_group_that_never_moved_from_its_first_message_is_stalled(partly_commi
     assert standing_since(partly_committed.lake, rows[1]) == START + datetime.timedelta(seconds=1)
 
 
+def test_a_group_without_an_offset_at_the_earlier_snapshot_is_not_stalled(partly_committed: GrowingLake) -> None:
+    partly_committed.archive()
+    append_progress(partly_committed.lake, without_offsets(60))
+    append_progress(partly_committed.lake, progress(60 * 31, 4))
+    rows = lag_of_lake(partly_committed.lake, None, Choice(topics=["orders"])).rows
+    assert [str(row.judged.verdict) for row in rows] == ["unknown"] * 3
+    assert {row.notes[0] for row in rows} == {
+        "there is only one snapshot with an offset of the group, so it is not known whether it moves"
+    }
+
+
 def test_the_ends_of_queues_without_a_group_are_known(partly_committed: GrowingLake) -> None:
     partly_committed.archive()
     for minute in (1, 31):
