@@ -271,12 +271,13 @@ def _queue_table(rows: Sequence[Lag], first: str) -> Html:
         Column(first), Column("topic"), Column("queue", is_number=True), Column("broker"),
         Column("verdict", is_ranked=True), Column("messages behind", is_number=True),
         Column("next one has waited", is_number=True), Column("bytes behind", is_number=True),
-        Column("consumed/s", is_number=True), Column("last consumed (UTC)", is_ranked=True), Column("filter"),
+        Column("consumed per s", is_number=True), Column("last consumed (UTC)", is_ranked=True), Column("filter"),
         Column("notes", can_sort=False),
     ]  # fmt: skip
+    has_brokers = len({row.broker for row in rows}) > 1  # a single one is at the top of the page
     ordered = worst_first(rows)
     shown, others = ordered[:MAX_QUEUES], ordered[MAX_QUEUES:]
-    lines = [_queue_row(row, row.group if first == "group" else row.kind) for row in shown]
+    lines = [_queue_row(row, row.group if first == "group" else row.kind, has_broker=has_brokers) for row in shown]
     rest = ""
     if others:
         behind = summed(row.messages for row in others)
@@ -287,17 +288,17 @@ def _queue_table(rows: Sequence[Lag], first: str) -> Html:
     return table("Queues, the worst first", columns, lines, rest=rest)
 
 
-def _queue_row(row: Lag, first: str) -> list[Cell]:
+def _queue_row(row: Lag, first: str, *, has_broker: bool) -> list[Cell]:
     verdict, consumed, last = row.judged.verdict, row.judged.consume_tps, row.last_consumed_time
     return [
         Cell(name(first)),
         Cell(name(row.topic)),
         Cell(str(row.queue_id), row.queue_id),
-        Cell(name(row.broker)),
+        Cell(name(row.broker) if has_broker else ""),
         Cell(badge(_KINDS[verdict], str(verdict)), verdict.gravity),
         *_figures(row.messages, row.seconds, row.bytes),
         Cell("" if consumed is None else f"{consumed:,.1f}", consumed),
-        Cell("" if last is None else moment(last), None if last is None else last.timestamp()),
+        Cell("" if last is None else moment(plain_text(last)), None if last is None else last.timestamp()),
         Cell("" if row.filter in {None, "*"} else name(row.filter)),
         Cell("; ".join(row.notes)),
     ]

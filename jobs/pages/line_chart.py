@@ -241,4 +241,4 @@ def sparkline(label: str, values: Sequence[float | None]) -> Html:
     line = _line(Series("", values), scale, windows, 0)
     inner = tag("svg", line, width="100%", height="100%", viewBox=f"0 -12 {_STRETCHED} {_HEIGHT + 24}",
                 preserveAspectRatio="none")  # fmt: skip
-    return tag("svg", inner, class_="spark", width=120, height=20, role="img", aria_label=label)
+    return tag("svg", inner, class_="spark", width=90, height=20, role="img", aria_label=label)

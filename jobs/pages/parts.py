@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import shlex
 from collections.abc import Iterable, Mapping
 
 from commitlake.connectors.printable import printable_line
 from commitlake.jobs.pages.markup import Html, joined, tag
 from commitlake.jobs.pages.page import Kind, badge
-from commitlake.schemas.times import plain_text
 
 
 def tiles(figures: Mapping[str, str]) -> Html:
@@ -23,9 +21,9 @@ def paragraph(*content: str, is_quiet: bool = False) -> Html:
     return tag("p", *content, class_="quiet" if is_quiet else None)
 
 
-def moment(time: datetime.datetime) -> Html:
-    """Return a time in UTC, which is broken only between date and time."""
-    return joined([tag("span", part, class_="moment") for part in plain_text(time).split()], " ")
+def moment(text: str) -> Html:
+    """Return a time such as `2026-11-20 14:00` that may take two lines, but breaks only at its space."""
+    return joined([tag("span", part, class_="moment") for part in text.split()], " ")
 
 
 def notice(kind: Kind, title: str, *content: str, word: str = "") -> Html:

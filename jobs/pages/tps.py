@@ -12,7 +12,7 @@ from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.pages.line_chart import MAX_SERIES, Mark, MarkKind, Series, line_chart, sparkline
 from commitlake.jobs.pages.markup import Html, joined, name
 from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, made_now
-from commitlake.jobs.pages.parts import command, notice, paragraph, tiles
+from commitlake.jobs.pages.parts import command, moment, notice, paragraph, tiles
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.tps.coverage import ALL, NONE
 from commitlake.pipelines.tps.question import MINUTE
@@ -378,8 +378,9 @@ def _marks(report: RatesReport) -> Iterator[Mark]:
 def _group_table(report: RatesReport) -> Html:
     by = report.question.by or ["all"]
     columns = [Column(title) for title in by]
-    numbers = ("messages", "share", "msg/s", "peak msg/s", "peak at", "log", "retries", "dead letters")
-    columns += [Column(title, is_number=True) for title in numbers]
+    columns += [Column(title, is_number=True) for title in ("messages", "share", "msg/s", "peak msg/s")]
+    columns.append(Column("peak at", is_ranked=True))
+    columns += [Column(title, is_number=True) for title in ("log", "retries", "dead letters")]
     if report.compared is not None:
         columns += [Column("messages before", is_number=True), Column("change", is_number=True)]
     columns.append(Column("over time", can_sort=False))
@@ -416,7 +417,7 @@ def _group_row(report: RatesReport, row: Row, messages: int) -> list[Cell]:
         Cell(f"{100 * share:.1f} %", share),
         _known(row["messages_per_s"], _figure),
         _known(row["peak_per_s"], _figure),
-        Cell("") if peak_at is None else Cell(_time(peak_at), peak_at.timestamp()),
+        Cell("") if peak_at is None else Cell(moment(_time(peak_at)), peak_at.timestamp()),
         _known(row["bytes"], size_text),
         _count(row["retries"]),
         _count(row["dead_letters"]),

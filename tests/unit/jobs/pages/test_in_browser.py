@@ -27,7 +27,7 @@ def pages(shop: GrowingLake, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     of_lake = ["--lake", shop.lake.root]
     of_both = ["--store", str(shop.store), *of_lake]
     commands = {
-        "tps": (tps.main, of_lake),
+        "tps": (tps.main, [*of_lake, "--compare", "day"]),
         "lag": (lag.main, of_lake),
         "guard": (guard.main, of_both),
         "audit": (audit.main, [*of_both, "--local"]),
@@ -71,6 +71,8 @@ def test_the_browser_shows_the_numbers_of_the_file_within_the_width(
     for column in columns:
         assert [text.replace("\n", "") for text in rows(opened, section, column)] == [row[column] for row in expected]
     assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    too_wide = "table => table.scrollWidth > table.clientWidth"
+    assert opened.evaluate(f"[...document.querySelectorAll('.table')].filter({too_wide}).length") == 0
     head = opened.locator(f"#{section} thead").bounding_box()
     assert head is not None
     assert (head["height"] > 10) == (width == WIDE)  # cards have no heading

@@ -73,8 +73,8 @@ def test_the_tables_have_the_numbers_of_the_rows(
     assert lag.main(["--lake", shop.lake.root, "--all", "--output", "jsonl", "--quiet"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     queues = table_of(asked.by_id("queues"))[1:]
-    shown = [(line[0], line[1], int(line[2]), line[3], line[4][1:], int(line[5].replace(",", ""))) for line in queues]
-    names = ("group", "topic", "queue_id", "broker", "verdict", "messages_max")
+    shown = [(line[0], line[1], int(line[2]), line[3][1:], int(line[4].replace(",", ""))) for line in queues]
+    names = ("group", "topic", "queue_id", "verdict", "messages_max")
     assert shown == [tuple(_plain(row[name]) for name in names) for row in rows]
     messages: dict[str, int] = defaultdict(int)
     for one in rows:
@@ -186,6 +186,13 @@ def test_only_the_worst_of_thousands_of_groups_are_shown() -> None:
     assert f"the 9,800 others are {left:,} messages behind" in root.by_id("groups").text
     assert "The 20 worst of 10,000 groups are drawn" in root.by_id("history").text
     assert "9,995 more groups need attention" in root.by_id("do").text
+
+
+def test_queues_name_their_broker_if_there_are_several() -> None:
+    one, two = page_of(row("billing")), page_of(row("billing"), row("billing", broker="broker-b"))
+    assert "broker" not in table_of(one.by_id("queues"))[0]
+    header, *lines = table_of(two.by_id("queues"))
+    assert {line[header.index("broker")] for line in lines} == {"broker-a", "broker-b"}
 
 
 def test_a_queue_has_the_time_of_the_last_consumed_message() -> None:
