@@ -243,7 +243,7 @@ class Format(ABC):
             message_at: a function that reads the record at a physical offset.
 
         Raises:
-            IndexUnusable: if the indexes are missing, may not be read, or have no answer.
+            IndexUnusable: if the indexes are missing, cannot be read, or have no answer.
         """
         raise NotImplementedError(f"{self.name} has no index of keys")
 

@@ -45,13 +45,13 @@ def index_folder(root: Path, name: str, *, made_from: str) -> Path:
         made_from: the files from which a broker rebuilds it if it is missing.
 
     Raises:
-        StoreError: if it does not exist or may not be read.
+        StoreError: if it does not exist or cannot be read.
     """
     folder = root / name
     if not folder.is_dir():
         raise StoreError(f"{root} has no folder '{name}'; a broker rebuilds it from {made_from}")
     if not os.access(folder, os.R_OK | os.X_OK):
-        raise StoreError(f"{folder} may not be read")
+        raise StoreError(f"{folder} cannot be read by this user")
     return folder
 
 

@@ -196,8 +196,8 @@ class Client:
             if time.monotonic() - began + pause > allowed:
                 raise UnavailableError(
                     f"HBase's Thrift server {self.options.address} gave no answer to {what!r} of the table "
-                    f"{self.options.table} within {allowed} s: {said}. See whether it and HBase are up; what was "
-                    "written stays, and the next run goes on from there"
+                    f"{self.options.table} within {allowed} s: {said}. Check whether it and HBase are running; "
+                    "what was written is kept, and the next run continues from there"
                 )
             self.retries += 1
             _log.info("%s of %s failed (%s); trying again in %.1f s", what, self.options.table, said, pause)

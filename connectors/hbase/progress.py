@@ -67,5 +67,5 @@ def write_progress(client: Client, expected: TableProgress | None, progress: Tab
     if found != progress:  # if equal, the write succeeded and was repeated
         raise ConcurrentFollowError(
             f"another run follows into the table {client.options.table}: expected its progress to be {expected}, found "
-            f"{found}. What both wrote is the same; the next run goes on from there"
+            f"{found}. What both wrote is the same; the next run continues from there"
         )

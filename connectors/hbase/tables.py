@@ -71,7 +71,7 @@ def open_table(client: Client) -> TableLayout:
     layout = _read_layout(client)
     if layout is None:
         raise TableError(
-            f"the table {client.options.table} holds no layout: expected one that 'archive --hbase' made. "
+            f"the table {client.options.table} holds no layout: expected one that 'archive --hbase' created. "
             "Name another table"
         )
     return layout
@@ -159,8 +159,8 @@ def _create(client: Client, options: HBaseOptions) -> None:
 def _create_by_thrift2(options: HBaseOptions) -> None:
     if options.thrift2_port is None:
         raise HBaseOptionError(
-            f"option regions: expected 1, found {options.regions}: Thrift 1 cannot split a table while making it. Give "
-            f"thrift2Port, or make the table in hbase shell: {shell_statement(options)}"
+            f"option regions: expected 1, found {options.regions}: Thrift 1 cannot split a table while creating it. "
+            f"Give thrift2Port, or create the table in hbase shell: {shell_statement(options)}"
         )
     types: Any = thriftpy2.load_fp(io.StringIO(_THRIFT2), "commitlake_hbase2_thrift")
     common: dict[str, Any] = {"bloomnFilterType": _THRIFT2_BLOOM_ROW, "maxVersions": 1, "blockCacheEnabled": True}
@@ -187,6 +187,8 @@ def _create_by_thrift2(options: HBaseOptions) -> None:
             thrift.close()
     except types.TIOError as error:
         said = (error.message or "").splitlines()[:1]
-        raise HBaseRefusedError(f"HBase's {place} refused to make the table {options.table}: {''.join(said)}") from None
+        raise HBaseRefusedError(
+            f"HBase's {place} refused to create the table {options.table}: {''.join(said)}"
+        ) from None
     except (TException, OSError) as error:
-        raise UnavailableError(f"HBase's {place} did not make the table {options.table}: {error}") from None
+        raise UnavailableError(f"HBase's {place} did not create the table {options.table}: {error}") from None

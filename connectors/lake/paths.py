@@ -200,12 +200,12 @@ class LakePaths:
         if not root.exists():
             parent = next(folder for folder in root.absolute().parents if folder.exists())
             if not os.access(parent, os.W_OK | os.X_OK):
-                raise LakeError(f"{root} cannot be made: {parent} may not be written")
+                raise LakeError(f"{root} cannot be created: {parent} cannot be written by this user")
             return
         if not root.is_dir():
-            raise LakeError(f"{root} is a file: expected the folder of a lake, or one to be made")
+            raise LakeError(f"{root} is a file: expected the folder of a lake, or a new path")
         if not os.access(root, os.W_OK | os.X_OK):
-            raise LakeError(f"{root} may not be written")
+            raise LakeError(f"{root} cannot be written by this user")
         others = [path for path in root.iterdir() if path.name != STREAMS]
         if others and not (Path(self.messages) / _TABLE_MARK).is_dir():
             raise LakeError(f"{root} is not a lake: it holds other files and no table 'messages'. {_NAME}")

@@ -79,7 +79,7 @@ def _check_folder(root: Path) -> None:
     if not root.is_dir():
         raise LakeError(f"{root} is a file: expected the folder of a lake")
     if not os.access(root, os.R_OK | os.X_OK):
-        raise LakeError(f"{root} may not be read")
+        raise LakeError(f"{root} cannot be read by this user")
 
 
 def run_sql(table: DeltaTable, name: str, sql: str, *, sorts_all: bool = False) -> pa.RecordBatchReader:

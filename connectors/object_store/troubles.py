@@ -87,7 +87,7 @@ def _trouble_of_answer(error: exceptions.ClientError, bucket: str) -> Trouble:
     if code in _WRONG_CREDENTIALS:
         return Trouble(f"credentials that the server refuses ({code})", _CREDENTIALS)
     if code == "NoSuchBucket":
-        return Trouble(f"no bucket {bucket!r}", "Make the bucket, or correct its name or the endpoint")
+        return Trouble(f"no bucket {bucket!r}", "Create the bucket, or correct its name or the endpoint")
     if code in {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}:
         return Trouble(f"a bucket of another region ({code})", _REGION)
     if code in {"AccessDenied", "AllAccessDisabled"} or status == 403:

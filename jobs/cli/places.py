@@ -43,7 +43,7 @@ def lake_of(arguments: argparse.Namespace) -> LakePaths:
     pack or a JVM reads them.
 
     Raises:
-        LakeError: if the lake may not be read.
+        LakeError: if the lake cannot be read.
         S3Error: if it is in an object store without a bucket's name, or the endpoint is not a URL.
     """
     for variable, value in (("AWS_ENDPOINT_URL_S3", arguments.s3_endpoint), ("AWS_REGION", arguments.s3_region)):

@@ -227,7 +227,7 @@ def summary(restored: Restored) -> list[str]:
     if restored.lacking or restored.lost or restored.made_up:
         lines.append(f"{restored.out / NOTES} lists them")
     if not restored.has_config:
-        lines.append("the lake has no settings of this store's topics: topics.json is made from the log alone")
+        lines.append("the lake has no settings of this store's topics: topics.json is derived from the log alone")
     if restored.offsets is None:
         lines.append(
             "no group offsets: each group begins as its consumers are configured; --offsets takes a consumerOffset.json"

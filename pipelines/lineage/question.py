@@ -73,5 +73,5 @@ class Question:
         if self.end is not None:
             text += f", before {iso_text(self.end)}"
         if self.related_by is not None:
-            text += f", with those of the same {self.related_by[:_MAX_SHOWN]}"
+            text += f" and those with the same {self.related_by[:_MAX_SHOWN]}"
         return text

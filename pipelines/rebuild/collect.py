@@ -64,7 +64,7 @@ def collect(task: CollectTask) -> Collected:
 
     Raises:
         SegmentCutError: if the file became shorter while it was read.
-        StoreError: if the file may not be read.
+        StoreError: if the file cannot be read.
     """
     path = Path(task.path)
     table = read_table(path)

@@ -105,7 +105,7 @@ def rebuild_store(
 
     Raises:
         RebuildError: for a store, a folder or options that cannot be used.
-        StoreError: for a store that may not be read.
+        StoreError: for a store that cannot be read.
         UnsafeFileError: for a link, or something else that is no file, in the store or in the folder.
     """
     if "://" in store.root:

@@ -89,7 +89,7 @@ def salvage_store(
 
     Raises:
         SalvageError: for a folder that has another log already, and for segments of several sizes.
-        StoreError: for a store that may not be read.
+        StoreError: for a store that cannot be read.
         UnsafeFileError: for a link, or something else that is no file, in the store or in the folder.
     """
     if "://" in store.root:

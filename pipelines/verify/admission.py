@@ -79,7 +79,7 @@ def admit(store: Store, options: VerifyOptions) -> Admitted:
 
     Raises:
         VerifyError: if the store is not on a local disk.
-        StoreError: if it may not be read.
+        StoreError: if it cannot be read.
         UnsafeFileError: for a link, or something else that is no file, in the place of one of its files.
     """
     root = folder_of(store)

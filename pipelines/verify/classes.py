@@ -125,8 +125,8 @@ _ALL = (
     _Class("queue_file_name", _R, "A file in a queue's folder has a name that no file of the queue can have: a broker "
            "does not start with it, or reads wrong entries",
            _REBUILD),
-    _Class("queue_wrong_kind", _R, "A topic has BatchConsumeQueues where topics.json does not say BatchCQ, or "
-           "ConsumeQueues where it does: a broker does not start on the store",
+    _Class("queue_wrong_kind", _R, "A topic has BatchConsumeQueues although topics.json does not say BatchCQ, "
+           "or ConsumeQueues although it does: a broker does not start on the store",
            "'commitlake rebuild' makes the queues of the kind that topics.json says"),
     _Class("queue_wrong_batch", _R, "An entry of a BatchConsumeQueue has other queue offsets than its record, another "
            "count of messages or another time",
@@ -190,7 +190,7 @@ _ALL = (
     _Class("lake_extra", _D, "The lake has messages that the store should have, but has not",
            "check the findings on the log at these times"),
     _Class("lake_not_archived", _I, "The store has messages that are not archived yet",
-           "archive them before the broker deletes them: 'commitlake guard' tells when"),
+           "archive them before the broker deletes them: 'commitlake guard' shows when"),
     _Class("lake_different", _D, "In a window of time, the lake's messages differ from the store's",
            "'commitlake audit' shows which figures differ"),
 )  # fmt: skip

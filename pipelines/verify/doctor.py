@@ -99,7 +99,7 @@ def verify_stores(
 
     Raises:
         VerifyError: for a store that is not on a local disk.
-        StoreError: for one that may not be read.
+        StoreError: for one that cannot be read.
     """
     started = [
         _StoreInProgress(admitted, _splits(admitted, options)) for admitted in (admit(each, options) for each in stores)

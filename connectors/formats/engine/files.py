@@ -113,7 +113,7 @@ class OpenSegment:
     """Segment opened by its path or URI, as a context manager.
 
     Raises:
-        StoreError: if it may not be read, or is a link or not a regular file.
+        StoreError: if it cannot be read, or is a link or not a regular file.
         FileNotFoundError: if it does not exist, or was deleted.
     """
 
@@ -128,7 +128,9 @@ class OpenSegment:
         except UnsafeFileError as error:
             raise StoreError(str(error)) from None
         except PermissionError:
-            raise StoreError(f"{path} may not be read: run as the broker's user, or give read permission") from None
+            raise StoreError(
+                f"{path} cannot be read by this user: run as the broker's user, or give read permission"
+            ) from None
 
     def __enter__(self) -> SegmentFile:
         return self._file

@@ -47,7 +47,7 @@ class QueueIndex:
             queues: the format of the queues.
 
         Raises:
-            IndexUnusable: if there are no queues, or they may not be read.
+            IndexUnusable: if there are no queues, or they cannot be read.
         """
         self.name = queues.name
         self._format = queues

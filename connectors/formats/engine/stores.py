@@ -127,7 +127,7 @@ def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] 
         formats: formats that the caller can read; stores of other formats are not searched.
 
     Raises:
-        StoreError: if there is nothing, or no store, or it may not be read.
+        StoreError: if there is nothing, or no store, or it cannot be read.
         OptionError: if two stores would have the same name.
     """
     try:
@@ -218,7 +218,7 @@ def _walk(filesystem: pafs.FileSystem, folder: str, names: Sequence[str]) -> Ite
     except FileNotFoundError:
         return
     except PermissionError as error:
-        raise StoreError(f"{folder} may not be read: {error.strerror or error}") from None
+        raise StoreError(f"{folder} cannot be read by this user: {error.strerror or error}") from None
     inner = sorted(
         (entry.path, entry.base_name) for entry in _nameable(folder, entries) if entry.type == pafs.FileType.Directory
     )
@@ -247,7 +247,7 @@ def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: Seq
     try:
         info, *inside = filesystem.get_file_info([path, *(f"{path}/{folder}" for folder in known)])
     except PermissionError:
-        raise StoreError(f"{given} may not be read: {_PERMISSION_HINT}") from None
+        raise StoreError(f"{given} cannot be read by this user: {_PERMISSION_HINT}") from None
     there = [str(folder.path) for folder in inside if folder.type == pafs.FileType.Directory]
     found = [folder for folder in there if folder.rsplit("/", 1)[1] in wanted]
     if found:
@@ -282,7 +282,7 @@ def _list_store(given: str, root: str, broker: str, formats: Sequence[Format]) -
     try:
         entries = filesystem.get_file_info(pafs.FileSelector(root))
     except PermissionError:
-        raise StoreError(f"{root} may not be read: {_PERMISSION_HINT}") from None
+        raise StoreError(f"{root} cannot be read by this user: {_PERMISSION_HINT}") from None
     if not prefix:
         _check_files(root)
     segments = []

@@ -60,7 +60,7 @@ def read_facts(
 
     Raises:
         SegmentCutError: if the file was truncated while it was read.
-        StoreError: if it may not be read.
+        StoreError: if it cannot be read.
     """
     if split.missing:
         yield _missing(split)

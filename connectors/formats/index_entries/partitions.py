@@ -42,7 +42,7 @@ def plan_stores(
         parts_of: returns the parts of a store's files.
 
     Raises:
-        StoreError: for a store that may not be read, or with a link among its files.
+        StoreError: for a store that cannot be read, or with a link among its files.
     """
     parts: list[_P] = []
     for store in find_stores(options.path, options.broker, options.formats):
@@ -52,7 +52,7 @@ def plan_stores(
             except UnsafeFileError as error:
                 raise StoreError(str(error)) from None
             except PermissionError as error:
-                raise StoreError(f"{error.filename} may not be read: run as the broker's user") from None
+                raise StoreError(f"{error.filename} cannot be read by this user: run as the broker's user") from None
     return group_parts(parts, options.max_partition_bytes)
 
 

@@ -141,7 +141,8 @@ class LocalPackStore:
         """See PackStore."""
         folder = next(folder for folder in (self._root, *self._root.absolute().parents) if folder.exists())
         if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-            found = f"{folder}, which may not be written" if folder.is_dir() else f"{folder}, which is a file"
+            reason = "cannot be written by this user" if folder.is_dir() else "is a file"
+            found = f"{folder}, which {reason}"
             raise PackStoreError(str(self._root), "a folder to write to", found, "Name another folder for bodies")
 
     def list_packs(self) -> Iterator[PackFile]:

@@ -62,7 +62,7 @@ def test_regions_without_a_thrift_2_server_are_refused_with_a_shell_statement(op
 def test_an_unreachable_thrift_2_server_is_an_error(options: HBaseOptions) -> None:
     with (
         Client(replace(options, regions=2, thrift2_port=1)) as client,
-        pytest.raises(UnavailableError, match=r"Thrift 2 server 127\.0\.0\.1:1 did not make the table"),
+        pytest.raises(UnavailableError, match=r"Thrift 2 server 127\.0\.0\.1:1 did not create the table"),
     ):
         open_or_create(client)
 

@@ -221,7 +221,7 @@ def test_a_missing_bucket_and_an_unreachable_server_are_errors(
     bucket: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert query.main(["--lake", "s3://nobodys-bucket/lake"]) == 2
-    assert "cannot be listed: found no bucket 'nobodys-bucket'. Make the bucket" in capsys.readouterr().err
+    assert "cannot be listed: found no bucket 'nobodys-bucket'. Create the bucket" in capsys.readouterr().err
     monkeypatch.setenv("AWS_REGION", "us-east-1")  # the options go into the environment, which is put back so
     assert query.main(["--lake", f"s3://{bucket}/lake", "--s3-endpoint", "http://127.0.0.1:9"]) == 1
     assert "found no server at the endpoint. Is the endpoint right (--s3-endpoint" in capsys.readouterr().err

@@ -232,7 +232,7 @@ def test_a_missing_bucket_is_an_error() -> None:
         lambda: store.delete_unfinished(datetime.datetime.now(datetime.UTC)),
     ]
     for call in calls:
-        with pytest.raises(PackStoreError, match=r"found no bucket 'nobodys-bucket'\. Make the bucket"):
+        with pytest.raises(PackStoreError, match=r"found no bucket 'nobodys-bucket'\. Create the bucket"):
             call()
 
 

@@ -286,7 +286,7 @@ def answer(code: str, status: int = 400) -> exceptions.ClientError:
         (answer("XAdminUserNotFound", 404), "credentials that the server refuses", "AWS_ACCESS_KEY_ID"),
         (answer("ExpiredToken"), "credentials that the server refuses", "AWS_ACCESS_KEY_ID"),
         (answer("AccessDenied", 403), "access denied", "Allow this user"),
-        (answer("NoSuchBucket", 404), "no bucket 'name'", "Make the bucket"),
+        (answer("NoSuchBucket", 404), "no bucket 'name'", "Create the bucket"),
         (answer("PermanentRedirect", 301), "a bucket of another region", "--s3-region"),
         (answer("SlowDown", 503), "too busy or not well", "Run it again later"),
         (answer("Strange", 599), "too busy or not well", "Run it again later"),

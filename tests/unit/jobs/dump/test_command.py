@@ -576,7 +576,7 @@ def test_a_store_without_read_permission_is_refused(
     code, out, err = dump_as_nobody(readable, str(root))
     assert (code, out) == (2, ""), err
     assert err.startswith("commitlake dump: error: ")
-    assert "may not be read" in err
+    assert "cannot be read by this user" in err
     assert "Traceback" not in err
 
 
