@@ -137,7 +137,7 @@ def build_parser() -> argparse.ArgumentParser:
     quality_help = "commit without checking expectations; the run then stores no profiles for audit"
     parser.add_argument("--no-quality", action="store_true", help=quality_help)
     add_html_argument(parser, "quality.html in the lake, if the lake is a folder and expectations were checked")
-    parser.add_argument("--quality-page", type=Path, metavar="FILE", help="another name of --html")
+    parser.add_argument("--quality-page", type=Path, metavar="FILE", help=argparse.SUPPRESS)
     keys_help = (
         "do not update message_keys, edges and consumptions in this run; look-ups by key read the missing part from "
         "messages"
@@ -174,7 +174,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--trigger", type=parse_duration, default="2s", metavar="TIME", help=trigger_help)
     snapshot_help = "with --follow: how often to save the offsets of consumer groups (default: 60s)"
     parser.add_argument("--snapshot-every", type=parse_duration, default="60s", metavar="TIME", help=snapshot_help)
-    available_help = "as --follow, but stop after what was there at the start, in runs of --max-mib-per-run"
+    available_help = (
+        "as --follow, but stop after the messages that were there at the start, in runs of --max-mib-per-run"
+    )
     parser.add_argument("--available-now", action="store_true", help=available_help)
     most_help = "with --follow or --available-now: size of the log that one run may read, MiB (default: 1024)"
     parser.add_argument("--max-mib-per-run", type=int, default=1024, metavar="N", help=most_help)

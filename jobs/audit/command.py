@@ -104,7 +104,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--deep", action="store_true", help=deep_help)
     parser.add_argument("--hbase", metavar="HOST[:PORT]", help="compare with HBase, through its Thrift server")
     parser.add_argument(
-        "--hbase-table", metavar="NAME", help="the name of its table there (default: commitlake_messages)"
+        "--hbase-table", metavar="NAME", help="name of the table in HBase (default: commitlake_messages)"
     )
     hbase_help = kept_help.format("messages", "HBase's ttlSeconds", "90d")
     parser.add_argument("--hbase-kept", type=parse_duration, metavar="TIME", help=hbase_help)

@@ -67,7 +67,12 @@ def build_parser() -> argparse.ArgumentParser:
     store_help = "the store's folder; created if it does not exist"
     parser.add_argument("--store", required=True, metavar="PATH", help=store_help)
     network = parser.add_argument_group("network")
-    network.add_argument("--listen", default="127.0.0.1:10911", metavar="IP:PORT", help="for clients")
+    network.add_argument(
+        "--listen",
+        default="127.0.0.1:10911",
+        metavar="IP:PORT",
+        help="the address for clients (default: 127.0.0.1:10911)",
+    )
     network.add_argument(
         "--namesrv", metavar="IP:PORT",
         help=f"the name server's port, or {_NONE!r} (default: {_NAME_SERVER}; none for a slave)",
@@ -118,14 +123,14 @@ def build_parser() -> argparse.ArgumentParser:
     names.add_argument(
         "--transaction-check-interval", type=_interval,
         default="30s", metavar="TIME",
-        help="time between two such questions (default: 30s)",
+        help="time between two questions about a transaction (default: 30s)",
     )  # fmt: skip
     names.add_argument(
         "--transaction-check-max",
         type=at_least(0),
         default=15,
         metavar="N",
-        help="largest number of such questions (default: 15)",
+        help="largest number of questions about a transaction (default: 15)",
     )
     _add_replication(parser)
     add_store_arguments(parser)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from commitlake.connectors.lake.paths import LakePaths
 
 _HELP = (
-    "sign a record of what was done with this private key, in the table evidence ('commitlake evidence key' makes a "
+    "sign a record of what was done with this private key, in the table evidence ('commitlake evidence key' creates a "
     "key; its text may be in COMMITLAKE_EVIDENCE_SECRET instead)"
 )
 

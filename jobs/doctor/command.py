@@ -51,7 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_s3_arguments(parser)
     parser.add_argument("--hbase", metavar="HOST[:PORT]", help="HBase's Thrift server")
     parser.add_argument(
-        "--hbase-table", metavar="NAME", help="the name of its table there (default: commitlake_messages)"
+        "--hbase-table", metavar="NAME", help="name of the table in HBase (default: commitlake_messages)"
     )
     parser.add_argument("--namesrv", metavar="HOST:PORT", help="name servers, separated by semicolons")
     add_format_argument(parser)

@@ -73,7 +73,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--now", action="store_true", help=now_help)
     parser.add_argument("--hbase", metavar="HOST[:PORT]", help="also erase in HBase, through its Thrift server")
     parser.add_argument(
-        "--hbase-table", metavar="NAME", help="the name of its table there (default: commitlake_messages)"
+        "--hbase-table", metavar="NAME", help="name of the table in HBase (default: commitlake_messages)"
     )
     parser.add_argument(
         "--finish",

@@ -36,7 +36,7 @@ EXAMPLES = (
     ("evidence key --out ~/.config/commitlake/evidence.pem", "a private key, and evidence.pem.pub for verification"),
     ("evidence verify --lake /data/lake --public-key evidence.pem.pub", "verify all documents of a lake"),
     ("evidence show --lake /data/lake", "print the documents as lines, to keep them elsewhere"),
-    ("evidence verify evidence.jsonl --public-key evidence.pem.pub", "such a file"),
+    ("evidence verify evidence.jsonl --public-key evidence.pem.pub", "verify a file with such lines"),
 )
 KEY, VERIFY, SHOW = "key", "verify", "show"
 _SHOWN = 20

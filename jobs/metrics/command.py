@@ -47,7 +47,12 @@ def build_parser() -> argparse.ArgumentParser:
     output = parser.add_mutually_exclusive_group(required=True)
     output.add_argument("--textfile", metavar="FILE", help="write the metrics to this file, and replace it as a whole")
     output.add_argument("--listen", metavar="IP:PORT", help="serve the metrics at http://IP:PORT/metrics")
-    parser.add_argument("--cluster", default="DefaultCluster", metavar="NAME", help="label (default: DefaultCluster)")
+    parser.add_argument(
+        "--cluster",
+        default="DefaultCluster",
+        metavar="NAME",
+        help="value of the label cluster (default: DefaultCluster)",
+    )
     interval_help = "with --listen: shortest time between two measurements (default: 15s)"
     parser.add_argument("--min-interval", type=parse_duration, default="15s", metavar="TIME", help=interval_help)
     return parser

@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="where to look up messages: the lake's table, or HBase (default: delta)")  # fmt: skip
     parser.add_argument("--hbase", metavar="HOST[:PORT]", help="HBase's Thrift server (default: localhost:9090)")
     parser.add_argument(
-        "--hbase-table", metavar="NAME", help="the name of the table there (default: commitlake_messages)"
+        "--hbase-table", metavar="NAME", help="name of the table in HBase (default: commitlake_messages)"
     )
     parser.add_argument("--engine", choices=[str(engine) for engine in Engine], default=str(Engine.DELTALAKE),
                         help="the engine that runs the query (default: deltalake)")  # fmt: skip

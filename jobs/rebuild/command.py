@@ -49,8 +49,9 @@ _OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 _NAMED = 5
 """Largest number of queues that a line of the summary names."""
 DESCRIPTION = (
-    "Rebuild queues, IndexFiles, checkpoint and topics.json from a store's log, RocketMQ's or JMQ's, as its broker "
-    "would do it, but many times faster and in any folder; or, with --salvage, write a clean log from a damaged one."
+    "Rebuild queues, IndexFiles, checkpoint and topics.json from the log of a store of RocketMQ, BoltMQ or JMQ, as its "
+    "broker would do it, but many times faster and in any folder; or, with --salvage, write a clean log from a damaged "
+    "one."
 )
 EXAMPLES = (
     ("rebuild /data/rocketmq/store --out /data/rebuilt --local", "on this machine's cores, without Spark"),

@@ -62,7 +62,7 @@ EXAMPLES = (
      "from a store's log; the lake stores the progress"),
     ("replay --lake lake --from-broker 127.0.0.1:9876 --topic orders --from -2h --namesrv 10.0.0.7:9876",
      "from a live topic to another cluster"),
-    ("replay --lake lake --topic orders --from -2h --transform ./mend.py:mend --dry-run",
+    ("replay --lake lake --topic orders --from -2h --transform ./change.py:change --dry-run",
      "show how a function changes the first messages"),
     ("replay list --lake lake", "all replays, with their progress"),
     ("replay resume 20261117-142003-5f2a1c --lake lake", "continue a replay"),

@@ -3,9 +3,9 @@
     commitlake verify /data/rocketmq/store --local
 
 Reads the log with its checksums, the queues, the IndexFiles, the checkpoint, and the offsets of groups, and compares
-each with the others; with --lake also the archive. Stores are RocketMQ's or JMQ's. Writes only its report. A broker may
-be running. Exit codes: 0 if no problem was found (there may be notes); 2 for a wrong store or option; 3 if a problem
-was found.
+each with the others; with --lake also the archive. Stores are of RocketMQ, BoltMQ or JMQ. Writes only its report. A
+broker may be running. Exit codes: 0 if no problem was found (there may be notes); 2 for a wrong store or option; 3 if
+a problem was found.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from commitlake.pipelines.verify.doctor import StoreReport
 
 DESCRIPTION = (
-    "Cross-check the log, queues, IndexFiles, checkpoint and group offsets of stores, RocketMQ's or JMQ's. Every "
+    "Cross-check the log, queues, IndexFiles, checkpoint and group offsets of stores of RocketMQ, BoltMQ or JMQ. Every "
     "finding has its place, the value found and the value expected; every class of findings has its cause and its "
     "repair."
 )

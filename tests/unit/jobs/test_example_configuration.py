@@ -33,9 +33,13 @@ NEEDED = {
 
 
 def options_of(job: str) -> set[str]:
-    """Return the first long names of a job's options, without those that every job has."""
+    """Return the first long names of a job's options, without hidden ones and those that every job has."""
     parser = importlib.import_module(f"commitlake.jobs.{job}.command").build_parser()
-    long_names = ([name for name in action.option_strings if name.startswith("--")] for action in parser._actions)
+    long_names = (
+        [name for name in action.option_strings if name.startswith("--")]
+        for action in parser._actions
+        if action.help != argparse.SUPPRESS
+    )
     names = {names[0][2:] for names in long_names if names}
     return names - {"help", "config", "quiet", "verbose", "raw", "log-format", "metrics-file", "output"}
 
