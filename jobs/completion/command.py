@@ -61,7 +61,8 @@ def _parser_of_all_jobs() -> argparse.ArgumentParser:
         described = importlib.import_module(f"commitlake.jobs.{name}.command").build_parser()
         own = jobs.add_parser(name, help=purpose, description=purpose)
         for action in described._actions:  # noqa: SLF001 (argparse has no other way)
-            if not isinstance(action, argparse._HelpAction):  # noqa: SLF001
+            is_shown = action.help != argparse.SUPPRESS
+            if is_shown and not isinstance(action, argparse._HelpAction):  # noqa: SLF001
                 action.option_strings = shown_names(action)
                 own._add_action(_completing(action))  # noqa: SLF001
     return parser
