@@ -46,7 +46,7 @@ _LOG = logging.getLogger(__name__)
 _CALLBACK_LOG = "py4j.clientserver"
 
 
-class _StopAskedError(Exception):
+class _StopRequestedError(Exception):
     """The exception that ends the query before a micro-batch has done anything; the next query gets the same batch."""
 
 
@@ -156,7 +156,7 @@ class Follower:
     def _take(self, batch: DataFrame, _number: int) -> None:
         with self._running:
             if self._stop.is_set():
-                raise _StopAskedError
+                raise _StopRequestedError
             try:
                 self._archive(to_snapshot(batch))
             except BaseException as error:
@@ -178,7 +178,7 @@ class Follower:
 
         def is_news(record: logging.LogRecord) -> bool:
             error = record.exc_info[1] if record.exc_info else None
-            return error is None or (error is not self._failure and not isinstance(error, _StopAskedError))
+            return error is None or (error is not self._failure and not isinstance(error, _StopRequestedError))
 
         log = logging.getLogger(_CALLBACK_LOG)
         log.addFilter(is_news)

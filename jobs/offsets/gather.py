@@ -20,8 +20,8 @@ from commitlake.jobs.cli.names import did_you_mean, some_names, there_are
 from commitlake.jobs.cli.places import lake_of
 from commitlake.pipelines.lag.subscriptions import BROADCASTING
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
-from commitlake.pipelines.offsets.had import offsets_had
 from commitlake.pipelines.offsets.live_queues import LiveQueues, OffsetClient
+from commitlake.pipelines.offsets.past_offsets import read_past_offsets
 from commitlake.pipelines.offsets.plan import plan_had, plan_needed
 from commitlake.pipelines.offsets.sources import OffsetSource, lake_sources, store_sources
 from commitlake.pipelines.snapshot.progress import GroupTopic
@@ -112,7 +112,7 @@ def _had(
             "the lake has no history of offsets",
             "'commitlake snapshot' and each run of 'archive' add to it; --consume-from needs none",
         )
-    had = offsets_had(table, sources, arguments.group, arguments.at, arguments.topic)
+    had = read_past_offsets(table, sources, arguments.group, arguments.at, arguments.topic)
     groups = set(had.groups).union(*(source.groups for source in sources))
     if arguments.group not in groups and len(had.missing) < len(sources):
         raise _unknown_group(arguments.group, groups)

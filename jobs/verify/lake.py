@@ -42,7 +42,7 @@ def add_lake_findings(
 
     Raises:
         LakeError: if nothing was ever archived into the lake.
-        NotThereYetError: if an archive run has committed but is not finished.
+        PendingDataError: if an archive run has committed but is not finished.
     """
     moment = read_moment(lake)
     ranges, _ = ranges_in_store(path, broker, moment.commit.stores, layout)

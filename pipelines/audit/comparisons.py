@@ -140,7 +140,7 @@ def compare_hbase(
         kept: age at which HBase drops messages, if it does.
 
     Raises:
-        NotThereYetError: if HBase does not reach the version in time.
+        PendingDataError: if HBase does not reach the version in time.
     """
     wait_for_hbase(version_there, sides.moment)
     names = ("messages", "hbase")

@@ -11,7 +11,7 @@ class AuditError(CommitLakeError):
     exit_code = ExitCode.FAILED
 
 
-class NotThereYetError(AuditError):
+class PendingDataError(AuditError):
     """Another process has not yet written data that the audit compares."""
 
     is_transient = True

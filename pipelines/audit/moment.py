@@ -21,7 +21,7 @@ from commitlake.connectors.lake.erasures import erasure_number
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lost_tables import check_messages_are_there
 from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.pipelines.audit.errors import NotThereYetError
+from commitlake.pipelines.audit.errors import PendingDataError
 from commitlake.pipelines.maintenance.expiry import read_expiries
 
 WAIT_SECONDS = 30.0
@@ -58,7 +58,7 @@ def read_moment(lake: LakePaths) -> Moment:
 
     Raises:
         LakeError: if nothing is archived.
-        NotThereYetError: if a run has committed but is not finished.
+        PendingDataError: if a run has committed but is not finished.
     """
     table = _open(lake.messages)
     found = None if table is None else newest_commit(table)
@@ -68,7 +68,7 @@ def read_moment(lake: LakePaths) -> Moment:
         raise LakeError(f"{lake.root} is not a lake, or nothing is archived in it yet: run 'commitlake archive' first")
     committed, commit = found
     if not _is_so(lambda: not _unfinished(lake, commit)):
-        raise NotThereYetError(
+        raise PendingDataError(
             f"run {commit.sequence}, or one before it, is not finished: its messages are committed, but not its "
             "counts. It is still running, or was killed; then 'commitlake archive' finishes it. Audit again after that"
         )
@@ -94,7 +94,7 @@ def wait_for_hbase(version_there: Callable[[], int | None], moment: Moment) -> N
         moment: moment that it must reach.
 
     Raises:
-        NotThereYetError: if it does not in time.
+        PendingDataError: if it does not in time.
     """
 
     def is_there() -> bool:
@@ -102,7 +102,7 @@ def wait_for_hbase(version_there: Callable[[], int | None], moment: Moment) -> N
         return version is not None and version >= moment.committed
 
     if not _is_so(is_there):
-        raise NotThereYetError(
+        raise PendingDataError(
             f"HBase has not followed run {moment.commit.sequence}: expected version {moment.committed} of messages "
             f"in it, found {version_there()}. Run 'commitlake archive --hbase', then audit again"
         )

@@ -29,7 +29,7 @@ from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.queues import Times
-from commitlake.pipelines.lag.subscriptions import SubscribedThen, subscribed_over_time
+from commitlake.pipelines.lag.subscriptions import PastSubscriptions, subscribed_over_time
 from commitlake.pipelines.lag.thresholds import ThresholdCounter
 from commitlake.pipelines.lag.wanted import ALL, GroupFilter
 from commitlake.pipelines.snapshot.append import HEARTBEAT
@@ -170,7 +170,7 @@ class _StoreHistory:
         self._messages = open_table(lake, "messages")
         self._store = LakeMessages(self._messages, broker, lake.bodies)
         self._offsets, self._broker, self._until = offsets, broker, until
-        self._subscribed_in: dict[int, SubscribedThen] = {}
+        self._subscribed_in: dict[int, PastSubscriptions] = {}
 
     def set_subscribed(
         self, subscribed: DeltaTable | None, places: Sequence[_Window], given: Mapping[GroupTopic, GroupFilter]
@@ -182,7 +182,7 @@ class _StoreHistory:
             places: The windows that have figures.
             given: Subscriptions that the user gives, for all windows.
         """
-        known = [SubscribedThen()] * len(places)
+        known = [PastSubscriptions()] * len(places)
         if subscribed is not None:
             known = subscribed_over_time(subscribed, self._broker, [window.at for window in places])
         self._subscribed_in = {

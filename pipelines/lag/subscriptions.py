@@ -93,7 +93,7 @@ def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime) -> S
     return Subscriptions(found, known.is_asked)
 
 
-class SubscribedThen(NamedTuple):
+class PastSubscriptions(NamedTuple):
     """Subscriptions of a store's groups at one of several times.
 
     Attributes:
@@ -107,7 +107,7 @@ class SubscribedThen(NamedTuple):
     broadcast: Collection[GroupTopic] = ()
 
 
-def subscribed_over_time(table: DeltaTable, broker: str, times: Sequence[datetime.datetime]) -> list[SubscribedThen]:
+def subscribed_over_time(table: DeltaTable, broker: str, times: Sequence[datetime.datetime]) -> list[PastSubscriptions]:
     """Return the subscriptions of a store's groups at each of several times, as `subscriptions_at` does for one.
 
     Args:
@@ -130,7 +130,7 @@ def subscribed_over_time(table: DeltaTable, broker: str, times: Sequence[datetim
             choice = GroupFilter.of(row["expression_type"], row["expression"])
             later.setdefault(GroupTopic(row["group"], row["topic"]), choice)
     known = _Known()
-    found: list[SubscribedThen] = []
+    found: list[PastSubscriptions] = []
     place = 0
     for time in times:
         before = place
@@ -140,7 +140,7 @@ def subscribed_over_time(table: DeltaTable, broker: str, times: Sequence[datetim
         if found and place == before:
             found.append(found[-1])
         else:
-            found.append(SubscribedThen({**later, **known.wanted}, *known.consumed_and_broadcast()))
+            found.append(PastSubscriptions({**later, **known.wanted}, *known.consumed_and_broadcast()))
     return found
 
 
@@ -172,7 +172,7 @@ class _Known:
             self.wanted[key] = now
 
     def consumed_and_broadcast(self) -> tuple[frozenset[GroupTopic], frozenset[GroupTopic]]:
-        """Return the last two parts of `SubscribedThen` after the rows added so far."""
+        """Return the last two parts of `PastSubscriptions` after the rows added so far."""
         broadcast = frozenset(key for key, row in self._newest.items() if row["message_model"] == BROADCASTING)
         consumed = frozenset(key for key, row in self._newest.items() if row["members"] and key not in broadcast)
         return consumed, broadcast

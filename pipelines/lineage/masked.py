@@ -59,7 +59,7 @@ def _masked(record: Record, masks: Sequence[Mask], key: bytes, changed: Replacem
     body, problem = record.body, record.body_problem
     for mask in masks:
         if mask.field != BODY:
-            message = _one(message, mask, key, changed)
+            message = _apply_mask(message, mask, key, changed)
         elif body is not None:
             try:
                 body = apply_masks(replace(message, body=body), [mask], key).body
@@ -71,8 +71,8 @@ def _masked(record: Record, masks: Sequence[Mask], key: bytes, changed: Replacem
     )  # fmt: skip
 
 
-def _one(message: Message, mask: Mask, key: bytes, changed: Replacements) -> Message:
-    """Apply a rule that is not for bodies, and record the values that it changes."""
+def _apply_mask(message: Message, mask: Mask, key: bytes, changed: Replacements) -> Message:
+    """Apply one mask of keys, tags or properties to a message, and record the values that it changes."""
     if mask.field == KEYS:
         values = list(message.keys)
     elif mask.field == TAGS:

@@ -22,7 +22,7 @@ def plan_had(
     Args:
         sources: The stores.
         group: The consumer group.
-        offsets: From `offsets_had`.
+        offsets: From `read_past_offsets`.
         live: The brokers; None if they are not queried.
 
     Raises:

@@ -54,10 +54,10 @@ class JudgeProcess:
         """
         process = self.start()
         process.call(_begin, facts)
-        return _JudgingThere(process)
+        return _RemoteJudging(process)
 
 
-class _JudgingThere:
+class _RemoteJudging:
     """A `ProfileJudge` in another process. Raises the same errors, or SideProcessError if the process was killed."""
 
     def __init__(self, process: SideProcess) -> None:

@@ -187,7 +187,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/replay/test_verify.py": ("pipelines.replay.verifying",),
     "tests/unit/jobs/dlq/test_command.py": ("pipelines.replay.outcomes",),
     "tests/unit/jobs/offsets/test_command.py": (
-        "pipelines.offsets.had",
+        "pipelines.offsets.past_offsets",
         "pipelines.offsets.lake_queues",
         "pipelines.offsets.live_queues",
         "pipelines.offsets.needed",

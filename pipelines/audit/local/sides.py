@@ -1,4 +1,4 @@
-"""Sides of an audit by tasks of a runner, without Spark.
+"""The sides of an audit, computed by tasks of a runner without Spark.
 
 A task reads a data file, a split of a log, a salt of HBase's table, or the packs of one partition.
 """

@@ -28,7 +28,7 @@ _NO_OFFSET = "the group had no committed offset in this queue at that time, alth
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsHad:
+class PastOffsets:
     """Offsets of a group at a time.
 
     Attributes:
@@ -42,13 +42,13 @@ class OffsetsHad:
     groups: Collection[str]
 
 
-def offsets_had(
+def read_past_offsets(
     table: DeltaTable,
     sources: Sequence[OffsetSource],
     group: str,
     at: datetime.datetime,
     topics: Collection[str] = (),
-) -> OffsetsHad:
+) -> PastOffsets:
     """Return the offsets that a group had.
 
     Args:
@@ -71,7 +71,7 @@ def offsets_had(
             continue
         groups |= {position.group for position in moment.offsets}
         found += _of_store(source, moment, group, topics)
-    return OffsetsHad(found, missing, groups)
+    return PastOffsets(found, missing, groups)
 
 
 def _before_history(table: DeltaTable, broker: str, at: datetime.datetime) -> str:
