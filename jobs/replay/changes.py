@@ -62,10 +62,14 @@ def show_changes(arguments: argparse.Namespace, lake: LakePaths, messages: Plann
         for message_id, field, was, becomes in differences(before, *finish(after, changes))
     ]
     failed = len(errors) - before.num_rows
-    print(f"the first {count_text(rows.num_rows, 'message')}, before and after the changes:", file=sys.stderr)
+    first = "message" if rows.num_rows == 1 else f"{rows.num_rows:,} messages"
+    print(f"the first {first}, before and after the changes:", file=sys.stderr)
     write(arguments.output, found[:_MAX_SHOWN], _COLUMNS)
     if failed:
-        print(f"{failed} of them have no body in the lake, and would not be sent", file=sys.stderr)
+        print(
+            f"{count_text(failed, 'of them has', 'of them have')} no body in the lake, and would not be sent",
+            file=sys.stderr,
+        )
 
 
 def _text(value: object) -> str | None:

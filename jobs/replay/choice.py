@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from commitlake.connectors.lake.paths import LakePaths
@@ -31,10 +31,12 @@ class MessageChoice:
     Attributes:
         condition: SQL condition for their rows.
         not_consumed: with `--not-consumed-by`, the first selected message of each queue.
+        with_replayed: the condition that also selects what an earlier replay has sent; None if `condition` does.
     """
 
     condition: str
     not_consumed: NotConsumed | None = None
+    with_replayed: str | None = None
 
 
 def choose_messages(arguments: argparse.Namespace, lake: LakePaths, source: MessageSource) -> MessageChoice:
@@ -60,19 +62,18 @@ def choose_messages(arguments: argparse.Namespace, lake: LakePaths, source: Mess
         end=arguments.end,
         where=arguments.where,
     )
-    sql = condition(
-        Selection(
-            asked,
-            tags=arguments.tag,
-            ids=arguments.id,
-            born=arguments.born,
-            dead_letters_of=arguments.dlq_of,
-            not_consumed=not_consumed,
-            has_replayed=arguments.include_replayed,
-            origin=origin_sql(source.table) if arguments.all_copies else None,
-        )
+    selection = Selection(
+        asked,
+        tags=arguments.tag,
+        ids=arguments.id,
+        born=arguments.born,
+        dead_letters_of=arguments.dlq_of,
+        not_consumed=not_consumed,
+        has_replayed=arguments.include_replayed,
+        origin=origin_sql(source.table) if arguments.all_copies else None,
     )
-    return MessageChoice(sql, not_consumed)
+    with_replayed = None if selection.has_replayed else condition(replace(selection, has_replayed=True))
+    return MessageChoice(condition(selection), not_consumed, with_replayed)
 
 
 def _not_consumed(arguments: argparse.Namespace, lake: LakePaths, source: MessageSource) -> NotConsumed:

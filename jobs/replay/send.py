@@ -123,6 +123,7 @@ def send_chosen(
     if not choice:
         _show_not_consumed(chosen.not_consumed)
         print("no message matches: nothing is sent", file=sys.stderr)
+        _show_replayed(source, chosen)
         return Sent(ExitCode.OK)
     if arguments.namesrv is None:
         _show_choice(arguments, choice, chosen.not_consumed)
@@ -157,6 +158,16 @@ def send_chosen(
         if not arguments.quiet:
             print_line(f"replay {plan.replay_id} begins")
         return Sent(_run(arguments, lake, sent, client, is_resumed=False), sent)
+
+
+def _show_replayed(source: MessageSource, chosen: MessageChoice) -> None:
+    """Print on standard error how many messages match, but were sent by a replay."""
+    if chosen.with_replayed is None:
+        return
+    count = sum(queue.messages for queue in count_choice(source.table, chosen.with_replayed))
+    if count:
+        were = count_text(count, "matching message was", "matching messages were")
+        print(f"{were} sent by a replay, and left out: --include-replayed selects them, too", file=sys.stderr)
 
 
 def _choice(arguments: argparse.Namespace, lake: LakePaths, source: MessageSource, condition: str) -> list[QueueChoice]:
