@@ -23,5 +23,5 @@ def ask(lake: LakePaths, table: str, sql: str) -> list[Row]:
         opened = open_table(lake, table)
     except NoTableError:
         return []
-    rows: list[Row] = dict_rows(run_sql(opened, table, sql).read_all())
+    rows: list[Row] = list(dict_rows(run_sql(opened, table, sql).read_all()))
     return rows

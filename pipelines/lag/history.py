@@ -375,8 +375,7 @@ class _StoreHistory:
         return f"broker = {text_literal(self._broker)} AND kind = 'group'"
 
     def _ask(self, sql: str) -> list[Row]:
-        rows: Sequence[Row] = dict_rows(run_sql(self._offsets, OFFSETS, sql).read_all())
-        return rows
+        return list(dict_rows(run_sql(self._offsets, OFFSETS, sql).read_all()))
 
 
 def _either(some: Sequence[bool] | None, others: Sequence[bool]) -> list[bool]:
