@@ -6,7 +6,8 @@
 Archives the same store into new lakes, in turn with and without the table, each in a process of its own. `--local`, no
 keys, expectations or edges, so that the share is that of the least work around it. Without the table, the counter of
 the tasks is replaced by one that does nothing; no option of `archive` does that. Times are the least and the median of
-all pairs but the first.
+all pairs but the first. On a machine that does other work, too, they differ by more than the share. So each pair is
+followed by a run that measures the processor time of the counter itself, in the thread that counts, and of the whole.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ from __future__ import annotations
 import argparse
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import IO, TypeVar
 
 import pyarrow as pa
 
@@ -29,7 +34,8 @@ from tests.benchmarks.commands import CommandRun, run_commitlake
 from tests.benchmarks.machine import machine
 from tests.support.corpus import make_corpora
 
-_WITHOUT = "without"
+_WITHOUT, _TIMED = "without", "timed"
+Result = TypeVar("Result")
 _OPTIONS = ("--local", "--no-keys", "--no-quality", "--no-edges", "--quiet")
 
 
@@ -44,11 +50,38 @@ class _NoMinutes(MinutesFiles):
         return []
 
 
+class _TimedMinutes(MinutesFiles):
+    """A counter that adds up its processor time."""
+
+    seconds = 0.0
+    _lock = threading.Lock()
+
+    def add(self, messages: pa.Table) -> None:
+        """Count rows, as the counter does."""
+        self._timed(lambda: MinutesFiles.add(self, messages))
+
+    def finish(self) -> list[DataFile]:
+        """Write the counts, as the counter does."""
+        return self._timed(lambda: MinutesFiles.finish(self))
+
+    def _timed(self, work: Callable[[], Result]) -> Result:
+        begun = time.thread_time()
+        found = work()
+        with self._lock:
+            _TimedMinutes.seconds += time.thread_time() - begun
+        return found
+
+
 def main(argv: Sequence[str]) -> int:
-    """Measure, or archive without the table if the first word says so."""
+    """Measure, or archive without the table, or time it, if the first word says so."""
     if argv[:1] == [_WITHOUT]:
         setattr(task, MinutesFiles.__name__, _NoMinutes)
         return cli.main(argv[1:])
+    if argv[:1] == [_TIMED]:
+        setattr(task, MinutesFiles.__name__, _TimedMinutes)
+        code = cli.main(argv[1:])
+        print(_TimedMinutes.seconds, time.process_time())
+        return code
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.minutes_cost", description=(__doc__ or "").splitlines()[0]
     )
@@ -61,9 +94,15 @@ def main(argv: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="commitlake-minutes-") as folder:
         (corpus,) = make_corpora(arguments.dir or Path(folder), arguments.gib, arguments.body, [1])
         runs: dict[bool, list[CommandRun]] = {True: [], False: []}
+        shares = []
         for _ in range(arguments.runs):
             for counts, found in runs.items():
-                found.append(_archive(corpus.store, Path(folder, "lake"), counts=counts))
+                found.append(_archive(corpus.store, Path(folder, "lake"), [] if counts else [_WITHOUT]))
+            with tempfile.TemporaryFile() as answer:
+                _archive(corpus.store, Path(folder, "lake"), [_TIMED], answer)
+                answer.seek(0)
+                counting, whole = map(float, answer.read().split()[-2:])
+                shares.append(counting / (whole - counting))
         print(f"{corpus.messages:,} messages with bodies of {corpus.body_bytes} bytes")
         for name, place in (("time", 0), ("processor time", 1)):
             having, lacking = ([run[place] for run in found[1:] or found] for found in runs.values())
@@ -73,15 +112,19 @@ def main(argv: Sequence[str]) -> int:
                 f"{min(having) / min(lacking):.3f}; medians {statistics.median(having):.2f} and "
                 f"{statistics.median(lacking):.2f} s; median of the pairs' ratios {statistics.median(pairs):.3f}"
             )
+        print(
+            f"counting in one run: {min(shares):.1%} to {max(shares):.1%} of all other processor time, median "
+            f"{statistics.median(shares):.1%}"
+        )
     return 0
 
 
-def _archive(store: Path, lake: Path, *, counts: bool) -> CommandRun:
+def _archive(store: Path, lake: Path, mode: Sequence[str], output: IO[bytes] | int = subprocess.DEVNULL) -> CommandRun:
     words = ["archive", "--store", str(store), "--broker", "broker-a", "--lake", str(lake), *_OPTIONS]
     try:
-        if counts:
-            return run_commitlake(words)
-        return run_commitlake([_WITHOUT, *words], module="tests.benchmarks.minutes_cost")
+        if not mode:
+            return run_commitlake(words, output)
+        return run_commitlake([*mode, *words], output, module="tests.benchmarks.minutes_cost")
     finally:
         shutil.rmtree(lake, ignore_errors=True)
 
