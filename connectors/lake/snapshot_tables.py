@@ -107,10 +107,11 @@ def offsets_between(
 
 
 def rows_between(
-    table: DeltaTable, name: str, broker: str, start: datetime.datetime, end: datetime.datetime
+    table: DeltaTable, name: str, broker: str, start: datetime.datetime, end: datetime.datetime | None
 ) -> pa.Table:
-    """Return a store's rows in an inclusive time range, oldest first."""
-    times = f"as_of >= {timestamp_literal(start)} AND as_of <= {timestamp_literal(end)}"
+    """Return a store's rows in an inclusive time range, oldest first; without an end, all from the start on."""
+    times = f"as_of >= {timestamp_literal(start)}"
+    times += "" if end is None else f" AND as_of <= {timestamp_literal(end)}"
     sql = f"SELECT * FROM {name} WHERE {_of(broker)} AND {times} ORDER BY as_of"
     # The engine returns texts as string views, which not all functions of Arrow support.
     return run_sql(table, name, sql).read_all().cast(to_arrow_schema(SNAPSHOT_TABLES[name], timezone="UTC"))

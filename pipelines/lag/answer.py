@@ -121,7 +121,7 @@ def lag_of_lake(
         when = moments[OffsetKind.GROUP].at
         positions |= _all_groups(moments[OffsetKind.GROUP])
         times[broker] = _times(moments[OffsetKind.GROUP])
-        subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, when)
+        subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, at)
         broadcasting += _broadcasting(broker, subscriptions, moments[OffsetKind.GROUP], choice)
         levels = _levels(given.delay_levels_ms.get(broker), _settings(lake, broker, when))
         store = LakeMessages(messages, broker, given.bodies or lake.bodies)
@@ -273,7 +273,7 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
 
 
 def moments_of(progress: StoreSnapshot) -> dict[OffsetKind, Moment]:
-    """Return the offsets in a store's own files, by kind."""
+    """Return the offsets of a snapshot, by kind."""
     return {
         kind: Moment(
             broker=progress.broker,
@@ -291,10 +291,14 @@ def moments_of(progress: StoreSnapshot) -> dict[OffsetKind, Moment]:
 
 
 def subscriptions_of(progress: StoreSnapshot) -> Subscriptions:
-    """Return the subscriptions in a store's own files, which do not have the clients."""
+    """Return the subscriptions in a snapshot. A store's own files do not have the clients."""
     return Subscriptions(
         {
-            key: SubscribedAt(GroupFilter.of(one.expression_type or "", one.expression or ""))
+            key: SubscribedAt(
+                GroupFilter.of(one.expression_type or "", one.expression or ""),
+                None if one.members is None else len(one.members),
+                one.message_model,
+            )
             for key, one in progress.subscriptions.items()
         }
     )

@@ -66,8 +66,11 @@ class Subscriptions:
         return Subscriptions({**self.found, **stated}, self.is_asked)
 
 
-def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime) -> Subscriptions:
-    """Return the subscriptions of a store's groups at a time.
+def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime | None) -> Subscriptions:
+    """Return the subscriptions of a store's groups at a time, or the newest ones.
+
+    The newest may be of a later time than the newest row of `consumer_offsets`: a snapshot that finds all offsets
+    unchanged adds no such row.
 
     A group without clients keeps the subscription that it had last. For a time before the first snapshot of
     subscriptions, the first snapshot is used, and a note says so.
@@ -75,7 +78,7 @@ def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime) -> S
     Args:
         table: `subscriptions`.
         broker: The store's name.
-        at: The time.
+        at: The time; None for the newest.
 
     Raises:
         QueryError: The table cannot be read.
@@ -84,7 +87,8 @@ def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime) -> S
     for row in dict_rows(rows_between(table, SUBSCRIBED, broker, EPOCH, at)):
         known.add(row)
     found = known.subscribed()
-    for row in dict_rows(next_rows(table, SUBSCRIBED, broker, at)):
+    later = [] if at is None else dict_rows(next_rows(table, SUBSCRIBED, broker, at))
+    for row in later:
         key = GroupTopic(row["group"], row["topic"])
         if row["topic"] is not None and key not in found and row["expression"] is not None:
             since = f"{row['as_of']:%Y-%m-%dT%H:%M:%SZ}"

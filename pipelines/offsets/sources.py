@@ -24,11 +24,15 @@ from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Offse
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 
 
-class QueueMessages(Protocol):
-    """Queues of one store: `LakeQueues` or `StoreQueues`."""
+class QueueSpans(Protocol):
+    """Queues of one store."""
 
     def spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
         """Return the first and end offsets of the queues of topics."""
+
+
+class QueueMessages(QueueSpans, Protocol):
+    """Queues of one store, and their messages: `LakeQueues` or `StoreQueues`."""
 
     def first_since(
         self, topics: Collection[str], since: datetime.datetime, floors: Mapping[Queue, int]

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,7 +25,6 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.rocketmq.admin import Admin
-from commitlake.connectors.rocketmq.errors import RefusedError
 from commitlake.pipelines.lag.answer import moments_of, subscriptions_of
 from commitlake.pipelines.lag.consumers import consumers
 from commitlake.pipelines.lag.counting import Queue
@@ -34,10 +32,11 @@ from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
 from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.pipelines.lag.subscriptions import BROADCASTING, Subscriptions, subscriptions_at
 from commitlake.pipelines.offsets.lake_queues import LakeQueues
-from commitlake.pipelines.offsets.sources import QueueMessages
+from commitlake.pipelines.offsets.sources import QueueSpans
 from commitlake.pipelines.offsets.store_queues import StoreQueues
 from commitlake.pipelines.replay.errors import ReplayError, UnknownGroupError
 from commitlake.pipelines.snapshot.files import read_store_progress
+from commitlake.pipelines.snapshot.live import ask_group
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import iso_text
@@ -119,7 +118,7 @@ class _StoreOffsets(NamedTuple):
 
     moment: Moment
     subscriptions: Subscriptions
-    queues: QueueMessages
+    queues: QueueSpans
     has_messages: Callable[[str], bool]
 
 
@@ -153,7 +152,7 @@ def not_consumed_in_lake(
         if moment is None:
             missing.append(broker)
             continue
-        subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, moment.at)
+        subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, at)
 
         def has_messages(topic: str, broker: str = broker) -> bool:
             where = f"broker = {text_literal(broker)} AND topic = {text_literal(topic)}"
@@ -213,29 +212,48 @@ def not_consumed_live(admin: Admin, group: str, topics: Iterable[str], brokers: 
 
     Raises:
         RocketMQError: if a broker does not answer.
-        ReplayError: if the group consumes none of the topics, or broadcasts one.
+        ReplayError: if no broker has the group, or it broadcasts one of the topics.
     """
-    queues: dict[Queue, QueueStart] = {}
-    now = datetime.datetime.now(datetime.UTC)
-    for topic in topics:
-        if group not in admin.groups_of_topic(topic):
-            continue
-        _check_does_not_broadcast(admin, group, topic)
-        for queue, stats in admin.consume_stats(group, topic).items():
-            if not brokers or queue.broker_name in brokers:
-                place = Queue(queue.broker_name, queue.topic, queue.queue_id)
-                queues[place] = QueueStart(max(0, stats.consumer_offset))
-    if not queues:
-        raise UnknownGroupError(f"the broker has no offsets of the group {group!r} in these topics")
-    as_of = {queue.broker: now for queue in queues}
-    return NotConsumed(group, queues, {(queue.broker, queue.topic) for queue in queues}, as_of)
+    wanted = frozenset(topics)
+    found: list[_StoreOffsets] = []
+    for broker in sorted(admin.clusters().broker_addr_table):
+        if not brokers or broker in brokers:
+            progress, queues = ask_group(admin, group, broker), _LiveQueues(admin, broker)
+            moment = moments_of(progress)[OffsetKind.GROUP]
+            found.append(_StoreOffsets(moment, subscriptions_of(progress), queues, queues.has_messages))
+    if not any(_is_known(group, store) for store in found):
+        raise UnknownGroupError(f"the broker has neither offsets nor clients of the group {group!r}")
+    return _not_consumed(group, found, wanted.__contains__, [])
 
 
-def _check_does_not_broadcast(admin: Admin, group: str, topic: str) -> None:
-    for broker in admin.route(topic).broker_datas:
-        with suppress(RefusedError):  # the group has no client there
-            if admin.consumer_connections(group, broker.broker_name).message_model == BROADCASTING:
-                raise _broadcasts(group, topic)
+class _LiveQueues:
+    """Queues of a live broker.
+
+    Args:
+        admin: client that queries the broker.
+        broker: the broker's name.
+    """
+
+    def __init__(self, admin: Admin, broker: str) -> None:
+        self._admin, self._broker = admin, broker
+
+    def spans(
+        self,
+        topics: Collection[str],
+        until: datetime.datetime | None = None,  # noqa: ARG002
+    ) -> dict[Queue, QueueSpan]:
+        """Return the first and end offsets of the queues of topics, as they are now whatever `until` is."""
+        found: dict[Queue, QueueSpan] = {}
+        for topic in sorted(topics):
+            stats = self._admin.broker_topic_stats(topic, self._broker)
+            for queue, offsets in {} if stats is None else stats.offset_table.items():
+                span = QueueSpan(offsets.min_offset, offsets.max_offset)
+                found[Queue(self._broker, queue.topic, queue.queue_id)] = span
+        return found
+
+    def has_messages(self, topic: str) -> bool:
+        """Return whether the broker has a message of a topic."""
+        return any((span.first or 0) < span.end for span in self.spans({topic}).values())
 
 
 def _not_consumed(
@@ -245,6 +263,7 @@ def _not_consumed(
     topics: set[tuple[str, str]] = set()
     notes: list[str] = []
     for store in stores:
+        _check_does_not_broadcast(group, store.subscriptions, takes_topic)
         _check_offsets_are_known(group, store.moment, takes_topic)
         names = _consumed_topics(group, store, takes_topic)
         topics |= {(store.moment.broker, topic) for topic in names}
@@ -252,14 +271,8 @@ def _not_consumed(
         queues |= found
         notes += more
     consumed = {topic for _, topic in topics} | {queue.topic for queue in queues}
-    broadcast = {
-        key.topic
-        for store in stores
-        for key, one in store.subscriptions.found.items()
-        if key.group == group and one.message_model == BROADCASTING and takes_topic(key.topic)
-    }
-    if broadcast and not consumed:
-        raise _broadcasts(group, min(broadcast))
+    if not consumed:
+        warnings.append(f"the group {group} is not known to consume any of the topics: no message is chosen")
     for store in stores:
         broker = store.moment.broker
         lacking = sorted(topic for topic in consumed if not _consumes(broker, topic, topics, queues))
@@ -271,6 +284,20 @@ def _not_consumed(
         ]
     as_of = {store.moment.broker: store.moment.taken for store in stores}
     return NotConsumed(group, queues, topics, as_of, notes, warnings)
+
+
+def _check_does_not_broadcast(group: str, subscriptions: Subscriptions, takes_topic: Callable[[str], bool]) -> None:
+    """Refuse a group that broadcasts, also if it has offsets in the topic, which are from the time before.
+
+    Raises:
+        ReplayError: names the topic.
+    """
+    for key, one in sorted(subscriptions.found.items()):
+        if key.group == group and one.message_model == BROADCASTING and takes_topic(key.topic):
+            raise ReplayError(
+                f"the group {group} broadcasts {key.topic}: each of its clients keeps its own offsets, so what it has "
+                "consumed is not known"
+            )
 
 
 def _is_known(group: str, store: _StoreOffsets) -> bool:
@@ -341,7 +368,7 @@ def _starts(
     return found, [*_notes_on_bounds(group, moment, committed), *_notes_on_queues(moment.broker, found, now)]
 
 
-def queue_lives(queues: QueueMessages, now: Mapping[Queue, QueueSpan], at: datetime.datetime) -> dict[Queue, QueueLife]:
+def queue_lives(queues: QueueSpans, now: Mapping[Queue, QueueSpan], at: datetime.datetime) -> dict[Queue, QueueLife]:
     """Return the queues whose topic was created again.
 
     Args:
@@ -391,13 +418,6 @@ def _names(queues: Iterable[Queue]) -> str:
     names = sorted({queue.topic for queue in queues})
     more = f" and {count_text(len(names) - _SHOWN, 'other topic')}" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
-
-
-def _broadcasts(group: str, topic: str) -> ReplayError:
-    return ReplayError(
-        f"the group {group} broadcasts {topic}: each of its clients keeps its own offsets, so what it has consumed is "
-        "not known"
-    )
 
 
 def _text(moment: datetime.datetime) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import AnswerTimeoutError, ProtocolError, RefusedError
@@ -48,14 +48,8 @@ def ask_progress(
     Raises:
         RocketMQError: The broker does not answer in time, refuses, or answers what cannot be.
     """
-    offsets: dict[OffsetOwner, int] = {}
     asked_at = _now()
-    for key, queues in admin.all_group_offsets(broker_name).offset_table.items():
-        topic, group = split_offset_key(key)
-        for queue_id, offset in queues.items():
-            if queue_id < 0:
-                raise _wrong(broker_name, "the offsets of groups", "numbers of queues from 0 on", queue_id)
-            offsets[OffsetOwner(OffsetKind.GROUP, group, topic, queue_id)] = offset
+    offsets = dict(_group_offsets(admin, broker_name))
     taken = {OffsetKind.GROUP: asked_at, OffsetKind.DELAY: _now()}
     for level, offset in admin.delay_offsets(broker_name).offset_table.items():
         if level < 1:
@@ -83,6 +77,38 @@ def ask_progress(
         log_end=parse_int64(runtime.get("commitLogMaxOffset", "")),
         log_start=parse_int64(runtime.get("commitLogMinOffset", "")),
     )
+
+
+def ask_group(admin: Admin, group: str, broker_name: str) -> StoreSnapshot:
+    """Take a snapshot of one group of a live broker: its offsets, and its clients' subscriptions.
+
+    Args:
+        admin: a client.
+        group: the consumer group.
+        broker_name: name of the broker at the name servers.
+
+    Raises:
+        RocketMQError: The broker does not answer in time, refuses, or answers what cannot be.
+    """
+    asked_at = _now()
+    offsets = {position: offset for position, offset in _group_offsets(admin, broker_name) if position.group == group}
+    return StoreSnapshot(
+        broker=broker_name,
+        source=SnapshotSource.BROKER,
+        taken={OffsetKind.GROUP: asked_at},
+        offsets=offsets,
+        subscribed_as_of=asked_at,
+        subscriptions=_subscriptions(group, _connections(admin, group, broker_name)),
+    )
+
+
+def _group_offsets(admin: Admin, broker_name: str) -> Iterator[tuple[OffsetOwner, int]]:
+    for key, queues in admin.all_group_offsets(broker_name).offset_table.items():
+        topic, group = split_offset_key(key)
+        for queue_id, offset in queues.items():
+            if queue_id < 0:
+                raise _wrong(broker_name, "the offsets of groups", "numbers of queues from 0 on", queue_id)
+            yield OffsetOwner(OffsetKind.GROUP, group, topic, queue_id), offset
 
 
 def _wrong(broker_name: str, what: str, expected: str, found: int) -> ProtocolError:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage, Producer
+from commitlake.jobs.lag.command import main as lag
 from commitlake.jobs.replay.command import main
+from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.replay.errors import ReplayError
+from commitlake.pipelines.replay.not_consumed import not_consumed_live
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
@@ -22,8 +27,13 @@ from commitlake.pipelines.snapshot.progress import (
     Subscription,
 )
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.frames import Command, serialize_command
+from commitlake.schemas.remoting.routes import MessageQueue
 from tests.support.lag_places import places_of, put_offsets, stored
 from tests.support.lakes import GrowingLake, archive_store
+from tests.support.live_brokers import LiveCluster
+from tests.support.topic_reading import make_topic
 
 START = datetime.datetime(2023, 11, 15, tzinfo=datetime.UTC)
 MEMBERS = (Member("c", "10.0.0.9:1", "JAVA", 473, "V5_5_0"),)
@@ -114,6 +124,58 @@ def test_a_broker_without_offsets_is_selected_if_clients_subscribe_there(
     assert "is not known to consume it on broker-c: its messages there are not chosen" in run.said
 
 
+def test_clients_that_are_newer_than_the_last_change_of_offsets_are_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing = grow(tmp_path, [(topic, second) for second in range(4) for topic in ("works", "fails")])
+    for second, topics in ((10, ["works"]), (70, ["works", "fails"])):
+        take_snapshot(growing, second, {"works": 3}, *topics)
+    run = DryRun(capsys, "--lake", growing.lake.root)
+    assert run.chosen == {("broker-a", "works"): (1, 3, 3), ("broker-a", "fails"): (4, 0, 3)}
+    assert lag(["--lake", growing.lake.root, "--topic", "fails", "--format", "jsonl"]) == 0
+    assert json.loads(capsys.readouterr().out)["topic"] == "fails"
+    run = DryRun(capsys, "--lake", growing.lake.root, "--offsets-at", "2023-11-15T00:00:30Z")
+    assert list(run.chosen) == [("broker-a", "works")]
+
+
+def test_a_group_that_consumes_nothing_at_the_time_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    growing = grow(tmp_path, [("orders", 0)])
+    take_snapshot(growing, 10, {})
+    take_snapshot(growing, 20, {}, "orders")
+    run = DryRun(capsys, "--lake", growing.lake.root, "--offsets-at", "2023-11-15T00:00:15Z")
+    assert not run.chosen
+    assert "the group billing is not known to consume any of the topics: no message is chosen" in run.said
+
+
+def test_live_topics_are_selected_by_the_same_rule(tmp_path: Path) -> None:
+    brokers = ("broker-a", "broker-b", "broker-c")
+    with LiveCluster(tmp_path, brokers) as cluster, Admin(options := ClientOptions(cluster.address)) as admin:
+        with Producer("P", options) as producer:
+            for topic in ("orders", "subs", "%RETRY%billing"):
+                make_topic(admin, topic, 2)
+                for broker in brokers:
+                    producer.send(OutgoingMessage(topic, b"x"), queue=MessageQueue(topic, broker, 1))
+        admin.offsets.commit(MessageQueue("orders", "broker-a", 0), "billing", 0)
+        cluster.brokers["broker-b"].interfere = clients_of_subs("CLUSTERING")
+        found = not_consumed_live(admin, "billing", ["orders", "subs", "%RETRY%billing"])
+        cluster.brokers["broker-b"].interfere = clients_of_subs("BROADCASTING")
+        with pytest.raises(ReplayError, match="the group billing broadcasts subs"):
+            not_consumed_live(admin, "billing", ["orders", "subs"])
+    assert {queue for queue, start in found.queues.items() if start.is_committed} == {Queue("broker-a", "orders", 0)}
+    places = {(queue.broker, queue.topic) for queue in found.queues}
+    assert places == {("broker-a", "orders"), ("broker-a", "%RETRY%billing"), ("broker-b", "subs")}
+    assert any("is not known to consume it on broker-c" in warning for warning in found.warnings)
+
+
+def clients_of_subs(model: str) -> Callable[[Command], bytes | None]:
+    """Return a broker's answer on the clients of any group: one that subscribes to the topic subs."""
+    subscribed = {"subs": {"topic": "subs", "subString": "*"}}
+    client = {"clientId": "c", "clientAddr": "10.0.0.9:1", "language": "JAVA", "version": 473}
+    body = json.dumps({"subscriptionTable": subscribed, "messageModel": model, "connectionSet": [client]}).encode()
+    code = RequestCode.GET_CONSUMER_CONNECTION_LIST
+    return lambda asked: serialize_command(asked.reply(0, body=body)) if asked.code == code else None
+
+
 def test_a_store_without_a_snapshot_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     growing = grow(tmp_path, [("orders", 0)], "broker-b")
     take_snapshot(growing, 10, {"orders": 0})
@@ -124,7 +186,8 @@ def test_a_store_without_a_snapshot_is_named(tmp_path: Path, capsys: pytest.Capt
 
 def test_a_group_that_broadcasts_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     growing = grow(tmp_path, [("orders", 0)])
-    take_snapshot(growing, 10, {}, "orders", model="BROADCASTING")
+    take_snapshot(growing, 5, {"orders": 0}, "orders")
+    take_snapshot(growing, 10, {"orders": 0}, "orders", model="BROADCASTING")
     run = DryRun(capsys, "--lake", growing.lake.root, code=ExitCode.USAGE)
     assert "the group billing broadcasts orders" in run.said
 
