@@ -10,7 +10,6 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.edges.progress import APPLICATION_ID
 from commitlake.pipelines.lineage.building import build, ordered, record_of, step_id
 from commitlake.pipelines.lineage.depth import NearSteps, near_steps
-from commitlake.pipelines.lineage.expired import expiry_cautions
 from commitlake.pipelines.lineage.gathering import Gathered, gather
 from commitlake.pipelines.lineage.lookups import LineageTables, Row
 from commitlake.pipelines.lineage.offsets import Offsets, read_offsets
@@ -80,6 +79,8 @@ def story_and_rows(lake: LakePaths, question: Question) -> tuple[Story, Sequence
     unknown = _cautions(found, consumed, offsets, as_of, has_masked_bodies=masked)
     cautions = [*found.cautions, *_late_edges(tables, newest), *unknown]
     if not steps:
+        from commitlake.pipelines.lineage.expired import expiry_cautions  # noqa: PLC0415 (loads Spark's types)
+
         cautions += expiry_cautions(tables.messages, question)
     shown = NearSteps(steps, edges, outcomes)
     if question.depth is not None:

@@ -146,7 +146,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/guard/test_layouts.py": ("pipelines.retention.watch",),
     "tests/unit/jobs/evidence/test_command.py": (
         "jobs.cli.evidence",
-        "pipelines.erasure.facts",
         "pipelines.evidence.facts",
     ),
     "tests/unit/jobs/maintain/test_command.py": ("connectors.lake.data_files",),
@@ -205,9 +204,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/pipelines/restore/test_known_config.py": ("connectors.lake.store_config",),
     "tests/unit/pipelines/restore/test_run.py": ("pipelines.message_keys.opening",),
     "tests/unit/pipelines/transforms/test_profile.py": ("schemas.tables.profile",),
-    "tests/unit/pipelines/verify/test_batch_queues.py": ("connectors.formats.rocketmq.batch_queues",),
     "tests/unit/pipelines/verify/test_rocketmq_damages.py": (
-        "connectors.formats.rocketmq.consume_queues",
         "connectors.formats.rocketmq.facts",
         "connectors.formats.rocketmq.kernel.facts",
         "connectors.formats.rocketmq.irregular_records",

@@ -158,6 +158,7 @@ def test_columns_are_in_the_requested_order() -> None:
 
 def test_erased_message_gets_a_later_timestamp() -> None:
     (before,) = to_cells(_batch(MESSAGE), 16)
-    (after,) = to_cells(_batch({**MESSAGE, "keys": None, "unique_key": None, "properties": [(MARKER, "E")]}), 16)
+    erased = {"keys": None, "unique_key": None, "body_ref": None, "properties": [(MARKER, "E")]}
+    (after,) = to_cells(_batch({**MESSAGE, **erased}), 16)
     assert after.timestamp_ms == before.timestamp_ms + 1
     assert after.cells[0].key == before.cells[0].key

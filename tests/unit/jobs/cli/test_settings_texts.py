@@ -10,7 +10,7 @@ from commitlake.jobs.dump import command as dump
 from commitlake.jobs.erase import command as erase
 
 
-@pytest.mark.parametrize("option", ["keys", "key", "reason"])
+@pytest.mark.parametrize("option", ["keys-file", "key", "reason"])
 def test_text_with_nul_is_refused_by_name(option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "settings.toml"
     config.write_text(f'[erase]\nlake = "{tmp_path}"\n{option} = "a\\u0000b"\n')
