@@ -130,7 +130,7 @@ class TopicTable:
         return config
 
     def config_for_send(self, topic: str, template: str, queues: int) -> TopicConfig | None:
-        """Return the settings of the topic that a producer sends to, or those with which `made` will create it.
+        """Return the settings of the topic that a producer sends to; for a new topic, those that `made` will give it.
 
         Args:
             topic: name of the topic; the group of a retry topic must be known.

@@ -50,11 +50,11 @@ class LogCopy:
             return None if self._log.files.is_empty else self._log.end
 
     def append(self, physical_offset: int, data: bytes) -> None:
-        """Append bytes of one segment, and enter the records that are complete now.
+        """Append bytes of one segment, and index the records that are now complete.
 
         Raises:
             CopyError: if the bytes are not valid records; the log then ends before them.
-            DiskFullError: if the disk is full; the log then ends before the first record that was not entered.
+            DiskFullError: if the disk is full; the log then ends before the first record that was not indexed.
             StoreUnusableError: if the store was closed, or a write failed half-way.
         """
         is_first = not self._known.store_timestamp

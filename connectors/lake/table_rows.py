@@ -97,7 +97,7 @@ class TableRows:
                     yield self._complete(batch, file, constants)
 
     def _parquet(self, source: pa.NativeFile, there: dict[str, int]) -> pq.ParquetFile:
-        """Open a file; `there` receives the number of each of its columns."""
+        """Open a file, and add its columns with their numbers to `there`."""
         metadata = pq.read_metadata(source)
         schema = metadata.schema
         there |= {schema.column(number).path: number for number in range(metadata.num_columns)}

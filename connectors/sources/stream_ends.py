@@ -88,7 +88,7 @@ class LogEnd:
 
 
 def _newest_begun(store: Store, offset: int) -> Segment | None:
-    """Return the newest segment after an offset to which the broker has written, or None."""
+    """Return the newest segment that begins after an offset and has data; None if there is none."""
     for segment in reversed(store.segments):
         if segment.base_offset <= offset:
             break

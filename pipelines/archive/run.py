@@ -458,7 +458,7 @@ def _losses(manifest: Sequence[ManifestRow], config: Config) -> Losses:
 
 
 def _check_gaps(parts: Sequence[Part], on_gap: OnRefusal) -> None:
-    """Refuse a gap that is visible before anything is read."""
+    """Refuse gaps that are found when the log is listed, before any record is read."""
     missing = [part for part in parts if isinstance(part, Split) and part.missing]
     if missing and on_gap is OnRefusal.FAIL:
         first = missing[0]

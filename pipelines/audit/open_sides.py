@@ -1,4 +1,4 @@
-"""Opens the sides of a lake for a runner: DataFrames on Spark, tasks on anything else."""
+"""Opens the sides of an audit: DataFrames if the runner is Spark, else tasks."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class PackWork:
     gone: int = 0
 
     def with_more(self, wiped: Wiped) -> PackWork:
-        """Return the sum with the work on another pack."""
+        """Add the work on another pack."""
         return replace(
             self,
             packs=self.packs + bool(wiped.rewritten_bytes),

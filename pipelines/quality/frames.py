@@ -29,7 +29,7 @@ _CLIENTS = frozenset({Kind.NORMAL})
 
 
 def windows_of(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
-    """Return each window's columns except runs, with figures from its neighbours and its clock.
+    """Return a row for each window: its columns except runs, and figures computed from the windows around it.
 
     Args:
         profile: a merged table of `PROFILE`; all of a queue's windows, or none.

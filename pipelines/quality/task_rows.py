@@ -118,7 +118,10 @@ class Rows:
         return self._in_order(bits)
 
     def inner_counts(self) -> tuple[Array, Array | None]:
-        """Return the number of queue offsets of each row, and which rows are inner batches, or None if none are.
+        """Count the queue offsets of each row, and find the inner batches.
+
+        Returns:
+            The counts, and for each row whether it is an inner batch; the latter is None if no row is.
 
         A prepared or rolled back record is in no queue and has no queue offset. A client can create such a record by
         the bits of its sysFlag.

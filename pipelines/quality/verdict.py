@@ -23,7 +23,7 @@ class RunVerdict:
     is_damage: bool = False
 
     def without(self, follower: str) -> RunVerdict:
-        """Return the verdict on the same run if a follower of the lake could not be updated.
+        """Return this verdict with the remark that a follower of the lake could not be updated.
 
         Args:
             follower: name of the follower.

@@ -205,7 +205,7 @@ def target_queue_ends(client: TargetClient, topics: Iterable[str]) -> tuple[Queu
 
 
 def _check_has_brokers(client: TargetClient) -> None:
-    """Refuse a target all of whose brokers are away: its name server knows no topic then."""
+    """Refuse a target if its name server knows no broker, and so no topic."""
     with suppress(RefusedError):
         if not client.admin.clusters().broker_addr_table:
             raise TargetGoneError(

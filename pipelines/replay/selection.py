@@ -100,7 +100,7 @@ def _one_of(column: str, values: Sequence[str]) -> str:
 
 
 def _from_starts(chosen: NotConsumed) -> str:
-    """Return the condition for messages from the first one of each queue on, and for all other queues of topics."""
+    """Return the SQL condition for messages: from a queue's start on, or all of a queue without a start."""
     known: dict[tuple[str, str], list[int]] = {place: [] for place in sorted(chosen.topics)}
     parts = []
     for (broker, topic, queue_id), start in sorted(chosen.queues.items()):

@@ -37,7 +37,7 @@ def read_only(data: Any) -> Array:
 
 
 def coded(column: pa.Array) -> tuple[Array, list[str | None]]:
-    """Return a column of repeating strings as one code per row, and the string of each code."""
+    """Encode a column of strings: return a code for each row, and the list of strings that the codes index."""
     encoded = column.cast(pa.large_string()).dictionary_encode()
     values: list[str | None] = [*encoded.dictionary.to_pylist(), None]
     return np.array(encoded.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False), np.int64), values

@@ -136,9 +136,10 @@ class TakenRows:
         return replaced
 
     def _text_of(self, row: int) -> tuple[bytes | None, bool]:
-        """Return the properties as bytes of the record's size, and whether the broker would have written that size.
+        """Serialize the properties to the number of bytes that they have in the record.
 
-        The text is None if the properties do not fit.
+        Returns:
+            The bytes, None if the properties do not fit; and whether the broker would have written as many.
         """
         pairs: list[tuple[str, str]] = self._batch.column("properties")[row].as_py()
         own = self._batch.column("unique_key")[row].as_py()

@@ -29,7 +29,7 @@ class Capacity:
     most: float
 
     def days_on_disk(self, disk_bytes: float) -> float | None:
-        """Return the days for which a disk has room if each is like the largest one; None if nothing was stored."""
+        """Return how many days like the largest one fit on a disk; None if nothing was stored."""
         return disk_bytes / self.most if self.most else None
 
 

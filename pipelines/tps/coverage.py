@@ -154,7 +154,7 @@ def _stretches(lake: LakePaths, name: str, brokers: Collection[str]) -> dict[str
 
 
 def _times(lake: LakePaths, broker: str, span: TimeSpan, gaps: Sequence[tuple[int, int]]) -> list[TimeSpan]:
-    """Return the time ranges of ranges of a log: from the last minute before each to the first minute after it."""
+    """Return the times of ranges of a log: each from the last minute before the range to the first one after it."""
     answer = run_sql(
         open_table(lake, "topic_minutes"),
         "topic_minutes",

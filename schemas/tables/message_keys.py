@@ -2,7 +2,7 @@
 
 Key: (`key`, `kind`, `broker`, `physical_offset`). A file's rows are sorted by `key_hash`, which is the CRC-32 of the
 key as UTF-8 (`crc32(key)` in Spark): a look-up by hash and key reads one page of a file. Follows `messages` by its
-Delta version, and may be behind it.
+Delta version, and may lack the newest one.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class JournalReader:
         return parts
 
     def commit(self, window: Window, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
-        """Keep the records of the last `hop`, while its window exists."""
+        """Copy the records that the last `hop` found, before its window is reused."""
         self._bad += bad
         if parts.shape[1]:
             columns = self._columns_of(window, parts, origin)

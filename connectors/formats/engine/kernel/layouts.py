@@ -49,7 +49,7 @@ def examine(layout, window, length, position, offset, segment_end, file_end, max
 
 @_by_layout
 def take_records(layout, window, length, origin, limit, max_record, verify, position, parts, row, room):
-    """Read intact records one after the other; return the start of the first other one, and their number."""
+    """Read records up to the first one that is not intact; return its position and the number of records read."""
 
 
 @_by_layout
