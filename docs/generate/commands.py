@@ -71,7 +71,8 @@ def spark_need(name: str) -> str:
     """Return when a job starts Spark, as its options say."""
     if name == "demo":
         return "yes"
-    actions = {action.option_strings[-1]: action for action in job_parser(name)._actions if action.option_strings}  # noqa: SLF001
+    shown = (action for action in job_parser(name)._actions if action.help != argparse.SUPPRESS)  # noqa: SLF001
+    actions = {action.option_strings[-1]: action for action in shown if action.option_strings}
     if "--spark" in actions:
         return "only with `--spark`"
     if "--local" in actions:

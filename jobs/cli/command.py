@@ -158,19 +158,25 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
 
     def _suggestion(self, message: str) -> str:
         """Return "Did you mean" with the nearest known option, or the option that a folder without one needs."""
-        from commitlake.jobs.cli.names import did_you_mean
+        from commitlake.jobs.cli.names import did_you_mean_option
+        from commitlake.jobs.cli.settings_check import shown_names
 
         known = [name for action in self._actions for name in action.option_strings]
-        if message.startswith("the following arguments are required"):
-            misspelled = (word.partition("=")[0] for word in self._given if word.startswith("--"))
-            suggestions = (did_you_mean(word, known) for word in misspelled if word not in known)
-            return f".{next(filter(None, suggestions), '')}".rstrip(".")
+        shown = [name for action in self._actions if action.help != argparse.SUPPRESS for name in shown_names(action)]
+        options = [name for name in shown if name.startswith("--")]
+        if re.match(r"the following arguments are required|one of the arguments .* is required", message):
+            given = (word.partition("=")[0] for word in self._given)
+            unknown_options = [word for word in given if re.fullmatch(r"--[\w-]+", word) and word not in known]
+            if not unknown_options:
+                return ""
+            suggestion = did_you_mean_option(unknown_options[0], options)
+            return f"; {unknown_options[0]} is not an option" + (f".{suggestion}" if suggestion else "")
         unknown = re.match(r"unrecognized arguments: (?:.* )??(--?[\w-]+)", message)
         if unknown is None:
             folder = message.removeprefix("unrecognized arguments: ")
             is_folder = os.path.isdir(folder)  # noqa: PTH112 (a Path raises an error for a name that is too long)
             return f". Did you mean '--store {folder}'?" if "--store" in known and is_folder else ""
-        suggestion = did_you_mean(unknown[1], known)
+        suggestion = did_you_mean_option(unknown[1], options)
         return f".{suggestion}" if suggestion else ""
 
 

@@ -20,6 +20,18 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {close[0]!a}?" if close else ""
 
 
+def did_you_mean_option(name: str, options: Iterable[str]) -> str:
+    """Return "Did you mean" with the nearest option, after a space; the dashes, which all options have, do not count.
+
+    >>> did_you_mean_option("--lak", ["--lake", "--store"])
+    " Did you mean '--lake'?"
+    >>> did_you_mean_option("--keep", ["--lake", "--store"])
+    ''
+    """
+    close = difflib.get_close_matches(name.lstrip("-"), [option.lstrip("-") for option in options], n=1)
+    return f" Did you mean {'--' + close[0]!a}?" if close else ""
+
+
 def there_are(known: Iterable[str]) -> str:
     """Return a hint that lists the known names; of many, only the first ones."""
     names = some_names(known)

@@ -179,6 +179,7 @@ VARIABLES = frozenset(
         "bodies-kept",
         "bodies-moved",
         "body",
+        "body-as",
         "body-out",
         "broker",
         "broker-conf",

@@ -95,7 +95,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     if arguments.layout != "jmq":
         _print(f"  .venv/bin/commitlake query --lake {lake.root} --kind dlq")
     _print(f"  .venv/bin/commitlake query --lake {lake.root} --topic orders --where \"properties['city'] = '北京'\"")
-    _print(f"  .venv/bin/commitlake dump {store} --body text | head -n 1")
+    _print(f"  .venv/bin/commitlake dump {store} --body-as text | head -n 1")
     return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
 
 

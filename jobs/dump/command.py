@@ -37,7 +37,7 @@ DESCRIPTION = (
 )
 EXAMPLES = (
     ("dump /data/rocketmq/store | head -3", "the oldest records"),
-    ("dump /data/rocketmq/store --body text | jq 'select(.topic == \"orders\")'", "one topic, bodies decompressed"),
+    ("dump /data/rocketmq/store --body-as text | jq 'select(.topic == \"orders\")'", "one topic, bodies decompressed"),
     ("dump /data/rocketmq/store --consumequeue --topic orders --queue 0", "a queue's entries"),
     ("dump /data/rocketmq/store --index", "what the broker's index holds"),
 )
@@ -50,7 +50,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--broker", action=Once, help="the store's name (default: the folder's name)")
     add_layout_argument(parser)
     body_help = "print bodies: as stored, in base64; or decompressed, as UTF-8 text (default: none)"
-    parser.add_argument("--body", choices=("base64", "text", "none"), default="none", help=body_help)
+    # Its older name is a flag in query, dlq and lineage.
+    forms = ("base64", "text", "none")
+    parser.add_argument("--body-as", "--body", dest="body", choices=forms, default="none", help=body_help)
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--consumequeue",
@@ -150,7 +152,7 @@ def _check(arguments: argparse.Namespace) -> None:
             "--topic and --queue need --consumequeue", "to pick records, filter the JSON, or use 'query' on a lake"
         )
     if arguments.body != "none" and (arguments.consumequeue or arguments.index):
-        raise JobError("--body has no effect with --consumequeue and --index: their entries have no bodies")
+        raise JobError("--body-as has no effect with --consumequeue and --index: their entries have no bodies")
     if (arguments.index_slots is None) != (arguments.index_entries is None):
         raise JobError("--index-slots and --index-entries must be given together")
     if arguments.index_slots is not None and min(arguments.index_slots, arguments.index_entries) < 1:

@@ -68,7 +68,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--id", action="append", default=[], help="offset message id, or client message id")
     parser.add_argument("--reason", help="the reason, stored in the table erasures; it must not contain a key")
     retention_help = "keep older versions of the tables for this time, at least 1d (default: 7d)"
-    parser.add_argument("--retention", type=parse_duration, default="7d", metavar="TIME", help=retention_help)
+    names = ("--vacuum-after", "--retention")
+    parser.add_argument(
+        *names, dest="retention", type=parse_duration, default="7d", metavar="TIME", help=retention_help
+    )
     now_help = "delete older versions at once; use it only while no other job reads or writes the lake"
     parser.add_argument("--now", action="store_true", help=now_help)
     parser.add_argument("--hbase", metavar="HOST[:PORT]", help="also erase in HBase, through its Thrift server")
@@ -121,7 +124,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise JobError("--reason: expected a reason, found nothing", "it is stored in the table erasures")
     if arguments.retention < datetime.timedelta(days=1):
         raise JobError(
-            f"--retention: expected at least 1d, found {duration_text(arguments.retention)}",
+            f"--vacuum-after: expected at least 1d, found {duration_text(arguments.retention)}",
             "a running job must be done with its version by then; if no other job is running, use --now",
         )
 

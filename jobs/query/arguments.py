@@ -73,6 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--engine", choices=[str(engine) for engine in Engine], default=str(Engine.DELTALAKE),
                         help="the engine that runs the query (default: deltalake)")  # fmt: skip
+    # As in jobs without a choice of engines:
+    parser.add_argument("--spark", dest="engine", action="store_const", const=str(Engine.SPARK), help=argparse.SUPPRESS)
 
 
 def check(arguments: argparse.Namespace) -> None:

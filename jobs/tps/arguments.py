@@ -94,6 +94,8 @@ def build_parser() -> argparse.ArgumentParser:
     engine_help = "the engine that counts: this process, or Spark for more than a billion rows (default: deltalake)"
     engines = [str(engine) for engine in Engine]
     parser.add_argument("--engine", choices=engines, default=str(Engine.DELTALAKE), help=engine_help)
+    # As in jobs without a choice of engines:
+    parser.add_argument("--spark", dest="engine", action="store_const", const=str(Engine.SPARK), help=argparse.SUPPRESS)
     add_format_argument(parser)
     add_html_argument(parser)
     return parser

@@ -149,8 +149,8 @@ def test_bodies_equal_the_sent_bodies(recorded_store: RecordedStore, run_dump: D
 
 def test_dumped_bodies_equal_the_sent_bodies(recorded_store: RecordedStore, run_dump: Dump) -> None:
     digests = {row["unique_key"]: row["body_sha256"] for row in recorded_store.sent}
-    _, stored, _ = run_dump(recorded_store.store, "--body", "base64")
-    _, readable, _ = run_dump(recorded_store.store, "--body", "text")
+    _, stored, _ = run_dump(recorded_store.store, "--body-as", "base64")
+    _, readable, _ = run_dump(recorded_store.store, "--body-as", "text")
     for as_stored, as_text in zip(stored, readable, strict=True):
         body = base64.b64decode(as_stored["body"])
         assert (len(body), hashlib.sha256(body).hexdigest()) == (as_stored["body_size"], as_stored["body_sha256"])

@@ -155,7 +155,7 @@ def test_jobs_serve_a_journal(store: Path, tmp_path: Path, capsys: pytest.Captur
     assert audit.main(["--lake", lake, "--store", str(store), "--local", "--quiet"]) == 0
     assert guard.main(["--store", str(store), "--lake", lake, "--output", "json"]) == 0
     capsys.readouterr()
-    assert dump.main([str(store), "--body", "text"]) == 0
+    assert dump.main([str(store), "--body-as", "text"]) == 0
     dumped = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (len(dumped), dumped[10]["body"]) == (700, TEXT.decode())
     assert dump.main([str(store), "--consumequeue", "--topic", "topic-1"]) == 0

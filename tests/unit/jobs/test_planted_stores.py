@@ -136,7 +136,7 @@ def use_as_jmq_broker(store: Path, out: Path) -> int:
 READERS: dict[str, Job] = {
     "verify": lambda store, _: verify.main([str(store), "--local", "--processes", "1", "--output", "json"]),
     "explain": lambda store, _: explain.main([str(store), "--topic", "topic-0", "--key", "order-3"]),
-    "dump": lambda store, _: dump.main([str(store), "--body", "text"]),
+    "dump": lambda store, _: dump.main([str(store), "--body-as", "text"]),
     "dump --consumequeue": lambda store, _: dump.main([str(store), "--consumequeue"]),
     "dump --index": lambda store, _: dump.main([str(store), "--index", *GEOMETRY]),
     "guard": lambda store, out: guard.main(["--store", str(store), "--lake", str(out / "none")]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -19,10 +20,13 @@ from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.names import did_you_mean, there_are
 from commitlake.jobs.cli.settings_check import OTHER_VARIABLES, VARIABLES, variables_of_all_jobs
 from commitlake.jobs.dump import command as dump
+from commitlake.jobs.erase import command as erase
 from commitlake.jobs.explain import command as explain
 from commitlake.jobs.guard import command as guard
+from commitlake.jobs.lag import command as lag
 from commitlake.jobs.query import command as query
 from commitlake.jobs.rebuild import command as rebuild
+from commitlake.jobs.tps import command as tps
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.masking.masks import KEY_VARIABLE as MASK_KEY_VARIABLE
 from commitlake.schemas.errors import ExitCode
@@ -222,7 +226,7 @@ def test_guard_warns_of_a_store_that_is_not_in_the_lake(
         (verify.main, ["--processes", "2"], "--processes has no effect without --local"),
         (verify.main, ["--s3-region", "x", "--local"], "--s3-region has no effect without --lake"),
         (rebuild.main, ["--out", "out", "--threads", "2"], "--threads has no effect without --local"),
-        (dump.main, ["--index", "--body", "text"], "--body has no effect with --consumequeue and --index"),
+        (dump.main, ["--index", "--body-as", "text"], "--body-as has no effect with --consumequeue and --index"),
     ],
 )
 def test_an_option_without_an_effect_is_refused(
@@ -248,8 +252,34 @@ def test_an_option_without_an_effect_is_accepted_from_the_environment(
         verify.job(arguments)
 
 
-def test_a_misspelled_required_option_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("job", "one", "other"),
+    [
+        (dump, ["s", "--body-as", "text"], ["s", "--body", "text"]),
+        (erase, ["--lake", "l", "--vacuum-after", "2d"], ["--lake", "l", "--retention", "2d"]),
+        (query, ["--lake", "l", "--engine", "spark"], ["--lake", "l", "--spark"]),
+        (tps, ["--lake", "l", "--engine", "spark"], ["--lake", "l", "--spark"]),
+    ],
+    ids=["dump", "erase", "query", "tps"],
+)
+def test_two_names_of_an_option_mean_the_same(job: ModuleType, one: list[str], other: list[str]) -> None:
+    assert job.build_parser().parse_args(one) == job.build_parser().parse_args(other)
+
+
+@pytest.mark.parametrize(
+    ("job", "given", "error"),
+    [
+        (query, "--lak", "required: --lake; --lak is not an option. Did you mean '--lake'?\n"),
+        (query, "--keep", "required: --lake; --keep is not an option\n"),  # four of six characters are as in --lake
+        (query, "--lak=x", "required: --lake; --lak is not an option. Did you mean '--lake'?\n"),
+        (lag, "--stroe", "one of the arguments --lake --store is required; --stroe is not an option. Did you mean"),
+        (query, "--body", "the following arguments are required: --lake\n"),
+    ],
+)
+def test_a_missing_option_is_reported_with_an_unknown_one(
+    job: ModuleType, given: str, error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
-        query.main(["--lak", "lake"])
+        job.main([given])
     assert ended.value.code == ExitCode.USAGE
-    assert "the following arguments are required: --lake. Did you mean '--lake'?" in capsys.readouterr().err
+    assert error in capsys.readouterr().err

@@ -141,7 +141,7 @@ def test_records_of_a_log_cannot_command_a_terminal(tmp_path: Path, monkeypatch:
     terminal = on_terminal(monkeypatch)
     sent = new_message(0, topic="t" + HOSTILE, properties=(("k", HOSTILE), (TURN, "v")), body=HOSTILE.encode())
     root = write_store(tmp_path / "store", [(0, open_segment([sent], 4096))])
-    assert dump.main([str(root), "--body", "text"]) == ExitCode.OK
+    assert dump.main([str(root), "--body-as", "text"]) == ExitCode.OK
     assert not DANGEROUS.search(terminal.getvalue())
     row = json.loads(terminal.getvalue().splitlines()[0])
     assert (row["topic"], row["body"], row["properties"]) == ("t" + HOSTILE, HOSTILE, {"k": HOSTILE, TURN: "v"})

@@ -235,14 +235,14 @@ def test_bodies_are_printed_as_stored_in_base64_or_decompressed_as_text(
     stored = compressed(text.encode(), codec)
     sent = new_message(body=stored, sys_flag=compression_bits(BodyCodec(codec)))
     root = store_of(tmp_path, open_segment([sent], SIZE))
-    (as_stored,) = run_dump(root, "--body", "base64").rows
+    (as_stored,) = run_dump(root, "--body-as", "base64").rows
     assert base64.b64decode(str(as_stored["body"])) == stored
     assert as_stored["body_codec"] == codec
     assert as_stored["body_size"] == len(stored)
-    (as_text,) = run_dump(root, "--body", "text").rows
+    (as_text,) = run_dump(root, "--body-as", "text").rows
     assert as_text["body"] == text
     assert as_text["body_sha256"] == as_stored["body_sha256"] == hashlib.sha256(stored).hexdigest()
-    assert "body" not in run_dump(root, "--body", "none").rows[0]
+    assert "body" not in run_dump(root, "--body-as", "none").rows[0]
 
 
 def test_text_of_a_body_that_cannot_be_decompressed_is_null(tmp_path: Path, run_dump: Dump) -> None:
@@ -252,7 +252,7 @@ def test_text_of_a_body_that_cannot_be_decompressed_is_null(tmp_path: Path, run_
         new_message(2, body=b"\xff plain"),
         new_message(3, body=b""),
     ]
-    dumped = run_dump(store_of(tmp_path, open_segment(sent, SIZE)), "--body", "text")
+    dumped = run_dump(store_of(tmp_path, open_segment(sent, SIZE)), "--body-as", "text")
     assert dumped.column("body") == [None, None, "\ufffd plain", ""]
     assert dumped.column("body_codec") == ["zlib", "unknown", "none", "none"]
     assert dumped.code == 0
