@@ -68,7 +68,8 @@ def build_parser() -> argparse.ArgumentParser:
                              "replay's end. If replay_rows is given, copies of replays that have stopped, and that "
                              "nobody has resumed for that time, are deleted too")  # fmt: skip
     parser.add_argument("--vacuum-after", type=parse_duration, default="7d", metavar="TIME",
-                        help="delete files that the tables no longer use once they are this old (default: 7d)")  # fmt: skip
+                        help="delete files that the tables no longer use once they are this old "
+                             "(default: 7d)")  # fmt: skip
     parser.add_argument("--target-mib", type=int, default=128, metavar="N",
                         help="size of a merged data file, MiB; files of at least half this size are not merged "
                              "(default: 128)")  # fmt: skip

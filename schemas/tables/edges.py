@@ -9,8 +9,8 @@ so that a look-up reads one row group of a file.
 An end that the lake does not have is null in the unknown columns, and `absent_reason` says why. A row whose
 reason is `not_yet` is replaced by a complete one as soon as the lake has the missing end.
 
-Follows `messages` and `consumptions` by their Delta versions, and may lack their newest ones. Times are UTC with millisecond
-precision.
+Follows `messages` and `consumptions` by their Delta versions, and may lack their newest ones. Times are UTC with
+millisecond precision.
 """
 
 from __future__ import annotations
