@@ -13,7 +13,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -61,6 +61,10 @@ CREATE TABLE retry_queue (
     PRIMARY KEY (app, status)
 ) STRICT;
 """
+_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""Last bytes of a rollback journal that names another file, which SQLite deletes after the rollback."""
+_DAMAGES = (sqlite3.DatabaseError, UnicodeDecodeError, OverflowError)
+"""Errors that a damaged or foreign database can cause; `sqlite3` decodes SQLite's own messages strictly."""
 _COLUMNS = "id, app, status, retry_count, retry_time, expire_time, exception, data, place"
 
 
@@ -104,6 +108,17 @@ class Retry(NamedTuple):
         return self.failed_retries + 2
 
 
+def _definitions(database: sqlite3.Connection) -> set[tuple[str, str | None]]:
+    """Return the names of a database's tables, indexes, views and triggers, each with its statement."""
+    return set(database.execute("SELECT name, sql FROM sqlite_master"))
+
+
+def _own_definitions() -> set[tuple[str, str | None]]:
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(_SCHEMA)
+        return _definitions(database)
+
+
 def retry_delay_ms(attempt: int) -> int:
     """Return the delay of a retry: 3^n seconds, n = 0 for the first."""
     return 1000 * int(3 ** min(attempt - 1, _MAX_EXPONENT))
@@ -115,11 +130,20 @@ def _text(exception: str) -> str:
 
 
 def _prepare_files(path: Path, root: Path) -> None:
-    """Create the database's file, and check that it and the further files of SQLite are writable."""
+    """Create the database's file, and check that it and the further files of SQLite are writable.
+
+    Raises:
+        StoreFilesError: if a rollback would delete another file.
+        UnsafeFileError: if one of the files is a symbolic link or not a regular file.
+    """
     make_folders(path.parent, below=root)
     for suffix in ("-wal", "-shm", "-journal"):
-        with suppress(FileNotFoundError):
-            os.close(open_file(path.with_name(path.name + suffix), os.O_RDWR))
+        other = path.with_name(path.name + suffix)
+        with suppress(FileNotFoundError), os.fdopen(open_file(other, os.O_RDWR), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(size - len(_SUPER_JOURNAL), 0))
+            if suffix == "-journal" and file.read(len(_SUPER_JOURNAL)) == _SUPER_JOURNAL:
+                raise StoreFilesError(f"{other}: expected the journal of one database, found the name of another file")
     os.close(open_or_create(path))  # SQLite creates its further files with the mode of this one
 
 
@@ -156,7 +180,10 @@ class RetryStore:
                 self._database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={VERSION}; COMMIT;")
             elif version != VERSION:
                 raise StoreFilesError(f"{self.path}: expected a retry store of version {VERSION}, found {version}")
-        except sqlite3.DatabaseError as error:
+            elif different := _definitions(self._database) ^ _own_definitions():
+                names = ", ".join(sorted({repr(name) for name, _ in different}))
+                raise StoreFilesError(f"{self.path}: expected the definitions of a broker, found others for {names}")
+        except _DAMAGES as error:
             raise StoreFilesError(f"{self.path}: cannot open the retry store: {error}") from error
 
     def close(self) -> None:
@@ -176,7 +203,7 @@ class RetryStore:
                     self._database.execute("ROLLBACK")
                     raise
                 self._database.execute("COMMIT")
-            except sqlite3.DatabaseError as error:
+            except _DAMAGES as error:
                 raise StoreFilesError(f"{self.path}: cannot use the retry store: {error}") from error
 
     def add(self, app: str, failures: Sequence[tuple[JournalMessage, bytes, str]]) -> None:
@@ -248,7 +275,7 @@ class RetryStore:
             try:
                 rows = self._database.execute(f"SELECT {_COLUMNS} FROM message_retry WHERE {condition}", values)
                 return [self._retry(*row) for row in rows.fetchall()]
-            except sqlite3.DatabaseError as error:
+            except _DAMAGES as error:
                 raise StoreFilesError(f"{self.path}: cannot use the retry store: {error}") from error
 
     def _retry(

@@ -48,7 +48,8 @@ class RetryQueues:
     def all(self) -> list[RetryQueue]:
         """Return the queues that have ever had a message."""
         with self._retries.transaction() as database:
-            rows = database.execute("SELECT app, status FROM retry_queue").fetchall()
+            kept = "SELECT app, status FROM retry_queue WHERE status IN (?, ?)"
+            rows = database.execute(kept, (_DEAD, _RETRYING)).fetchall()
         return [RetryQueue(app, RetryStatus(status)) for app, status in rows]
 
     def next_due_ms(self) -> int | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -34,6 +35,10 @@ MAX_ROWS = 1_000_000
 """Largest number of messages that are read."""
 MAX_COPY_BYTES = 4 << 30
 """Largest size of a file that is copied."""
+MAX_VALUE_BYTES = 16 << 20
+"""Largest size of a value in the database."""
+MAX_TEXT_BYTES = 512 << 20
+"""Largest size in memory of all texts that are read."""
 MAX_SECONDS = 30.0
 RETRYING, DEAD = 1, -2
 """Values of the column `status`; JMQ calls -2 expired."""
@@ -63,7 +68,8 @@ def read_retry_store(root: str, broker: str) -> StoredRetries:
             rows = [] if database is None else _rows(database)
     except UnsafeFileError:
         raise
-    except (sqlite3.Error, OSError, pa.ArrowException, OverflowError) as error:
+    except (sqlite3.Error, UnicodeDecodeError, OSError, pa.ArrowException, OverflowError) as error:
+        # UnicodeDecodeError: `sqlite3` decodes SQLite's own messages strictly, and they contain names of the file.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         problem = f"{path}: cannot read the retry store: {reason}; retries and dead letters are as of the run before"
         return StoredRetries(is_read=False, problems=[problem])
@@ -150,6 +156,7 @@ def _connect(path: Path, how: str) -> sqlite3.Connection:
     end = time.monotonic() + MAX_SECONDS
     database.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
     database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
     database.text_factory = lambda data: data.decode("utf-8", "replace")
     return database
 
@@ -169,7 +176,17 @@ def _rows(database: sqlite3.Connection) -> list[tuple[object, ...]]:
     found = database.execute("SELECT type FROM sqlite_master WHERE name = 'message_retry'").fetchone()
     if found is None or found[0] != "table":
         raise sqlite3.DatabaseError("expected a table message_retry, found none")
-    return database.execute(_QUESTION).fetchall()
+    columns = database.execute("SELECT name, hidden FROM pragma_table_xinfo('message_retry')")
+    if computed := sorted(repr(name) for name, hidden in columns if hidden):
+        raise sqlite3.DatabaseError(f"expected no computed columns in message_retry, found {', '.join(computed[:3])}")
+    rows: list[tuple[object, ...]] = []
+    size = 0
+    for row in database.execute(_QUESTION):
+        rows.append(row)
+        size += sum(sys.getsizeof(value) for value in row if isinstance(value, str))
+        if size > MAX_TEXT_BYTES:
+            raise sqlite3.DataError(f"expected at most {MAX_TEXT_BYTES:,} bytes of texts in message_retry, found more")
+    return rows
 
 
 def _checked(row: tuple[object, ...]) -> tuple[str, int, int, int, str, int, int, int, int] | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import struct
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from commitlake.broker_lite.stores.jmq import (
     RetryStatus,
     retry_delay_ms,
 )
+from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, RetryQueues
 from commitlake.broker_lite.stores.rocketmq import FlushMode, StoreFilesError
 from commitlake.schemas.layouts.errors import UnserializableError
 from commitlake.schemas.layouts.jmq.consumption import DeliveryOutcome
@@ -350,3 +353,56 @@ def test_lost_messages_are_skipped(root: Path, clock: Clock) -> None:
             consuming.finish(batch)
         assert seen == [0, 1, *range(5, 60)]
         consuming.close()
+
+
+def test_rollback_that_would_delete_another_file_is_refused(
+    root: Path, store: JournalStore, consuming: Consuming, tmp_path: Path
+) -> None:
+    consuming.close()
+    victim = tmp_path / "victim"
+    victim.write_text("not of this store")
+    name, end = str(victim).encode(), bytes.fromhex("d9d505f920a163d7")
+    header = (end + struct.pack(">5I", 0, 1, 1, 512, 4096)).ljust(512, b"\0")
+    named = struct.pack(">I", (1 << 18) + 1) + name + struct.pack(">II", len(name), sum(name))
+    path = root / "retry" / "retry.db-journal"
+    path.write_bytes(header + named + end)
+    database = bytearray(path.with_name("retry.db").read_bytes())
+    database[18:20] = b"\1\1"  # as if it had no write-ahead log, so that SQLite looks for a rollback journal
+    path.with_name("retry.db").write_bytes(database)
+    with pytest.raises(StoreFilesError, match="found the name of another file"):
+        Consuming(store)
+    assert victim.exists()
+
+
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        ("CREATE TRIGGER more AFTER UPDATE ON message_retry BEGIN DELETE FROM message_retry; END", "others for 'more'"),
+        ("DROP TABLE retry_queue; CREATE TABLE retry_queue (app, status, following)", "others for 'retry_queue'"),
+        (
+            """
+            PRAGMA writable_schema=ON;
+            INSERT INTO sqlite_master VALUES ('table', CAST(x'ff' AS TEXT), 'x', 99, 'CREATE TABLE');
+            """,
+            "cannot open the retry store",
+        ),
+    ],
+)
+def test_definitions_that_no_broker_writes_are_refused(
+    root: Path, store: JournalStore, consuming: Consuming, statements: str, expected: str
+) -> None:
+    consuming.close()
+    with closing(sqlite3.connect(root / "retry" / "retry.db")) as database:
+        database.executescript(statements)
+    with pytest.raises(StoreFilesError, match=expected):
+        Consuming(store)
+
+
+def test_numbers_that_no_broker_writes_end_no_loop(consuming: Consuming) -> None:
+    consuming.finish(take(consuming), {0: "no stock"})
+    with consuming.retries.transaction() as database:
+        database.execute("INSERT INTO retry_queue VALUES ('mail', 1, 9223372036854775807), ('mail', 77, 1)")
+    queues = RetryQueues(consuming.retries)
+    assert queues.all() == [RetryQueue("mail", RetryStatus.RETRYING)]
+    with pytest.raises(StoreFilesError, match="too large"):
+        queues.enter_due(1 << 62, 1)

@@ -120,6 +120,30 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "other": (lambda path: path.write_bytes(b"no database" * 1000), "not a database"),
     "unfinished": (lambda path: path.with_name("retry.db-journal").write_bytes(b"x" * 600), "unfinished transaction"),
     "no table": (lambda path: execute(path.parent.parent, "DROP TABLE message_retry"), "expected a table"),
+    "a name that is not UTF-8": (
+        lambda path: execute(
+            path.parent.parent,
+            "PRAGMA writable_schema=ON",
+            "INSERT INTO sqlite_master VALUES ('table', CAST(x'ff' AS TEXT), 'x', 99, 'CREATE TABLE')",
+        ),
+        "can't decode byte 0xff",
+    ),
+    "computed columns": (
+        lambda path: execute(
+            path.parent.parent,
+            "DROP TABLE message_retry",
+            "CREATE TABLE message_retry (topic AS (hex(zeroblob(400000000))), app, queue_id, queue_offset, "
+            "journal_offset, status, retry_count, retry_time, update_time)",
+        ),
+        "expected no computed columns in message_retry, found 'topic'",
+    ),
+    "a large value": (
+        lambda path: execute(
+            path.parent.parent,
+            "UPDATE message_retry SET topic = printf('%.*c', 20000000, 'x') || queue_offset",
+        ),
+        "too big",
+    ),
     "a view": (
         lambda path: execute(path.parent.parent, "DROP TABLE message_retry", f"CREATE VIEW message_retry AS {ENDLESS}"),
         "expected a table",
@@ -139,6 +163,8 @@ def test_time_and_number_of_rows_are_limited(shop: JmqShop, monkeypatch: pytest.
     monkeypatch.setattr(retry_files, "MAX_ROWS", 1)
     stored = read_retry_store(str(shop.store), "broker-a")
     assert (stored.rows.num_rows, len(stored.problems)) == (1, 1)
+    monkeypatch.setattr(retry_files, "MAX_TEXT_BYTES", 100)
+    assert "at most 100 bytes of texts" in problem(shop.store)
     monkeypatch.setattr(retry_files, "MAX_SECONDS", -1.0)
     monkeypatch.setattr(retry_files, "_STEPS", 1)
     assert "interrupted" in problem(shop.store)
