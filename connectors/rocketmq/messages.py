@@ -16,7 +16,17 @@ from commitlake.connectors.rocketmq.errors import InvalidMessageError
 from commitlake.schemas.layouts.errors import UnserializableError
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.properties import serialize_properties
-from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, MAX_TOPIC_LENGTH, OP_TOPIC, SCHEDULE_TOPIC
+from commitlake.schemas.layouts.rocketmq.topics import (
+    GIVEN_UP_TOPIC,
+    HALF_TOPIC,
+    MAX_TOPIC_LENGTH,
+    OFFSET_MOVED_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+)
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.routes import MessageQueue
 
@@ -28,8 +38,11 @@ TIMER_DELAY_MS = "TIMER_DELAY_MS"
 TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 NOT_FOR_SENDING = frozenset(
-    {SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"}
-)
+    {
+        SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, GIVEN_UP_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC,
+        ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC,
+    }
+)  # fmt: skip
 RESERVED_PROPERTIES = frozenset(
     {
         props.KEYS, props.TAGS, props.WAIT, props.DELAY, props.RETRY_TOPIC, props.REAL_TOPIC, props.REAL_QID,

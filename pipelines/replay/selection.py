@@ -17,7 +17,7 @@ from commitlake.pipelines.query.sql import Conditions, predicates
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.not_consumed import NotConsumed, QueueStart
 from commitlake.pipelines.replay.stamping import REPLAY_ID
-from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind, kind_of
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Kind, kind_of
 
 SENDABLE = (Kind.NORMAL, Kind.RETRY, Kind.DLQ)
 
@@ -71,6 +71,8 @@ def condition(selection: Selection) -> str:
     elif not asked.kinds:
         kinds = sorted({kind_of(topic) for topic in asked.topics} or {Kind.NORMAL})
         parts.append(f"kind IN ({', '.join(map(text_literal, kinds))})")
+    if not asked.topics:  # archives by older versions have these as normal messages
+        parts.append(f"topic NOT IN ({text_literal(ROCKSDB_HALF_TOPIC)}, {text_literal(ROCKSDB_OP_TOPIC)})")
     if selection.tags:
         parts.append(_one_of("tags", selection.tags))
     if selection.ids:

@@ -18,6 +18,8 @@ from commitlake.schemas.layouts.rocketmq.topics import (
     OFFSET_MOVED_TOPIC,
     OP_TOPIC,
     RETRY_PREFIX,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
     SYSTEM_PREFIX,
@@ -35,6 +37,8 @@ BROKER_TOPICS = frozenset(
         SELF_TEST_TOPIC,
         OFFSET_MOVED_TOPIC,
         CHECKPOINT_TOPIC,
+        ROCKSDB_HALF_TOPIC,
+        ROCKSDB_OP_TOPIC,
     }
 )
 """Topics that only the broker writes, besides those that begin with `rmq_sys_`."""

@@ -13,6 +13,10 @@ BOLTMQ_SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXX"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+ROCKSDB_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
+ROCKSDB_OP_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
+"""Transactions of a broker that keeps their states in RocksDB. The kind of both is `system`: their records do not refer
+to each other by queue offsets, so rules for `half` and `op` do not apply to them."""
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 TRACE_TOPIC_PREFIX = "rmq_sys_TRACE_DATA_"
 AUTO_CREATE_TOPIC = "TBW102"
@@ -36,6 +40,8 @@ _SYSTEM_TOPICS = frozenset(
         SELF_TEST_TOPIC,
         "BenchmarkTest",
         CHECKPOINT_TOPIC,
+        ROCKSDB_HALF_TOPIC,
+        ROCKSDB_OP_TOPIC,
     }
 )
 

@@ -75,7 +75,10 @@ def test_each_option_selects_its_messages(table: DeltaTable, selection: Selectio
     assert chosen(table, selection) == expected
 
 
-@pytest.mark.parametrize("topic", [HALF_TOPIC, SCHEDULE_TOPIC, "rmq_sys_wheel_timer", "RMQ_SYS_TRACE_TOPIC"])
+@pytest.mark.parametrize(
+    "topic",
+    [HALF_TOPIC, SCHEDULE_TOPIC, "rmq_sys_wheel_timer", "RMQ_SYS_TRACE_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"],
+)
 def test_topics_of_the_broker_are_refused(topic: str) -> None:
     with pytest.raises(ReplayError, match="its records cannot be sent again"):
         condition(Selection(Conditions(topics=[topic])))

@@ -211,6 +211,7 @@ def test_transaction_type_is_two_bits() -> None:
         ("RMQ_SYS_TRANS_OP_HALF_TOPIC", Kind.OP), ("RMQ_SYS_TRACE_TOPIC", Kind.TRACE),
         ("rmq_sys_TRACE_DATA_eu", Kind.TRACE), ("rmq_sys_wheel_timer", Kind.TIMER),
         ("rmq_sys_REVIVE_LOG_c", Kind.SYSTEM), ("TBW102", Kind.SYSTEM),
+        ("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", Kind.SYSTEM), ("RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC", Kind.SYSTEM),
     ],
 )  # fmt: skip
 def test_kind_follows_from_the_stored_topic(topic: str, kind: Kind) -> None:
