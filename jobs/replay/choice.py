@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.sql import is_one_of, text_literal
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import did_you_mean, there_are, warn
 from commitlake.jobs.cli.sizes import size_text
@@ -91,13 +94,22 @@ def _not_consumed(arguments: argparse.Namespace, lake: LakePaths, source: Messag
         known = source.offsets(arguments.broker or ([] if source.is_copied else archived_stores(lake))).groups
         groups = [name for name in known if not is_system_group(name)]
         raise JobError(f"{error}.{did_you_mean(group, groups)}", there_are(groups)) from None
-    lacking = sorted(wanted - found.names) if not arguments.all_copies else []
+    # A topic without any message is reported as unknown.
+    lacking = [] if arguments.all_copies else _stored(source, sorted(wanted - found.names))
     for sentence in [
         *found.warnings,
         *(f"the group {group} is not known to consume {topic}: none of its messages is chosen" for topic in lacking),
     ]:
         warn(PROG, sentence)
     return found
+
+
+def _stored(source: MessageSource, topics: Sequence[str]) -> list[str]:
+    """Return those of some topics that have messages."""
+    if not topics:
+        return []
+    sql = f"SELECT DISTINCT topic FROM messages WHERE {is_one_of('topic', map(text_literal, topics))}"
+    return sorted(row["topic"] for row in run_sql(source.table, "messages", sql).read_all().to_pylist())
 
 
 def _keys_in(path: str | None) -> list[str]:

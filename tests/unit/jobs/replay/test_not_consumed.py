@@ -110,6 +110,8 @@ def test_a_topic_without_offsets_to_which_clients_subscribe_is_selected(
     run = DryRun(capsys, "--lake", growing.lake.root, "--topic", "fails", "--topic", "others")
     assert run.chosen == {("broker-a", "fails"): (4, 0, 3)}
     assert "warning: the group billing is not known to consume others: none of its messages is chosen" in run.said
+    run = DryRun(capsys, "--lake", growing.lake.root, "--topic", "fails", "--topic", "missing")
+    assert run.said.count("warning") == 1, "a topic without messages is reported once"
 
 
 def test_a_broker_without_offsets_is_selected_if_clients_subscribe_there(
