@@ -118,7 +118,9 @@ def test_following_fails_when_hbase_goes_down_and_then_catches_up(
     following.wait_until_it_writes(500)
     hbase.kill_hbase()
     try:
-        with pytest.raises(UnavailableError, match=r"gave no answer to 'write' .* within 5 s: .* next run goes on"):
+        with pytest.raises(
+            UnavailableError, match=r"gave no answer to 'write' .* within 5 s: .* next run continues from there"
+        ):
             following.finish()
     finally:
         hbase.start_hbase()

@@ -75,7 +75,7 @@ def test_rows_are_those_of_the_log_and_can_be_written_again(
     assertDataFrameEqual(read(spark, servers, copy, body="stored").selectExpr(own), found.selectExpr(own))
 
     with pytest.raises(
-        PySparkException, match=r"found topic .*, queue 9 of broker-a, which is not one of the 3 queues"
+        PySparkException, match=r"found topic .*, queue 9 of broker-a, which is not among the topics' 3 queues"
     ):
         read(spark, servers, topic, startingOffsets=f'{{"{topic}": {{"broker-a": {{"9": 1}}}}}}').count()
     empty = spark.createDataFrame([(b"",)], "body binary")
