@@ -227,9 +227,13 @@ class _StoreHistory:
         known = self._store.measure(Times(until=self._until), names, [])
         floors = {queue: span.floor for queue, span in known.items() if span.floor is not None}
         ends = self._queue_ends(places, names, floors)
+        # Queues without a message since their topic was created again: others of the topic tell when that was.
+        deleted = {queue for queue in floors if not known[queue].end}
         spans: dict[tuple[str, Queue], dict[int, tuple[int, int] | None]] = defaultdict(dict)
         for key, found in offsets.items():
             queue = key[1]
+            if queue in deleted:
+                continue
             of_queue = ends.get(queue, [(0, 0)] * len(places))
             for place, window in enumerate(places):
                 offset = found[window.number]
@@ -240,6 +244,8 @@ class _StoreHistory:
                     start = max(offset, first)
                     spans[key][window.number] = (start, max(start, end))
         for queue, of_queue in ends.items():
+            if queue in deleted:
+                continue
             for group, is_consumed in consumers.get(queue.topic, {}).items():
                 of_group = offsets.get((group, queue))
                 if of_group is not None and None not in of_group:

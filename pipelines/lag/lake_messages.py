@@ -30,7 +30,7 @@ from commitlake.connectors.lake.sql import date_literal, is_one_of, text_literal
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.lag.counting import BacklogCounter, Queue, milliseconds, numbers
 from commitlake.pipelines.lag.messages import BODY, Count
-from commitlake.pipelines.lag.queues import QueueSpan, SpanFinder, Times
+from commitlake.pipelines.lag.queues import QueueRun, QueueSpan, SpanFinder, Times, floors_of
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, Kind
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
@@ -157,7 +157,7 @@ class LakeMessages:
             where.append(f"store_timestamp <= {timestamp_literal(times.until)}")
             where.append(f"store_date <= {date_literal(times.until)}")
         if times.log_start is None or not starts:
-            return self._summed(times, [*where, _of_topics(topics)])
+            return self._without_deleted(self._summed(times, [*where, _of_topics(topics)]), where)
         live = [*where, f"physical_offset >= {times.log_start}"]
         young = self._young_queues([*live, _of_topics(topics)])
         old = {queue: start for queue, start in starts.items() if queue not in young}
@@ -168,7 +168,38 @@ class LakeMessages:
         for first in range(0, len(silent), _MAX_QUEUES):
             some = silent[first : first + _MAX_QUEUES]
             spans |= self._summed(times, [*where, f"({' OR '.join(map(_of_queue, some))})"])
-        return spans
+        return self._without_deleted(spans, live)
+
+    def _without_deleted(self, spans: dict[Queue, QueueSpan], where: Sequence[str]) -> dict[Queue, QueueSpan]:
+        """Let queues end at 0 that have no message since their topic was created again; see `floors_of`.
+
+        Args:
+            spans: Where queues begin and end.
+            where: Conditions of the messages that showed this.
+        """
+        floors = {queue: span.floor for queue, span in spans.items() if span.floor is not None}
+        topics = {queue.topic for queue in floors}
+        if not any(queue.topic in topics for queue in spans.keys() - floors.keys()):
+            return spans
+        of_topics = " AND ".join([*where, _of_topics(topics)])
+        sql = (
+            "SELECT topic, queue_id, first_value(queue_offset ORDER BY physical_offset) AS first, "
+            "min(physical_offset) AS begin, max(physical_offset) AS last "
+            f"FROM messages WHERE {of_topics} GROUP BY topic, queue_id"
+        )
+        runs = {
+            Queue(self._broker, row["topic"], row["queue_id"]): QueueRun(row["first"], row["begin"], row["last"])
+            for row in self._ask(sql)
+        }
+        for queue, floor in floors.items():
+            sql = (
+                "SELECT max(physical_offset) AS before FROM messages "
+                f"WHERE {of_topics} AND {_of_queue(queue)} AND physical_offset < {floor}"
+            )
+            (row,) = self._ask(sql)
+            runs[queue] = replace(runs[queue], begin=floor, before=row["before"])
+        deleted = {queue: floor for queue, floor in floors_of(runs).items() if queue in spans and queue not in floors}
+        return spans | {queue: QueueSpan(0, 0, floor=floor) for queue, floor in deleted.items()}
 
     def _young_queues(self, where: Sequence[str]) -> set[Queue]:
         """Return the queues that have a message with a queue offset below `_FIRST_OFFSETS`."""

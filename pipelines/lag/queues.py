@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,15 +59,68 @@ class QueueSpan:
         return (self.end - (self.compared_end or self.first or 0)) / seconds if seconds > 0 else None
 
 
+@dataclass(frozen=True, slots=True)
+class QueueRun:
+    """The newest messages of a queue, since its offsets restarted, if they did.
+
+    Attributes:
+        first: Offset in the queue of the first of them.
+        begin: Physical offset of the first of them.
+        last: Physical offset of the last of them.
+        before: Physical offset of the last message before the restart; None if the offsets never restarted.
+    """
+
+    first: int
+    begin: int
+    last: int
+    before: int | None = None
+
+
+def floors_of(runs: Mapping[Queue, QueueRun], is_gone: Callable[[Queue], bool] = lambda _: False) -> dict[Queue, int]:
+    """Return the queues whose topic was created again; records before the physical offset do not count.
+
+    A topic is deleted as a whole. If the offsets of one of its queues restart, messages of its other queues are those
+    of the deleted topic, too, where they end before the first message of the new topic. A queue whose messages all lie
+    between the last message of the deleted topic and the first one of the new topic can be of either: it counts as
+    deleted if its offsets do not begin at 0, or if the broker no longer has the queue.
+
+    Args:
+        runs: All queues with a message; topics without a restart may be left out.
+        is_gone: Function that returns whether the broker is known not to have a queue.
+    """
+    topics: dict[tuple[str, str], list[Queue]] = defaultdict(list)
+    for queue in runs:
+        topics[queue.broker, queue.topic].append(queue)
+    floors = {}
+    for queues in topics.values():
+        again = {queue: before for queue in queues if (before := runs[queue].before) is not None}
+        if not again:
+            continue
+        new_begin, old_end = min(runs[queue].begin for queue in again), max(again.values())
+        for queue in queues:
+            run = runs[queue]
+            if queue in again:
+                floors[queue] = run.begin
+            elif run.last < new_begin and (run.begin <= old_end or run.first > 0 or is_gone(queue)):
+                floors[queue] = new_begin
+    return floors
+
+
 class SpanFinder:
     """Finds the first and end offsets of queues from messages in the order of the log.
 
     Within a queue, offsets rise. Where they restart, the topic was deleted and created again: the log still has the
-    older messages, but the broker no longer knows them, and no group can consume them.
+    older messages, but the broker no longer knows them, and no group can consume them. See `floors_of` for queues that
+    have no message since then.
+
+    Args:
+        is_gone: Function that returns whether the broker is known not to have a queue.
     """
 
-    def __init__(self) -> None:
-        self._found: dict[Queue, QueueSpan] = {}
+    def __init__(self, is_gone: Callable[[Queue], bool] = lambda _: False) -> None:
+        self._is_gone = is_gone
+        self._runs: dict[Queue, QueueRun] = {}
+        self._ends: dict[Queue, int] = {}
 
     def add(self, queue: Queue, offsets: Array, physical: Array) -> None:
         """Add messages of a queue.
@@ -78,21 +132,37 @@ class SpanFinder:
         """
         if not len(offsets):
             return
-        known = self._found.get(queue)
-        before = np.concatenate([[known.end - 1 if known else -1], offsets[:-1]])
-        restarts = np.flatnonzero(offsets <= before)
+        known = self._runs.get(queue)
+        earlier = np.concatenate([[self._ends.get(queue, 0) - 1], offsets[:-1]])
+        restarts = np.flatnonzero(offsets <= earlier)
+        last = int(physical[-1])
         if len(restarts):
-            offsets, physical = offsets[restarts[-1] :], physical[restarts[-1] :]
-            known = QueueSpan(int(offsets[0]), 0, floor=int(physical[0]))
-        first = int(offsets[0]) if known is None else known.first
-        self._found[queue] = QueueSpan(first, int(offsets[-1]) + 1, floor=known.floor if known else None)
+            place = int(restarts[-1])
+            before = int(physical[place - 1]) if place else known.last if known else None
+            self._runs[queue] = QueueRun(int(offsets[place]), int(physical[place]), last, before)
+        elif known is None:
+            self._runs[queue] = QueueRun(int(offsets[0]), int(physical[0]), last)
+        else:
+            self._runs[queue] = QueueRun(known.first, known.begin, last, known.before)
+        self._ends[queue] = int(offsets[-1]) + 1
 
     @property
-    def found(self) -> Mapping[Queue, QueueSpan]:
-        """Queues that have a message."""
-        return self._found
+    def runs(self) -> Mapping[Queue, QueueRun]:
+        """The newest messages of each queue."""
+        return self._runs
 
     @property
-    def floors(self) -> Mapping[Queue, int]:
+    def found(self) -> dict[Queue, QueueSpan]:
+        """Queues that have a message; one that has none since its topic was created again ends at 0."""
+        floors = self.floors
+        return {
+            queue: QueueSpan(run.first, self._ends[queue], floor=floors.get(queue))
+            if run.last >= floors.get(queue, 0)
+            else QueueSpan(0, 0, floor=floors[queue])
+            for queue, run in self._runs.items()
+        }
+
+    @property
+    def floors(self) -> dict[Queue, int]:
         """Queues whose topic was created again, each with the physical offset of its first record since."""
-        return {queue: span.floor for queue, span in self._found.items() if span.floor is not None}
+        return floors_of(self._runs, self._is_gone)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Queue, mi
 from commitlake.pipelines.lag.messages import BODY, Count
 from commitlake.pipelines.lag.queues import QueueSpan, SpanFinder, Times
 from commitlake.schemas.layouts.rocketmq.scan import Fault
+from commitlake.schemas.store_files import UnsafeFileError, folders_in
 from commitlake.schemas.tables.messages import SOURCE
 from commitlake.schemas.times import epoch_ms
 
@@ -76,7 +78,7 @@ class StoreMessages:
 
     def _read(self, until_ms: int | None, topics: Collection[str], counts: Sequence[Count]) -> SpanFinder:
         """Read the log once, in its order, and feed all counts."""
-        spans = SpanFinder()
+        spans = SpanFinder(self._is_gone)
         damaged = 0
         by_count = {queue.topic for count in counts for queue in count.starts}
         backlogs = [count for count in counts if isinstance(count, BacklogCounter)]
@@ -113,6 +115,15 @@ class StoreMessages:
                         count.add(self._store.broker, self._with_bodies(batch, count))
         self.damaged = max(self.damaged, damaged)  # the same ranges may be read again
         return spans
+
+    def _is_gone(self, queue: Queue) -> bool:
+        """Return whether the broker has other queues of a topic, but no longer this one."""
+        folder = Path(self._store.root).parent / self._store.format.queues.folder
+        try:
+            numbers_there = folders_in(folder / queue.topic, below=folder) if queue.topic in folders_in(folder) else []
+        except UnsafeFileError:
+            return False
+        return bool(numbers_there) and str(queue.queue_id) not in numbers_there
 
     def _add_spans(self, spans: SpanFinder, batch: pa.RecordBatch, until_ms: int | None) -> list[Queue]:
         """Add the messages of a batch to the spans, and return its queues."""

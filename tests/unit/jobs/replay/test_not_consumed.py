@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,19 @@ def test_messages_of_a_deleted_topic_are_not_selected(
     run = DryRun(capsys, *arguments)
     assert run.chosen == {("broker-a", "orders"): (2, 1, 2)}
     assert "orders: deleted and created again; messages of the deleted topic are not chosen" in run.said
+
+
+def test_messages_of_a_queue_that_the_new_topic_lacks_are_not_selected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(replace(stored("orders", second), queue_id=second % 2) for second in range(6))
+    growing.recreate_topics()
+    growing.write(stored("orders", second) for second in range(10, 13))
+    growing.archive()
+    take_snapshot(growing, 14, {"orders": 1}, "orders")
+    run = DryRun(capsys, "--lake", growing.lake.root)
+    assert run.chosen == {("broker-a", "orders"): (2, 1, 2)}
 
 
 def test_all_messages_of_a_topic_that_was_created_again_later_are_selected(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from commitlake.pipelines.lag.counting import Queue
-from commitlake.pipelines.lag.queues import QueueSpan, SpanFinder
+from commitlake.pipelines.lag.queues import QueueRun, QueueSpan, SpanFinder, floors_of
 
 ORDERS, OTHER = Queue("a", "orders", 0), Queue("a", "orders", 1)
 
@@ -37,3 +38,33 @@ def test_offsets_that_restart_mark_a_recreated_topic() -> None:
 
 def test_a_queue_that_restarts_above_0_keeps_its_floor() -> None:
     assert span_of(([4, 2, 3], [1, 2, 3]), ([4, 9], [4, 5])).found == {ORDERS: QueueSpan(2, 10, floor=2)}
+
+
+@pytest.mark.parametrize(
+    ("other", "is_gone", "is_deleted"),
+    [
+        (QueueRun(first=0, begin=100, last=200), False, True),
+        (QueueRun(first=0, begin=100, last=450), False, True),
+        (QueueRun(first=7, begin=350, last=400), False, True),  # a queue of the new topic begins at 0
+        (QueueRun(first=0, begin=350, last=400), False, False),
+        (QueueRun(first=0, begin=350, last=400), True, True),
+        (QueueRun(first=0, begin=550, last=600), False, False),
+        (QueueRun(first=0, begin=550, last=600), True, False),  # its messages are newer than the new topic
+        (QueueRun(first=0, begin=100, last=600), False, False),
+    ],
+)
+def test_queues_without_a_message_of_the_new_topic_are_those_of_the_deleted_one(
+    other: QueueRun, is_gone: bool, is_deleted: bool
+) -> None:
+    again = QueueRun(first=0, begin=500, last=900, before=300)
+    payments = Queue("a", "payments", 0)
+    runs = {ORDERS: again, OTHER: other, payments: QueueRun(first=0, begin=10, last=20)}
+    expected = {ORDERS: 500} | ({OTHER: 500} if is_deleted else {})
+    assert floors_of(runs, lambda _: is_gone) == expected
+
+
+def test_a_queue_of_a_deleted_topic_ends_at_0() -> None:
+    finder = span_of(([0, 1], [10, 20]))
+    finder.add(OTHER, np.array([0, 1]), np.array([12, 18]))
+    finder.add(ORDERS, np.array([0]), np.array([40]))
+    assert finder.found == {ORDERS: QueueSpan(0, 1, floor=40), OTHER: QueueSpan(0, 0, floor=40)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic
 from tests.support.indexed_stores import OPTIONS, RARE, Clock, message, without_seeks, write_indexed_store
 from tests.support.jmq_stores import write_jmq_store
-from tests.support.lag_places import WRITTEN, lag_rows, put_offsets
+from tests.support.lag_places import WRITTEN, lag_rows, put_offsets, stored
 
 TAGGED = GroupTopic("tagged", RARE)
 FILTERED = Given({TAGGED: GroupFilter.of("TAG", "tag-0")})
@@ -159,6 +160,30 @@ def test_messages_before_the_recreation_of_a_topic_are_not_counted(
     elsewhere = [row for row in found if row["topic"] == "topic-1" and row["queue_id"]]
     assert len(elsewhere) == 4
     assert all(0 < row["messages_max"] == row["end"] < 40 and NO_OFFSET in row["notes"] for row in elsewhere)
+
+
+@pytest.mark.parametrize("place", ["store", "store without indexes", "lake"])
+def test_queues_that_a_recreated_topic_lacks_have_no_lag(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "broker-a"
+    with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
+        # Only the store's folders can tell that queue 2 was deleted: its messages come after the last of queue 0.
+        for queue_id in (0, 1, 0, 1, 0, 2, 2):
+            store.put(replace(stored("orders", 1), queue_id=queue_id))
+        store.delete_queues("orders")
+        for _ in range(3):
+            store.put(stored("orders", 1))
+    put_offsets(root, "consumerOffset.json", {"orders@billing": {0: 1, 1: 1, 2: 1}})
+    arguments = ["--store", str(root)]
+    if place == "lake":
+        arguments = ["--lake", str(tmp_path / "lake")]
+        assert archive(["--store", str(root), *arguments, "--local", "--quiet", "--no-quality"]) == 0
+    else:
+        kept = {"use_indexes": place == "store"}
+        monkeypatch.setattr(store_messages.StoreMessages.__init__, "__kwdefaults__", kept)
+    found = {row["queue_id"]: (row["end"], row["messages_max"]) for row in lag_rows(capsys, *arguments)}
+    assert found == {0: (3, 2), 1: (0, 0), 2: (0, 0) if place != "lake" else (2, 1)}
 
 
 @pytest.mark.parametrize("place", ["store", "lake"])
