@@ -48,7 +48,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "broker_lite.broker.layouts",
         "broker_lite.replication.role",
     ),
-    "tests/unit/broker_lite/stores/jmq_adapter/test_jmq_consuming.py": ("broker_lite.stores.jmq.retry_queues",),
     "tests/unit/broker_lite/stores/rocketmq/test_batch_queues.py": (
         "broker_lite.stores.engine.pulling",
         "schemas.layouts.rocketmq.inner_batch",

@@ -4,52 +4,46 @@ JMQ keeps them in a database of its own, with the columns of `message_retry` bel
 file may be in use: it is opened for reading only, and nothing is written beside it. If that is not possible, as for a
 store that was copied while its broker was running, a private copy is read.
 
-Its content is not trusted. The number of rows, the size of a copy and the time are limited, texts are cut by SQLite,
-and rows that no broker writes are counted and left out.
+Its content is not trusted. The size of a copy is limited, what is read of it is limited by `retry_database`, and rows
+that no broker writes are counted and left out.
 """
 
 from __future__ import annotations
 
+import inspect
+import json
 import os
 import shutil
+import signal
 import sqlite3
+import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from commitlake.connectors.formats.engine.files import resolve_filesystem
 from commitlake.connectors.formats.engine.row_batch import MAX_TIMESTAMP_MS
+from commitlake.connectors.formats.jmq import retry_database
+from commitlake.connectors.formats.jmq.retry_database import (
+    CANNOT_OPEN,
+    DEAD,
+    MAX_ROWS,
+    MAX_SECONDS,
+    MAX_TEXT,
+    read_rows,
+)
 from commitlake.connectors.formats.retries import RETRY_ROWS, StoredRetries
 from commitlake.schemas.store_files import UnsafeFileError, files_in, open_file
 
 FOLDER = "retry"
 FILE_NAME = "retry.db"
-MAX_ROWS = 1_000_000
-"""Largest number of messages that are read."""
 MAX_COPY_BYTES = 4 << 30
 """Largest size of a file that is copied."""
-MAX_VALUE_BYTES = 16 << 20
-"""Largest size of a value in the database."""
-MAX_TEXT_BYTES = 512 << 20
-"""Largest size in memory of all texts that are read."""
-MAX_SECONDS = 30.0
-RETRYING, DEAD = 1, -2
-"""Values of the column `status`; JMQ calls -2 expired."""
-_STEPS = 10_000  # of SQLite's machine, between two looks at the clock
-_MAX_TEXT = 255
 _MAX_INT32 = (1 << 31) - 2
-_QUESTION = (
-    f"SELECT substr(topic, 1, {_MAX_TEXT + 1}), queue_id, queue_offset, journal_offset, "
-    f"substr(app, 1, {_MAX_TEXT + 1}), status, retry_count, retry_time, update_time FROM message_retry "
-    f"WHERE status IN ({RETRYING}, {DEAD}) LIMIT {MAX_ROWS + 1}"
-)
 
 
 def read_retry_store(root: str, broker: str) -> StoredRetries:
@@ -64,8 +58,7 @@ def read_retry_store(root: str, broker: str) -> StoredRetries:
     """
     path = f"{root}/{FOLDER}/{FILE_NAME}"
     try:
-        with _opened(root) as database:
-            rows = [] if database is None else _rows(database)
+        rows = _read(root)
     except UnsafeFileError:
         raise
     except (sqlite3.Error, UnicodeDecodeError, OSError, pa.ArrowException, OverflowError) as error:
@@ -83,37 +76,58 @@ def read_retry_store(root: str, broker: str) -> StoredRetries:
     return StoredRetries(_table(broker, good), problems=problems)
 
 
-@contextmanager
-def _opened(root: str) -> Iterator[sqlite3.Connection | None]:
-    """Open the database; yield None if there is none."""
+def _read(root: str) -> Sequence[Sequence[object]]:
+    """Return the rows of the database; none if it does not exist."""
     if "://" in root:
         with tempfile.TemporaryDirectory(prefix="commitlake-retries-") as copies:
-            if not _downloaded(root, Path(copies)):
-                yield None
-                return
-            with closing(_connect(Path(copies) / FILE_NAME, "mode=rw")) as database:
-                yield database
-        return
+            return _rows_of_copy(copies) if _downloaded(root, Path(copies)) else ()
     folder = Path(root) / FOLDER
     names = files_in(folder, lambda name: name in _FILES, below=Path(root))
     sizes = {name: (folder / name).lstat().st_size for name in names}
     if FILE_NAME not in sizes:
-        yield None
-        return
+        return ()
     _check_journal(sizes.get(_JOURNAL))
-    if _SHARED in sizes or not sizes.get(_WAL):
-        # A broker's lock file is there, or no transaction waits to be moved to the database.
-        how = "mode=ro&readonly_shm=1" if _SHARED in sizes else "mode=ro&immutable=1"
-        with closing(_connect(folder / FILE_NAME, how)) as database:
-            if _can_read(database):
-                yield database
-                return
+    rows: Sequence[Sequence[object]] | None = None
+    if _SHARED in sizes:  # a broker's lock file
+        rows = _rows_by_process(folder / FILE_NAME, "mode=ro&readonly_shm=1")
+    elif not sizes.get(_WAL):  # no transaction waits to be moved to the database
+        rows = read_rows(folder / FILE_NAME, "mode=ro&immutable=1", tries=True)
+    if rows is not None:
+        return rows
     with tempfile.TemporaryDirectory(prefix="commitlake-retries-") as copies:
         for name in (_WAL, FILE_NAME):
             if name in sizes:
                 _copy(folder / name, Path(root), Path(copies) / name)
-        with closing(_connect(Path(copies) / FILE_NAME, "mode=rw")) as database:
-            yield database
+        return _rows_of_copy(copies)
+
+
+def _rows_of_copy(folder: str) -> Sequence[Sequence[object]]:
+    return read_rows(Path(folder) / FILE_NAME, "mode=rw") or ()
+
+
+def _rows_by_process(path: Path, how: str) -> Sequence[Sequence[object]] | None:
+    """Return what `read_rows` returns in a process of its own; see `retry_database`.
+
+    Raises:
+        OSError: if the process fails, or is ended by the system.
+    """
+    command = [sys.executable, "-I", "-c", inspect.getsource(retry_database), str(path), how]
+    try:
+        ended = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=2 * MAX_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise OSError(f"no answer within {2 * MAX_SECONDS:.0f} s") from None
+    if ended.returncode == CANNOT_OPEN:
+        return None
+    if ended.returncode < 0:
+        name = signal.Signals(-ended.returncode).name
+        raise OSError(f"the process that read it was ended by {name}: was a file of it cut or replaced meanwhile?")
+    if ended.returncode:
+        lines = ended.stderr.decode("utf-8", "replace").splitlines()
+        raise OSError(lines[-1] if lines else f"the process that read it ended with code {ended.returncode}")
+    rows: list[list[object]] = json.loads(ended.stdout)
+    return rows
 
 
 _WAL, _SHARED, _JOURNAL = (f"{FILE_NAME}{suffix}" for suffix in ("-wal", "-shm", "-journal"))
@@ -151,53 +165,15 @@ def _downloaded(root: str, folder: Path) -> bool:
     return True
 
 
-def _connect(path: Path, how: str) -> sqlite3.Connection:
-    database = sqlite3.connect(f"file:{quote(str(path))}?{how}", uri=True, timeout=5, isolation_level=None)
-    end = time.monotonic() + MAX_SECONDS
-    database.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
-    database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
-    database.text_factory = lambda data: data.decode("utf-8", "replace")
-    return database
-
-
-def _can_read(database: sqlite3.Connection) -> bool:
-    """Return whether a database can be read without changing its files."""
-    try:
-        database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:
-        return False
-    return True
-
-
-def _rows(database: sqlite3.Connection) -> list[tuple[object, ...]]:
-    database.execute("PRAGMA trusted_schema=OFF")
-    database.execute("PRAGMA query_only=ON")
-    found = database.execute("SELECT type FROM sqlite_master WHERE name = 'message_retry'").fetchone()
-    if found is None or found[0] != "table":
-        raise sqlite3.DatabaseError("expected a table message_retry, found none")
-    columns = database.execute("SELECT name, hidden FROM pragma_table_xinfo('message_retry')")
-    if computed := sorted(repr(name) for name, hidden in columns if hidden):
-        raise sqlite3.DatabaseError(f"expected no computed columns in message_retry, found {', '.join(computed[:3])}")
-    rows: list[tuple[object, ...]] = []
-    size = 0
-    for row in database.execute(_QUESTION):
-        rows.append(row)
-        size += sum(sys.getsizeof(value) for value in row if isinstance(value, str))
-        if size > MAX_TEXT_BYTES:
-            raise sqlite3.DataError(f"expected at most {MAX_TEXT_BYTES:,} bytes of texts in message_retry, found more")
-    return rows
-
-
-def _checked(row: tuple[object, ...]) -> tuple[str, int, int, int, str, int, int, int, int] | None:
+def _checked(row: Sequence[object]) -> tuple[str, int, int, int, str, int, int, int, int] | None:
     topic, queue_id, queue_offset, physical_offset, app, status, count, due, updated = row
     texts, numbers = (topic, app), (queue_id, queue_offset, physical_offset, status, count, due, updated)
-    if not all(isinstance(text, str) and 0 < len(text) <= _MAX_TEXT for text in texts):
+    if not all(isinstance(text, str) and 0 < len(text) <= MAX_TEXT for text in texts):
         return None
     if not all(isinstance(number, int) for number in numbers):
         return None
     is_valid = 0 <= queue_id <= 255 and queue_offset >= 0 and physical_offset >= 0  # type: ignore[operator]
-    return row if is_valid and 0 <= count <= _MAX_INT32 else None  # type: ignore[operator, return-value]
+    return tuple(row) if is_valid and 0 <= count <= _MAX_INT32 else None  # type: ignore[operator, return-value]
 
 
 def _table(broker: str, rows: Iterable[tuple[str, int, int, int, str, int, int, int, int]]) -> pa.Table:

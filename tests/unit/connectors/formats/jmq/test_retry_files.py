@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.jmq import retry_files
+from commitlake.connectors.formats.jmq import retry_database, retry_files
 from commitlake.connectors.formats.jmq.retry_files import read_retry_store
 from commitlake.schemas.store_files import UnsafeFileError
 from tests.support.jmq_consumers import JmqShop
@@ -163,10 +164,10 @@ def test_time_and_number_of_rows_are_limited(shop: JmqShop, monkeypatch: pytest.
     monkeypatch.setattr(retry_files, "MAX_ROWS", 1)
     stored = read_retry_store(str(shop.store), "broker-a")
     assert (stored.rows.num_rows, len(stored.problems)) == (1, 1)
-    monkeypatch.setattr(retry_files, "MAX_TEXT_BYTES", 100)
+    monkeypatch.setattr(retry_database, "MAX_TEXT_BYTES", 100)
     assert "at most 100 bytes of texts" in problem(shop.store)
-    monkeypatch.setattr(retry_files, "MAX_SECONDS", -1.0)
-    monkeypatch.setattr(retry_files, "_STEPS", 1)
+    monkeypatch.setattr(retry_database, "MAX_SECONDS", -1.0)
+    monkeypatch.setattr(retry_database, "_STEPS", 1)
     assert "interrupted" in problem(shop.store)
 
 
@@ -178,3 +179,44 @@ def test_rows_that_no_broker_writes_are_left_out(shop: JmqShop) -> None:
     stored = read_retry_store(str(shop.store), "broker-a")
     assert stored.rows.column("event_timestamp").to_pylist() == [None]
     assert "1 rows of message_retry are not as a broker writes them" in stored.problems[0]
+
+
+USE = """
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+database.execute("UPDATE message_retry SET retry_time = retry_time + 1")
+database.commit()
+print("open", flush=True)
+sys.stdin.read()
+"""
+CUT = """def _rows(database):
+    import os
+    os.truncate(sys.argv[1] + "-shm", 0)
+    return _rows_then(database)
+
+
+def _rows_then("""
+
+
+@pytest.fixture
+def used(shop: JmqShop) -> Iterator[Path]:
+    """A store whose retry store another process has open."""
+    command = [sys.executable, "-c", USE, str(shop.store / DATABASE)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as user:
+        assert user.stdout is not None
+        assert user.stdout.readline() == b"open\n"
+        yield shop.store
+        user.kill()  # its own mapping may be cut
+
+
+def test_a_lock_file_that_is_cut_while_it_is_read_is_a_problem(used: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = inspect.getsource(retry_database)
+    assert found(used) == FAILED
+    monkeypatch.setattr(inspect, "getsource", lambda _: source.replace("def _rows(", CUT, 1))
+    assert "was ended by SIGBUS" in problem(used)
+
+
+def test_no_answer_in_time_is_a_problem(used: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry_files, "MAX_SECONDS", 0.1)
+    monkeypatch.setattr(inspect, "getsource", lambda _: "import time; time.sleep(60)")
+    assert "no answer within" in problem(used)

@@ -1,0 +1,107 @@
+"""Reads the rows of a JMQ retry store's SQLite database, whose content is not trusted.
+
+The size of values and texts, the number of rows and the time are limited. While a broker has the database open, SQLite
+maps the broker's lock file; if another program cuts that file, the system ends the process that reads it. Such a
+database is therefore read by a process of its own, which runs this module's text: it imports only Python's library.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+MAX_ROWS = 1_000_000
+"""Largest number of messages that are read."""
+MAX_VALUE_BYTES = 16 << 20
+"""Largest size of a value in the database."""
+MAX_TEXT_BYTES = 512 << 20
+"""Largest size in memory of all texts that are read."""
+MAX_TEXT = 255
+"""Longest text of a column; longer ones are cut to one character more."""
+MAX_SECONDS = 30.0
+RETRYING, DEAD = 1, -2
+"""Values of the column `status`; JMQ calls -2 expired."""
+CANNOT_OPEN = 75
+"""Exit code of the process if the database cannot be read without changing its files."""
+_STEPS = 10_000  # of SQLite's machine, between two looks at the clock
+_QUESTION = (
+    f"SELECT substr(topic, 1, {MAX_TEXT + 1}), queue_id, queue_offset, journal_offset, "
+    f"substr(app, 1, {MAX_TEXT + 1}), status, retry_count, retry_time, update_time FROM message_retry "
+    f"WHERE status IN ({RETRYING}, {DEAD}) LIMIT {MAX_ROWS + 1}"
+)
+
+
+def read_rows(path: Path, how: str, *, tries: bool = False) -> list[tuple[object, ...]] | None:
+    """Return the rows of failed messages, one more than `MAX_ROWS` if there are more.
+
+    Args:
+        path: path of the database.
+        how: parameters of SQLite's URI.
+        tries: whether to return None if SQLite cannot read the database in that way.
+
+    Raises:
+        sqlite3.Error: if it is no database with such a table, or a limit is exceeded.
+        UnicodeDecodeError: if SQLite's own message on it is not UTF-8.
+    """
+    with closing(_connect(path, how)) as database:
+        return None if tries and not _can_read(database) else _rows(database)
+
+
+def _connect(path: Path, how: str) -> sqlite3.Connection:
+    database = sqlite3.connect(f"file:{quote(str(path))}?{how}", uri=True, timeout=5, isolation_level=None)
+    end = time.monotonic() + MAX_SECONDS
+    database.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
+    database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    database.text_factory = lambda data: data.decode("utf-8", "replace")
+    return database
+
+
+def _can_read(database: sqlite3.Connection) -> bool:
+    """Return whether a database can be read without changing its files."""
+    try:
+        database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        return False
+    return True
+
+
+def _rows(database: sqlite3.Connection) -> list[tuple[object, ...]]:
+    database.execute("PRAGMA trusted_schema=OFF")
+    database.execute("PRAGMA query_only=ON")
+    found = database.execute("SELECT type FROM sqlite_master WHERE name = 'message_retry'").fetchone()
+    if found is None or found[0] != "table":
+        raise sqlite3.DatabaseError("expected a table message_retry, found none")
+    columns = database.execute("SELECT name, hidden FROM pragma_table_xinfo('message_retry')")
+    if computed := sorted(repr(name) for name, hidden in columns if hidden):
+        raise sqlite3.DatabaseError(f"expected no computed columns in message_retry, found {', '.join(computed[:3])}")
+    rows: list[tuple[object, ...]] = []
+    size = 0
+    for row in database.execute(_QUESTION):
+        rows.append(row)
+        size += sum(sys.getsizeof(value) for value in row if isinstance(value, str))
+        if size > MAX_TEXT_BYTES:
+            raise sqlite3.DataError(f"expected at most {MAX_TEXT_BYTES:,} bytes of texts in message_retry, found more")
+    return rows
+
+
+def main() -> int:
+    """Print the rows of the database that the arguments name as JSON; an error goes to standard error."""
+    try:
+        rows = read_rows(Path(sys.argv[1]), sys.argv[2], tries=True)
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        print(str(error).splitlines()[0], file=sys.stderr)
+        return 1
+    if rows is None:
+        return CANNOT_OPEN
+    json.dump(rows, sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
