@@ -13,8 +13,6 @@ if it cannot be read, if it is a link in the store, or if its name is not a vali
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,16 +20,9 @@ from pathlib import Path
 from commitlake.connectors.formats.engine.stores import Store, find_stores, is_glob
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.lake.packs.names import fault_of_name, fits_folder
-from commitlake.jobs.cli.broker_conf import MAX_BYTES, read_store_conf
+from commitlake.jobs.cli.broker_conf import read_store_conf
 from commitlake.jobs.cli.command import JobError
-from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConfError
-from commitlake.schemas.layouts.rocketmq.store_conf import parse_broker_name
-from commitlake.schemas.store_files import read_file
-
-_PLACES_ABOVE = ("conf/broker.conf", "broker.conf")
-_PLACES_WITHIN = ("broker.conf", "conf/broker.conf")
-_HINT = "use --broker NAME to give the store's name"
-_LOGGER = logging.getLogger(__name__)
+from commitlake.jobs.cli.names_beside import NAME_HINT, names_beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +65,7 @@ def broker_name(
         note = "" if name in known else f"store {store.root} is {name!a} in the lake: brokerName in {file}"
         return BrokerName(name, note)
     if not fits_folder(store.broker):
-        raise JobError(f"store {store.root}: its folder's name is too long for the lake", _HINT)
+        raise JobError(f"store {store.root}: its folder's name is too long for the lake", NAME_HINT)
     note = (
         f"store {store.root} is {store.broker!a} in the lake, after its folder, which is a guess. Before the first "
         "run, --broker NAME or --broker-conf FILE gives it another name"
@@ -84,7 +75,7 @@ def broker_name(
 
 def _check_name(name: str, source: str) -> None:
     if fault := fault_of_name(name):
-        raise JobError(f"{source}: {fault}", _HINT)
+        raise JobError(f"{source}: {fault}", NAME_HINT)
 
 
 def _named_by(store: Store, conf: str | None) -> Iterator[tuple[str, str]]:
@@ -95,24 +86,4 @@ def _named_by(store: Store, conf: str | None) -> Iterator[tuple[str, str]]:
             _check_name(name, f"--broker-conf {conf}: brokerName")
             yield conf, name
     elif "://" not in store.root:
-        yield from _named_beside(Path(store.root).parent)
-
-
-def _named_beside(folder: Path) -> Iterator[tuple[str, str]]:
-    above = [
-        (folder / ".." / place).resolve() for place in _PLACES_ABOVE
-    ]  # links above the store belong to the administrator
-    for path, below in [*((path, None) for path in above), *((folder / place, folder) for place in _PLACES_WITHIN)]:
-        if not os.path.lexists(path):
-            continue
-        try:
-            text = read_file(path, below=below, limit=MAX_BYTES).decode("iso-8859-1")
-            name = parse_broker_name(text)
-        except (OSError, BrokerConfError) as error:
-            why = (error.strerror if isinstance(error, OSError) else None) or error
-            _LOGGER.warning("%s is not used for the store's name: %s. %s", path, why, _HINT)
-            continue
-        if name is not None and (fault := fault_of_name(name)):
-            _LOGGER.warning("%s is not used for the store's name: brokerName: %s. %s", path, fault, _HINT)
-        elif name is not None:
-            yield str(path), name
+        yield from names_beside(Path(store.root).parent)

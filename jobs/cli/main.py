@@ -28,6 +28,7 @@ JOBS = {
     "lag": "show how far consumer groups are behind, now or at a past time; needs no Spark",
     "metrics": "export the lag of consumer groups for Prometheus, as a file or over HTTP; needs no Spark",
     "snapshot": "save the offsets of consumer groups, from a store or a live broker; needs no Spark",
+    "ship": "copy a broker's store to an object store or a folder, while the broker runs; needs no Spark",
     "guard": "show which segments a broker will delete, when, and whether they are archived; needs no Spark",
     "erase": "delete messages from the lake permanently, by key or id, and prove it; needs no Spark",
     "evidence": "create a key, and check the signed evidence of runs, audits and erasures; needs no Spark",

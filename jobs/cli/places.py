@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.permissions import check_lake_is_readable
+from commitlake.jobs.cli.s3_arguments import add_s3_arguments, set_s3_environment
 
 _LAKE = "the lake: a folder, or s3://bucket/prefix"
 BODIES_HELP = "where the packs of bodies are: a folder, or s3://bucket/prefix (default: 'bodies' in the lake)"
-_ENDPOINT = "URL of an object store other than Amazon's (default: AWS_ENDPOINT_URL_S3); credentials as for any AWS tool"
-_REGION = "region of the bucket (default: AWS_REGION, or that of the profile)"
 
 
 def add_place_arguments(parser: argparse.ArgumentParser, lake: str = _LAKE, bodies: str = BODIES_HELP) -> None:
@@ -30,12 +28,6 @@ def add_place_arguments(parser: argparse.ArgumentParser, lake: str = _LAKE, bodi
     add_s3_arguments(parser)
 
 
-def add_s3_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--s3-endpoint` and `--s3-region`, which `lake_of` reads."""
-    parser.add_argument("--s3-endpoint", metavar="URL", help=_ENDPOINT)
-    parser.add_argument("--s3-region", metavar="NAME", help=_REGION)
-
-
 def lake_of(arguments: argparse.Namespace) -> LakePaths:
     """Return the lake that the arguments name.
 
@@ -46,9 +38,7 @@ def lake_of(arguments: argparse.Namespace) -> LakePaths:
         LakeError: if the lake cannot be read.
         S3Error: if it is in an object store without a bucket's name, or the endpoint is not a URL.
     """
-    for variable, value in (("AWS_ENDPOINT_URL_S3", arguments.s3_endpoint), ("AWS_REGION", arguments.s3_region)):
-        if value:
-            os.environ[variable] = value
+    set_s3_environment(arguments)
     lake = LakePaths(arguments.lake)
     check_lake_is_readable(lake)
     return lake

@@ -7,6 +7,7 @@
     commitlake_run_peak_memory_bytes            largest resident memory of the process, or of one below it
     commitlake_runs_total{exit_code}            runs since the file was created
     commitlake_archive_…_total                  data of archive runs since the file was created
+    commitlake_ship_…_total                     data of shipping agents since the file was created
 
 All have the label `command`. A file is replaced as a whole. Counters continue from the values in the existing file, so
 they never decrease, and equal runs are visible. Use one file per job. A file that cannot be parsed is ignored.
@@ -32,6 +33,9 @@ COUNTERS = {
     "archive_log_bytes": "Bytes of log that archive runs committed.",
     "archive_quarantined_ranges": "Ranges of log that archive runs could not read.",
     "archive_gaps": "Ranges of log that were gone before archive runs could read them.",
+    "ship_bytes": "Bytes of stores that were shipped.",
+    "ship_sent_bytes": "Bytes that were sent to targets, with those that were sent again.",
+    "ship_sealed_files": "Files that were shipped completely.",
 }
 """Counters that a job may add to, with their help texts; the metric is `commitlake_NAME_total`."""
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.output_forms import add_format_argument
-from commitlake.jobs.cli.places import add_s3_arguments
 from commitlake.jobs.cli.rows_output import write
+from commitlake.jobs.cli.s3_arguments import add_s3_arguments
 from commitlake.jobs.doctor.findings import DoctorFinding, State
 from commitlake.schemas.errors import ExitCode
 

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
-from commitlake.jobs.cli.places import add_s3_arguments, lake_of
+from commitlake.jobs.cli.places import lake_of
+from commitlake.jobs.cli.s3_arguments import add_s3_arguments
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode

@@ -25,7 +25,8 @@ from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument
-from commitlake.jobs.cli.places import add_s3_arguments, lake_of
+from commitlake.jobs.cli.places import lake_of
+from commitlake.jobs.cli.s3_arguments import add_s3_arguments
 from commitlake.jobs.cli.store_arguments import positive_decimal
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.errors import ExitCode

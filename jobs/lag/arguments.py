@@ -6,7 +6,8 @@ import argparse
 
 from commitlake.jobs.cli.broker_conf import add_broker_conf_argument
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument
-from commitlake.jobs.cli.places import BODIES_HELP, add_s3_arguments
+from commitlake.jobs.cli.places import BODIES_HELP
+from commitlake.jobs.cli.s3_arguments import add_s3_arguments
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:

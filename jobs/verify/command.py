@@ -22,8 +22,9 @@ from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument
-from commitlake.jobs.cli.places import add_s3_arguments, lake_of
+from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments, make_runner
+from commitlake.jobs.cli.s3_arguments import add_s3_arguments
 from commitlake.jobs.cli.store_arguments import add_store_argument, check_store_is_given, delay_levels, positive
 from commitlake.schemas.errors import ExitCode
 

@@ -93,9 +93,10 @@ def test_systemd_units_call_existing_files_and_valid_options() -> None:
     script, settings = called["commitlake-nightly"]
     assert (EXAMPLES / Path(script).name).exists()
     assert settings == "/etc/commitlake.toml"
-    program, job, *arguments = called["commitlake-metrics"]
-    assert Path(program).name == "commitlake"
-    importlib.import_module(f"commitlake.jobs.{job}.command").build_parser().parse_args(arguments)
+    for name in ("commitlake-metrics", "commitlake-ship"):
+        program, job, *arguments = called[name]
+        assert Path(program).name == "commitlake"
+        importlib.import_module(f"commitlake.jobs.{job}.command").build_parser().parse_args(arguments)
 
 
 def test_the_dag_compiles_and_calls_jobs_with_valid_options() -> None:

@@ -1,0 +1,8 @@
+"""Targets of `commitlake ship`: the prefix in an object store, or the folder, that gets the copy of a broker's store.
+
+target    interface of a target             folder    a local or mounted folder, which is itself a store
+errors    targets that cannot be written    s3        a prefix in an S3-compatible object store
+pace      limit of the bandwidth            checksums combination of CRC-32s
+
+An agent runs beside a broker: nothing here imports Spark, Arrow or numpy, and memory is bounded by the size of a part.
+"""

@@ -1,0 +1,29 @@
+"""Errors of targets.
+
+ShipError                   a target cannot be used: what was found, and what to do
+├── ShipUnavailableError    a disk that is full or a server that is away; a later attempt may succeed
+└── ShipConflictError       another agent writes to the target, or it has the copy of another store
+"""
+
+from __future__ import annotations
+
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+
+
+class ShipError(CommitLakeError):
+    """A target cannot be used."""
+
+    exit_code = ExitCode.USAGE
+
+
+class ShipUnavailableError(ShipError):
+    """A target cannot be written now; a later attempt may succeed."""
+
+    exit_code = ExitCode.FAILED
+    is_transient = True
+
+
+class ShipConflictError(ShipError):
+    """Another agent writes to the target, or the target has the copy of another store."""
+
+    exit_code = ExitCode.REFUSED

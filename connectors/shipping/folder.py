@@ -1,0 +1,224 @@
+"""A target in a folder, local or mounted: a copy of the store that every job can read.
+
+Parts are written into the file itself, which has its full size from the beginning, as the broker's own files have. No
+part of a path below the folder may be a link. `shipped/lock` is locked by the process that writes.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipUnavailableError
+from commitlake.connectors.shipping.pace import Pace
+from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.schemas.shipped import LOCK, MAX_MANIFEST_BYTES, Part, ShippedFile
+from commitlake.schemas.store_files import (
+    UnsafeFileError,
+    check_relative,
+    create_file,
+    files_in,
+    make_folders,
+    open_file,
+    open_parent,
+    read_file,
+    remove_file,
+    rename_file,
+)
+
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_BLOCK_BYTES = 1 << 20
+
+
+class FolderTarget(ShipTarget):
+    """Target in a folder, which is created if it does not exist.
+
+    Args:
+        root: the folder.
+        pace: limit of the bandwidth.
+    """
+
+    has_parts = False
+
+    def __init__(self, root: str, pace: Pace) -> None:
+        self.text = root
+        self._root = Path(root).absolute()
+        self._pace = pace
+        self._lock: int | None = None
+        self._manifests: dict[str, bytes | None] = {}
+
+    def claim(self) -> None:
+        """See ShipTarget."""
+        with self._errors(LOCK):
+            make_folders(self._root)
+            path = self._path(LOCK)
+            make_folders(path.parent, below=self._root)
+            with suppress(FileExistsError):
+                os.close(create_file(path, below=self._root, replace=False))
+            self._lock = open_file(path, os.O_RDWR, below=self._root)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ShipConflictError(
+                    f"{self.text}: another agent ships to this folder: stop one of the two"
+                ) from None
+
+    def close(self) -> None:
+        """See ShipTarget."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def names_in(self, folder: str, limit: int) -> list[str]:
+        """See ShipTarget."""
+        with self._errors(folder):
+            return files_in(self._path(folder), below=self._root)[:limit] if self._root.is_dir() else []
+
+    def read_manifest(self, name: str) -> bytes | None:
+        """See ShipTarget."""
+        data: bytes | None = None
+        with self._errors(name), suppress(FileNotFoundError):
+            data = read_file(self._path(name), below=self._root, limit=MAX_MANIFEST_BYTES)
+        self._manifests[name] = data
+        return data
+
+    def replace_manifest(self, name: str, data: bytes) -> None:
+        """See ShipTarget."""
+        known = self._manifests.get(name)
+        if self.read_manifest(name) != known:
+            self._manifests[name] = known
+            raise ShipConflictError(f"{self.text}: {name} was replaced by another agent: stop one of the two")
+        self.put(name, data)
+        self._manifests[name] = data
+
+    def put(self, name: str, data: bytes) -> None:
+        """See ShipTarget."""
+        path = self._path(name)
+        beside = path.with_name(f".{path.name}.tmp")
+        with self._errors(name):
+            make_folders(path.parent, below=self._root)
+            with os.fdopen(create_file(beside, below=self._root), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            rename_file(beside, path, below=self._root)
+            with open_parent(path, self._root) as parent:
+                _sync(parent)
+
+    def delete(self, name: str) -> None:
+        """See ShipTarget."""
+        with self._errors(name), suppress(FileNotFoundError):
+            remove_file(self._path(name), below=self._root)
+
+    def write_part(self, file: ShippedFile, part: Part, data: bytes) -> None:
+        """See ShipTarget."""
+        with self._errors(file.name), self._opened(file, is_new=part.offset == 0) as descriptor:
+            view = memoryview(data)
+            done = 0
+            while done < len(view):
+                step = view[done : done + self._pace.slice_bytes]
+                self._pace.take(len(step))
+                done += os.pwrite(descriptor, step, part.offset + done)
+            if os.fstat(descriptor).st_size < file.size:
+                os.ftruncate(descriptor, file.size)
+            os.fdatasync(descriptor)
+
+    def has_part(self, file: ShippedFile, part: Part) -> bool:
+        """See ShipTarget."""
+        with self._errors(file.name):
+            try:
+                descriptor = open_file(self._path(file.name), below=self._root)
+            except FileNotFoundError:
+                return False
+            try:
+                return _crc_of(descriptor, part.offset, part.size) == part.crc
+            finally:
+                os.close(descriptor)
+
+    def drop_parts(self, file: ShippedFile, parts: Iterable[Part]) -> None:
+        """See ShipTarget; a folder has no parts of their own."""
+
+    def part_names(self) -> Iterator[str]:
+        """See ShipTarget; a folder has no parts of their own."""
+        yield from ()
+
+    def cut(self, file: ShippedFile, end: int) -> None:
+        """See ShipTarget."""
+        with self._errors(file.name), suppress(FileNotFoundError), self._opened(file) as descriptor:
+            os.ftruncate(descriptor, end)
+            os.ftruncate(descriptor, file.size)
+            os.fdatasync(descriptor)
+
+    def seal(self, file: ShippedFile) -> None:
+        """See ShipTarget."""
+        with self._errors(file.name), self._opened(file) as descriptor:
+            os.ftruncate(descriptor, file.size)
+            os.fsync(descriptor)
+
+    def sealed_size(self, file: ShippedFile) -> int | None:
+        """See ShipTarget."""
+        with self._errors(file.name):
+            try:
+                descriptor = open_file(self._path(file.name), below=self._root)
+            except FileNotFoundError:
+                return None
+            try:
+                return os.fstat(descriptor).st_size
+            finally:
+                os.close(descriptor)
+
+    def _path(self, name: str) -> Path:
+        return self._root / check_relative(name)
+
+    @contextmanager
+    def _opened(self, file: ShippedFile, *, is_new: bool = False) -> Iterator[int]:
+        path = self._path(file.name)
+        if is_new:
+            make_folders(path.parent, below=self._root)
+            with suppress(FileExistsError):
+                os.close(create_file(path, below=self._root, replace=False))
+        descriptor = open_file(path, os.O_RDWR, below=self._root)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
+        """Convert the errors of the operating system; a missing file stays a FileNotFoundError."""
+        try:
+            yield
+        except (ShipError, FileNotFoundError):
+            raise
+        except UnsafeFileError as error:
+            raise ShipError(f"{error}. Remove it: an agent follows no links in its target") from None
+        except OSError as error:
+            text = f"{self._root / name} cannot be written: {error.strerror or error}"
+            if error.errno in _DENIED or isinstance(error, NotADirectoryError):
+                raise ShipError(f"{text}. Give this user permission, or correct --to") from None
+            raise ShipUnavailableError(f"{text}. Shipping continues there later: nothing is lost") from None
+
+
+def _crc_of(descriptor: int, offset: int, size: int) -> int | None:
+    """Return the CRC-32 of a range, or None if the file ends before its end."""
+    crc = 0
+    while size:
+        data = os.pread(descriptor, min(size, _BLOCK_BYTES), offset)
+        if not data:
+            return None
+        crc = zlib.crc32(data, crc)
+        offset, size = offset + len(data), size - len(data)
+    return crc
+
+
+def _sync(folder: int) -> None:
+    descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,67 @@
+"""Limit of an agent's bandwidth."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable
+from typing import Any
+
+_BURST_SECONDS = 0.25
+_SENT_BLOCK_BYTES = 1 << 16
+"""The HTTP client reads a body in blocks of at most this size to send it, and in larger ones to sign it."""
+
+
+class Pace:
+    """Limit of the bytes per second; without a rate, there is no limit.
+
+    Args:
+        rate: bytes per second, or None.
+        clock: a clock that never goes back, in seconds.
+        sleep: function that waits.
+    """
+
+    def __init__(
+        self,
+        rate: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._rate, self._clock, self._sleep = rate, clock, sleep
+        self._free_at = clock()
+
+    def take(self, count: int) -> None:
+        """Wait until `count` more bytes may be sent."""
+        if self._rate is None:
+            return
+        now = self._clock()
+        self._free_at = max(self._free_at, now - _BURST_SECONDS) + count / self._rate
+        if self._free_at > now:
+            self._sleep(self._free_at - now)
+
+    @property
+    def slice_bytes(self) -> int:
+        """Number of bytes to write at a time, so that a slow pace is even."""
+        return 1 << 20 if self._rate is None else max(4096, min(1 << 20, int(self._rate * _BURST_SECONDS)))
+
+
+class PacedBody(io.BytesIO):
+    """Body of a request that is sent at a pace."""
+
+    def __init__(self, data: bytes, pace: Pace) -> None:
+        super().__init__(data)
+        self._pace = pace
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read some bytes; wait first if they are going to be sent."""
+        data = super().read(size)
+        if size is not None and 0 < size <= _SENT_BLOCK_BYTES:
+            self._pace.take(len(data))
+        return data
+
+    def __len__(self) -> int:
+        return len(self.getbuffer())
+
+    def __iter__(self) -> Any:
+        while data := self.read(_SENT_BLOCK_BYTES):
+            yield data

@@ -1,0 +1,94 @@
+"""Interface of a target, to which an agent ships a store.
+
+An agent writes the parts of a file in order, then a manifest that names them, then deletes parts that no manifest needs
+any more. A kill between two steps leaves bytes that no manifest names, and the next run writes the same bytes again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+
+from commitlake.schemas.shipped import Part, ShippedFile
+
+
+class ShipTarget(ABC):
+    """Target of an agent. All names are paths in the store, and every method may raise a `ShipError`.
+
+    Attributes:
+        text: the target as the user wrote it.
+        has_parts: whether parts are objects of their own, of which there should be few.
+    """
+
+    text: str
+    has_parts: bool
+
+    @abstractmethod
+    def claim(self) -> None:
+        """Lock the target for this process, as far as the target has locks, and check that it may be written.
+
+        Raises:
+            ShipConflictError: if another process has locked it.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the lock."""
+
+    @abstractmethod
+    def names_in(self, folder: str, limit: int) -> list[str]:
+        """Return the names of some files in a folder of the target, at most `limit` of them."""
+
+    @abstractmethod
+    def read_manifest(self, name: str) -> bytes | None:
+        """Return a manifest, or None if there is none; `replace_manifest` replaces only this version of it."""
+
+    @abstractmethod
+    def replace_manifest(self, name: str, data: bytes) -> None:
+        """Replace a manifest completely or not at all.
+
+        Raises:
+            ShipConflictError: if it is no longer the one that this process has read or written last.
+        """
+
+    @abstractmethod
+    def put(self, name: str, data: bytes) -> None:
+        """Write a small file completely or not at all; an existing one is replaced."""
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Delete a small file or a part, if it exists."""
+
+    @abstractmethod
+    def write_part(self, file: ShippedFile, part: Part, data: bytes) -> None:
+        """Write a part of a file.
+
+        Args:
+            file: the file, to whose parts the new one will be added.
+            part: range and checksum of the part.
+            data: bytes of the part.
+        """
+
+    @abstractmethod
+    def has_part(self, file: ShippedFile, part: Part) -> bool:
+        """Return whether a part has its size, and its checksum if the target can compute it."""
+
+    @abstractmethod
+    def drop_parts(self, file: ShippedFile, parts: Iterable[Part]) -> None:
+        """Delete parts that no manifest names any more."""
+
+    @abstractmethod
+    def part_names(self) -> Iterator[str]:
+        """Yield the names of all parts that are objects of their own."""
+
+    @abstractmethod
+    def cut(self, file: ShippedFile, end: int) -> None:
+        """Forget the bytes of a file from a position on, because the broker has changed them."""
+
+    @abstractmethod
+    def seal(self, file: ShippedFile) -> None:
+        """Make a file of its parts, which cover it, under its own name."""
+
+    @abstractmethod
+    def sealed_size(self, file: ShippedFile) -> int | None:
+        """Return the size of a sealed file in the target, or None if it is missing."""

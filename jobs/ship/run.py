@@ -1,0 +1,226 @@
+"""Work of `commitlake ship`: rounds of the agent, with pauses, retries, progress and a summary."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from commitlake.connectors.object_store.uris import has_scheme, is_s3
+from commitlake.connectors.shipping.errors import ShipUnavailableError
+from commitlake.connectors.shipping.pace import Pace
+from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.jobs.cli import run_metrics
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.process import stop_signal, stop_softly
+from commitlake.jobs.cli.progress import counted_progress
+from commitlake.jobs.cli.s3_arguments import set_s3_environment
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.pipelines.ship.agent import Round, ShipAgent, ShipStoppedError
+from commitlake.pipelines.ship.log_end import UNCHANGED_SECONDS
+from commitlake.pipelines.ship.settings import ShipSettings
+from commitlake.pipelines.ship.store import SourceStore
+from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import ExitCode
+
+_NICE = 10
+_IO_PRIORITY_IDLE = 3 << 13
+_IO_PRIORITY_CALLS = {"x86_64": 251, "aarch64": 30}
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 2.0, 120.0
+_REPORT_SECONDS = 60.0
+_SHOWN_SKIPPED = 5
+_LOG = logging.getLogger(__name__)
+
+
+def ship_store(arguments: argparse.Namespace, broker: str) -> ExitCode:
+    """Ship a store as the arguments say.
+
+    Args:
+        arguments: arguments of the job.
+        broker: name of the store.
+    """
+    lower_priority()
+    source = SourceStore(arguments.store)
+    with closing(open_target(arguments, source)) as target:
+        shipping = _Shipping(arguments, source, target, ShipSettings(broker, has_other_files=not arguments.log_only))
+        return shipping.once() if arguments.once else shipping.follow()
+
+
+def open_target(arguments: argparse.Namespace, source: SourceStore) -> ShipTarget:
+    """Return the target that the arguments name.
+
+    Raises:
+        JobError: if it is the store itself, or no target.
+    """
+    place: str = arguments.to
+    pace = Pace(arguments.rate)
+    if is_s3(place):
+        set_s3_environment(arguments)
+        from commitlake.connectors.object_store.finding import s3_options
+        from commitlake.connectors.shipping.s3 import S3Target
+
+        return S3Target(place, s3_options(), pace)
+    if has_scheme(place):
+        raise JobError(f"--to {place}: expected s3://bucket/prefix or a folder", "mount other file systems as a folder")
+    from commitlake.connectors.shipping.folder import FolderTarget
+
+    root, folder = Path(os.path.realpath(source.root)), Path(os.path.realpath(place))
+    if folder == root or root in folder.parents or folder in root.parents:
+        raise JobError(f"--to {place}: the store and its copy lie in one another", "ship to another folder")
+    return FolderTarget(place, pace)
+
+
+def lower_priority() -> None:
+    """Give this process the lowest priority for the disk, and a low one for the CPU, as far as the system can."""
+    with suppress(OSError):
+        os.nice(_NICE)
+    number = _IO_PRIORITY_CALLS.get(os.uname().machine)
+    if sys.platform == "linux" and number is not None:
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).syscall(number, 1, 0, _IO_PRIORITY_IDLE)
+
+
+class _Shipping:
+    """One run of the job."""
+
+    def __init__(
+        self, arguments: argparse.Namespace, source: SourceStore, target: ShipTarget, settings: ShipSettings
+    ) -> None:
+        self._quiet: bool = arguments.quiet
+        self._interval: float = arguments.interval.total_seconds()
+        self._files_interval: float = arguments.files_interval.total_seconds()
+        self._source, self._target, self._settings = source, target, settings
+        self._stop = threading.Event()
+        self._agent: ShipAgent | None = None
+        self._show: Callable[[int], None] | None = None
+        self._started = time.monotonic()
+        self._found = Round()
+        self._skipped: set[str] = set()
+        self._counted = [0, 0, 0]
+
+    def once(self) -> ExitCode:
+        """Ship what is there, and return the exit code."""
+        with self._stopped_softly():
+            self._target.claim()
+            agent = self._agent = self._open()
+            with counted_progress("ship", agent.left_bytes(), "bytes", quiet=self._quiet) as advance:
+                self._show = advance
+                self._found = agent.ship_round()
+                if self._found.is_waiting and not self._stop.wait(1.1 * UNCHANGED_SECONDS):
+                    self._found = agent.ship_round(with_other_files=False)
+        code = self._end()
+        if (number := stop_signal()) is not None:  # it has ended before all was shipped
+            return ExitCode.TERMINATED if number == signal.SIGTERM else ExitCode.INTERRUPTED
+        return code
+
+    def follow(self) -> ExitCode:
+        """Ship until a signal, and return the exit code; if the target is away, wait for it."""
+        wait, reported, files_at = _FIRST_WAIT_SECONDS, time.monotonic(), -self._files_interval
+        with self._stopped_softly():
+            while not self._stop.is_set():
+                try:
+                    if self._agent is None:
+                        self._target.claim()
+                        self._agent = self._open()
+                    has_files = time.monotonic() - files_at >= self._files_interval
+                    self._found = self._agent.ship_round(with_other_files=has_files)
+                except ShipUnavailableError as error:
+                    warn("commitlake ship", f"{error}. Next attempt in {wait:.0f} s")
+                    self._count()
+                    self._stop.wait(wait)
+                    wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+                    continue
+                wait = _FIRST_WAIT_SECONDS
+                files_at = time.monotonic() if has_files else files_at
+                self._report_skipped()
+                self._count()
+                if time.monotonic() - reported >= _REPORT_SECONDS:
+                    reported = time.monotonic()
+                    self._print(self._summary())
+                self._stop.wait(self._interval)
+        return self._end()
+
+    @contextmanager
+    def _stopped_softly(self) -> Iterator[None]:
+        with stop_softly(self._stop.set), suppress(ShipStoppedError):
+            yield
+
+    def _open(self) -> ShipAgent:
+        return ShipAgent(
+            self._source,
+            self._target,
+            self._settings,
+            on_progress=self._advance,
+            is_stopped=self._stop.is_set,
+        )
+
+    def _advance(self, count: int) -> None:
+        """Show progress, while a bar is shown."""
+        if self._show is not None:
+            self._show(count)
+
+    def _end(self) -> ExitCode:
+        self._report_skipped()
+        self._count()
+        self._print(self._summary())
+        agent = self._agent
+        has_damage = agent is not None and (agent.counts.cut or agent.counts.rewritten or agent.log.lost)
+        return ExitCode.DAMAGE if has_damage or self._skipped else ExitCode.OK
+
+    def _summary(self) -> str:
+        if self._agent is None:
+            return f"nothing was shipped to {self._target.text}"
+        counts, seconds = self._agent.counts, max(0.001, time.monotonic() - self._started)
+        parts = [
+            f"shipped {size_text(counts.new_bytes)} to {self._target.text}",
+            f"sealed {count_text(counts.sealed, 'file')}",
+            f"sent {size_text(counts.sent_bytes)} in {seconds:.1f} s ({size_text(counts.sent_bytes / seconds)}/s)",
+        ]
+        if self._found.end is None:
+            parts.append("the store has no message yet")
+        else:
+            parts.append(f"the copy of the log ends at physical offset {self._found.end}")
+        parts += [f"{count_text(counts.cut, 'segment')} cut or deleted before being shipped"] if counts.cut else []
+        if counts.rewritten:
+            parts.append(f"{count_text(counts.rewritten, 'file')} changed by the broker and sent again")
+        if lost := self._agent.log.lost:
+            size = sum(end - start for start, end in lost)
+            parts.append(f"{size_text(size)} of the log were deleted before they were shipped")
+        if self._found.damaged_at is not None:
+            parts.append(f"no valid record at physical offset {self._found.damaged_at}, which waits for later ones")
+        return "; ".join(parts)
+
+    def _report_skipped(self) -> None:
+        """Warn of files that are skipped, once for each."""
+        new = [text for text in self._found.skipped if text not in self._skipped]
+        for text in new[:_SHOWN_SKIPPED]:
+            warn("commitlake ship", f"skipped: {text}")
+        if len(new) > _SHOWN_SKIPPED:
+            warn("commitlake ship", f"skipped {count_text(len(new) - _SHOWN_SKIPPED, 'more file')}")
+        self._skipped.update(new)
+
+    def _count(self) -> None:
+        """Update the metrics of --metrics-file."""
+        if self._agent is None:
+            return
+        counts = self._agent.counts
+        now = [counts.new_bytes, counts.sent_bytes, counts.sealed]
+        for name, before, after in zip(
+            ("ship_bytes", "ship_sent_bytes", "ship_sealed_files"), self._counted, now, strict=True
+        ):
+            run_metrics.count(name, after - before)
+        self._counted = now
+
+    def _print(self, line: str) -> None:
+        if not self._quiet:
+            print_line(line)

@@ -1,0 +1,438 @@
+"""The agent: rounds in which a store's new bytes are copied to a target.
+
+A round reads in one order and publishes in the other, so that what a reader sees first never points to something that
+is not there yet:
+
+    read      small files, then the ends of queues, then the end of the log
+    publish   the log, then queues and indexes, then small files
+
+Shipped offsets of groups are therefore never ahead of shipped queues, nor these of the shipped log. The log's manifest
+is written during a round, too, so that a kill loses little; the other manifest and the small files only at its end.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
+from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.pipelines.ship.growing import ChangedFileError, GrowingFiles, Shipped
+from commitlake.pipelines.ship.log_end import LogEnd, LogEndSearch
+from commitlake.pipelines.ship.settings import ShipSettings
+from commitlake.pipelines.ship.store import LogFile, SourceFile, SourceStore
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.shipped import (
+    FILES_MANIFEST,
+    LOG_MANIFEST,
+    Manifest,
+    ShippedFile,
+    is_part_name,
+    parse_manifest,
+    part_name,
+    serialize_manifest,
+)
+from commitlake.schemas.store_files import read_file
+
+_LOG = logging.getLogger(__name__)
+_SAVE_SECONDS = 5.0
+_FIRST_BYTES = 4096
+_MAX_CHANGES = 3  # of one file in one round
+_CHECKED_SEALED = 4  # newest sealed files whose size is compared at the start
+
+
+class ShipStoppedError(CommitLakeError):
+    """The agent was asked to end; what is shipped is in the manifest."""
+
+    exit_code = ExitCode.TERMINATED
+
+
+@dataclass(slots=True)
+class Round:
+    """Result of a round.
+
+    Attributes:
+        end: physical offset after the last shipped byte of the log; None if the log has no segment.
+        is_waiting: whether a last record will be complete a moment later.
+        damaged_at: physical offset at which the newest segment has bytes that are no record.
+        skipped: files that are not shipped, with the reason.
+    """
+
+    end: int | None = None
+    is_waiting: bool = False
+    damaged_at: int | None = None
+    skipped: list[str] = field(default_factory=list)
+
+
+class ShipAgent:
+    """Agent for one store and one target.
+
+    Args:
+        source: the store.
+        target: the target, which is claimed.
+        settings: the settings.
+        on_progress: called with the number of further new bytes of the log.
+        is_stopped: returns whether the agent is to end after the present part.
+        clock: a clock that never goes back, in seconds.
+    """
+
+    def __init__(
+        self,
+        source: SourceStore,
+        target: ShipTarget,
+        settings: ShipSettings,
+        on_progress: Callable[[int], None] = lambda _: None,
+        is_stopped: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.counts = Shipped()
+        self._source, self._target, self._settings = source, target, settings
+        self._on_progress, self._is_stopped, self._clock = on_progress, is_stopped, clock
+        self._files = GrowingFiles(target, settings, self.counts)
+        self._search = LogEndSearch(source.format, clock)
+        self._agent = f"{secrets.token_hex(8)}@{socket.gethostname()}"
+        self._saved_at, self._unsaved = clock(), 0
+        self._small_crcs: dict[str, int] = {}
+        self._log = self._open_manifest(LOG_MANIFEST)
+        self._other = self._open_manifest(FILES_MANIFEST)
+        self._saved = {LOG_MANIFEST: self._log, FILES_MANIFEST: self._other}
+        self._check_store()
+        self._check_target()
+        self._take_over()
+
+    @property
+    def log(self) -> Manifest:
+        """Manifest of the log."""
+        return self._log
+
+    def left_bytes(self) -> int:
+        """Return how many bytes of the log are not shipped; of files that are partly empty, it is an estimate."""
+        shipped = self._log.files
+        return sum(
+            max(0, file.data_size - (shipped[file.name].shipped if file.name in shipped else 0))
+            for file in self._source.log_files()
+        )
+
+    def ship_round(self, *, with_other_files: bool = True) -> Round:
+        """Ship what is new since the last round.
+
+        Args:
+            with_other_files: also ship queues, indexes and small files.
+
+        Raises:
+            ShipError: if the target cannot be written; what was shipped before stays shipped.
+            UnsafeFileError: for a link or a device with the name of a segment.
+        """
+        self._source.skipped.clear()
+        has_others = with_other_files and self._settings.has_other_files
+        small = dict(self._source.small_files()) if has_others else {}
+        ends = list(self._queue_ends()) if has_others else []
+        found = Round()
+        self._ship_log(found)
+        self._save_log()
+        if has_others:
+            for name, end, is_last in ends:
+                self._ship_other(name, end, is_last=is_last)
+            self._save_others()
+            self._ship_small(small)
+        found.skipped = list(self._source.skipped)
+        return found
+
+    # The log
+
+    def _ship_log(self, found: Round) -> None:
+        files = self._source.log_files()
+        self._close_missing({file.name for file in files})
+        begun = [file.name for file in files if file.name in self._log.files or self._has_begun(file)]
+        newest = begun[-1] if begun else ""
+        for file in files:
+            if file.name > newest:
+                break
+            entry = self._log.files.get(file.name) or ShippedFile(file.name, file.size)
+            if not entry.is_sealed and not self._ship_segment(file, entry, found, is_closed=file.name < newest):
+                break
+        found.end = self._end() if self._log.files else None
+
+    def _ship_segment(self, file: LogFile, entry: ShippedFile, found: Round, *, is_closed: bool) -> bool:
+        """Ship one segment as far as it is complete; return whether the next one may be shipped."""
+        with self._source.open(file.name) as source:
+            if source is None:  # deleted a moment ago; the next round finds it missing
+                return False
+            if source.size < entry.shipped:
+                return self._keep_shipped(entry, source.size, is_closed=is_closed)
+            self._note_lost(file)
+            if not is_closed or source.size >= entry.size:
+                entry = replace(entry, size=max(source.size, entry.size))
+            for _ in range(_MAX_CHANGES):
+                try:
+                    entry, is_complete = self._grow_segment(file, entry, source, found, is_closed=is_closed)
+                    if is_complete:
+                        self._seal_segment(entry, source)
+                except ChangedFileError:
+                    _LOG.warning("%s: the broker has changed bytes that were shipped: they are sent again", file.name)
+                    entry = self._files.cut(self._log.files.get(file.name, entry), source)
+                    self._log = self._log.with_file(entry)
+                else:
+                    return is_complete
+        return False
+
+    def _grow_segment(
+        self, file: LogFile, entry: ShippedFile, source: SourceFile, found: Round, *, is_closed: bool
+    ) -> tuple[ShippedFile, bool]:
+        """Ship the complete bytes of a segment; return its entry, and whether the broker writes no more to it."""
+        if self._files.is_changed(entry, source, every_part=True):
+            raise ChangedFileError
+        has_filler = False
+        while entry.shipped < entry.size:
+            start = entry.shipped
+            limit = start + self._settings.part_bytes
+            if is_closed:
+                end = min(entry.size, limit)
+            else:
+                look = self._look_for_end(file, entry, source, found)
+                has_filler = has_filler or look.is_closed
+                end = look.offset - file.base_offset
+                end = min(end, limit) if has_filler else end
+            if end == start and has_filler:
+                end = min(entry.size, limit)
+            if end > start:
+                entry = self._files.grow(entry, source, end, is_live=not is_closed)
+            if entry.shipped == start:
+                break
+            self._log = self._log.with_file(entry)
+            self._count_new(entry.shipped - start)
+        if is_closed and entry.shipped < entry.size:
+            self._note_cut(entry)
+            entry = replace(entry, size=entry.shipped)
+        return entry, entry.shipped == entry.size and (is_closed or has_filler)
+
+    def _look_for_end(self, file: LogFile, entry: ShippedFile, source: SourceFile, found: Round) -> LogEnd:
+        start = file.base_offset + entry.shipped
+        limit = self._settings.part_bytes
+        look = self._search.find(source, file.base_offset, entry.size, start, self._checkpoint, limit)
+        found.is_waiting, found.damaged_at = look.is_waiting, look.damaged_at
+        return look
+
+    def _keep_shipped(self, entry: ShippedFile, size: int, *, is_closed: bool) -> bool:
+        """Keep the shipped bytes of a segment that has become shorter than they are."""
+        _LOG.warning(
+            "%s: found %d bytes, of which %d were shipped before: these are kept", entry.name, size, entry.shipped
+        )
+        if is_closed:
+            self._note_cut(entry)
+            self._seal_segment(replace(entry, size=entry.shipped), None)
+        return is_closed
+
+    def _note_cut(self, entry: ShippedFile) -> None:
+        self.counts.cut += 1
+        _LOG.warning("%s: only %d of %d bytes are there: the segment is shorter", entry.name, entry.shipped, entry.size)
+
+    def _seal_segment(self, entry: ShippedFile, source: SourceFile | None) -> None:
+        sealed = self._files.seal(entry, source)
+        self._log = self._log.with_file(sealed)
+        self._save_log()
+
+    def _close_missing(self, names: set[str]) -> None:
+        """Seal the segments that the broker has deleted before they were complete, with the bytes that there are."""
+        for entry in list(self._log.files.values()):
+            if not entry.is_sealed and entry.name not in names:
+                self._note_cut(entry)
+                self._seal_segment(replace(entry, size=entry.shipped), None)
+
+    def _note_lost(self, file: LogFile) -> None:
+        """Note a range that the broker has deleted between the shipped log and a new segment."""
+        if file.name in self._log.files or not self._log.files:
+            return
+        end = self._end()
+        if end < file.base_offset:
+            _LOG.warning("the log from %d to %d was deleted before it was shipped", end, file.base_offset)
+            self._log = replace(self._log, lost=(*self._log.lost, (end, file.base_offset)))
+
+    def _end(self) -> int:
+        last = max(self._log.files)
+        return int(last.rsplit("/", 1)[1]) + self._log.files[last].shipped
+
+    def _has_begun(self, file: LogFile) -> bool:
+        """Return whether the broker has written to a segment; it creates the next one before it is needed."""
+        with self._source.open(file.name) as source:
+            return source is not None and any(source.read(0, _FIRST_BYTES))
+
+    def _checkpoint(self) -> tuple[bytes, bool]:
+        root = self._source.root
+        try:
+            return read_file(root / "checkpoint", below=root), not (root / "abort").exists()
+        except OSError:
+            return b"", False
+
+    # Other files
+
+    def _queue_ends(self) -> Iterator[tuple[str, int, bool]]:
+        """Yield the files of queues, indexes and consume logs with the end of their data."""
+        for found in self._source.growing_files():
+            entry = self._other.files.get(found.name)
+            if entry is not None and entry.is_sealed:
+                continue
+            try:
+                with self._source.open(found.name) as source:
+                    if source is not None:
+                        end = source.data_end(entry.shipped if entry else 0) if found.is_last else source.size
+                        yield found.name, end, found.is_last
+            except OSError as error:
+                self._source.skipped.append(str(error))
+
+    def _ship_other(self, name: str, end: int, *, is_last: bool) -> None:
+        try:
+            with self._source.open(name) as source:
+                if source is None:
+                    return
+                entry = self._other.files.get(name) or ShippedFile(name, source.size)
+                entry = replace(entry, size=max(entry.size, source.size))
+                try:
+                    entry = self._grow_other(entry, source, end, is_last=is_last)
+                except ChangedFileError:
+                    entry = self._files.cut(self._other.files.get(name, entry), source)
+        except OSError as error:
+            self._source.skipped.append(str(error))
+            return
+        if entry.parts or entry.is_sealed:
+            self._other = self._other.with_file(entry)
+
+    def _grow_other(self, entry: ShippedFile, source: SourceFile, end: int, *, is_last: bool) -> ShippedFile:
+        if self._files.is_changed(entry, source):
+            raise ChangedFileError
+        while entry.shipped < end:
+            start = entry.shipped
+            entry = self._files.grow(entry, source, min(end, start + self._settings.part_bytes), is_live=is_last)
+            if entry.shipped == start:
+                break
+            self._other = self._other.with_file(entry)
+        if not is_last and entry.shipped == entry.size and entry.parts:
+            entry = self._files.seal(entry, source)
+        return entry
+
+    def _ship_small(self, small: dict[str, bytes | None]) -> None:
+        """Ship the small files that have changed, and delete those that the broker has deleted."""
+        for name, data in small.items():
+            if data is None:
+                self._source.skipped.append(f"{name}: changed while it was read: the earlier version stays")
+                continue
+            crc = zlib.crc32(data)
+            known = self._small_crcs.get(name)
+            if known is None:
+                entry = self._other.files.get(name)
+                known = entry.crc if entry is not None and entry.size == len(data) else None
+            if known != crc:
+                self._target.put(name, data)
+                self.counts.sent_bytes += len(data)
+                self._other = self._other.with_file(ShippedFile(name, len(data), is_sealed=True, crc=crc))
+            self._small_crcs[name] = crc
+        # `abort` tells whether the broker was closed. Other files are kept: a broker replaces one by deleting it first.
+        if "abort" not in small and "abort" in self._other.files:
+            self._target.delete("abort")
+            files = {name: entry for name, entry in self._other.files.items() if name != "abort"}
+            self._other = replace(self._other, files=files)
+            self._small_crcs.pop("abort", None)
+        self._save_others()
+
+    # Manifests
+
+    def _open_manifest(self, name: str) -> Manifest:
+        data = self._target.read_manifest(name)
+        if data is None:
+            return Manifest(self._settings.broker, self._source.format.folder)
+        return parse_manifest(data, f"{self._target.text}/{name}")
+
+    def _check_store(self) -> None:
+        """Check that the target has the copy of this store, or none.
+
+        Raises:
+            ShipConflictError: if it has another one's.
+        """
+        folder = self._source.format.folder
+        if not self._log.generation and not self._other.generation:
+            foreign = self._target.names_in(folder, 1)
+            if foreign:
+                raise ShipConflictError(
+                    f"{self._target.text} holds {folder}/{foreign[0]}, which no agent has shipped: use an empty place"
+                )
+            return
+        for manifest in (self._log, self._other):
+            if manifest.broker != self._settings.broker or manifest.folder != folder:
+                raise ShipConflictError(
+                    f"{self._target.text} has the {manifest.folder} of {manifest.broker!a}, expected the {folder} of "
+                    f"{self._settings.broker!a}: ship each store to its own place, or name it with --broker"
+                )
+        for name, entry in self._log.files.items():
+            if not entry.head_size:
+                continue
+            with self._source.open(name) as source:
+                if source is not None and source.crc(0, entry.head_size) != entry.head_crc:
+                    raise ShipConflictError(
+                        f"{self._target.text}: {name} begins with other bytes than the store's: it has the copy of "
+                        "another store, or the store was created again: ship to a new place"
+                    )
+
+    def _check_target(self) -> None:
+        """Compare what lies in the target with the manifests, and forget what is missing."""
+        for entry in [each for each in self._log.files.values() if not each.is_sealed]:
+            kept = self._files.without_missing(entry)
+            if kept is not entry:
+                _LOG.warning(
+                    "%s, %s: parts are missing or damaged: they are shipped again", self._target.text, entry.name
+                )
+                self._log = self._log.with_file(kept)
+        sealed = [entry for entry in self._log.files.values() if entry.is_sealed]
+        for entry in sorted(sealed, key=lambda each: each.name)[-_CHECKED_SEALED:]:
+            found = self._target.sealed_size(entry)
+            if found != entry.size:
+                held = "it is missing" if found is None else f"found {found}"
+                raise ShipError(
+                    f"{self._target.text}/{entry.name}: expected {entry.size} bytes, as shipped, {held}: somebody has "
+                    "changed the target. Restore the file, or ship to a new place"
+                )
+
+    def _take_over(self) -> None:
+        """Write both manifests, so that another agent can no longer write them, and delete what a killed agent left."""
+        for name, manifest in ((LOG_MANIFEST, self._log), (FILES_MANIFEST, self._other)):
+            self._saved.pop(name, None)
+            saved = self._save(name, manifest)
+            if name == LOG_MANIFEST:
+                self._log = saved
+            else:
+                self._other = saved
+        files = (file for manifest in (self._log, self._other) for file in manifest.files.values())
+        named = {part_name(file.name, part) for file in files for part in file.parts}
+        for name in self._target.part_names():
+            if name not in named and is_part_name(name):
+                self._target.delete(name)
+
+    def _count_new(self, count: int) -> None:
+        self._on_progress(count)
+        self._unsaved += count
+        if self._is_stopped():
+            self._save_log()
+            raise ShipStoppedError
+        if self._unsaved >= self._settings.save_bytes or self._clock() - self._saved_at >= _SAVE_SECONDS:
+            self._save_log()
+
+    def _save_log(self) -> None:
+        self._log = self._save(LOG_MANIFEST, self._log)
+        self._saved_at, self._unsaved = self._clock(), 0
+
+    def _save_others(self) -> None:
+        self._other = self._save(FILES_MANIFEST, self._other)
+
+    def _save(self, name: str, manifest: Manifest) -> Manifest:
+        if manifest == self._saved.get(name) and manifest.generation:
+            return manifest
+        now = max(0, int(time.time() * 1000))
+        new = replace(manifest, agent=self._agent, generation=manifest.generation + 1, written_at_ms=now)
+        self._target.replace_manifest(name, serialize_manifest(new))
+        self._saved[name] = new
+        self._files.drop(*self._saved.values(), self._log, self._other)
+        return new

@@ -1,0 +1,236 @@
+"""One file that grows: its new bytes become parts, and at last the sealed file.
+
+New bytes are sent as soon as they are complete, often a few KiB at a time, and each part is an object. So small parts
+are merged: a new part takes the place of the small ones before it when there are enough of about its size, and its
+bytes are then sent again. Parts are full from `full_part_bytes` on, and are never sent again. The file is made of them
+by copies on the server.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from commitlake.connectors.shipping.checksums import combine_crcs
+from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.pipelines.ship.settings import ShipSettings
+from commitlake.pipelines.ship.store import SourceFile
+from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.shipped import Manifest, Part, ShippedFile
+
+HEAD_BYTES = 4096
+"""Number of first bytes by which a file is recognised."""
+_TAIL_BYTES = 4096
+_SMALLEST_TIER_BYTES = 4096
+
+
+class ChangedFileError(CommitLakeError):
+    """Bytes that are shipped have changed in the store."""
+
+
+@dataclass(slots=True)
+class Shipped:
+    """Counts of an agent.
+
+    Attributes:
+        sent_bytes: bytes that were sent, with those that were sent again.
+        new_bytes: bytes that are new in the target.
+        sealed: files that were completed.
+        rewritten: files of which the broker had changed shipped bytes.
+        cut: files that are shorter than their size, or that disappeared before they were complete.
+    """
+
+    sent_bytes: int = 0
+    new_bytes: int = 0
+    sealed: int = 0
+    rewritten: int = 0
+    cut: int = 0
+
+
+@dataclass(slots=True)
+class GrowingFiles:
+    """Functions that bring one file up to date in the target; they return its new entry for the manifest.
+
+    Attributes:
+        target: the target.
+        settings: the settings of the agent.
+        counts: counts of the agent.
+        dropped: parts that are to be deleted when the manifest is written.
+    """
+
+    target: ShipTarget
+    settings: ShipSettings
+    counts: Shipped
+    dropped: list[tuple[ShippedFile, Part]] = field(default_factory=list)
+    _tails: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+
+    def grow(self, entry: ShippedFile, source: SourceFile, end: int, *, is_live: bool) -> ShippedFile:
+        """Ship the bytes up to a position, as one part.
+
+        Args:
+            entry: the file.
+            source: the open file of the store.
+            end: position after the last byte to ship.
+            is_live: whether the broker can still write to the file.
+
+        Raises:
+            ChangedFileError: if bytes that are shipped have changed.
+        """
+        kept = kept_parts(entry.parts, end, self.settings)
+        replaced = entry.parts[len(kept) :]
+        start = kept[-1].end if kept else 0
+        data = source.read(start, end - start)
+        old_size = entry.shipped - start
+        if zlib.crc32(data[:old_size]) != _crc_of(replaced):
+            raise ChangedFileError
+        if len(data) <= old_size:
+            return entry
+        part = Part(start, len(data), zlib.crc32(data), is_live or any(old.is_live for old in replaced))
+        self.target.write_part(entry, part, data)
+        self.counts.sent_bytes += len(data)
+        self.counts.new_bytes += len(data) - old_size
+        self.dropped += [(entry, old) for old in replaced]
+        tail = data[-_TAIL_BYTES:]
+        self._tails[entry.name] = part.end - len(tail), len(tail), zlib.crc32(tail)
+        return with_head(replace(entry, parts=(*kept, part)), data)
+
+    def seal(self, entry: ShippedFile, source: SourceFile | None) -> ShippedFile:
+        """Complete a file all of whose bytes are shipped.
+
+        Raises:
+            ChangedFileError: if bytes that are shipped have changed.
+        """
+        if source is not None:
+            if any(part.is_live and source.crc(part.offset, part.size) != part.crc for part in entry.parts):
+                raise ChangedFileError
+            entry = self._with_one_small_part(entry, source)
+        self.target.seal(entry)
+        self.counts.sealed += 1
+        self.dropped += [(entry, part) for part in entry.parts]
+        self._tails.pop(entry.name, None)
+        return replace(entry, parts=(), is_sealed=True, crc=_crc_of(entry.parts))
+
+    def is_changed(self, entry: ShippedFile, source: SourceFile, *, every_part: bool = False) -> bool:
+        """Return whether the broker has changed shipped bytes: the last ones, or on the first look, whole parts.
+
+        Args:
+            entry: the file.
+            source: the open file of the store.
+            every_part: compare every part on the first look, and not only the last one.
+        """
+        tail = self._tails.get(entry.name)
+        if tail is not None:
+            offset, size, crc = tail
+            return source.crc(offset, size) != crc
+        parts = entry.parts if every_part else entry.parts[-1:]
+        if any(source.crc(part.offset, part.size) != part.crc for part in parts):
+            return True
+        if parts:
+            size = min(_TAIL_BYTES, entry.shipped)
+            self._tails[entry.name] = entry.shipped - size, size, source.crc(entry.shipped - size, size) or 0
+        return False
+
+    def cut(self, entry: ShippedFile, source: SourceFile) -> ShippedFile:
+        """Remove the parts from the first one on that the broker has changed."""
+        kept: list[Part] = []
+        for part in entry.parts:
+            if source.crc(part.offset, part.size) != part.crc:
+                break
+            kept.append(part)
+        self.counts.rewritten += 1
+        return self._without(entry, kept)
+
+    def without_missing(self, entry: ShippedFile) -> ShippedFile:
+        """Remove the parts from the first one on that the target does not have, or has in another size."""
+        kept: list[Part] = []
+        for part in entry.parts:
+            if not self.target.has_part(entry, part):
+                break
+            kept.append(part)
+        return entry if len(kept) == len(entry.parts) else self._without(entry, kept)
+
+    def drop(self, *manifests: Manifest) -> None:
+        """Delete the parts that none of the manifests names; the others are deleted later."""
+        kept = []
+        for entry, part in self.dropped:
+            named = (manifest.files[entry.name].parts for manifest in manifests if entry.name in manifest.files)
+            if any(_range(part) == _range(other) for parts in named for other in parts):
+                kept.append((entry, part))
+            else:
+                self.target.drop_parts(entry, [part])
+        self.dropped = kept
+
+    def _without(self, entry: ShippedFile, kept: Sequence[Part]) -> ShippedFile:
+        self._tails.pop(entry.name, None)
+        self.dropped += [(entry, part) for part in entry.parts[len(kept) :]]
+        self.target.cut(entry, kept[-1].end if kept else 0)
+        return replace(entry, parts=tuple(kept))
+
+    def _with_one_small_part(self, entry: ShippedFile, source: SourceFile) -> ShippedFile:
+        """Merge the small parts at the end, because only the last copied part of a file may be small."""
+        kept = _full_parts(entry.parts, self.settings)
+        small = entry.parts[len(kept) :]
+        if len(small) < 2 or not self.target.has_parts:
+            return entry
+        data = source.read(small[0].offset, small[-1].end - small[0].offset)
+        part = Part(small[0].offset, len(data), zlib.crc32(data), is_live=True)
+        if part.end != small[-1].end or part.crc != _crc_of(small):
+            raise ChangedFileError
+        self.target.write_part(entry, part, data)
+        self.counts.sent_bytes += len(data)
+        self.dropped += [(entry, old) for old in small]
+        return replace(entry, parts=(*kept, part))
+
+
+def kept_parts(parts: Sequence[Part], end: int, settings: ShipSettings) -> tuple[Part, ...]:
+    """Return the parts before the next one, which takes the place of the others.
+
+    Args:
+        parts: the present parts of a file.
+        end: position at which the next part ends.
+        settings: the settings of the agent.
+    """
+    full = _full_parts(parts, settings)
+    shipped = parts[-1].end if parts else 0
+    begin = full[-1].end if full else 0
+    if end - begin >= settings.full_part_bytes:
+        return tuple(full)
+    tier = _tier(end - shipped)
+    equal = 0
+    for part in reversed(parts[len(full) :]):
+        if _tier(part.size) > tier:
+            break
+        equal += 1
+    return tuple(parts if equal + 1 < settings.merged_count else parts[: len(parts) - equal])
+
+
+def with_head(entry: ShippedFile, data: bytes) -> ShippedFile:
+    """Return an entry with the checksum of its first bytes, if `data` begins with them."""
+    size = min(HEAD_BYTES, entry.shipped)
+    if size <= entry.head_size or entry.parts[0].size != len(data) or len(entry.parts) > 1:
+        return entry
+    return replace(entry, head_size=size, head_crc=zlib.crc32(data[:size]))
+
+
+def _full_parts(parts: Sequence[Part], settings: ShipSettings) -> Sequence[Part]:
+    count = len(parts)
+    while count and parts[count - 1].size < settings.full_part_bytes:
+        count -= 1
+    return parts[:count]
+
+
+def _tier(size: int) -> int:
+    """Return the order of magnitude of a size, in powers of eight."""
+    return max(0, (max(size, 1) // _SMALLEST_TIER_BYTES).bit_length() + 2) // 3
+
+
+def _crc_of(parts: Sequence[Part]) -> int:
+    crc = 0
+    for part in parts:
+        crc = combine_crcs(crc, part.crc, part.size)
+    return crc
+
+
+def _range(part: Part) -> tuple[int, int, int]:
+    return part.offset, part.size, part.crc

@@ -1,0 +1,175 @@
+"""Search for the end of the complete records of the segment that a broker writes.
+
+A part never changes once a manifest names it, so an agent ships a record of the newest segment only if it is complete.
+A record's CRC covers its body only, so a valid record may lack some bytes of its properties. It is complete
+
+    - if the broker has written something after it, because records are written one after the other, or
+    - if its last byte is not zero, and it was the same some time ago, or
+    - if the broker's checkpoint confirms that it was flushed to disk.
+
+A damaged range is shipped as it is once a valid record follows it, and otherwise when the broker begins the next
+segment.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from commitlake.connectors.formats.format import Format
+from commitlake.pipelines.ship.store import SourceFile
+from commitlake.schemas.layouts.rocketmq.scan import ScanFinding, SizeLimits, SpanKind
+
+UNCHANGED_SECONDS = 0.3
+"""Time for which the last record must be unchanged. A broker writes a record in microseconds."""
+_WINDOW_BYTES = 1 << 20
+_SEARCHED_BYTES = 8 << 20
+"""Range after a damaged record that is searched for a valid one: twice the largest body of a default broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """End of the complete records.
+
+    Attributes:
+        offset: physical offset after the last complete record.
+        is_waiting: whether a record after it looks complete, and will be known to be after `UNCHANGED_SECONDS`.
+        is_closed: whether the segment has its filler, after which the broker writes to the next one.
+        damaged_at: physical offset at which no valid record begins although bytes follow; None if there is none.
+    """
+
+    offset: int
+    is_waiting: bool = False
+    is_closed: bool = False
+    damaged_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _LastLook:
+    start: int
+    end: int
+    crc: int
+    at: float
+
+
+class LogEndSearch:
+    """Search in the newest segment; it keeps the last record of the search before.
+
+    Args:
+        log_format: format of the log.
+        clock: a clock that never goes back, in seconds.
+    """
+
+    def __init__(self, log_format: Format, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rules = log_format.rules
+        self._clock = clock
+        self._last: _LastLook | None = None
+
+    def find(
+        self,
+        file: SourceFile,
+        base_offset: int,
+        size: int,
+        start: int,
+        checkpoint: Callable[[], tuple[bytes, bool]],
+        max_bytes: int,
+    ) -> LogEnd:
+        """Return the end of the complete records, or an earlier end of a record.
+
+        Args:
+            file: the open segment.
+            base_offset: physical offset of its first byte.
+            size: size of the segment.
+            start: physical offset from which the segment is not shipped yet; a record begins there.
+            checkpoint: returns the broker's checkpoint, and whether a broker has closed the store since.
+            max_bytes: end the search at a record this far from `start`.
+        """
+        windows = _Windows(self._rules.examine, file, base_offset, size)
+        position, last_start = start, start
+        while True:
+            finding = windows.examine(position)
+            if position - start >= max_bytes and finding.kind is SpanKind.RECORD:
+                return LogEnd(position)
+            if finding.kind is SpanKind.RECORD:
+                last_start, position = position, position + finding.size
+                continue
+            if finding.kind is SpanKind.BLANK:
+                return LogEnd(base_offset + size, is_closed=True)
+            if finding.kind is not SpanKind.FAULT:
+                break
+            following = windows.next_record(position, self._rules.scanner)
+            if following is None:
+                break
+            position = last_start = following
+        damaged_at = position if finding.kind is SpanKind.FAULT else None
+        if position == last_start:  # no record
+            return LogEnd(start if damaged_at is None else position, damaged_at=damaged_at)
+        if windows.has_bytes(position):
+            return LogEnd(position, damaged_at=damaged_at)
+        is_complete, is_waiting = self._is_complete(windows, last_start, position, checkpoint)
+        return LogEnd(position if is_complete else last_start, is_waiting=is_waiting)
+
+    def _is_complete(
+        self, windows: _Windows, start: int, end: int, checkpoint: Callable[[], tuple[bytes, bool]]
+    ) -> tuple[bool, bool]:
+        """Return whether the last record is complete, and whether only time is missing to know it."""
+        record = windows.read(start, end - start)
+        look = _LastLook(start, end, zlib.crc32(record), self._clock())
+        before = self._last
+        is_same = before is not None and (before.start, before.end, before.crc) == (start, end, look.crc)
+        if not is_same:
+            self._last = look
+        if record.endswith(b"\0"):
+            parsed = self._rules.parse(memoryview(record))
+            data, was_closed = checkpoint()
+            return parsed is not None and self._rules.vouches(data, parsed[0], was_closed), False
+        is_old = is_same and before is not None and look.at - before.at >= UNCHANGED_SECONDS
+        return is_old, not is_old
+
+
+class _Windows:
+    """Windows of a segment, by physical offsets."""
+
+    def __init__(
+        self, examine: Callable[[memoryview, int, int, SizeLimits], ScanFinding], file: SourceFile, base: int, size: int
+    ) -> None:
+        self._examine, self._file, self._base = examine, file, base
+        self._limits = SizeLimits(base + size, base + max(0, min(size, file.size)))
+        self._window = memoryview(b"")
+        self._origin = base
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Read a range."""
+        return self._file.read(offset - self._base, size)
+
+    def has_bytes(self, offset: int) -> bool:
+        """Return whether the first bytes from an offset on are not all zeros."""
+        return any(self.read(offset, min(64, max(0, self._limits.file_end - offset))))
+
+    def examine(self, offset: int) -> ScanFinding:
+        """Examine an offset; MORE only if the file was cut."""
+        size = _WINDOW_BYTES
+        while True:
+            position = offset - self._origin
+            if 0 <= position <= len(self._window):
+                finding = self._examine(self._window, position, offset, self._limits)
+                if finding.kind is not SpanKind.MORE:
+                    return finding
+            if position == 0 and len(self._window):
+                size = 2 * max(size, len(self._window))
+            data = self.read(offset, min(size, max(0, self._limits.file_end - offset)))
+            if self._origin == offset and len(data) <= len(self._window):
+                return ScanFinding(SpanKind.MORE)
+            self._window, self._origin = memoryview(data), offset
+
+    def next_record(self, offset: int, scanner: Callable[..., object]) -> int | None:
+        """Return the next valid record after a damaged one, if one is near."""
+        end = min(self._limits.file_end, offset + _SEARCHED_BYTES)
+        found = scanner(offset, self._limits._replace(file_end=end))
+        data = self.read(offset, end - offset)
+        for span in found.feed(data):  # type: ignore[attr-defined]
+            if span.kind is SpanKind.RECORD:
+                return int(span.start)
+        return None

@@ -1,0 +1,243 @@
+"""Files of a broker's store, as an agent reads them: nothing here writes, and no link below the store is followed.
+
+A broker's store may change at any time. A file that disappears is reported as None, one that is cut gives fewer bytes,
+and neither is an error. A link, a FIFO or a device with the name of a segment is one.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from commitlake.connectors.formats.format import Format, folder_names
+from commitlake.connectors.formats.registry import all_formats
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name, segment_name
+from commitlake.schemas.store_files import UnsafeFileError, files_in, folders_in, open_file, read_file
+
+_SMALL_FOLDERS = ("config", "offset")
+_SMALL_FILES = ("checkpoint", "abort")
+_UNFINISHED = (".bak", ".tmp", ".swp", "~")
+_QUEUE_FOLDERS = ("consumequeue", "batchconsumequeue", "consumequeue_ext", "queue")
+_INDEX_FOLDER, _CONSUME_FOLDER = "index", "consume"
+_BLOCK_BYTES = 1 << 20
+_ZERO_BLOCK_BYTES = 1 << 16
+_DISK_BLOCK_BYTES = 512
+_MAX_DEPTH = 2
+_SMALL_FILE_READS = 4
+
+
+class ShipStoreError(CommitLakeError):
+    """A store cannot be shipped."""
+
+    exit_code = ExitCode.USAGE
+
+
+class SourceFile:
+    """An open file of the store. It can be read to its end even if the broker deletes it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @property
+    def size(self) -> int:
+        """Present size of the file."""
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Read a range; fewer bytes if the file ends before its end."""
+        pieces = []
+        while size > 0 and (piece := os.pread(self._descriptor, size, offset)):
+            pieces.append(piece)
+            offset, size = offset + len(piece), size - len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def crc(self, offset: int, size: int) -> int | None:
+        """Return the CRC-32 of a range, or None if the file ends before its end."""
+        crc = 0
+        while size:
+            data = self.read(offset, min(size, _BLOCK_BYTES))
+            if not data:
+                return None
+            crc = zlib.crc32(data, crc)
+            offset, size = offset + len(data), size - len(data)
+        return crc
+
+    def has_data(self, offset: int) -> bool:
+        """Return whether the file has a byte at or after a position that is not in a hole."""
+        try:
+            return os.lseek(self._descriptor, offset, os.SEEK_DATA) >= 0
+        except OSError:
+            return False
+
+    def data_end(self, start: int) -> int:
+        """Return the position after the last byte that is not zero, if no long run of zeros lies between.
+
+        Args:
+            start: position up to which the file is known to have data.
+        """
+        end, position, size = start, start, self.size
+        while position < size:
+            data = self.read(position, _ZERO_BLOCK_BYTES)
+            used = len(data.rstrip(b"\0"))
+            if not used:
+                break
+            end = position + used
+            position += len(data)
+        return end
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A segment of the log.
+
+    Attributes:
+        name: path in the store.
+        base_offset: physical offset of its first byte.
+        size: size of the file when it was listed.
+        data_size: bytes of it that are not in holes, as far as the file system tells.
+    """
+
+    name: str
+    base_offset: int
+    size: int
+    data_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class GrowingName:
+    """A file that grows: of a queue, an index or a consume log.
+
+    Attributes:
+        name: path in the store.
+        is_last: whether it is the newest file of its folder, to which the broker writes.
+    """
+
+    name: str
+    is_last: bool
+
+
+class SourceStore:
+    """A broker's store in a local folder.
+
+    Args:
+        root: the folder that holds `commitlog` or `journal`.
+
+    Raises:
+        ShipStoreError: if it is not a store.
+    """
+
+    def __init__(self, root: str) -> None:
+        given = Path(root).absolute()
+        # As in other jobs, the folder of the log may be named instead of the store.
+        is_log = given.name in {log_format.folder for log_format in all_formats()} and given.is_dir()
+        self.root = given.parent if is_log else given
+        self.skipped: list[str] = []
+        found = [log_format for log_format in all_formats() if (self.root / log_format.folder).is_dir()]
+        if len(found) != 1:
+            expected = folder_names(all_formats())
+            held = " and ".join(repr(each.folder) for each in found) or "neither"
+            raise ShipStoreError(f"{root}: expected a store's folder, the one that holds {expected}, found {held}")
+        self.format: Format = found[0]
+
+    def log_files(self) -> list[LogFile]:
+        """Return the segments, in order of their offsets.
+
+        Raises:
+            UnsafeFileError: for a link or a device with the name of a segment.
+        """
+        folder = self.root / self.format.folder
+        files = []
+        for name in files_in(folder):
+            base_offset = parse_segment_name(name)
+            # A name in digits of another script is the broker's, too, but only one name may stand for an offset.
+            if base_offset is None or name != segment_name(base_offset):
+                continue
+            with suppress(FileNotFoundError):
+                found = (folder / name).lstat()
+                data_size = min(found.st_size, found.st_blocks * _DISK_BLOCK_BYTES)
+                files.append(LogFile(f"{self.format.folder}/{name}", base_offset, found.st_size, data_size))
+        return files
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[SourceFile | None]:
+        """Open a file; None if it does not exist any more."""
+        top = self.root / name.split("/", 1)[0]
+        try:
+            descriptor = open_file(self.root / name, below=top if top.is_dir() else self.root)
+        except FileNotFoundError:
+            yield None
+            return
+        try:
+            yield SourceFile(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def small_files(self) -> Iterator[tuple[str, bytes | None]]:
+        """Yield the small files with their content; None for one that could not be read as a whole."""
+        for name in _SMALL_FILES:
+            if os.path.lexists(self.root / name):
+                yield name, self._small(name)
+        for folder in _SMALL_FOLDERS:
+            for name in self._listed(folder, files_in):
+                if not name.endswith(_UNFINISHED):
+                    yield f"{folder}/{name}", self._small(f"{folder}/{name}")
+
+    def growing_files(self) -> Iterator[GrowingName]:
+        """Yield the files of queues, indexes and consume logs."""
+        for folder in _QUEUE_FOLDERS:
+            yield from self._growing_below(folder, 0)
+        yield from self._growing_in(_CONSUME_FOLDER, str.isdecimal)
+        # The newest IndexFile is changed everywhere, not only at its end.
+        yield from (found for found in self._growing_in(_INDEX_FOLDER, str.isdecimal) if not found.is_last)
+
+    def _growing_below(self, folder: str, depth: int) -> Iterator[GrowingName]:
+        yield from self._growing_in(folder, is_segment_name)
+        if depth < _MAX_DEPTH:
+            for name in self._listed(folder, folders_in):
+                yield from self._growing_below(f"{folder}/{name}", depth + 1)
+
+    def _growing_in(self, folder: str, is_wanted: Callable[[str], bool]) -> Iterator[GrowingName]:
+        names = self._listed(folder, partial(files_in, is_wanted=is_wanted))
+        for name in names:
+            yield GrowingName(f"{folder}/{name}", name == names[-1])
+
+    def _listed(self, folder: str, list_names: Callable[..., list[str]]) -> list[str]:
+        """Return the names in a folder; if it has a link or a device, or may not be read, it is skipped and noted."""
+        path, top = self.root / folder, self.root / folder.split("/", 1)[0]
+        try:
+            if not top.is_dir():
+                return []
+            names = list_names(path, below=top)
+        except OSError as error:
+            self.skipped.append(str(error) if isinstance(error, UnsafeFileError) else f"{path}: {error.strerror}")
+            return []
+        usable = []
+        for name in names:
+            try:
+                name.encode()
+                usable.append(name)
+            except UnicodeEncodeError:
+                self.skipped.append(f"{path}: expected names in UTF-8, found {name!r}")
+        return usable
+
+    def _small(self, name: str) -> bytes | None:
+        """Read a small file twice until both are equal, because the broker may be replacing it."""
+        before = None
+        for _ in range(_SMALL_FILE_READS):
+            try:
+                data = read_file(self.root / name, below=self.root)
+            except FileNotFoundError:
+                data = None
+            except OSError as error:
+                self.skipped.append(str(error) if isinstance(error, UnsafeFileError) else f"{name}: {error.strerror}")
+                return None
+            if data is not None and data == before:
+                return data
+            before = data
+        return None

@@ -1,0 +1,248 @@
+"""Manifests of a shipped store: which bytes of which files a prefix has.
+
+`commitlake ship` copies a broker's store to a prefix in an object store, or to a folder. The copy has the paths of the
+store, and a folder `shipped` of its own:
+
+    commitlog/00000000000000000000     a file that is complete ("sealed")
+    config/topics.json, …              newest snapshot of a small file
+    shipped/log.json                   manifest of the log's segments
+    shipped/files.json                 manifest of all other files
+    shipped/parts/of-commitlog/…       object stores only: parts of files that are not sealed yet
+    shipped/lock                       folders only: locked by the agent that writes there
+
+The manifests decide what a reader may believe. Each entry covers the first bytes of a file without a gap, and a segment
+has an entry only if all segments before it are sealed. So the log that a manifest describes is always a prefix of the
+broker's log: it ends earlier, but it has no hole. Bytes after the shipped ones, up to the file's size, read as zeros,
+like bytes that the broker has not written yet.
+
+In an object store, a part is an object whose name has its range and its CRC-32, so an object never changes:
+
+    shipped/parts/of-commitlog/00000000001073741824/00000000000016777216-8388608-1b2c3d4e
+
+A part is deleted only after a manifest that does not need it has been written. In a folder, parts are written into the
+file itself, so that the folder is a store that every job can read; the manifest then tells how much of it is proven.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.layouts.numbers import INT64_MAX
+from commitlake.schemas.layouts.segments import MAX_START_OFFSET
+from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES, UnsafeFileError, check_relative
+
+FOLDER = "shipped"
+LOG_MANIFEST = f"{FOLDER}/log.json"
+FILES_MANIFEST = f"{FOLDER}/files.json"
+LOCK = f"{FOLDER}/lock"
+PARTS = f"{FOLDER}/parts"
+MAX_MANIFEST_BYTES = MAX_SMALL_FILE_BYTES
+_PART_NAME = re.compile(rf"{PARTS}/of-.+/[0-9]{{20}}-[0-9]{{1,19}}-[0-9a-f]{{8}}", re.DOTALL)
+_VERSION = 1
+_MAX_CRC = (1 << 32) - 1
+
+
+class ManifestError(CommitLakeError):
+    """A manifest is damaged, or was not written by this program."""
+
+    exit_code = ExitCode.USAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A range of a file.
+
+    Attributes:
+        offset: position of its first byte in the file.
+        size: number of bytes.
+        crc: CRC-32 of the bytes.
+        is_live: whether the broker could still write to the file when it was read.
+    """
+
+    offset: int
+    size: int
+    crc: int
+    is_live: bool = False
+
+    @property
+    def end(self) -> int:
+        """Position after the last byte."""
+        return self.offset + self.size
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedFile:
+    """The shipped bytes of one file.
+
+    Attributes:
+        name: path in the store.
+        size: size of the file, of which the bytes after the shipped ones are zeros.
+        parts: the shipped ranges, without a gap from the first byte on; empty for a sealed file.
+        is_sealed: whether the file is complete, under its own name.
+        crc: CRC-32 of a sealed file's bytes; None for one that is not sealed.
+        head_size: number of first bytes that identify the file.
+        head_crc: CRC-32 of these bytes.
+    """
+
+    name: str
+    size: int
+    parts: tuple[Part, ...] = ()
+    is_sealed: bool = False
+    crc: int | None = None
+    head_size: int = 0
+    head_crc: int = 0
+
+    @property
+    def shipped(self) -> int:
+        """Number of first bytes that are shipped."""
+        if self.is_sealed:
+            return self.size
+        return self.parts[-1].end if self.parts else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a prefix has of a store's log, or of its other files.
+
+    Attributes:
+        broker: name of the store.
+        folder: folder of the log: `commitlog` or `journal`.
+        files: the shipped files by name, in order.
+        lost: ranges of the log, as physical offsets, that the broker deleted before they were shipped.
+        agent: random id of the agent that wrote it.
+        generation: number of the manifest; each is larger than the one before.
+        written_at_ms: time of the agent's clock, for people; nothing depends on it.
+    """
+
+    broker: str
+    folder: str
+    files: Mapping[str, ShippedFile] = field(default_factory=dict)
+    lost: tuple[tuple[int, int], ...] = ()
+    agent: str = ""
+    generation: int = 0
+    written_at_ms: int = 0
+
+    def with_file(self, file: ShippedFile) -> Manifest:
+        """Return the manifest with another entry for a file."""
+        return replace(self, files={**self.files, file.name: file})
+
+
+def part_name(file: str, part: Part) -> str:
+    """Return the name of a part's object, below the prefix.
+
+    >>> part_name("commitlog/00000000000000000000", Part(16, 8, 255))
+    'shipped/parts/of-commitlog/00000000000000000000/00000000000000000016-8-000000ff'
+    """
+    return f"{PARTS}/of-{file}/{part.offset:020d}-{part.size}-{part.crc:08x}"
+
+
+def is_part_name(name: str) -> bool:
+    """Return whether a name is that of a part, and not of a foreign object among the parts.
+
+    >>> [is_part_name(f"shipped/parts/of-{name}/{20 * '0'}-8-000000ff") for name in ("commitlog/0", "")]
+    [True, False]
+    """
+    try:
+        check_relative(name)
+    except UnsafeFileError:
+        return False
+    return _PART_NAME.fullmatch(name) is not None
+
+
+def serialize_manifest(manifest: Manifest) -> bytes:
+    """Return a manifest as JSON."""
+    files = [_file_json(file) for _, file in sorted(manifest.files.items())]
+    document = {
+        "version": _VERSION,
+        "broker": manifest.broker,
+        "folder": manifest.folder,
+        "agent": manifest.agent,
+        "generation": manifest.generation,
+        "written_at_ms": manifest.written_at_ms,
+        "lost": [list(each) for each in manifest.lost],
+        "files": files,
+    }
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _file_json(file: ShippedFile) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": file.name, "size": file.size, "head": [file.head_size, file.head_crc]}
+    if file.is_sealed:
+        return {**told, "crc": file.crc}
+    return {**told, "parts": [[part.offset, part.size, part.crc, int(part.is_live)] for part in file.parts]}
+
+
+def parse_manifest(data: bytes, place: str) -> Manifest:
+    """Parse a manifest.
+
+    Args:
+        data: content of the file or object.
+        place: its path or URI, for errors.
+
+    Raises:
+        ManifestError: if it is not a manifest, or names files outside the store.
+    """
+    try:
+        document = json.loads(data)
+        if document["version"] != _VERSION:
+            raise ManifestError(
+                f"{place}: expected a manifest of version {_VERSION}, found {document['version']!r:.50}"
+            )
+        files = _by_name([_parse_file(each) for each in document["files"]])
+        manifest = Manifest(
+            broker=_text(document["broker"]),
+            folder=_text(document["folder"]),
+            files=files,
+            lost=tuple((_number(start), _number(end)) for start, end in document["lost"]),
+            agent=_text(document["agent"]),
+            generation=_number(document["generation"]),
+            written_at_ms=_number(document["written_at_ms"]),
+        )
+        check_relative(manifest.folder)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, UnsafeFileError) as error:
+        text = f"{type(error).__name__}: {error}"
+        raise ManifestError(f"{place}: expected a manifest of a shipped store, found {text[:200]}") from None
+    return manifest
+
+
+def _by_name(files: list[ShippedFile]) -> dict[str, ShippedFile]:
+    named = {file.name: file for file in files}
+    if len(named) != len(files):
+        raise ValueError("a file is listed twice")
+    return named
+
+
+def _parse_file(told: Any) -> ShippedFile:
+    name = _text(told["name"])
+    check_relative(name)
+    size, (head_size, head_crc) = _number(told["size"], MAX_START_OFFSET), told["head"]
+    head = _number(head_size), _number(head_crc, _MAX_CRC)
+    if "parts" not in told:
+        return ShippedFile(name, size, (), True, _number(told["crc"], _MAX_CRC), *head)
+    parts = tuple(
+        Part(_number(offset), _number(length), _number(crc, _MAX_CRC), bool(is_live))
+        for offset, length, crc, is_live in told["parts"]
+    )
+    end = 0
+    for part in parts:
+        if part.offset != end or not part.size or part.end > size:
+            raise ValueError(f"{name[:100]}: a part of {part.size} bytes at {part.offset}, expected one at {end}")
+        end = part.end
+    return ShippedFile(name, size, parts, False, None, *head)
+
+
+def _number(value: Any, largest: int = INT64_MAX) -> int:
+    if type(value) is not int or not 0 <= value <= largest:
+        raise ValueError(f"a number from 0 to {largest}: {value!r:.50}")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a text: {value!r:.50}")
+    return value

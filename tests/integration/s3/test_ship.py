@@ -1,0 +1,165 @@
+"""`ship` to a real object store: kills, foreign objects, servers that fail, and credentials that are never shown."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.object_store import clients
+from commitlake.connectors.object_store.finding import s3_options
+from commitlake.connectors.object_store.options import S3Options
+from commitlake.connectors.shipping.errors import ShipConflictError
+from commitlake.connectors.shipping.pace import Pace
+from commitlake.connectors.shipping.s3 import MIN_COPIED_BYTES, S3Target
+from commitlake.jobs.ship import command as ship
+from commitlake.jobs.ship import run
+from commitlake.pipelines.ship.agent import ShipAgent
+from commitlake.pipelines.ship.settings import ShipSettings
+from commitlake.pipelines.ship.store import SourceStore
+from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.shipped import LOG_MANIFEST
+from tests.servers.fault_proxy import Fault, FaultProxy
+from tests.servers.s3 import S3Server
+from tests.support.kills import kill_count
+from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
+from tests.support.waiting import let_pass
+
+SIZE = 12 << 20
+FIRST = f"commitlog/{segment_name(0)}"
+
+
+@pytest.fixture(autouse=True)
+def usual_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the priority of the tests' process."""
+    monkeypatch.setattr(run, "lower_priority", lambda: None)
+
+
+def large_messages(count: int) -> list[object]:
+    """Return messages of about 1 MiB."""
+    chance = random.Random(count)
+    return [new_message(number, body=chance.randbytes(1 << 20)) for number in range(count)]
+
+
+def target_of(bucket: str, options: S3Options | None = None) -> S3Target:
+    """Return a claimed target in a bucket."""
+    target = S3Target(f"s3://{bucket}/copy", options or s3_options(), Pace())
+    target.claim()
+    return target
+
+
+def objects_in(server: S3Server, bucket: str) -> dict[str, bytes]:
+    """Return the objects below the prefix."""
+    client = server.client()
+    keys = [each["Key"] for each in client.list_objects_v2(Bucket=bucket).get("Contents", ())]
+    return {key.removeprefix("copy/"): client.get_object(Bucket=bucket, Key=key)["Body"].read() for key in keys}
+
+
+def test_file_is_made_of_small_and_large_parts(s3_server: S3Server, bucket: str, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    settings = ShipSettings("b", part_bytes=MIN_COPIED_BYTES, full_part_bytes=MIN_COPIED_BYTES, merged_count=3)
+    all_messages = large_messages(10)
+    target = target_of(bucket)
+    agent: ShipAgent | None = None
+    for count in range(1, 10):
+        write_store(store, [(0, open_segment(all_messages[:count], SIZE))])  # type: ignore[arg-type]
+        agent = agent or ShipAgent(SourceStore(str(store)), target, settings)
+        agent.ship_round()
+    closed = closed_segment(all_messages, SIZE)  # type: ignore[arg-type]
+    write_store(store, [(0, closed), (SIZE, open_segment(messages(3), SIZE, SIZE))])
+    assert agent is not None
+    agent.ship_round()
+    found = objects_in(s3_server, bucket)
+    assert found[FIRST] == closed
+    assert not any(FIRST in name for name in found if name != FIRST)
+    assert agent.counts.sent_bytes < 2 * SIZE
+
+
+@pytest.mark.kills
+def test_copy_is_complete_after_kills(s3_server: S3Server, bucket: str, tmp_path: Path) -> None:
+    segments = [(SIZE * number, closed_segment(large_messages(9), SIZE, SIZE * number)) for number in range(3)]  # type: ignore[arg-type]
+    last = open_segment(messages(2000), SIZE, 3 * SIZE)
+    store = write_store(tmp_path / "store", [*segments, (3 * SIZE, last)])
+    command = [
+        sys.executable,
+        "-m",
+        "commitlake.jobs.cli.main",
+        "ship",
+        "--store",
+        str(store),
+        "--once",
+        "--rate",
+        "30M",
+    ]
+    chance = random.Random(3)
+    killed = 0
+    for _ in range(kill_count(10)):
+        with subprocess.Popen([*command, "--to", f"s3://{bucket}/copy"], stderr=subprocess.DEVNULL) as process:
+            let_pass(chance.uniform(0.6, 1.6), "the agent ships until it is killed")
+            killed += process.poll() is None
+            process.send_signal(signal.SIGKILL)
+    assert subprocess.run([*command, "--to", f"s3://{bucket}/copy"], check=False).returncode == 0
+    found = objects_in(s3_server, bucket)
+    for base, data in segments:
+        assert found[f"commitlog/{segment_name(base)}"] == data
+    parts = sorted(name for name in found if "of-commitlog" in name)
+    assert b"".join(found[name] for name in parts) == last.rstrip(b"\0")
+    assert not s3_server.client().list_multipart_uploads(Bucket=bucket).get("Uploads")
+    assert killed > 2
+
+
+@pytest.mark.parametrize("fault", [Fault.ANSWER_503, Fault.DROP_REQUEST, Fault.LOSE_ANSWER])
+def test_faults_of_single_requests_change_nothing(
+    s3_server: S3Server, behind_proxy: S3Options, proxy: FaultProxy, bucket: str, tmp_path: Path, fault: Fault
+) -> None:
+    closed = closed_segment(large_messages(9), SIZE)  # type: ignore[arg-type]
+    store = write_store(tmp_path / "store", [(0, closed), (SIZE, open_segment(messages(3), SIZE, SIZE))])
+    for request in ("^PUT .*log[.]json", "^PUT .*/parts/", "^PUT .*partNumber", "^POST .*uploadId", "^DELETE"):
+        proxy.inject(fault, times=2, request=request)
+    target = target_of(bucket, behind_proxy)
+    ShipAgent(SourceStore(str(store)), target, ShipSettings("b")).ship_round()
+    assert objects_in(s3_server, bucket)[FIRST] == closed
+
+
+def test_second_agent_ends_the_first(bucket: str, tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))])
+    first, second = (ShipAgent(SourceStore(str(store)), target_of(bucket), ShipSettings("b")) for _ in range(2))
+    second.ship_round()
+    with pytest.raises(ShipConflictError, match="another agent"):
+        first.ship_round()
+
+
+def test_foreign_objects_are_refused_or_left_alone(s3_server: S3Server, bucket: str, tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))])
+    client = s3_server.client()
+    client.put_object(Bucket=bucket, Key="copy/shipped/parts/notes", Body=b"x")
+    client.put_object(Bucket=bucket, Key="other/commitlog/x", Body=b"x")
+    ShipAgent(SourceStore(str(store)), target_of(bucket), ShipSettings("b")).ship_round()
+    assert {"shipped/parts/notes", "other/commitlog/x", LOG_MANIFEST} <= set(objects_in(s3_server, bucket))
+    client.put_object(Bucket=bucket, Key="taken/commitlog/00000000000000000000", Body=b"x")
+    with pytest.raises(ShipConflictError, match="no agent has shipped"):
+        ShipAgent(
+            SourceStore(str(store)), S3Target(f"s3://{bucket}/taken", s3_options(), Pace()), ShipSettings("b")
+        ).ship_round()
+
+
+def test_wrong_credentials_bucket_and_server_are_named(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = str(write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))]))
+    assert ship.main(["--store", store, "--to", "s3://no-such-bucket/copy", "--once"]) == 2
+    assert "no bucket 'no-such-bucket'" in capsys.readouterr().err
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-wrong-secret")
+    clients._forget()
+    assert ship.main(["--store", store, "--to", f"s3://{bucket}/copy", "--once", "--verbose"]) == 2
+    told = capsys.readouterr().err
+    assert "credentials that the server refuses" in told
+    assert "a-wrong-secret" not in told
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+    assert ship.main(["--store", store, "--to", f"s3://{bucket}/copy", "--once"]) == 1
+    assert "no server at the endpoint" in capsys.readouterr().err
+    clients._forget()
