@@ -87,6 +87,7 @@ class ShippedFile:
         crc: CRC-32 of a sealed file's bytes; None for one that is not sealed.
         head_size: number of first bytes that identify the file.
         head_crc: CRC-32 of these bytes.
+        modified_ms: time at which the broker wrote a small file, ms; 0 for other files.
     """
 
     name: str
@@ -96,6 +97,7 @@ class ShippedFile:
     crc: int | None = None
     head_size: int = 0
     head_crc: int = 0
+    modified_ms: int = 0
 
     @property
     def shipped(self) -> int:
@@ -173,7 +175,7 @@ def serialize_manifest(manifest: Manifest) -> bytes:
 def _file_json(file: ShippedFile) -> dict[str, Any]:
     told: dict[str, Any] = {"name": file.name, "size": file.size, "head": [file.head_size, file.head_crc]}
     if file.is_sealed:
-        return {**told, "crc": file.crc}
+        return {**told, "crc": file.crc, "modified_ms": file.modified_ms}
     return {**told, "parts": [[part.offset, part.size, part.crc, int(part.is_live)] for part in file.parts]}
 
 
@@ -195,15 +197,14 @@ def parse_manifest(data: bytes, place: str) -> Manifest:
             )
         files = _by_name([_parse_file(each) for each in document["files"]])
         manifest = Manifest(
-            broker=_text(document["broker"]),
-            folder=_text(document["folder"]),
+            broker=_name(document["broker"]),
+            folder=_name(document["folder"]),
             files=files,
             lost=tuple((_number(start), _number(end)) for start, end in document["lost"]),
             agent=_text(document["agent"]),
             generation=_number(document["generation"]),
             written_at_ms=_number(document["written_at_ms"]),
         )
-        check_relative(manifest.folder)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, UnsafeFileError) as error:
         text = f"{type(error).__name__}: {error}"
         raise ManifestError(f"{place}: expected a manifest of a shipped store, found {text[:200]}") from None
@@ -223,7 +224,7 @@ def _parse_file(told: Any) -> ShippedFile:
     size, (head_size, head_crc) = _number(told["size"], MAX_START_OFFSET), told["head"]
     head = _number(head_size), _number(head_crc, _MAX_CRC)
     if "parts" not in told:
-        return ShippedFile(name, size, (), True, _number(told["crc"], _MAX_CRC), *head)
+        return ShippedFile(name, size, (), True, _number(told["crc"], _MAX_CRC), *head, _number(told["modified_ms"]))
     parts = tuple(
         Part(_number(offset), _number(length), _number(crc, _MAX_CRC), bool(is_live))
         for offset, length, crc, is_live in told["parts"]
@@ -240,6 +241,13 @@ def _number(value: Any, largest: int = INT64_MAX) -> int:
     if type(value) is not int or not 0 <= value <= largest:
         raise ValueError(f"a number from 0 to {largest}: {value!r:.50}")
     return value
+
+
+def _name(value: Any) -> str:
+    """Return the name of a store or a folder, which may become a part of a path."""
+    if len(check_relative(_text(value)).parts) != 1 or not value.isprintable():
+        raise ValueError(f"a name: {value!r:.50}")
+    return str(value)
 
 
 def _text(value: Any) -> str:

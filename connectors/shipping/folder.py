@@ -96,7 +96,7 @@ class FolderTarget(ShipTarget):
         self.put(name, data)
         self._manifests[name] = data
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, modified_ms: int = 0) -> None:
         """See ShipTarget."""
         path = self._path(name)
         beside = path.with_name(f".{path.name}.tmp")
@@ -105,6 +105,8 @@ class FolderTarget(ShipTarget):
             with os.fdopen(create_file(beside, below=self._root), "wb") as file:
                 file.write(data)
                 file.flush()
+                if modified_ms:
+                    os.utime(file.fileno(), ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
                 os.fsync(file.fileno())
             rename_file(beside, path, below=self._root)
             with open_parent(path, self._root) as parent:

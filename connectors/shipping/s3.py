@@ -102,7 +102,7 @@ class S3Target(ShipTarget):
                 return
         self._tags[name] = answer["ETag"]
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, modified_ms: int = 0) -> None:  # noqa: ARG002
         """See ShipTarget."""
         with self._errors(name):
             self._put(name, data)

@@ -52,8 +52,14 @@ class ShipTarget(ABC):
         """
 
     @abstractmethod
-    def put(self, name: str, data: bytes) -> None:
-        """Write a small file completely or not at all; an existing one is replaced."""
+    def put(self, name: str, data: bytes, modified_ms: int = 0) -> None:
+        """Write a small file completely or not at all; an existing one is replaced.
+
+        Args:
+            name: path in the store.
+            data: content.
+            modified_ms: time at which the broker wrote the file, ms; a folder gives it to the copy.
+        """
 
     @abstractmethod
     def delete(self, name: str) -> None:

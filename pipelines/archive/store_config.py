@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.formats.engine.log_records import LogRecords
+from commitlake.connectors.formats.engine.shipped import small_files_folder
 from commitlake.connectors.formats.engine.stores import Store, segment_size
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, read_table
@@ -112,9 +113,14 @@ def _known(lake: LakePaths, broker: str) -> dict[Key, str]:
 def _changes(
     known: dict[Key, str], store: Store, kinds: Sequence[str] = (TOPIC, GROUP, SETTING)
 ) -> Iterator[tuple[Key, str | None]]:
-    if "://" in store.root:
-        return
-    root = Path(store.root).parent
+    with small_files_folder(store.root) as root:
+        if root is not None:
+            yield from _changes_in(root, known, store, kinds)
+
+
+def _changes_in(
+    root: Path, known: dict[Key, str], store: Store, kinds: Sequence[str]
+) -> Iterator[tuple[Key, str | None]]:
     readers: dict[str, Callable[[], dict[str, Any] | None]] = {
         TOPIC: lambda: _table(root, TOPICS, TABLE),
         GROUP: lambda: _table(root, GROUPS, GROUPS_TABLE),

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.fs as pafs
 
-from commitlake.connectors.formats.engine.files import OpenSegment, resolve_filesystem
+from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.shipped import resolve_filesystem
 from commitlake.connectors.formats.engine.stores import Segment, Store
 from commitlake.connectors.formats.format import Format
 from commitlake.schemas.layouts.segments import segment_name

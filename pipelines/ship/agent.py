@@ -17,7 +17,7 @@ import secrets
 import socket
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
@@ -25,7 +25,7 @@ from commitlake.connectors.shipping.target import ShipTarget
 from commitlake.pipelines.ship.growing import ChangedFileError, GrowingFiles, Shipped
 from commitlake.pipelines.ship.log_end import LogEnd, LogEndSearch
 from commitlake.pipelines.ship.settings import ShipSettings
-from commitlake.pipelines.ship.store import LogFile, SourceFile, SourceStore
+from commitlake.pipelines.ship.store import LogFile, SmallFile, SourceFile, SourceStore
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.shipped import (
     FILES_MANIFEST,
@@ -97,7 +97,6 @@ class ShipAgent:
         self._search = LogEndSearch(source.format, clock)
         self._agent = f"{secrets.token_hex(8)}@{socket.gethostname()}"
         self._saved_at, self._unsaved = clock(), 0
-        self._small_crcs: dict[str, int] = {}
         self._log = self._open_manifest(LOG_MANIFEST)
         self._other = self._open_manifest(FILES_MANIFEST)
         self._saved = {LOG_MANIFEST: self._log, FILES_MANIFEST: self._other}
@@ -130,7 +129,7 @@ class ShipAgent:
         """
         self._source.skipped.clear()
         has_others = with_other_files and self._settings.has_other_files
-        small = dict(self._source.small_files()) if has_others else {}
+        small = list(self._source.small_files()) if has_others else []
         ends = list(self._queue_ends()) if has_others else []
         found = Round()
         self._ship_log(found)
@@ -315,28 +314,25 @@ class ShipAgent:
             entry = self._files.seal(entry, source)
         return entry
 
-    def _ship_small(self, small: dict[str, bytes | None]) -> None:
-        """Ship the small files that have changed, and delete those that the broker has deleted."""
-        for name, data in small.items():
-            if data is None:
-                self._source.skipped.append(f"{name}: changed while it was read: the earlier version stays")
+    def _ship_small(self, small: Sequence[SmallFile]) -> None:
+        """Ship the small files that have changed, and delete `abort` if the broker has deleted it."""
+        for file in small:
+            if file.data is None:
+                self._source.skipped.append(f"{file.name}: changed while it was read: the earlier version stays")
                 continue
-            crc = zlib.crc32(data)
-            known = self._small_crcs.get(name)
-            if known is None:
-                entry = self._other.files.get(name)
-                known = entry.crc if entry is not None and entry.size == len(data) else None
-            if known != crc:
-                self._target.put(name, data)
-                self.counts.sent_bytes += len(data)
-                self._other = self._other.with_file(ShippedFile(name, len(data), is_sealed=True, crc=crc))
-            self._small_crcs[name] = crc
+            known = self._other.files.get(file.name)
+            crc, size = zlib.crc32(file.data), len(file.data)
+            entry = ShippedFile(file.name, size, is_sealed=True, crc=crc, modified_ms=file.modified_ms)
+            if known == entry:
+                continue
+            self._target.put(file.name, file.data, file.modified_ms)
+            self.counts.sent_bytes += size
+            self._other = self._other.with_file(entry)
         # `abort` tells whether the broker was closed. Other files are kept: a broker replaces one by deleting it first.
-        if "abort" not in small and "abort" in self._other.files:
+        if "abort" in self._other.files and not any(file.name == "abort" for file in small):
             self._target.delete("abort")
             files = {name: entry for name, entry in self._other.files.items() if name != "abort"}
             self._other = replace(self._other, files=files)
-            self._small_crcs.pop("abort", None)
         self._save_others()
 
     # Manifests

@@ -122,6 +122,21 @@ class GrowingName:
     is_last: bool
 
 
+@dataclass(frozen=True, slots=True)
+class SmallFile:
+    """A small file, as it was at one time.
+
+    Attributes:
+        name: path in the store.
+        data: content; None if it could not be read as a whole.
+        modified_ms: time at which the broker wrote it, ms.
+    """
+
+    name: str
+    data: bytes | None
+    modified_ms: int
+
+
 class SourceStore:
     """A broker's store in a local folder.
 
@@ -178,15 +193,16 @@ class SourceStore:
         finally:
             os.close(descriptor)
 
-    def small_files(self) -> Iterator[tuple[str, bytes | None]]:
-        """Yield the small files with their content; None for one that could not be read as a whole."""
-        for name in _SMALL_FILES:
-            if os.path.lexists(self.root / name):
-                yield name, self._small(name)
+    def small_files(self) -> Iterator[SmallFile]:
+        """Yield the small files with their content."""
+        names = [name for name in _SMALL_FILES if os.path.lexists(self.root / name)]
         for folder in _SMALL_FOLDERS:
-            for name in self._listed(folder, files_in):
-                if not name.endswith(_UNFINISHED):
-                    yield f"{folder}/{name}", self._small(f"{folder}/{name}")
+            names += [f"{folder}/{name}" for name in self._listed(folder, files_in) if not name.endswith(_UNFINISHED)]
+        for name in names:
+            modified_ms = 0
+            with suppress(OSError):
+                modified_ms = max(0, (self.root / name).lstat().st_mtime_ns // 1_000_000)
+            yield SmallFile(name, self._small(name), modified_ms)
 
     def growing_files(self) -> Iterator[GrowingName]:
         """Yield the files of queues, indexes and consume logs."""

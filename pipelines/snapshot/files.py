@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
+from commitlake.connectors.formats.engine.shipped import small_files_folder
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.small_files import SmallFiles
 from commitlake.pipelines.snapshot.progress import (
@@ -70,11 +71,14 @@ def read_store_progress(
         wait: waits a number of seconds before a file is read again.
 
     Returns:
-        The snapshot; None for a store in an object store, because the time of its offsets is not known.
+        The snapshot; None for a store in an object store that no agent has shipped, because the time of its offsets is
+        not known.
     """
-    if "://" in store.root:
-        return None
-    root = Path(store.root).parent
+    with small_files_folder(store.root) as root:
+        return None if root is None else _read_progress(store, root, now, wait)
+
+
+def _read_progress(store: Store, root: Path, now: datetime.datetime, wait: Callable[[float], object]) -> StoreSnapshot:
     for attempt in range(MAX_TRIES):
         if attempt:
             wait(_WAIT_SECONDS)
@@ -130,10 +134,10 @@ def _progress(
         GroupTopic(one.group, one.topic): Subscription(one.expression_type, one.expression, one.subscribed_at_ms)
         for one in files.group_filters
     }
-    root = Path(store.root).parent
+    shown = store.root.rsplit("/", 1)[0]
     note = ""
     if OffsetKind.GROUP not in taken and not unreadable.files:
-        note = f"{root / files.offsets_file}: no such file, so no offsets of groups are known"
+        note = f"{shown}/{files.offsets_file}: no such file, so no offsets of groups are known"
     return StoreSnapshot(
         broker=store.broker,
         source=SnapshotSource.FILE,
@@ -142,6 +146,6 @@ def _progress(
         subscribed_as_of=written.get(_FILTERS),
         subscriptions=subscriptions,
         log_start=min((segment.base_offset for segment in store.segments), default=None),
-        unreadable=tuple(f"{root / name}: {why}" for name, why in unreadable.files.items()),
+        unreadable=tuple(f"{shown}/{name}: {why}" for name, why in unreadable.files.items()),
         note=note,
     )

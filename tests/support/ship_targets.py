@@ -68,7 +68,7 @@ class MemoryTarget(ShipTarget):
             raise ShipConflictError("another agent")
         self.objects[name] = self._known[name] = data
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, modified_ms: int = 0) -> None:  # noqa: ARG002
         """See ShipTarget."""
         self.before("put")
         self.objects[name] = data

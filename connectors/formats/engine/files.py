@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow.fs as pafs
 
 from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.shipped import ShippedSegment, resolve_filesystem
 from commitlake.schemas.store_files import UnsafeFileError, open_file
 
 Window = np.ndarray[Any, np.dtype[np.uint8]]
@@ -101,12 +102,12 @@ class RemoteFile:
         self._file.close()
 
 
-def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
-    """Return the filesystem of a path or URI, and the path within it."""
-    if "://" in path:
-        filesystem, inner_path = pafs.FileSystem.from_uri(path)
-        return filesystem, str(inner_path)
-    return pafs.LocalFileSystem(), str(Path(path).absolute())
+def open_remote(filesystem: pafs.FileSystem, path: str) -> SegmentFile:
+    """Open a segment on another filesystem, also one of a shipped store that is still in parts."""
+    try:
+        return RemoteFile(filesystem, path)
+    except FileNotFoundError:
+        return ShippedSegment(filesystem, path)
 
 
 class OpenSegment:
@@ -124,7 +125,7 @@ class OpenSegment:
             if isinstance(filesystem, pafs.LocalFileSystem):
                 self._file = LocalFile(inner_path)
             else:
-                self._file = RemoteFile(filesystem, inner_path)
+                self._file = open_remote(filesystem, inner_path)
         except UnsafeFileError as error:
             raise StoreError(str(error)) from None
         except PermissionError:

@@ -2,7 +2,8 @@
 
 A store is a folder with a `commitlog` or a `journal` folder in it, which determines its format. A path may name either
 folder. The broker's name is, in this order: the option `broker`, the path component that `{broker}` stands for, the
-name of the store folder, or of its parent if that is just `store`. No data from a store's files becomes part of a path.
+name in the manifest of a shipped store, the name of the store folder, or of its parent if that is just `store`. Of the
+files of a store, only such a manifest gives data that become part of a path; they are checked.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from pathlib import Path
 import pyarrow.fs as pafs
 
 from commitlake.connectors.formats.engine.errors import EmptyStoreError, OptionError, StoreError
-from commitlake.connectors.formats.engine.files import resolve_filesystem
+from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, resolve_filesystem, shipped_sizes
 from commitlake.connectors.formats.format import Format, folder_names
 from commitlake.connectors.formats.registry import DEFAULT_FORMAT, all_formats
+from commitlake.schemas import shipped
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name
 from commitlake.schemas.store_files import UnsafeFileError, files_in
 
@@ -171,7 +173,7 @@ def _expand(pattern: str, formats: Sequence[Format]) -> Iterator[tuple[str, str]
     filesystem, inner_path = resolve_filesystem(pattern)
     if not is_glob(inner_path):
         root = _log_folder(filesystem, pattern, inner_path, formats)
-        yield root, _default_name(root)
+        yield root, _default_name(filesystem, root)
         return
     parts = inner_path.rstrip("/").split("/")
     wanted = [log_format.folder for log_format in formats]
@@ -184,7 +186,7 @@ def _expand(pattern: str, formats: Sequence[Format]) -> Iterator[tuple[str, str]
         if found:
             _check_one(found[0].string.rsplit("/", 1)[0], [match.string for match in found])
             folder = found[0].string
-            yield folder, found[0].groupdict().get("broker") or _default_name(folder)
+            yield folder, found[0].groupdict().get("broker") or _default_name(filesystem, folder)
 
 
 def _check_one(folder: str, found: Sequence[str]) -> None:
@@ -222,8 +224,12 @@ def _walk(filesystem: pafs.FileSystem, folder: str, names: Sequence[str]) -> Ite
     inner = sorted(
         (entry.path, entry.base_name) for entry in _nameable(folder, entries) if entry.type == pafs.FileType.Directory
     )
-    yield [path for path, name in inner if name in names]
-    never_hold_a_store = frozenset().union(*(log_format.store_folders for log_format in all_formats()))
+    logs = [path for path, name in inner if name in names]
+    if not logs and any(name == shipped.FOLDER for _, name in inner):
+        manifest = read_shipped_manifest(filesystem, folder.rstrip("/"))
+        logs = [f"{folder.rstrip('/')}/{manifest.folder}"] if manifest and manifest.folder in names else []
+    yield logs
+    never_hold_a_store = frozenset({shipped.FOLDER}).union(*(log_format.store_folders for log_format in all_formats()))
     for path, name in inner:
         if name not in never_hold_a_store:
             yield from _walk(filesystem, path, names)
@@ -253,6 +259,8 @@ def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: Seq
     if found:
         _check_one(given, found)
         return found[0]
+    if not there and (shipped_log := _shipped_log(filesystem, path, wanted)) is not None:
+        return shipped_log
     names = folder_names(formats)
     if info.type == pafs.FileType.NotFound:
         raise StoreError(f"{given} does not exist: expected a broker's store folder, the one that holds {names}")
@@ -269,7 +277,20 @@ def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: Seq
     raise StoreError(f"{given} is not a store: there is no {names} folder in it")
 
 
-def _default_name(root: str) -> str:
+def _shipped_log(filesystem: pafs.FileSystem, path: str, wanted: Sequence[str]) -> str | None:
+    """Return the folder of a shipped log of which no segment is complete yet, so that the folder has no object."""
+    parent, _, name = path.rpartition("/")
+    for store in (path, parent) if name in wanted else (path,):
+        manifest = read_shipped_manifest(filesystem, store)
+        if manifest is not None and manifest.folder in wanted:
+            return f"{store}/{manifest.folder}"
+    return None
+
+
+def _default_name(filesystem: pafs.FileSystem, root: str) -> str:
+    manifest = read_shipped_manifest(filesystem, root.rsplit("/", 1)[0])
+    if manifest is not None and manifest.broker:
+        return manifest.broker
     parts = root.split("/")[:-1]
     if len(parts) > 1 and parts[-1] == _GENERIC_STORE_NAME and parts[-2]:
         return parts[-2]
@@ -280,16 +301,20 @@ def _list_store(given: str, root: str, broker: str, formats: Sequence[Format]) -
     filesystem, _ = resolve_filesystem(given)
     prefix = given.split("://", maxsplit=1)[0] + "://" if "://" in given else ""
     try:
-        entries = filesystem.get_file_info(pafs.FileSelector(root))
+        entries = filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True))
     except PermissionError:
         raise StoreError(f"{root} cannot be read by this user: {_PERMISSION_HINT}") from None
     if not prefix:
         _check_files(root)
+    sizes = {entry.base_name: entry.size for entry in _nameable(root, entries) if entry.type == pafs.FileType.File}
+    if not isinstance(filesystem, pafs.LocalFileSystem):  # in a folder, also an unfinished segment is a file
+        manifest = read_shipped_manifest(filesystem, root.rsplit("/", 1)[0])
+        sizes = sizes if manifest is None else shipped_sizes(manifest, manifest.folder, sizes)
     segments = []
-    for entry in _nameable(root, entries):
-        base_offset = parse_segment_name(entry.base_name)
-        if base_offset is not None and entry.type == pafs.FileType.File:
-            segments.append(Segment(prefix + entry.path, base_offset, entry.size))
+    for name, size in sizes.items():
+        base_offset = parse_segment_name(name)
+        if base_offset is not None:
+            segments.append(Segment(f"{prefix}{root}/{name}", base_offset, size))
     if not segments:
         raise EmptyStoreError(f"{prefix}{root} has no segment: the broker has not stored a message yet")
     in_order = tuple(sorted(segments, key=lambda segment: segment.base_offset))

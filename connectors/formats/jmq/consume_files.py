@@ -19,14 +19,16 @@ import pyarrow.fs as pafs
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.consumptions import CONSUMPTION_ROWS, ConsumeLogPart
 from commitlake.connectors.formats.engine.arrow import spans
-from commitlake.connectors.formats.engine.files import LocalFile, RemoteFile, SegmentFile, resolve_filesystem
+from commitlake.connectors.formats.engine.files import LocalFile, SegmentFile, open_remote
 from commitlake.connectors.formats.engine.kernel.memory import PADDING
 from commitlake.connectors.formats.engine.row_batch import MAX_TIMESTAMP_MS
+from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, resolve_filesystem, shipped_sizes
 from commitlake.connectors.formats.jmq.kernel.consumptions import find_consumptions
 from commitlake.schemas.layouts.jmq.consumption import FOLDER, HEAD, MIN_RECORD_SIZE, DeliveryOutcome
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.segments import parse_segment_name
 from commitlake.schemas.segment_files import files_by_start
+from commitlake.schemas.shipped import FILES_MANIFEST
 from commitlake.schemas.tables.edge_kinds import StepOutcome
 
 WINDOW_BYTES = 16 << 20
@@ -91,12 +93,14 @@ class _RemoteFolder:
 
     def names(self) -> Mapping[int, str]:
         entries = self._filesystem.get_file_info(pafs.FileSelector(self._folder, allow_not_found=True))
-        files = (entry.base_name for entry in entries if entry.type == pafs.FileType.File)
+        files = {entry.base_name: entry.size for entry in entries if entry.type == pafs.FileType.File}
+        manifest = read_shipped_manifest(self._filesystem, self._folder.rsplit("/", 1)[0], FILES_MANIFEST)
+        files = files if manifest is None else shipped_sizes(manifest, FOLDER, files)
         starts = {start: name for name in files if (start := parse_segment_name(name)) is not None}
         return dict(sorted(starts.items()))
 
     def open(self, name: str) -> SegmentFile:
-        return RemoteFile(self._filesystem, f"{self._folder}/{name}")
+        return open_remote(self._filesystem, f"{self._folder}/{name}")
 
     def path(self, name: str = "") -> str:
         return f"{self._uri}/{name}" if name else self._uri

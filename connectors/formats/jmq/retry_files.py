@@ -25,8 +25,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from commitlake.connectors.formats.engine.files import resolve_filesystem
 from commitlake.connectors.formats.engine.row_batch import MAX_TIMESTAMP_MS
+from commitlake.connectors.formats.engine.shipped import resolve_filesystem
 from commitlake.connectors.formats.jmq import retry_database
 from commitlake.connectors.formats.jmq.retry_database import (
     CANNOT_OPEN,

@@ -9,13 +9,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
+from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.object_store import clients
 from commitlake.connectors.object_store.finding import s3_options
 from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.shipping.errors import ShipConflictError
 from commitlake.connectors.shipping.pace import Pace
 from commitlake.connectors.shipping.s3 import MIN_COPIED_BYTES, S3Target
+from commitlake.jobs.archive import command as archive
+from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship
 from commitlake.jobs.ship import run
 from commitlake.pipelines.ship.agent import ShipAgent
@@ -27,6 +31,7 @@ from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.servers.s3 import S3Server
 from tests.support.kills import kill_count
 from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
+from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
 from tests.support.waiting import let_pass
 
 SIZE = 12 << 20
@@ -163,3 +168,54 @@ def test_wrong_credentials_bucket_and_server_are_named(
     assert ship.main(["--store", store, "--to", f"s3://{bucket}/copy", "--once"]) == 1
     assert "no server at the endpoint" in capsys.readouterr().err
     clients._forget()
+
+
+TABLES = ("messages", "message_keys", "topic_minutes", "consumer_offsets", "store_config", "consumptions", "edges")
+OWN_COLUMNS = ("run_id", "sequence", "body_ref", "archived_at", "as_of", "recorded_at")
+
+
+def rows_of(lake: Path, table: str) -> list[dict[str, object]]:
+    """Return the rows of a table without what differs from run to run, in order; none if there is no table."""
+    if not (lake / table).exists():
+        return []
+    rows = DeltaTable(str(lake / table)).to_pyarrow_table().to_pylist()
+    kept = [{name: value for name, value in row.items() if name not in OWN_COLUMNS} for row in rows]
+    return sorted(kept, key=str)
+
+
+@pytest.mark.parametrize("layout", [ROCKETMQ, JMQ], ids=lambda layout: layout.name)
+def test_archive_of_the_copy_equals_that_of_the_store(
+    s3_server: S3Server, bucket: str, tmp_path: Path, layout: StoreFormat
+) -> None:
+    store = layout.open(tmp_path / "store")
+    copy = f"s3://{bucket}/copy"
+    for part in range(3):  # the copy is archived as it grows
+        layout.fill(store, 30, 30 * part)
+        store.flush()
+        layout.note_progress(store)
+        assert ship.main(["--store", str(tmp_path / "store"), "--broker", "b", "--to", copy, "--once"]) == 0
+        for place, lake in ((str(tmp_path / "store"), "of-store"), (copy, "of-copy")):
+            assert archive.main(["--store", place, "--broker", "b", "--lake", str(tmp_path / lake), "--local"]) == 0
+    store.close()
+    assert len(rows_of(tmp_path / "of-store", "messages")) == 90
+    for table in TABLES:
+        found = rows_of(tmp_path / "of-copy", table)
+        expected = rows_of(tmp_path / "of-store", table)
+        if table == "store_config":  # sizes of files, and delay levels, are read from the store's own queues only
+            expected = [row for row in expected if row["kind"] != "setting"]
+        assert found == expected, table
+
+
+def test_jobs_find_copies_without_a_complete_segment(
+    bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("x", "y"):
+        root = write_store(tmp_path / name, [(0, open_segment(messages(9), SIZE))])
+        assert ship.main(["--store", str(root), "--broker", name, "--to", f"s3://{bucket}/{name}", "--once"]) == 0
+    for place in (f"s3://{bucket}/x", f"s3://{bucket}/x/commitlog", f"s3://{bucket}/*", f"s3://{bucket}/{{broker}}"):
+        found = find_stores(place)
+        assert [store.broker for store in found] == (["x"] if "/x" in place else ["x", "y"])
+        assert {segment.file_size for store in found for segment in store.segments} == {SIZE}
+    capsys.readouterr()
+    assert dump.main([f"s3://{bucket}/x", "--quiet"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 9

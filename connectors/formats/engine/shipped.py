@@ -1,0 +1,209 @@
+"""Stores that `commitlake ship` copied to an object store: their manifest, and the segment that is still in parts.
+
+See `schemas.shipped`. The manifest says which segments a prefix has; other objects are ignored. A segment that is not
+complete reads like the broker's own file: the shipped bytes, then zeros up to its size. While it is read, an agent may
+merge its parts, or make the segment's object of them. The bytes stay the same, so a reader that misses a part reads the
+manifest again, and continues.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.schemas.shipped import (
+    FILES_MANIFEST,
+    LOG_MANIFEST,
+    MAX_MANIFEST_BYTES,
+    Manifest,
+    ManifestError,
+    Part,
+    ShippedFile,
+    parse_manifest,
+    part_name,
+)
+from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES, read_file
+
+_SPECIAL = re.compile(r"[\[{]")
+_ATTEMPTS = 5  # each needs a new manifest, so more are never needed unless parts are missing
+
+
+def read_shipped_manifest(filesystem: pafs.FileSystem, store: str, manifest: str = LOG_MANIFEST) -> Manifest | None:
+    """Return the manifest of a store's log or other files, or None if no agent has shipped the store.
+
+    Args:
+        filesystem: the filesystem of the store.
+        store: the store's folder in it.
+        manifest: `LOG_MANIFEST` or `FILES_MANIFEST`.
+
+    Raises:
+        StoreError: if the manifest is damaged.
+    """
+    place = f"{store}/{manifest}"
+    try:
+        if isinstance(filesystem, pafs.LocalFileSystem):
+            data = read_file(Path(place), below=Path(store), limit=MAX_MANIFEST_BYTES)
+        else:
+            with filesystem.open_input_file(place) as file:
+                data = file.read(MAX_MANIFEST_BYTES)
+        return parse_manifest(data, place)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ManifestError as error:
+        raise StoreError(str(error)) from None
+
+
+def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
+    """Return the filesystem of a path or URI, and the path within it.
+
+    A URI may have a glob's brackets and placeholders in it, which URIs do not allow.
+    """
+    if "://" in path:
+        if (special := _SPECIAL.search(path)) is not None:
+            fixed = path[: path.rindex("/", 0, special.start())]
+            filesystem, inner_path = resolve_filesystem(fixed)
+            return filesystem, inner_path.rstrip("/") + path[len(fixed) :]
+        filesystem, inner_path = pafs.FileSystem.from_uri(path)
+        return filesystem, str(inner_path)
+    return pafs.LocalFileSystem(), str(Path(path).absolute())
+
+
+class ShippedSegment:
+    """Segment that is in parts; see SegmentFile.
+
+    Args:
+        filesystem: the filesystem of the store.
+        path: the segment's path in it.
+
+    Raises:
+        FileNotFoundError: if it is no segment of a shipped store.
+    """
+
+    def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
+        self._filesystem = filesystem
+        self._store, folder, name = path.rsplit("/", 2)
+        self._path, self._name = path, f"{folder}/{name}"
+        self._open: dict[str, pa.NativeFile] = {}
+        self._entry = self._look()
+
+    def read_into(self, window: np.ndarray[tuple[int], np.dtype[np.uint8]], position: int) -> int:
+        """Fill `window` from a position of the file; see SegmentFile."""
+        for _ in range(_ATTEMPTS):
+            with suppress(FileNotFoundError):
+                return self._read(window, position)
+            self.close()
+            self._entry = self._look()
+        raise StoreError(
+            f"{self._path}: a part that the manifest names is missing in {self._store}/shipped: run 'commitlake ship' "
+            "on the broker's machine again"
+        )
+
+    def size(self) -> int:
+        """Return the size of the broker's file."""
+        return self._entry.size
+
+    def close(self) -> None:
+        """Close the objects."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def _look(self) -> ShippedFile:
+        for name in (LOG_MANIFEST, FILES_MANIFEST):
+            manifest = read_shipped_manifest(self._filesystem, self._store, name)
+            if manifest is not None and self._name in manifest.files:
+                return manifest.files[self._name]
+        raise FileNotFoundError(f"{self._path} does not exist")
+
+    def _read(self, window: np.ndarray[tuple[int], np.dtype[np.uint8]], position: int) -> int:
+        wanted = max(0, min(len(window), self._entry.size - position))
+        if self._entry.is_sealed:
+            data = self._object(self._path).read_at(wanted, position)
+            window[: len(data)] = np.frombuffer(data, np.uint8)
+            return len(data)
+        end = position + wanted
+        for part in self._entry.parts:
+            begin, stop = max(position, part.offset), min(end, part.end)
+            if begin < stop:
+                window[begin - position : stop - position] = self._part(part, begin, stop)
+        window[max(0, self._entry.shipped - position) : wanted] = 0
+        return wanted
+
+    def _part(self, part: Part, begin: int, stop: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+        name = part_name(self._name, part)
+        data = self._object(f"{self._store}/{name}").read_at(stop - begin, begin - part.offset)
+        if len(data) != stop - begin:
+            raise StoreError(f"{self._store}/{name}: expected {part.size} bytes, found fewer: the object was changed")
+        return np.frombuffer(data, np.uint8)
+
+    def _object(self, path: str) -> pa.NativeFile:
+        if path not in self._open:
+            self._open[path] = self._filesystem.open_input_file(path)
+        return self._open[path]
+
+
+def shipped_sizes(manifest: Manifest, folder: str, listed: Mapping[str, int]) -> dict[str, int]:
+    """Return the names of the shipped files in a folder, with their sizes.
+
+    A complete file that is not listed has expired in the target.
+
+    Args:
+        manifest: the manifest that has the files of the folder.
+        folder: path of the folder in the store.
+        listed: sizes of the objects in the folder, by name.
+    """
+    found = {}
+    for path, file in manifest.files.items():
+        parent, _, name = path.rpartition("/")
+        if parent == folder and (name in listed or not file.is_sealed):
+            found[name] = listed[name] if file.is_sealed else file.size
+    return found
+
+
+@contextmanager
+def small_files_folder(store_root: str) -> Iterator[Path | None]:
+    """Yield a folder of this machine with a store's settings, offsets and checkpoint, and their times.
+
+    It is the store's own folder; for a store that was shipped to an object store, it is a temporary copy of these
+    files; for another store in an object store it is None, because the times of its files are not known.
+
+    Args:
+        store_root: path or URI of the folder of the store's log.
+
+    Raises:
+        StoreError: if a manifest is damaged, or a file is too large.
+    """
+    if "://" not in store_root:
+        yield Path(store_root).parent
+        return
+    filesystem, root = resolve_filesystem(store_root)
+    store = root.rsplit("/", 1)[0]
+    manifest = read_shipped_manifest(filesystem, store, FILES_MANIFEST)
+    if manifest is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="commitlake-small-files-") as folder:
+        for name, file in manifest.files.items():
+            if file.modified_ms:
+                _copy_small(filesystem, store, file, Path(folder) / name)
+        yield Path(folder)
+
+
+def _copy_small(filesystem: pafs.FileSystem, store: str, file: ShippedFile, path: Path) -> None:
+    """Copy a file whose manifest may be a little older: an agent writes the file first."""
+    if file.size > MAX_SMALL_FILE_BYTES:
+        raise StoreError(f"{store}/{file.name}: expected at most {MAX_SMALL_FILE_BYTES} bytes, found {file.size}")
+    with suppress(FileNotFoundError), filesystem.open_input_file(f"{store}/{file.name}") as source:
+        data = source.read(MAX_SMALL_FILE_BYTES)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        os.utime(path, ns=(file.modified_ms * 1_000_000, file.modified_ms * 1_000_000))

@@ -1,0 +1,157 @@
+"""Tests of reads of a shipped store in an object store: segments in parts, and agents that work meanwhile."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.fs as pafs
+import pytest
+
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.files import open_remote
+from commitlake.connectors.formats.engine.shipped import (
+    read_shipped_manifest,
+    resolve_filesystem,
+    shipped_sizes,
+    small_files_folder,
+)
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.pipelines.ship.agent import ShipAgent
+from commitlake.pipelines.ship.settings import ShipSettings
+from commitlake.pipelines.ship.store import SourceStore
+from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.shipped import FILES_MANIFEST, LOG_MANIFEST
+from tests.support.logs import closed_segment, messages, open_segment, write_store
+from tests.support.ship_targets import MemoryTarget, folder_target
+
+SIZE = 1 << 14
+SETTINGS = ShipSettings("broker-a", part_bytes=1500, full_part_bytes=1000)
+PATH = f"copy/commitlog/{segment_name(0)}"
+
+
+@pytest.fixture
+def target() -> MemoryTarget:
+    """An object store without objects."""
+    return MemoryTarget()
+
+
+@pytest.fixture
+def filesystem(tmp_path: Path) -> pafs.FileSystem:
+    """A filesystem that does not count as this machine's."""
+    (tmp_path / "remote").mkdir()
+    return pafs.SubTreeFileSystem(str(tmp_path / "remote"), pafs.LocalFileSystem())
+
+
+def publish(target: MemoryTarget, tmp_path: Path) -> None:
+    """Make the filesystem hold the objects of a target, and no others."""
+    root = tmp_path / "remote" / "copy"
+    for path in [each for each in root.rglob("*") if each.is_file()]:
+        path.unlink()
+    for name, data in target.objects.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+
+
+def ship(store: Path, target: MemoryTarget, tmp_path: Path, agent: ShipAgent | None = None) -> ShipAgent:
+    """Ship what a store has."""
+    agent = agent or ShipAgent(SourceStore(str(store)), target, SETTINGS)
+    agent.ship_round()
+    publish(target, tmp_path)
+    return agent
+
+
+def read(file: object, position: int, size: int) -> bytes:
+    """Read a range."""
+    window = np.full(size, 255, np.uint8)
+    return window[: file.read_into(window, position)].tobytes()  # type: ignore[attr-defined]
+
+
+def test_segment_in_parts_reads_like_the_file_of_the_broker(
+    tmp_path: Path, target: MemoryTarget, filesystem: pafs.FileSystem
+) -> None:
+    data = open_segment(messages(40), SIZE)
+    agent = ship(write_store(tmp_path / "store", [(0, data)]), target, tmp_path)
+    shipped = agent.log.files[f"commitlog/{segment_name(0)}"].shipped
+    expected = data[:shipped].ljust(SIZE, b"\0")
+    file = open_remote(filesystem, PATH)
+    assert file.size() == SIZE
+    assert shipped > 4000
+    for position in (0, 1, 999, 1500, 2999, shipped - 1, shipped, shipped + 1, SIZE - 1, SIZE, SIZE + 5):
+        for size in (0, 1, 700, 5000, SIZE):
+            assert read(file, position, size) == expected[position : position + size], (position, size)
+    file.close()
+
+
+def test_reader_goes_on_while_parts_are_merged_and_sealed(
+    tmp_path: Path, target: MemoryTarget, filesystem: pafs.FileSystem
+) -> None:
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(40), SIZE))])
+    agent = ship(store, target, tmp_path)
+    shipped = agent.log.files[f"commitlog/{segment_name(0)}"].shipped
+    file = open_remote(filesystem, PATH)
+    closed = closed_segment(messages(40), SIZE)
+    assert read(file, 0, 100) == closed[:100]
+    write_store(store, [(0, closed), (SIZE, open_segment(messages(1), SIZE, SIZE))])
+    ship(store, target, tmp_path, agent)
+    assert read(file, 0, shipped) == closed[:shipped]
+    file.close()
+
+
+def test_missing_part_is_an_error_and_no_end_of_the_log(
+    tmp_path: Path, target: MemoryTarget, filesystem: pafs.FileSystem
+) -> None:
+    ship(write_store(tmp_path / "store", [(0, open_segment(messages(40), SIZE))]), target, tmp_path)
+    part = sorted((tmp_path / "remote").rglob("of-*/*/*"))[1]
+    data = part.read_bytes()
+    part.unlink()
+    with pytest.raises(StoreError, match="missing"):
+        read(open_remote(filesystem, PATH), 0, SIZE)
+    part.write_bytes(data[:-1])
+    with pytest.raises(StoreError, match="found fewer"):
+        read(open_remote(filesystem, PATH), 0, SIZE)
+
+
+def test_files_that_no_manifest_names_do_not_exist(tmp_path: Path, filesystem: pafs.FileSystem) -> None:
+    with pytest.raises(FileNotFoundError):
+        open_remote(filesystem, PATH)
+    (tmp_path / "remote" / "copy" / "shipped").mkdir(parents=True)
+    (tmp_path / "remote" / "copy" / LOG_MANIFEST).write_bytes(b"{}")
+    with pytest.raises(StoreError, match="expected a manifest"):
+        open_remote(filesystem, PATH)
+
+
+def test_sizes_are_those_of_the_manifest_and_of_listed_objects(
+    tmp_path: Path, target: MemoryTarget, filesystem: pafs.FileSystem
+) -> None:
+    store = write_store(tmp_path / "store", [(0, closed_segment(messages(20), SIZE))])
+    write_store(store, [(SIZE, open_segment(messages(5), SIZE, SIZE))])
+    ship(store, target, tmp_path)
+    manifest = read_shipped_manifest(filesystem, "copy")
+    assert manifest is not None
+    first, second = segment_name(0), segment_name(SIZE)
+    listed = {first: SIZE, "00000000000000000077": 5}  # the other is a foreign object
+    assert shipped_sizes(manifest, "commitlog", listed) == {first: SIZE, second: SIZE}
+    assert shipped_sizes(manifest, "commitlog", {}) == {second: SIZE}
+    assert read_shipped_manifest(filesystem, "other", FILES_MANIFEST) is None
+
+
+def test_globs_in_uris_are_kept(tmp_path: Path) -> None:
+    filesystem, path = resolve_filesystem(f"file://{tmp_path}/{{broker}}/[ab]*/store")
+    assert isinstance(filesystem, pafs.LocalFileSystem)
+    assert path == f"{tmp_path}/{{broker}}/[ab]*/store"
+
+
+def test_folder_is_a_store_with_the_name_of_the_broker(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(5), SIZE))])
+    (store / "checkpoint").write_bytes(b"x" * 4096)
+    target = folder_target(tmp_path / "copy")
+    ShipAgent(SourceStore(str(store)), target, SETTINGS).ship_round()
+    (found,) = find_stores(str(tmp_path / "copy"))
+    assert found.broker == "broker-a"
+    assert [segment.file_size for segment in found.segments] == [SIZE]
+    with small_files_folder(found.root) as folder:
+        assert folder == tmp_path / "copy"
+    copied = (tmp_path / "copy" / "checkpoint").stat().st_mtime
+    assert abs(copied - (store / "checkpoint").stat().st_mtime) < 0.01 < time.time()
