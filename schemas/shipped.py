@@ -143,6 +143,20 @@ def part_name(file: str, part: Part) -> str:
     return f"{PARTS}/of-{file}/{part.offset:020d}-{part.size}-{part.crc:08x}"
 
 
+def fetch_hint(root: str) -> str:
+    """Return what to do about a store that is not in a folder, as the end of an error message.
+
+    >>> fetch_hint("s3://logs/a/commitlog")
+    ". 'commitlake ship --store s3://logs/a --to FOLDER --once' fetches a copy that 'commitlake ship' made"
+    >>> fetch_hint("hdfs://host/a/commitlog")
+    ''
+    """
+    if not root.startswith("s3"):
+        return ""
+    store = root.rsplit("/", 1)[0]
+    return f". 'commitlake ship --store {store} --to FOLDER --once' fetches a copy that 'commitlake ship' made"
+
+
 def is_part_name(name: str) -> bool:
     """Return whether a name is that of a part, and not of a foreign object among the parts.
 

@@ -83,6 +83,22 @@ class S3Target(ShipTarget):
         self._tags[name] = answer["ETag"]
         return data
 
+    def read_range(self, name: str, offset: int, size: int) -> bytes | None:
+        """Return a range of an object, or less if it ends before; None if it does not exist."""
+        wanted = f"bytes={offset}-{offset + size - 1}"
+        with self._errors(name):
+            try:
+                answer = self._client.get_object(**self._place(name), Range=wanted)
+                data: bytes = answer["Body"].read(size)
+            except exceptions.ClientError as error:
+                if error_code(error) in MISSING_OBJECT:
+                    return None
+                if error_code(error) == "InvalidRange":
+                    return b""
+                raise
+        self._pace.take(len(data))
+        return data
+
     def replace_manifest(self, name: str, data: bytes) -> None:
         """See ShipTarget."""
         tag = self._tags.get(name)

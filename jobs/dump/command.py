@@ -25,6 +25,7 @@ from commitlake.jobs.cli.store_arguments import add_store_argument, at_least, ch
 from commitlake.jobs.cli.terminal import trusted
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.shipped import fetch_hint
 
 if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.stores import Store
@@ -102,6 +103,9 @@ def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.jobs.dump.record_rows import dump_index_files, dump_queues
 
     store = _find_store(arguments)
+    if "://" in store.root:
+        hint = fetch_hint(store.root).removeprefix(". ")
+        raise JobError(f"{store.root}: expected a store on a local disk, to print its queues or index", hint)
     root, damage = Path(store.root), 0
 
     def report_damage(sentence: str) -> None:

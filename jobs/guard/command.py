@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from commitlake.jobs.cli.command import job_parser, run_job
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
@@ -106,6 +106,7 @@ def _watch(
     arguments: argparse.Namespace, lake: LakePaths, now: datetime.datetime
 ) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
     """Return the archived offset of each store (None without a lake), and the expected fate of the stores' segments."""
+    from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, resolve_filesystem
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.jobs.cli.broker_name import broker_name
     from commitlake.jobs.guard.rules import read_rules
@@ -115,6 +116,13 @@ def _watch(
     layouts = layout_of(arguments).formats
     name = broker_name(arguments.store, arguments.broker, arguments.broker_conf, progress or {}, layouts)
     stores = find_stores(arguments.store, name.name, layouts)
+    for store in stores:
+        filesystem, root = resolve_filesystem(store.root)
+        if read_shipped_manifest(filesystem, root.rsplit("/", 1)[0]) is not None:
+            raise JobError(
+                f"{store.root} is a copy that 'commitlake ship' made, from which no broker deletes segments",
+                "run guard on the broker's machine, with the broker's own store",
+            )
     warn_of_unknown_broker("commitlake guard", arguments.broker, progress or ())
     return progress, watch_stores(stores, progress or {}, read_rules(arguments, now), now, arguments.within)
 

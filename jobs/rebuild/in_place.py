@@ -18,6 +18,7 @@ from commitlake.pipelines.rebuild.replace import Replacement
 from commitlake.pipelines.rebuild.run import Rebuilt
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.shipped import fetch_hint
 
 
 def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: RequestedSettings) -> Rebuilt | None:
@@ -29,7 +30,7 @@ def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Reques
         RebuildError: if the store is not on a disk.
     """
     if "://" in store.root:
-        raise RebuildError(f"{store.root}: expected a store on a local or mounted disk")
+        raise RebuildError(f"{store.root}: expected a store on a local or mounted disk{fetch_hint(store.root)}")
     root = Path(store.root).parent.resolve()  # the store's own parent, even if its log folder is a link
     try:
         lock = StoreLock(root)

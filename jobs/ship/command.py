@@ -21,6 +21,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from commitlake.connectors.object_store.uris import is_s3
 from commitlake.jobs.cli.broker_conf import read_store_conf
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
@@ -40,6 +41,7 @@ EXAMPLES = (
     ("ship --store /data/rocketmq/store --to s3://logs/broker-a --once", "ship what is new and end, for cron"),
     ("ship --store /data/jmq/store --to /mnt/backup/jmq-1 --rate 20M", "to a mounted folder, at most 20 MB per second"),
     ("ship --store /data/rocketmq/store --to s3://logs/broker-a --log-only", "only what archive needs"),
+    ("ship --store s3://logs/broker-a --to copy --once", "fetch a copy into a folder, which every job reads"),
 )
 _RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([kMG]?)(?:B?/s)?")
 _FACTORS = {"": 1, "k": 1000, "M": 1000_000, "G": 1000_000_000}
@@ -50,8 +52,9 @@ def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the job's arguments."""
     parser = job_parser("ship", DESCRIPTION, EXAMPLES)
     parser.add_argument(
-        "--store", required=True, metavar="PATH", help=f"the broker's store, the folder that holds {FOLDERS}"
-    )
+        "--store", required=True, metavar="PATH", help=f"the broker's store, the folder that holds {FOLDERS}; or, with "
+        "--once, a copy at s3://bucket/prefix to fetch"
+    )  # fmt: skip
     parser.add_argument(
         "--to", required=True, metavar="PLACE", help="where the copy is kept: s3://bucket/prefix, or a folder; each "
         "store needs a place of its own"
@@ -89,13 +92,15 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     for name in ("interval", "files_interval"):
         if getattr(arguments, name) <= datetime.timedelta(0):
             raise JobError(f"--{name.replace('_', '-')}: expected more than 0 seconds")
-    if "://" in arguments.store:
-        raise JobError(
-            f"--store {arguments.store}: expected the broker's own folder on this machine",
-            "the agent runs beside the broker; jobs read the copy at the place of --to",
-        )
-    from commitlake.jobs.ship.run import ship_store
+    from commitlake.jobs.ship.run import fetch_store, ship_store
 
+    if is_s3(arguments.store):
+        if not arguments.once or is_s3(arguments.to):
+            raise JobError(
+                f"--store {arguments.store}: expected the broker's own folder on this machine",
+                "a copy in an object store can be fetched into a folder, with --once",
+            )
+        return fetch_store(arguments)
     return ship_store(arguments, store_name(arguments))
 
 

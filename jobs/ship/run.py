@@ -55,6 +55,37 @@ def ship_store(arguments: argparse.Namespace, broker: str) -> ExitCode:
         return shipping.once() if arguments.once else shipping.follow()
 
 
+def fetch_store(arguments: argparse.Namespace) -> ExitCode:
+    """Fetch a copy from an object store into a folder.
+
+    Args:
+        arguments: arguments of the job.
+    """
+    from commitlake.connectors.object_store.finding import s3_options
+    from commitlake.connectors.shipping.folder import FolderTarget
+    from commitlake.connectors.shipping.s3 import S3Target
+    from commitlake.pipelines.ship.fetch import Fetcher
+
+    if has_scheme(arguments.to):
+        raise JobError(f"--to {arguments.to}: expected a folder", "mount other file systems as a folder")
+    set_s3_environment(arguments)
+    source = S3Target(arguments.store, s3_options(), Pace(arguments.rate))
+    started = time.monotonic()
+    with closing(FolderTarget(arguments.to, Pace())) as target:
+        target.claim()
+        fetcher = Fetcher(source, target)
+        with counted_progress("fetch", fetcher.left_bytes(), "bytes", quiet=arguments.quiet) as advance:
+            log = fetcher.fetch(advance)
+    run_metrics.count("ship_bytes", fetcher.new_bytes)
+    seconds = max(0.001, time.monotonic() - started)
+    if not arguments.quiet:
+        print_line(
+            f"fetched {size_text(fetcher.new_bytes)} of {log.broker} to {arguments.to} in {seconds:.1f} s "
+            f"({size_text(fetcher.new_bytes / seconds)}/s); the folder is a store, which every job reads"
+        )
+    return ExitCode.DAMAGE if log.lost else ExitCode.OK
+
+
 def open_target(arguments: argparse.Namespace, source: SourceStore) -> ShipTarget:
     """Return the target that the arguments name.
 

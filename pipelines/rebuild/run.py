@@ -31,6 +31,7 @@ from commitlake.pipelines.rebuild.topics import topics_of, unlikely_queues
 from commitlake.pipelines.verify.store_view import is_locked
 from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from commitlake.schemas.shipped import fetch_hint
 from commitlake.schemas.store_files import make_folders, remove_tree
 
 Advance = Callable[[int], None]
@@ -109,7 +110,7 @@ def rebuild_store(
         UnsafeFileError: for a link, or something else that is no file, in the store or in the folder.
     """
     if "://" in store.root:
-        raise RebuildError(f"{store.root}: expected a store on a local or mounted disk")
+        raise RebuildError(f"{store.root}: expected a store on a local or mounted disk{fetch_hint(store.root)}")
     root = Path(store.root).parent.resolve()  # the log's folder itself may be a link
     settings = find_settings(root, wanted, store.format, store.format.dialect_of(store), store.segments)
     is_live = not owns_lock and is_locked(root)

@@ -21,6 +21,7 @@ from commitlake.pipelines.salvage.lost_end import records_after
 from commitlake.pipelines.salvage.segments import SegmentSalvaged, SegmentTask, salvage_segment
 from commitlake.pipelines.salvage.tail import dropped_tail
 from commitlake.pipelines.verify.store_view import is_locked
+from commitlake.schemas.shipped import fetch_hint
 from commitlake.schemas.store_files import (
     MAX_SMALL_FILE_BYTES,
     UnsafeFileError,
@@ -93,7 +94,7 @@ def salvage_store(
         UnsafeFileError: for a link, or something else that is no file, in the store or in the folder.
     """
     if "://" in store.root:
-        raise SalvageError(f"{store.root}: expected a store on a local or mounted disk")
+        raise SalvageError(f"{store.root}: expected a store on a local or mounted disk{fetch_hint(store.root)}")
     if os.path.lexists(out / ROCKETMQ.folder):
         return _known(store, out)
     root = Path(store.root).parent

@@ -26,6 +26,7 @@ from commitlake.pipelines.verify.index_files import IndexPart
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
+from commitlake.schemas.shipped import fetch_hint
 from commitlake.schemas.store_files import files_in, folders_in, open_file
 
 ABORT, LOCK = "abort", "lock"
@@ -126,7 +127,10 @@ def folder_of(store: Store) -> Path:
         VerifyError: if the store is not on this machine.
     """
     if "://" in store.root:
-        raise VerifyError(f"{store.root}: expected a store on a local or mounted disk; 'commitlake audit' reads others")
+        raise VerifyError(
+            f"{store.root}: expected a store on a local or mounted disk; 'commitlake audit' reads others"
+            f"{fetch_hint(store.root)}"
+        )
     return Path(store.root).parent
 
 

@@ -61,6 +61,11 @@ class MemoryTarget(ShipTarget):
         self._known[name] = self.objects.get(name)
         return self._known[name]
 
+    def read_range(self, name: str, offset: int, size: int) -> bytes | None:
+        """Return a range of an object, or None if it does not exist."""
+        data = self.objects.get(name)
+        return None if data is None else data[offset : offset + size]
+
     def replace_manifest(self, name: str, data: bytes) -> None:
         """See ShipTarget."""
         self.before("manifest")

@@ -13,6 +13,7 @@ from commitlake.connectors.formats.engine.options import BY_SIZE
 from commitlake.connectors.formats.engine.read_plan import partition_bytes
 from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.index_entries.entry_options import EntryOptions
+from commitlake.schemas.shipped import fetch_hint
 from commitlake.schemas.store_files import UnsafeFileError
 
 MAX_FILE_BYTES = (1 << 31) - 1
@@ -63,7 +64,10 @@ def local_root(store: Store) -> Path:
         StoreError: if it is not on a local disk.
     """
     if _LOCAL_MARK in store.root:
-        raise StoreError(f"{store.root}: expected a store on a local disk, because indexes can only be read from there")
+        raise StoreError(
+            f"{store.root}: expected a store on a local disk, because indexes can only be read from there"
+            f"{fetch_hint(store.root)}"
+        )
     return Path(store.root).parent
 
 

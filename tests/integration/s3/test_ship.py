@@ -20,8 +20,10 @@ from commitlake.connectors.shipping.pace import Pace
 from commitlake.connectors.shipping.s3 import MIN_COPIED_BYTES, S3Target
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.dump import command as dump
+from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.ship import command as ship
 from commitlake.jobs.ship import run
+from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
@@ -219,3 +221,26 @@ def test_jobs_find_copies_without_a_complete_segment(
     capsys.readouterr()
     assert dump.main([f"s3://{bucket}/x", "--quiet"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 9
+
+
+def test_jobs_that_need_a_folder_say_how_to_fetch_one(
+    s3_server: S3Server, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, place = ROCKETMQ.write(tmp_path / "broker-a" / "store", 60), f"s3://{bucket}/copy"
+    assert ship.main(["--store", str(store), "--to", place, "--once"]) == 0
+    commands = (
+        (verify.main, [place, "--local"]),
+        (rebuild.main, [place, "--out", str(tmp_path / "out"), "--local"]),
+        (rebuild.main, [place, "--out", str(tmp_path / "out"), "--salvage", "--local"]),
+        (dump.main, [place, "--consumequeue"]),
+    )
+    for main, arguments in commands:
+        capsys.readouterr()
+        assert main(arguments) == 2
+        assert f"commitlake ship --store {place} --to FOLDER --once" in capsys.readouterr().err
+    assert ship.main(["--store", place, "--to", str(tmp_path / "folder"), "--once"]) == 0
+    for name in ("commitlog", "config"):
+        for path in (tmp_path / "folder" / name).iterdir():
+            assert path.read_bytes() == (store / name / path.name).read_bytes()
+    assert (tmp_path / "folder" / "consumequeue").is_dir()
+    assert dump.main([str(tmp_path / "folder"), "--consumequeue", "--topic", "orders"]) == 0

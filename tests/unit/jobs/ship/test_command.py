@@ -15,6 +15,7 @@ from commitlake.connectors.shipping.errors import ShipUnavailableError
 from commitlake.connectors.shipping.folder import FolderTarget
 from commitlake.jobs.cli import process
 from commitlake.jobs.dump import command as dump
+from commitlake.jobs.guard import command as guard
 from commitlake.jobs.ship import command as ship
 from commitlake.jobs.ship import run
 from commitlake.schemas.layouts.segments import segment_name
@@ -50,6 +51,12 @@ def test_other_jobs_read_the_copy(tmp_path: Path, layout: StoreFormat, capsys: p
     assert printed[0] == printed[1] != ""
 
 
+def test_guard_refuses_a_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ship.main(["--store", str(two_segments(tmp_path / "store")), "--to", "copy", "--once"]) == 0
+    assert guard.main(["--store", "copy", "--lake", str(tmp_path / "lake")]) == 2
+    assert "run guard on the broker's machine" in capsys.readouterr().err
+
+
 def test_second_run_ships_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--store", str(two_segments(tmp_path / "store")), "--to", "copy", "--once", "--metrics-file", "m.prom"]
     assert ship.main(arguments) == 0
@@ -77,7 +84,8 @@ def test_lost_segments_end_with_exit_code_3(tmp_path: Path, capsys: pytest.Captu
         (["--store", "store", "--to", "store/copy"], "lie in one another"),
         (["--store", "store/commitlog", "--to", "store"], "lie in one another"),
         (["--store", "nothing", "--to", "copy"], "expected a store's folder"),
-        (["--store", "s3://bucket/prefix", "--to", "copy"], "the broker's own folder"),
+        (["--store", "s3://bucket/prefix", "--to", "s3://bucket/other"], "the broker's own folder"),
+        (["--store", "s3://bucket/prefix", "--to", "hdfs://host/copy"], "expected a folder"),
         (["--store", "store", "--to", "hdfs://host/copy"], "expected s3://bucket/prefix or a folder"),
         (["--store", "store", "--to", "s3://user:secret@bucket/copy"], "holds credentials"),
         (["--store", "store", "--to", "copy", "--interval", "0s"], "more than 0"),

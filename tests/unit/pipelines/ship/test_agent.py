@@ -64,6 +64,8 @@ def assert_is_prefix(store: Path, target: ShipTarget) -> None:
     """Check that each file of a copy has the first bytes of the store's file, and zeros after them."""
     for manifest in manifests(target):
         for name, file in manifest.files.items():
+            if file.modified_ms:  # a small file, which the broker may have written again
+                continue
             found = copied_files(target)[name]
             assert found[: file.shipped] == (store / name).read_bytes()[: file.shipped], name
             assert not any(found[file.shipped :]), name
@@ -76,7 +78,7 @@ def assert_equal(store: Path, target: ShipTarget, log: str) -> None:
         name = path.relative_to(store).as_posix()
         data = path.read_bytes()
         is_copied = name.startswith((f"{log}/", "config/", "offset/")) or "queue" in name
-        if any(data) and is_copied and not name.endswith(".bak"):
+        if any(data) and is_copied and not name.endswith(".bak"):  # the store is closed: nothing is written now
             assert copied[name] == data, name
 
 

@@ -1,0 +1,219 @@
+"""Fetching of a shipped store from an object store into a folder, where every job can read it.
+
+The folder gets the same manifests, so a run that was killed continues, and bytes that are there are not read again. The
+copy is read in the reverse order of its publication, small files first and the log last, so that offsets and queues in
+the folder are never ahead of the log.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Protocol
+
+from commitlake.connectors.shipping.checksums import combine_crcs
+from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipUnavailableError
+from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.schemas.shipped import (
+    FILES_MANIFEST,
+    LOG_MANIFEST,
+    Manifest,
+    Part,
+    ShippedFile,
+    parse_manifest,
+    part_name,
+    serialize_manifest,
+)
+from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES
+
+_PART_BYTES = 8 << 20
+_SAVED_PARTS = 8
+_ATTEMPTS = 4
+
+
+class ShippedSource(Protocol):
+    """Object store with a shipped copy."""
+
+    text: str
+
+    def read_manifest(self, name: str) -> bytes | None:
+        """Return a manifest, or None if there is none."""
+        ...
+
+    def read_range(self, name: str, offset: int, size: int) -> bytes | None:
+        """Return a range of an object, or None if it does not exist."""
+        ...
+
+
+class _ChangedError(ShipUnavailableError):
+    """An agent has replaced an object since its manifest was read."""
+
+
+class Fetcher:
+    """Copies what a shipped copy has, and the folder lacks.
+
+    Args:
+        source: the object store.
+        target: the folder, which is claimed.
+    """
+
+    def __init__(self, source: ShippedSource, target: ShipTarget) -> None:
+        self._source, self._target = source, target
+        self._on_progress: Callable[[int], None] = lambda _: None
+        self.new_bytes = 0
+
+    def fetch(self, on_progress: Callable[[int], None] = lambda _: None) -> Manifest:
+        """Fetch, and return the manifest of the log in the folder.
+
+        Args:
+            on_progress: called with the number of further bytes.
+
+        Raises:
+            ShipError: if there is no copy, or an object is damaged or missing.
+            ShipConflictError: if the folder has the copy of another store.
+        """
+        self._on_progress = on_progress
+        for attempt in range(_ATTEMPTS):
+            try:
+                return self._fetch_once()
+            except _ChangedError:  # the next manifest names what is there now
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError
+
+    def left_bytes(self) -> int:
+        """Return the number of bytes of the log that the folder lacks."""
+        theirs, mine = self._theirs(LOG_MANIFEST), self._mine(LOG_MANIFEST)
+        have = {} if mine is None else mine.files
+        return sum(
+            max(0, file.shipped - (have[file.name].shipped if file.name in have else 0))
+            for file in theirs.files.values()
+        )
+
+    def _fetch_once(self) -> Manifest:
+        others = self._theirs(FILES_MANIFEST)
+        small = {file: self._whole(file) for file in others.files.values() if file.modified_ms}
+        log = self._theirs(LOG_MANIFEST)
+        if self._mine(LOG_MANIFEST) is None:
+            self._check_empty(log.folder)
+        fetched = self._fetch_files(LOG_MANIFEST, log)
+        self._fetch_files(FILES_MANIFEST, others)
+        saved = self._mine(FILES_MANIFEST)
+        assert saved is not None
+        for file, data in small.items():
+            if saved.files.get(file.name) != file:
+                self._target.put(file.name, data, file.modified_ms)
+                saved = saved.with_file(file)
+        if "abort" in saved.files and "abort" not in others.files:
+            self._target.delete("abort")
+            saved = replace(saved, files={name: file for name, file in saved.files.items() if name != "abort"})
+        self._save(FILES_MANIFEST, saved)
+        return fetched
+
+    def _fetch_files(self, name: str, theirs: Manifest) -> Manifest:
+        mine = self._mine(name)
+        mine = mine or Manifest(theirs.broker, theirs.folder)
+        if (mine.broker, mine.folder) != (theirs.broker, theirs.folder):
+            raise ShipConflictError(f"{self._target.text} has the copy of {mine.broker!a}, expected {theirs.broker!a}")
+        mine = self._save(name, replace(mine, lost=theirs.lost))
+        for _, file in sorted(theirs.files.items()):
+            if not file.modified_ms:
+                for entry in self._grow(mine.files.get(file.name), file):
+                    mine = self._save(name, mine.with_file(entry))
+        return mine
+
+    def _grow(self, mine: ShippedFile | None, theirs: ShippedFile) -> Iterator[ShippedFile]:
+        """Fetch the bytes of a file that the folder lacks; yield entries for the folder's manifest."""
+        if mine is not None and mine.is_sealed:
+            if theirs.is_sealed and (mine.size, mine.crc) != (theirs.size, theirs.crc):
+                raise ShipConflictError(
+                    f"{self._target.text}: {mine.name} differs from the copy: fetch to a new folder"
+                )
+            return
+        entry = replace(theirs, parts=() if mine is None else mine.parts, is_sealed=False, crc=None)
+        if entry.shipped > theirs.shipped or not self._is_prefix(entry, theirs):  # the broker had changed its log
+            self._target.cut(entry, 0)
+            entry = replace(entry, parts=())
+        while entry.shipped < theirs.shipped:
+            data = self._next(theirs, entry.shipped)
+            part = Part(entry.shipped, len(data), zlib.crc32(data))
+            self._target.write_part(entry, part, data)
+            entry = replace(entry, parts=(*entry.parts, part))
+            self.new_bytes += len(data)
+            self._on_progress(len(data))
+            if len(entry.parts) % _SAVED_PARTS == 0:
+                yield entry
+        found, expected = _crc_of(entry.parts), theirs.crc if theirs.is_sealed else _crc_of(theirs.parts)
+        if found != expected:
+            self._target.cut(entry, 0)
+            yield replace(entry, parts=())
+            raise ShipError(
+                f"{self._source.text}/{theirs.name}: expected the CRC-32 {expected:08x}, found {found:08x}: "
+                "somebody has changed the copy"
+            )
+        if theirs.is_sealed:
+            self._target.seal(theirs)
+        yield theirs if theirs.is_sealed else entry
+
+    def _is_prefix(self, mine: ShippedFile, theirs: ShippedFile) -> bool:
+        """Return whether the folder's parts are the first bytes of the copy's, as far as both have whole parts."""
+        if theirs.is_sealed or not mine.parts:
+            return True
+        ends = {part.end: number for number, part in enumerate(mine.parts, 1)}
+        for number, part in enumerate(theirs.parts, 1):
+            if part.end in ends and _crc_of(theirs.parts[:number]) != _crc_of(mine.parts[: ends[part.end]]):
+                return False
+        return True
+
+    def _next(self, file: ShippedFile, start: int) -> bytes:
+        if file.is_sealed:
+            data = self._source.read_range(file.name, start, min(_PART_BYTES, file.size - start))
+            offset = file.size
+        else:
+            part = next(part for part in file.parts if part.offset <= start < part.end)
+            size = min(_PART_BYTES, part.end - start)
+            data = self._source.read_range(part_name(file.name, part), start - part.offset, size)
+            offset = part.end
+        if data is None:
+            raise _ChangedError(f"{self._source.text}/{file.name}: an object that the manifest names is missing")
+        if len(data) != min(_PART_BYTES, offset - start):
+            raise ShipError(f"{self._source.text}/{file.name}: expected {offset} bytes, found fewer: it was changed")
+        return data
+
+    def _whole(self, file: ShippedFile) -> bytes:
+        """Return a small file; its object may be newer than its manifest."""
+        data = self._source.read_range(file.name, 0, MAX_SMALL_FILE_BYTES) if file.size else b""
+        if data is None:
+            raise _ChangedError(f"{self._source.text}/{file.name}: an object that the manifest names is missing")
+        return data
+
+    def _theirs(self, name: str) -> Manifest:
+        data = self._source.read_manifest(name)
+        if data is None:
+            raise ShipError(f"{self._source.text}: expected the copy of a store, found no {name}")
+        return parse_manifest(data, f"{self._source.text}/{name}")
+
+    def _mine(self, name: str) -> Manifest | None:
+        data = self._target.read_manifest(name)
+        return None if data is None else parse_manifest(data, f"{self._target.text}/{name}")
+
+    def _check_empty(self, folder: str) -> None:
+        if foreign := self._target.names_in(folder, 1):
+            raise ShipConflictError(
+                f"{self._target.text} holds {folder}/{foreign[0]}, which was not fetched: use an empty folder"
+            )
+
+    def _save(self, name: str, manifest: Manifest) -> Manifest:
+        now = max(0, int(time.time() * 1000))
+        new = replace(manifest, agent="fetched", generation=manifest.generation + 1, written_at_ms=now)
+        self._target.replace_manifest(name, serialize_manifest(new))
+        return new
+
+
+def _crc_of(parts: tuple[Part, ...]) -> int:
+    crc = 0
+    for part in parts:
+        crc = combine_crcs(crc, part.crc, part.size)
+    return crc

@@ -1,0 +1,79 @@
+"""Tests of fetching: the folder equals the store that was shipped, also if it is fetched while the copy grows."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
+from commitlake.pipelines.ship import fetch
+from commitlake.pipelines.ship.agent import ShipAgent
+from commitlake.pipelines.ship.fetch import Fetcher
+from commitlake.pipelines.ship.settings import ShipSettings
+from commitlake.pipelines.ship.store import SourceStore
+from commitlake.schemas.shipped import LOG_MANIFEST, parse_manifest
+from tests.support.ship_targets import MemoryTarget, copied_files, folder_target
+from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
+
+SETTINGS = ShipSettings("b", part_bytes=1500, full_part_bytes=1000, merged_count=3)
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fetch in small parts, and do not wait for the disk."""
+    monkeypatch.setattr(fetch, "_PART_BYTES", 700)
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda _: None)
+
+
+def fetch_to(folder: Path, source: MemoryTarget) -> int:
+    """Fetch a copy, and return the number of new bytes."""
+    with closing(folder_target(folder)) as target:
+        fetcher = Fetcher(source, target)
+        left = fetcher.left_bytes()
+        fetcher.fetch()
+    assert fetcher.new_bytes >= left
+    return fetcher.new_bytes
+
+
+@pytest.mark.parametrize("layout", [ROCKETMQ, JMQ], ids=lambda layout: layout.name)
+def test_folder_follows_a_copy_that_grows(tmp_path: Path, layout: StoreFormat) -> None:
+    source, store = MemoryTarget(), layout.open(tmp_path / "store")
+    agent = ShipAgent(SourceStore(str(tmp_path / "store")), source, SETTINGS)
+    for number in range(8):
+        layout.fill(store, 9, 9 * number)
+        layout.note_progress(store)
+        agent.ship_round()
+        fetch_to(tmp_path / "folder", source)
+        folder = folder_target(tmp_path / "folder")
+        assert copied_files(folder) == copied_files(source)
+        folder.close()
+    assert fetch_to(tmp_path / "folder", source) == 0
+    store.close()
+
+
+def test_changed_copy_and_other_folder_are_refused(tmp_path: Path) -> None:
+    ROCKETMQ.write(tmp_path / "store", 60)
+    source = MemoryTarget()
+    with pytest.raises(ShipError, match=r"no shipped/log.json"):
+        fetch_to(tmp_path / "folder", source)
+    ShipAgent(SourceStore(str(tmp_path / "store")), source, SETTINGS).ship_round()
+    with pytest.raises(ShipConflictError, match="not fetched"):
+        fetch_to(tmp_path / "store", source)
+    first = min(parse_manifest(source.objects[LOG_MANIFEST], "").files)
+    data = source.objects[first]
+    source.objects[first] = data[:-1] + b"\1"
+    with pytest.raises(ShipError, match="CRC-32"):
+        fetch_to(tmp_path / "folder", source)
+    source.objects[first] = data[:-1]
+    with pytest.raises(ShipError, match="found fewer"):
+        fetch_to(tmp_path / "folder", source)
+    del source.objects[first]
+    with pytest.raises(ShipError, match="missing"):
+        fetch_to(tmp_path / "folder", source)
+    source.objects[first] = data
+    fetch_to(tmp_path / "folder", source)
+    assert (tmp_path / "folder" / first).read_bytes() == data
