@@ -27,6 +27,8 @@ from commitlake.schemas.layouts.rocketmq.indexfile import (
 ENTRIES_OF_STEP = 256
 TIME_STEP_MS = 1000
 """Precision of an entry's time."""
+_MAX_UNCOUNTED_ENTRIES = 4096
+"""Entries of a slot that one put may have left uncounted; a damaged file has no more of them either."""
 
 _FIRST_SLOT = Geometry().slot_position(0)
 _pack_header = HEADER.struct.pack_into
@@ -111,8 +113,8 @@ class IndexFile:
         for key_hash, physical_offset in entries:
             slot = _FIRST_SLOT + SLOT.size * (key_hash % slots)
             newest = _unpack_slot(memory, slot)[0]
-            if not 0 < newest <= number:
-                newest = 0
+            if not 0 <= newest < number:
+                newest = self._newest_before(number, newest)
             _pack_entry(memory, position, key_hash, physical_offset, time_diff, newest)
             _pack_slot(memory, slot, number)
             if number <= 1:
@@ -123,6 +125,20 @@ class IndexFile:
             position += ENTRY.size
         self._set_header(Header(begin, store_timestamp, begin_offset, physical_offset, used_slots, number))
         self.is_synced = False
+
+    def _newest_before(self, number: int, newest: int) -> int:
+        """Return the newest entry of a slot before an entry, or 0, if a process ended between entry and header.
+
+        The slot then names an entry that the header does not count, and that entry still names the one before it.
+        RocketMQ's broker lets the new entry name itself or none, so that it loses the older entries of the slot.
+        """
+        above = self._geometry.entries
+        for _ in range(_MAX_UNCOUNTED_ENTRIES):
+            if not number <= newest < above:
+                break
+            above = newest
+            newest = parse_entry(self._file.memory, self._geometry.entry_position(newest)).previous_entry
+        return newest if 0 < newest < number else 0
 
     def _set_header(self, header: Header) -> None:
         self.header = header
@@ -144,6 +160,8 @@ class IndexFile:
         slot = self._geometry.slot_position(key_hash % self._geometry.slots)
         number = _unpack_slot(self._file.memory, slot)[0]
         above = self.header.index_count
+        if number >= above:
+            number = self._newest_before(above, number)
         count = 0
         # Valid links lead to older entries only; a damaged one could form a cycle.
         while 0 < number < above:

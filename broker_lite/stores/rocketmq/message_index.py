@@ -143,18 +143,24 @@ class MessageIndex:
                     break
 
     def drop_newer_than(self, timestamp_ms: int) -> None:
-        """Delete the files that end after a time, because a crash may have damaged them."""
-        for file in [file for file in self._files if file.header.end_timestamp > timestamp_ms]:
-            self._drop(file)
+        """Delete the files that end after a time, because a crash may have damaged them, and all later files.
+
+        A later file can end earlier if the clock was set back. Recovery completes the index only at its end.
+        """
+        self._drop_from_first(lambda file: file.header.end_timestamp > timestamp_ms)
 
     def drop_beyond(self, physical_offset: int) -> bool:
-        """Delete the files with entries at or after an offset of the log, and return whether there were any."""
-        beyond = [
-            file for file in self._files if not file.is_empty and file.header.end_physical_offset >= physical_offset
-        ]
-        for file in beyond:
+        """Delete the files with entries at or after an offset of the log and all later files; return whether any."""
+        return self._drop_from_first(
+            lambda file: not file.is_empty and file.header.end_physical_offset >= physical_offset
+        )
+
+    def _drop_from_first(self, is_wrong: Callable[[IndexFile], bool]) -> bool:
+        first = next((place for place, file in enumerate(self._files) if is_wrong(file)), len(self._files))
+        dropped = self._files[first:]
+        for file in dropped:
             self._drop(file)
-        return bool(beyond)
+        return bool(dropped)
 
     def drop_expired(self, min_physical_offset: int) -> None:
         """Delete the files whose records are all before an offset of the log; the last file stays."""

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from commitlake.broker_lite.stores.rocketmq import FlushMode
+from commitlake.schemas.layouts.rocketmq.indexfile import Header, parse_header
 from tests.support.hypothesis_profiles import load
 from tests.support.kills import numbers_until_killed
 from tests.support.small_stores import all_messages
@@ -67,6 +68,11 @@ def key_of(message: Any) -> str:
     return str(message.business_id if hasattr(message, "business_id") else message.keys[0])
 
 
+def index_headers(root: Path) -> dict[str, Header]:
+    """Return the header of each index file, by its name."""
+    return {path.name: parse_header(path.read_bytes()) for path in sorted((root / "index").iterdir())}
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_every_acknowledged_message_is_stored_once_after_every_kill(tmp_path: Path, name: str) -> None:
     chance = random.Random(4711)
@@ -96,7 +102,7 @@ def check(known: StoreFormat, root: Path, acknowledged: list[tuple[int, ...]]) -
             assert (key_of(got), got.queue_id, got.queue_offset) == (f"order-{number}", queue_id, place)
             assert store.get("orders", queue_id, place, 1).messages == [got]
             if known is ROCKETMQ:
-                assert got in store.get_by_key("orders", f"order-{number}")
+                assert got in store.get_by_key("orders", f"order-{number}"), (got, index_headers(root), store.recovery)
         queues = all_messages(store)
         for queue in queues.values():
             assert [got.queue_offset for got in queue] == list(range(len(queue)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ from commitlake.broker_lite.stores.rocketmq.index_file import IndexFile
 from commitlake.broker_lite.stores.rocketmq.message_index import MessageIndex, index_file_name
 from commitlake.schemas.layouts.rocketmq.indexfile import (
     ENTRY,
+    HEADER,
+    SLOT,
     Geometry,
     Header,
     IndexFileEntry,
@@ -121,6 +125,38 @@ def test_entries_of_one_slot_are_chained_from_the_newest(tmp_path: Path) -> None
     assert (header.used_slots, header.index_count) == (2, 5)
 
 
+def killed_before_the_header_was_written(path: Path, put: Callable[[IndexFile], None]) -> IndexFile:
+    """Return the file as it is if its process ends in a put: with the entries and slots, and the older header."""
+    file = IndexFile(MappedFile(path, GEOMETRY.file_size, Mappings()), GEOMETRY)
+    older = file._file.memory[: HEADER.size]
+    put(file)
+    file._file.memory[: HEADER.size] = older
+    return IndexFile(MappedFile(path, GEOMETRY.file_size, Mappings()), GEOMETRY)
+
+
+def test_older_entries_are_found_if_a_process_ended_between_entry_and_header(tmp_path: Path) -> None:
+    path = tmp_path / "20231114221320456"
+    IndexFile.create(path, GEOMETRY, Mappings(), None).put([(3, 100), (4, 150)], STORED_MS)
+    file = killed_before_the_header_was_written(path, lambda file: file.put([(3, 200), (4, 200), (3, 200)], STORED_MS))
+    assert [file.lookup(key, 0, 1 << 62) for key in (3, 4)] == [[100], [150]]
+    for entry in ((3, 200), (4, 200), (3, 200)):
+        file.put([entry], STORED_MS)
+    assert [file.lookup(key, 0, 1 << 62) for key in (3, 4)] == [[200, 200, 100], [200, 150]]
+    header, entries = header_and_entries(path.read_bytes())
+    assert [entry.previous_entry for entry in entries] == [0, 0, 1, 2, 3]
+    assert header.used_slots == 2
+
+
+def test_uncounted_entries_of_a_damaged_file_end_a_chain(tmp_path: Path) -> None:
+    path = tmp_path / "20231114221320456"
+    IndexFile.create(path, GEOMETRY, Mappings(), None).put([(3, 100)], STORED_MS)
+    file = IndexFile(MappedFile(path, GEOMETRY.file_size, Mappings()), GEOMETRY)
+    slot = GEOMETRY.slot_position(3)
+    for number in (-1, 2, 23, 24, (1 << 31) - 1):
+        file._file.memory[slot : slot + SLOT.size] = SLOT.pack(number)
+        assert file.lookup(3, 0, 1 << 62) == []
+
+
 def test_lookup_ends_in_a_circular_chain(tmp_path: Path) -> None:
     file = IndexFile.create(tmp_path / "20231114221320456", GEOMETRY, Mappings(), None)
     file.put([(3, 100), (3, 100)], STORED_MS)
@@ -164,6 +200,25 @@ def test_names_increase_even_if_the_clock_stops_or_goes_back(
     assert [header.begin_physical_offset for header in headers] == sorted(
         header.begin_physical_offset for header in headers
     )
+
+
+def test_no_message_is_lost_from_the_index_if_the_clock_is_set_back_before_a_crash(
+    root: Path, tmp_path: Path, clock: Clock
+) -> None:
+    keys = [f"k{number}" for number in range(3 * 23)]
+    for first, step_ms in ((0, 10_000), (23, -60_000)):
+        store = MessageStore.open(root, SMALL, clock=clock)
+        for key in keys[first:] if first else keys[:23]:
+            if key == "k46":
+                clock.now_ms += step_ms
+            store.put(message(properties=(("KEYS", key),)))
+        if first:
+            shutil.copytree(root, tmp_path / "crashed", ignore=shutil.ignore_patterns("lock"))
+        store.close()
+        clock.now_ms += 10_000
+    with MessageStore.open(tmp_path / "crashed", SMALL, clock=clock) as store:
+        assert store.recovery.crashed
+        assert [key for key in keys if len(store.get_by_key("orders", key)) != 1] == []
 
 
 def test_file_of_another_size_is_an_error(root: Path) -> None:
