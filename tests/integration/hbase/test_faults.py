@@ -87,6 +87,7 @@ def _small_calls(options: HBaseOptions) -> HBaseOptions:
         ),
     ],
 )
+@pytest.mark.long("a server that is down for longer is survived each time")
 def test_following_completes_after_a_server_is_restarted_during_writes(
     hbase: HBase, uri: str, options: HBaseOptions, restart: Callable[[HBase], None]
 ) -> None:

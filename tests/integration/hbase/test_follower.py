@@ -150,6 +150,7 @@ def test_a_table_with_other_column_families_is_refused(uri: str, options: HBaseO
         follow(None, uri, options)
 
 
+@pytest.mark.long("versions that Spark wrote are followed each time")
 def test_following_by_spark_gives_the_same_cells(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     follow(SparkRunner(spark), uri, options, task_rows=1)
     here = replace(options, table=options.table + "_here")
@@ -174,6 +175,7 @@ def test_versions_written_by_spark_are_followed(spark: SparkSession, options: HB
     assert hbase_rows(options) == expected
 
 
+@pytest.mark.long("errors of tasks are raised unchanged each time in spark/test_worker_errors.py")
 def test_an_error_in_a_task_is_raised_unchanged(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     work = Work(replace(options, port=1, connect_seconds=1), 4, uri)
     with pytest.raises(UnavailableError, match=r"gave no answer to 'write' .* within 1 s: Could not connect"):

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.hbase.cells import VALUE
@@ -64,13 +63,8 @@ def test_queries_by_hbase_and_by_delta_print_the_same(
     assert bool(found) == ("nothing" not in asked)
 
 
-def test_the_audit_finds_one_message_missing_in_hbase(
-    spark: SparkSession, place: Path, hbase: HBase, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server = ["--hbase", f"127.0.0.1:{hbase.thrift_port}", "--hbase-table", TABLE]
-    arguments = ["--lake", str(place / "lake"), *server, "--no-bodies", "--quiet", "--output", "json"]
-    assert audit.main([*arguments, "--local"]) == 0
-    capsys.readouterr()
+def delete_a_message(hbase: HBase) -> None:
+    """Delete the first message that is still in HBase."""
     with Client(HBaseOptions(host="127.0.0.1", port=hbase.thrift_port, table=TABLE)) as client:
         pages = (
             page
@@ -78,13 +72,37 @@ def test_the_audit_finds_one_message_missing_in_hbase(
             for page in client.scan(bytes((salt,)) + MESSAGE, end_of(bytes((salt,)) + MESSAGE), page_rows=1)
         )
         client.delete([next(pages)[0].key], VALUE.partition(b":")[0], 1 << 62)
+
+
+def audit_arguments(place: Path, hbase: HBase) -> list[str]:
+    """Return the arguments of an audit that compares lake and HBase."""
+    server = ["--hbase", f"127.0.0.1:{hbase.thrift_port}", "--hbase-table", TABLE]
+    return ["--lake", str(place / "lake"), *server, "--no-bodies", "--quiet", "--output", "json"]
+
+
+def test_the_audit_finds_one_message_missing_in_hbase(
+    place: Path, hbase: HBase, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*audit_arguments(place, hbase), "--local"]
+    assert audit.main(arguments) == 0
+    capsys.readouterr()
+    delete_a_message(hbase)
     assert audit.main(arguments) == 3
-    printed = capsys.readouterr().out
-    assert audit.main([*arguments, "--local"]) == 3
-    assert capsys.readouterr().out == printed
-    verdicts = {verdict["found"]: verdict for verdict in json.loads(printed)["rows"]}
+    verdicts = {verdict["found"]: verdict for verdict in json.loads(capsys.readouterr().out)["rows"]}
     assert verdicts["hbase"]["differing"] == 1
     assert verdicts["messages"]["differing"] == 0
+
+
+@pytest.mark.long("a missing message is found without Spark each time")
+@pytest.mark.usefixtures("spark")
+def test_the_audit_on_spark_prints_the_same(place: Path, hbase: HBase, capsys: pytest.CaptureFixture[str]) -> None:
+    delete_a_message(hbase)
+    capsys.readouterr()
+    printed = []
+    for where in ((), ("--local",)):
+        assert audit.main([*audit_arguments(place, hbase), *where]) == 3
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
 
 
 def test_the_archive_commits_while_hbase_is_down(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

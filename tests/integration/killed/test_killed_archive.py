@@ -34,11 +34,11 @@ from tests.support.kills import kill_count
 from tests.support.lake_contents import check_bodies, content
 from tests.support.waiting import let_pass
 
-KILLS = kill_count(5)
+KILLS = kill_count(3)
 SEGMENT = 4 << 20
 OPTIONS = StoreOptions(segment_size_bytes=SEGMENT, index_slots=1000, index_entries=4000, keep_index=False)
 AROUND_COMMITS = ("before the commit", "after the commit", "before the run is told", "before the keys are committed")
-GROWTH = 3000  # messages before each run: some MiB
+GROWTH = 1500  # messages before each run: some MiB
 
 
 class GrowingStore:

@@ -22,7 +22,7 @@ from tests.support.live_brokers import STORE, LiveCluster
 from tests.support.live_reading import create_topic, put
 from tests.support.waiting import let_pass
 
-KILLS = kill_count(3)
+KILLS = kill_count(2)
 GROWTH = 300
 AROUND_COMMITS = ("before the commit", "after the commit")
 

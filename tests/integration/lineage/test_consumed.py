@@ -120,6 +120,7 @@ def test_messages_of_an_untraced_group_have_no_step(place: Place) -> None:
     assert not quiet & set(everything)
 
 
+@pytest.mark.long("each traced delivery is looked for each time")
 def test_each_copy_of_a_replay_and_a_redrive_has_one_step(place: Place) -> None:
     expected = [
         ("redriven" if row["properties"]["ORIGIN_TOPIC"].startswith("%DLQ%") else "replayed",
@@ -133,6 +134,7 @@ def test_each_copy_of_a_replay_and_a_redrive_has_one_step(place: Place) -> None:
     assert sorted(found) == sorted(expected)
 
 
+@pytest.mark.long("each traced delivery is looked for each time")
 def test_each_copy_of_a_failure_has_one_step(place: Place) -> None:
     copies = {"SCHEDULE_TOPIC_XXXX": "retried", "%DLQ%doomed": "dead"}
     expected = [

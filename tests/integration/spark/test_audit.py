@@ -82,6 +82,7 @@ def test_a_masked_lake_is_compared_with_its_store_under_the_same_masks(
     assert verdicts["store-messages"]["messages"] == MESSAGES
 
 
+@pytest.mark.long("a sound lake is audited without Spark each time, and both audits are compared")
 def test_a_sound_lake_has_no_differences(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, verdicts = run_audit(folder, capsys)
     assert code == 0

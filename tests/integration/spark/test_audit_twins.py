@@ -81,7 +81,7 @@ KEPT_SINCE = f"{(datetime.datetime.now(datetime.UTC).date() - FIRST).days - 2}d"
         pytest.param("counted", nothing, (), 0, marks=pytest.mark.long("the lake that expired has no damage, too")),
         ("counted", damage_all, (), 3),
         pytest.param("counted", lose_messages, SPAN, 3, marks=pytest.mark.long("a span; also in a unit test")),
-        ("jmq", lose_messages, (), 3),
+        pytest.param("jmq", lose_messages, (), 3, marks=pytest.mark.long("the same comparison of another format")),
         pytest.param(
             "partly counted",
             lose_messages,

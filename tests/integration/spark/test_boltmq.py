@@ -71,6 +71,7 @@ def test_source_gives_the_rows_of_the_plain_reader(spark: SparkSession, store: P
     assert [row["keys"] for row in by_key.collect()] == [["order-40", "group-40"]]
 
 
+@pytest.mark.long("the jobs archive a BoltMQ store each time")
 def test_a_boltmq_store_is_archived_once_with_its_bodies(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     config = Config(str(store), str(lake))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.runtime.local_runner import ThreadRunner
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
@@ -33,7 +35,13 @@ class Clock:
         return self.now_ms
 
 
-def test_a_clock_that_steps_loses_and_duplicates_no_message(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.fixture(params=["threads", pytest.param("spark", marks=pytest.mark.long("each task is the same"))])
+def runner(request: pytest.FixtureRequest) -> Runner:
+    """The runner of an archive's tasks."""
+    return SparkRunner(request.getfixturevalue("spark")) if request.param == "spark" else ThreadRunner()
+
+
+def test_a_clock_that_steps_loses_and_duplicates_no_message(runner: Runner, tmp_path: Path) -> None:
     clock = Clock(MIDNIGHT_MS + 60_000)
     root = tmp_path / "store"
     sent = 0
@@ -47,9 +55,9 @@ def test_a_clock_that_steps_loses_and_duplicates_no_message(spark: SparkSession,
                 sent += 1
                 if number == 75:  # within a segment, and within a run
                     clock.now_ms += step_ms
-        result = run_archive(SparkRunner(spark), Config(str(root), str(tmp_path / "lake"), "a"))
+        result = run_archive(runner, Config(str(root), str(tmp_path / "lake"), "a"))
         assert (result.messages, result.quarantined, result.gaps) == (150, 0, 0)
-    run_archive(SparkRunner(spark), Config(str(root), str(tmp_path / "peaceful"), "a"))
+    run_archive(runner, Config(str(root), str(tmp_path / "peaceful"), "a"))
     found, expected = content(tmp_path / "lake"), content(tmp_path / "peaceful")
     assert found.keys() == expected.keys()
     for name, rows in expected.items():

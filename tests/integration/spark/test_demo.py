@@ -39,6 +39,6 @@ def test_the_demo_archives_and_shows_a_shop(
     assert verify.main([store, "--local", "--processes", "1", "--quiet"]) == 0
     assert query.main(["--lake", lake, "--key", "order-4711", "--topic", "shipments", "--output", "jsonl"]) == 0
     assert capsys.readouterr().out.count('"topic":"shipments"') == 1
-    assert audit.main(["--lake", lake, "--store", store, "--quiet"]) == 0
+    assert audit.main(["--lake", lake, "--store", store, "--quiet", "--local"]) == 0
     assert lag.main(["--lake", lake, "--group", "mail-service", "--quiet", "--output", "jsonl"]) == 0
     assert '"verdict":"stalled"' in capsys.readouterr().out or layout == "jmq"  # there it has one snapshot

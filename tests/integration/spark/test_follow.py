@@ -93,17 +93,22 @@ def test_new_messages_are_archived_within_seconds(tmp_path: Path) -> None:
         follower.close()
 
 
+@pytest.mark.parametrize(
+    "stops",
+    [pytest.param(True, marks=pytest.mark.long("one JVM more; a killed follower is continued each time")), False],
+)
 @pytest.mark.timeout(900)
-def test_messages_are_archived_once_after_a_stop_or_a_kill(tmp_path: Path) -> None:
+def test_messages_are_archived_once_after_a_stop_or_a_kill(tmp_path: Path, stops: bool) -> None:
     store, lake = tmp_path / "store", tmp_path / "lake"
     write(store, 50, seed=1)
     follower = Follower(store, lake)
     try:
         write_and_wait(store, lake, 2)
-        assert follower.end(signal.SIGTERM) == 0
+        if stops:
+            assert follower.end(signal.SIGTERM) == 0
+            follower.close()
+            follower = Follower(store, lake)
         write(store, 30, seed=20)
-        follower.close()
-        follower = Follower(store, lake)
         wait_until(lambda: len(offsets(lake)) == 120, PATIENCE_SECONDS)
         kill_tree(follower.process.pid)
         follower.close()

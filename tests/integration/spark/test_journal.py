@@ -92,6 +92,7 @@ def test_damage_is_a_row_in_permissive_mode(spark: SparkSession, store: Path) ->
     assert (bad["reason"], bad["start"], bad["end"]) == ("body_crc", 0, expected[0]["size"])
 
 
+@pytest.mark.long("streams differ by their rows only, which a batch reads each time")
 def test_a_stream_reads_each_record_once(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     register(spark)
     seen: list[Row] = []
@@ -112,6 +113,7 @@ def test_a_stream_reads_each_record_once(spark: SparkSession, store: Path, tmp_p
     assert seen == plain_rows(store)
 
 
+@pytest.mark.long("the jobs archive a journal each time")
 def test_a_journal_is_archived_once_with_its_bodies(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     config = Config(str(store), str(lake))

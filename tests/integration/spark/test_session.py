@@ -79,6 +79,7 @@ def test_settings_of_spark_submit_win_and_ours_complete_them(tmp_path: Path) -> 
     assert found == OURS | theirs
 
 
+@pytest.mark.long("settings of spark-submit are kept each time")
 def test_the_settings_of_an_installed_spark_are_kept(tmp_path: Path) -> None:
     home = tmp_path / "spark"
     (home / "conf").mkdir(parents=True)

@@ -110,6 +110,7 @@ def put(broker: MessageStore, count: int, seed: int = 1) -> None:
 # --- rows ---
 
 
+@pytest.mark.long("a restarted stream reads a store that has grown each time")
 def test_a_store_that_grows_between_triggers_is_read_once(sink: Sink, broker: MessageStore, store: Path) -> None:
     query = sink.start(processingTime="0 seconds")
     try:
@@ -122,6 +123,7 @@ def test_a_store_that_grows_between_triggers_is_read_once(sink: Sink, broker: Me
     assert len(sink.batches) >= 5
 
 
+@pytest.mark.long("a killed stream has several batches each time")
 def test_available_now_ends_after_several_batches(sink: Sink, broker: MessageStore, store: Path) -> None:
     put(broker, 200)
     assert len(sink.run(maxBytesPerTrigger=5000)) == 200
