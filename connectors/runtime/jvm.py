@@ -6,13 +6,14 @@ precedence.
 The JVM is started here, and pyspark only connects to it, because pyspark's `launch_gateway` returns no process before
 the JVM answers, so that an interrupted job would leave a JVM running. The JVM has its own session, so that Ctrl-C
 reaches only the job, and exits when the job is gone: its standard input is a pipe from here.
+
+On a cluster, executors get this package and what it needs as an archive, unless the user has chosen a Python for them;
+see `worker_environment`.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pyspark
@@ -29,11 +31,12 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
 from commitlake.connectors.printable import printable
+from commitlake.connectors.runtime import submit_arguments, worker_environment
 from commitlake.connectors.runtime.java import JavaError, java_home
 from commitlake.connectors.runtime.spark_defaults import configuration_folder, read_defaults, without_defaults
 from commitlake.connectors.runtime.spark_noise import without_noise
 
-_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_PYTHON = "PYSPARK_PYTHON"
 _STANDARD_ERROR = 2
 _CONNECTION = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # file in which the JVM writes its port
 _GATEWAY_PORT, _GATEWAY_SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
@@ -52,16 +55,20 @@ def launch(settings: Mapping[str, str]) -> JavaGateway:
     """
     configuration = configuration_folder()
     defaults = read_defaults(configuration)
-    given = shlex.split(os.environ.get(_ARGUMENTS, "pyspark-shell"))
-    words = arguments(without_defaults(settings, defaults), given)
-    is_local = (master(words) or defaults.get("spark.master", "local")).startswith("local")
-    _set_environment(configuration, is_local=is_local)
+    given = submit_arguments.given()
+    words = submit_arguments.joined(without_defaults(settings, defaults), given)
+    is_local = (submit_arguments.master(words) or defaults.get("spark.master", "local")).startswith("local")
+    python = os.environ.get(_PYTHON) or {**defaults, **submit_arguments.settings(words)}.get("spark.pyspark.python")
+    folder = None
+    if python is None and not is_local:
+        words, python, folder = *_with_environment(words, defaults), worker_environment.driver_folder()
+    _set_environment(configuration, python or sys.executable, is_local=is_local)
     errors = _FilteredErrors()
     try:
-        with tempfile.TemporaryDirectory(prefix="commitlake-jvm-") as folder:
-            process = _start(words, Path(folder) / "connection", errors.write_end)
+        with tempfile.TemporaryDirectory(prefix="commitlake-jvm-") as temporary:
+            process = _start(words, Path(temporary) / "connection", errors.write_end, folder)
             try:
-                return _connect(process, Path(folder) / "connection")
+                return _connect(process, Path(temporary) / "connection")
             except BaseException:
                 _stop(process)
                 raise
@@ -76,7 +83,7 @@ class _JvmEndedError(Exception):
     """Error for a JVM that exited before the connection."""
 
 
-def _start(words: Sequence[str], connection: Path, output: int) -> subprocess.Popen[bytes]:
+def _start(words: Sequence[str], connection: Path, output: int, folder: Path | None) -> subprocess.Popen[bytes]:
     script = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     return subprocess.Popen(
         [str(script), *words],
@@ -85,6 +92,7 @@ def _start(words: Sequence[str], connection: Path, output: int) -> subprocess.Po
         stdout=output,
         stderr=output,
         start_new_session=True,
+        cwd=folder,
     )
 
 
@@ -126,39 +134,33 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.stdin.close()
 
 
-def arguments(settings: Mapping[str, str], given: Sequence[str]) -> list[str]:
-    """Return the arguments of spark-submit: our settings, then the user's; jars of both are combined.
+def _with_environment(words: Sequence[str], defaults: Mapping[str, str]) -> tuple[list[str], str]:
+    """Return the arguments with the archive for executors, and the Python in it.
 
-    >>> arguments({"spark.jars": "ours"}, ["--jars", "a,b", "pyspark-shell"])
-    ['--conf', 'spark.jars=ours', '--jars', 'a,b,ours', 'pyspark-shell']
+    The JVM works in another folder then, so relative paths in the arguments are made absolute.
+
+    Raises:
+        JavaError: if the archive cannot be made.
     """
-    ours = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
-    theirs = list(given)
-    for place, word in enumerate(given):
-        if word == "--jars":
-            theirs[place + 1] += f",{settings['spark.jars']}"
-        elif word.startswith("--jars="):
-            theirs[place] += f",{settings['spark.jars']}"
-    return ours + theirs
+    try:
+        archive = worker_environment.executor_archive()
+    except OSError as error:
+        raise JavaError(
+            f"cannot pack the Python environment for executors: {error}; set PYSPARK_PYTHON to a Python that has "
+            "commitlake on every executor, and nothing is packed"
+        ) from None
+    found = submit_arguments.absolute_paths(words)
+    archives = [word for option, word in pairwise(found) if option == "--archives"]
+    if not archives:
+        configured = {**defaults, **submit_arguments.settings(found)}.get("spark.archives")
+        archives = [configured] if configured else []
+    found[-1:-1] = ["--archives", ",".join([*archives, f"{archive}#{worker_environment.NAME}"])]
+    return found, worker_environment.PYTHON
 
 
-def master(words: Sequence[str]) -> str:
-    """Return the master that spark-submit uses: that of the option, else of the last setting.
-
-    >>> master(["--conf", "spark.master=local[*]", "--master", "yarn", "pyspark-shell"])
-    'yarn'
-    """
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--master")
-    parser.add_argument("--conf", action="append", default=[])
-    known, _ = parser.parse_known_args(list(words))
-    settings = dict(setting.split("=", 1) for setting in known.conf)
-    return str(known.master or settings.get("spark.master", ""))
-
-
-def _set_environment(configuration: Path | None, *, is_local: bool) -> None:
+def _set_environment(configuration: Path | None, python: str, *, is_local: bool) -> None:
     os.environ["JAVA_HOME"] = str(java_home())
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ[_PYTHON] = python
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # SPARK_HOME could name a Spark of another version than this pyspark; its settings apply all the same.

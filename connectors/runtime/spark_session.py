@@ -61,6 +61,7 @@ def launch_settings(s3: S3Options | None = None) -> dict[str, str]:
     return {
         "spark.master": "local[*]",
         "spark.driver.memory": "2g",
+        "spark.executor.extraJavaOptions": arrow,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_configuration} {arrow} {collector}",
         "spark.jars": ",".join(str(jar) for jar in [*delta_jars(), *(s3_jars() if s3 else [])]),
     }

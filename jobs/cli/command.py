@@ -209,6 +209,7 @@ def run_job(
         _check_settings(parser, sys.argv[1:] if argv is None else argv)
         arguments = parser.parse_args(argv)
         _check_texts(parser, arguments)
+    _make_places_absolute(arguments)
     with ExitStack() as streams:
         if arguments.log_format == "json":
             from commitlake.jobs.cli.json_log import json_lines
@@ -216,6 +217,24 @@ def run_job(
             streams.enter_context(json_lines(_job_name(parser)))
         streams.enter_context(guarded_streams(raw=arguments.raw))
         return _measured(parser, job, arguments)
+
+
+def _make_places_absolute(arguments: argparse.Namespace) -> None:
+    """Make relative folders absolute if a cluster runs the job, because its processes have other working folders."""
+    if not os.environ.keys() & {"PYSPARK_SUBMIT_ARGS", "SPARK_HOME", "SPARK_CONF_DIR"}:
+        return
+    from commitlake.connectors.runtime.submit_arguments import names_cluster
+
+    if not names_cluster():
+        return
+    for name in ("store", "lake", "bodies", "out"):
+        place = getattr(arguments, name, None)
+        if isinstance(place, Path):
+            setattr(arguments, name, place.absolute())
+        elif place:
+            parts = place.split(",") if name == "store" else [place]
+            absolute = [part if "://" in part else str(Path(part).absolute()) for part in parts]
+            setattr(arguments, name, ",".join(absolute))
 
 
 def _measured(

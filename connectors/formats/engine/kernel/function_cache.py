@@ -2,7 +2,9 @@
 
 numba checks the file of a function to decide whether its compiled code is still valid, but not the files of the
 functions that it calls. The folder is therefore named after a hash of all sources that are compiled together, and of
-the formats. For a package in a zip file, numba's own folder is used, and numba checks the zip file as a whole.
+the formats. In it, code is found by the name of its module: an installation that was moved, or sent to another machine,
+finds the code that came with it. (For another processor numba compiles again.) For a package in a zip file, numba's own
+folder is used, and numba checks the zip file as a whole.
 The folder is in `NUMBA_CACHE_DIR` if that is set, else beside the source, else (for a read-only installation) in the
 user's cache folder. numba's own settings are not changed: functions of other packages are cached where numba puts them.
 
@@ -93,12 +95,29 @@ def function_cache(function: Callable[..., Any]) -> KernelFunctionCache | None:
         return None
 
 
+@functools.cache
+def _hash_of_file(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
 class _KernelCacheLocator(InTreeCacheLocator):
     """Locator that places functions of a source file in this project's folder."""
 
     def __init__(self, function: Callable[..., Any], file: str) -> None:
         super().__init__(function, file)
         self._cache_path = str(Path(cache_folder() or "") / self.get_suitable_cache_subpath(file))
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        """Return the module's name; numba's own method returns a hash of the absolute path."""
+        path = Path(py_file)
+        if path.is_relative_to(_PACKAGE):
+            return ".".join(path.relative_to(_PACKAGE).with_suffix("").parts)
+        return str(super().get_suitable_cache_subpath(py_file))
+
+    def get_source_stamp(self) -> str:
+        """Return a hash of the source; in some versions of numba it is the time of the last change."""
+        return _hash_of_file(self._py_file)
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> InTreeCacheLocator | None:

@@ -1,4 +1,4 @@
-"""Arguments of spark-submit: our settings, and those of the user."""
+"""The JVM of a session: its start, its errors, and its end."""
 
 from __future__ import annotations
 
@@ -17,34 +17,6 @@ from tests.support.waiting import wait_until
 
 SETTINGS = {"spark.master": "local[*]", "spark.jars": "/delta.jar", "spark.driver.memory": "2g"}
 OURS = ["--conf", "spark.master=local[*]", "--conf", "spark.jars=/delta.jar", "--conf", "spark.driver.memory=2g"]
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (["pyspark-shell"], ["pyspark-shell"]),
-        (["--master", "yarn", "pyspark-shell"], ["--master", "yarn", "pyspark-shell"]),
-        (["--jars", "a.jar,b.jar", "pyspark-shell"], ["--jars", "a.jar,b.jar,/delta.jar", "pyspark-shell"]),
-        (["--jars=a.jar", "pyspark-shell"], ["--jars=a.jar,/delta.jar", "pyspark-shell"]),
-    ],
-)
-def test_the_users_options_come_last_and_win(given: list[str], expected: list[str]) -> None:
-    assert jvm.arguments(SETTINGS, given) == [*OURS, *expected]
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ([], "local[*]"),
-        (["--master", "spark://host:7077"], "spark://host:7077"),
-        (["--master=yarn"], "yarn"),
-        (["--conf", "spark.master=yarn"], "yarn"),
-        (["--conf=spark.master=yarn", "--conf", "spark.master=local[1]"], "local[1]"),
-        (["--conf", "spark.x=a=b", "--name", "--master", "yarn"], "yarn"),
-    ],
-)
-def test_the_master_is_the_one_that_spark_submit_takes(given: list[str], expected: str) -> None:
-    assert jvm.master([*OURS, *given, "pyspark-shell"]) == expected
 
 
 def fake_java(home: Path, script: str) -> Path:

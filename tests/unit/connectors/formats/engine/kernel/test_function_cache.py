@@ -7,6 +7,7 @@ import importlib
 import inspect
 import os
 import pkgutil
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -214,6 +215,25 @@ def test_two_processes_that_compile_at_once_both_work_and_a_third_finds_the_code
     with ThreadPoolExecutor(2) as pool:
         assert [answer[0] for answer in pool.map(finish, both)] == [str(0xCBF43926)] * 2
     assert finish(start()) == [str(0xCBF43926), "1"]
+
+
+def test_a_package_that_was_moved_finds_its_compiled_code(tmp_path: Path) -> None:
+    first = "import sys; sys.meta_path = [each for each in sys.meta_path if 'editable' not in repr(each)]"
+    cached: list[str] = []
+    for place in ("here", "there"):
+        if place == "here":
+            without_caches = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(PROJECT / "commitlake", tmp_path / place / "commitlake", ignore=without_caches)
+        else:
+            (tmp_path / "here").rename(tmp_path / place)
+        for path in (tmp_path / place).rglob("*.py"):
+            os.utime(path, (1_700_000_000, 1_700_000_000 + len(cached)))
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path / place)}
+        command = [sys.executable, "-c", f"{first}\n{PROGRAM}\nprint(crc32.__wrapped__.__code__.co_filename)"]
+        said = subprocess.check_output(command, env=environment, cwd=tmp_path, text=True, input="go\n").split()
+        assert said[-1].startswith(f"{tmp_path / place}/")
+        cached.append(said[-2])
+    assert cached == [str(0xCBF43926), "1"]  # the first has found no code, and so printed no number of hits
 
 
 def test_compiled_code_of_a_package_in_a_zip_file_is_kept(tmp_path: Path) -> None:

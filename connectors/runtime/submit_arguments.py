@@ -1,0 +1,78 @@
+"""Arguments of spark-submit: our settings, and the options that the user has given in `PYSPARK_SUBMIT_ARGS`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from commitlake.connectors.runtime.spark_defaults import configuration_folder, read_defaults
+
+VARIABLE = "PYSPARK_SUBMIT_ARGS"
+_PATH_OPTIONS = frozenset({"--jars", "--files", "--py-files", "--archives", "--properties-file", "--keytab"})
+
+
+def given() -> list[str]:
+    """Return the user's arguments."""
+    return shlex.split(os.environ.get(VARIABLE, "pyspark-shell"))
+
+
+def names_cluster() -> bool:
+    """Return whether the user or the installation's `spark-defaults.conf` has chosen a master on other machines."""
+    chosen = master(given()) or read_defaults(configuration_folder()).get("spark.master", "local")
+    return not chosen.startswith("local")
+
+
+def joined(ours: Mapping[str, str], given: Sequence[str]) -> list[str]:
+    """Return the arguments of spark-submit: our settings, then the user's; jars of both are combined.
+
+    >>> joined({"spark.jars": "ours"}, ["--jars", "a,b", "pyspark-shell"])
+    ['--conf', 'spark.jars=ours', '--jars', 'a,b,ours', 'pyspark-shell']
+    """
+    theirs = list(given)
+    for place, word in enumerate(given):
+        if word == "--jars":
+            theirs[place + 1] += f",{ours['spark.jars']}"
+        elif word.startswith("--jars="):
+            theirs[place] += f",{ours['spark.jars']}"
+    return [word for key, value in ours.items() for word in ("--conf", f"{key}={value}")] + theirs
+
+
+def master(words: Sequence[str]) -> str:
+    """Return the master that spark-submit uses: that of the option, else of the last setting.
+
+    >>> master(["--conf", "spark.master=local[*]", "--master", "yarn", "pyspark-shell"])
+    'yarn'
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--master")
+    known, _ = parser.parse_known_args(list(words))
+    return str(known.master or settings(words).get("spark.master", ""))
+
+
+def settings(words: Sequence[str]) -> dict[str, str]:
+    """Return the settings that `--conf` gives; the last of a key wins."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--conf", "-c", action="append", default=[])
+    known, _ = parser.parse_known_args(list(words))
+    return dict(setting.split("=", 1) for setting in known.conf if "=" in setting)
+
+
+def absolute_paths(words: Sequence[str]) -> list[str]:
+    """Return spark-submit's arguments with absolute paths instead of relative ones; options are two words each.
+
+    >>> absolute_paths(["--jars=/a.jar,hdfs://b/c.jar", "--name", "x", "pyspark-shell"])
+    ['--jars', '/a.jar,hdfs://b/c.jar', '--name', 'x', 'pyspark-shell']
+    """
+    found: list[str] = []
+    for word in words:
+        option, has_value, value = word.partition("=")
+        if has_value and option in _PATH_OPTIONS:
+            found += [option, value]
+        else:
+            found.append(word)
+        if len(found) > 1 and found[-2] in _PATH_OPTIONS:
+            found[-1] = ",".join(path if ":" in path else str(Path(path).absolute()) for path in found[-1].split(","))
+    return found

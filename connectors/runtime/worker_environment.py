@@ -1,0 +1,209 @@
+"""Python environment for the executors of a cluster: this package and what it needs, in an archive.
+
+Spark unpacks an archive (`--archives`) in the working folder of each executor, where it is the folder `NAME`. It has
+the installed packages that this one requires, with their compiled modules and functions, and `bin/python`, a script
+that starts the executor's own Python with them. That Python must be of the same minor version. PySpark is not in it:
+executors use the one that belongs to their Spark.
+
+Spark gives all workers one Python, and also starts workers beside the driver, which plan reads. The path is therefore
+relative, and the driver's JVM works in a folder where the same name leads to the driver's Python.
+
+venv-pack, which Spark's documentation recommends, has had no release since 2018, packs the whole environment and not an
+editable installation. A PEX file would have to be built from packages that are fetched again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import shlex
+import sys
+import tarfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from packaging.requirements import Requirement
+
+NAME = "commitlake-env"
+PYTHON = f"./{NAME}/bin/python"
+"""Path of the Python, on executors and on the driver."""
+_PROJECT = "commitlake"
+_FROM_SPARK = frozenset({"pyspark", "py4j", "delta-spark"})
+_UNUSED_FOLDERS = frozenset({"tests", "test", "include", "examples"})
+_COMPRESSION_LEVEL = 1  # the network to executors is fast, and the time to pack is waited for
+_LAUNCHER = """#!/bin/sh
+# Start this executor's Python {version} with the packages beside this script.
+here=$(cd "$(dirname "$0")/.." && pwd)
+PYTHONPATH=$here/lib${{PYTHONPATH:+:$PYTHONPATH}}
+export PYTHONPATH
+for python in {candidates}; do
+  if "$python" -c 'import sys; sys.exit(sys.version_info[:2] != {numbers})' 2>/dev/null; then
+    exec "$python" "$@"
+  fi
+done
+echo "commitlake: expected Python {version} on $(hostname), found none of: {candidates}" >&2
+echo "commitlake: install it there, or name a Python that has commitlake, in PYSPARK_PYTHON" >&2
+exit 127
+"""
+
+
+class Member(NamedTuple):
+    """File of the archive.
+
+    Attributes:
+        name: name in the archive.
+        path: file to pack.
+    """
+
+    name: str
+    path: Path
+
+
+def executor_archive() -> Path:
+    """Return the archive for executors; make it if there is none of the installed versions in the user's cache.
+
+    Raises:
+        OSError: if the cache folder cannot be written.
+    """
+    members = sorted({member.name: member for member in _members()}.values())
+    folder = _cache_folder()
+    archive = folder / f"{NAME}-{_digest(members)}.tar.gz"
+    if not archive.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        unfinished = archive.with_suffix(f".{os.getpid()}.tmp")
+        print("packing the Python environment for the cluster's executors, once", file=sys.stderr)
+        try:
+            _pack(members, unfinished)
+            unfinished.replace(archive)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        _delete_others(folder, archive)
+    return archive
+
+
+def driver_folder() -> Path:
+    """Return a folder in which `PYTHON` is the Python of this process; its JVM is to work there.
+
+    Raises:
+        OSError: if the cache folder cannot be written.
+    """
+    key = hashlib.sha256(sys.executable.encode()).hexdigest()[:16]
+    folder = _cache_folder() / f"driver-{key}"
+    python = folder / PYTHON
+    if not python.exists():
+        python.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = python.with_suffix(f".{os.getpid()}.tmp")
+        unfinished.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+        unfinished.chmod(0o755)
+        unfinished.replace(python)
+    return folder
+
+
+def _cache_folder() -> Path:
+    chosen = os.environ.get("XDG_CACHE_HOME")
+    return (Path(chosen) if chosen else Path.home() / ".cache") / "commitlake" / "environments"
+
+
+def _delete_others(folder: Path, kept: Path) -> None:
+    """Delete archives of other versions, except the one that another installation may be sending at this moment."""
+    archives = sorted(folder.glob(f"{NAME}-*.tar.gz"), key=lambda path: path.stat().st_mtime)
+    for archive in archives[:-2]:
+        if archive != kept:
+            archive.unlink(missing_ok=True)
+
+
+def _members() -> Iterator[Member]:
+    for distribution in _required():
+        for file in distribution.files or []:
+            path = Path(str(distribution.locate_file(file)))
+            if ".." not in file.parts and not _UNUSED_FOLDERS.intersection(file.parts[1:-1]) and path.is_file():
+                yield Member(file.as_posix(), path)
+                yield from _compiled_module(file, path)
+    yield from _own_members()
+
+
+def _own_members() -> Iterator[Member]:
+    """Yield the files of this package, whose folders are links in an editable installation."""
+    package = Path(__file__).parents[2]
+    for folder, subfolders, names in os.walk(package, followlinks=True):
+        subfolders[:] = [name for name in subfolders if name != "__pycache__"]
+        for name in names:
+            path = Path(folder, name)
+            file = PurePosixPath(_PROJECT, path.relative_to(package).as_posix())
+            yield Member(file.as_posix(), path)
+            yield from _compiled_module(file, path)
+    from commitlake.connectors.formats.engine.kernel.function_cache import cache_folder  # noqa: PLC0415 (numba)
+
+    functions = cache_folder()
+    if functions is not None and functions.is_dir():
+        for path in functions.rglob("*.nb[ic]"):
+            beside = PurePosixPath(_PROJECT, "connectors/formats/engine/kernel/__pycache__", functions.name)
+            yield Member((beside / path.relative_to(functions).as_posix()).as_posix(), path)
+
+
+def _compiled_module(file: PurePosixPath, path: Path) -> Iterator[Member]:
+    """Yield what Python has kept of a module, so that no executor compiles it again."""
+    name = f"{path.stem}.{sys.implementation.cache_tag}.pyc"
+    compiled = path.parent / "__pycache__" / name
+    if path.suffix == ".py" and compiled.is_file():
+        yield Member((file.parent / "__pycache__" / name).as_posix(), compiled)
+
+
+def _required() -> Iterator[metadata.Distribution]:
+    """Yield the installed distributions that this package requires, directly or not, without its extras."""
+    waiting, seen = [_PROJECT], set(_FROM_SPARK)
+    while waiting:
+        key = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        if key in seen:
+            continue
+        seen.add(key)
+        try:
+            distribution = metadata.distribution(key)
+        except metadata.PackageNotFoundError:
+            continue  # it is optional, or for another system
+        for text in distribution.requires or []:
+            requirement = Requirement(text)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                waiting.append(requirement.name)
+        if key != _PROJECT:
+            yield distribution
+
+
+def _digest(members: list[Member]) -> str:
+    digest = hashlib.sha256(_launcher().encode())
+    for name, path in members:
+        if path.suffix == ".nbi":
+            digest.update(f"{name}\n".encode())
+        if "__pycache__" in path.parts:
+            continue  # Python adds compiled modules as they are used
+        status = path.stat()
+        digest.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def _launcher() -> str:
+    version = ".".join(map(str, sys.version_info[:2]))
+    base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+    candidates = dict.fromkeys([str(base), f"python{version}", "python3"])
+    numbers = repr(tuple(sys.version_info[:2]))
+    return _LAUNCHER.format(version=version, candidates=" ".join(map(shlex.quote, candidates)), numbers=numbers)
+
+
+def _pack(members: list[Member], archive: Path) -> None:
+    with tarfile.open(archive, "x:gz", compresslevel=_COMPRESSION_LEVEL) as packed:
+        launcher = _launcher().encode()
+        information = tarfile.TarInfo("bin/python")
+        information.size, information.mode = len(launcher), 0o755
+        packed.addfile(information, io.BytesIO(launcher))
+        for name, path in members:
+            information = packed.gettarinfo(path, f"lib/{name}")
+            # Compiled modules name the time of their source in whole seconds.
+            information.mtime = int(information.mtime)
+            information.uid = information.gid = 0
+            information.uname = information.gname = ""
+            with path.open("rb") as content:
+                packed.addfile(information, content)

@@ -1,0 +1,105 @@
+"""Jobs on a standalone cluster whose executors have neither this package nor the driver's environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.jobs.archive import command as archive
+from commitlake.jobs.rebuild import command as rebuild
+from commitlake.jobs.restore import command as restore
+from tests.servers.spark_cluster import SparkCluster
+from tests.support.lake_contents import content
+from tests.support.logs import messages
+from tests.support.served_stores import files_of
+from tests.support.waiting import wait_until
+
+ROOT = Path(__file__).parents[3]
+OPTIONS = StoreOptions(segment_size_bytes=1 << 18, index_slots=1000, index_entries=4000)
+SIZES = ("--segment-size", str(1 << 18), "--quiet")
+MESSAGES = 3000
+PATIENCE_SECONDS = 400
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """A master and two workers."""
+    with SparkCluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a broker's store, and a lake that was archived on this machine."""
+    root = tmp_path_factory.mktemp("place")
+    with MessageStore.open(root / "store", OPTIONS) as store:
+        for message in messages(MESSAGES, seed=4):
+            store.put(message)
+    arguments = ["--store", str(root / "store"), "--broker", "a", "--lake", str(root / "here"), "--local", "--quiet"]
+    assert archive.main(arguments) == 0
+    return root
+
+
+def submit(cluster: SparkCluster, folder: Path, *arguments: object) -> subprocess.Popen[str]:
+    """Start a job on the cluster, as an operator does, with relative paths."""
+    command = [str(ROOT / "spark-submit.sh"), "--master", cluster.master, "--executor-memory", "1g"]
+    return subprocess.Popen(
+        [*command, *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(job: subprocess.Popen[str]) -> str:
+    """Wait for a job to succeed, and return its output."""
+    printed, errors = job.communicate(timeout=PATIENCE_SECONDS)
+    assert job.returncode == 0, errors
+    return printed
+
+
+def test_an_archive_equals_a_local_one_although_an_executor_was_killed(cluster: SparkCluster, place: Path) -> None:
+    job = submit(cluster, place, "archive", "--store", "store", "--broker", "a", "--lake", "there", "--quiet")
+    wait_until(cluster.kill_executor, PATIENCE_SECONDS)
+    finish(job)
+    found, expected = content(place / "there"), content(place / "here")
+    assert found.keys() == expected.keys()
+    for name, table in expected.items():
+        assert found[name].equals(table), name
+    assert found["messages"].num_rows == MESSAGES
+
+
+@pytest.mark.long("an archive has the same way to executors, each time")
+def test_a_rebuilt_and_a_restored_store_equal_local_ones(cluster: SparkCluster, place: Path) -> None:
+    finish(submit(cluster, place, "rebuild", "store", "--out", "rebuilt-there"))
+    assert rebuild.main([str(place / "store"), "--out", str(place / "rebuilt-here"), "--local", "--quiet"]) == 0
+    finish(submit(cluster, place, "restore", "--lake", "here", "--out", "restored-there", *SIZES))
+    assert restore.main(["--lake", str(place / "here"), "--out", str(place / "restored-here"), "--local", *SIZES]) == 0
+    for name in ("rebuilt", "restored"):
+        there, here = (files_of(place / f"{name}-{where}" / "consumequeue") for where in ("there", "here"))
+        assert here, name
+        assert there == here, name
+
+
+@pytest.mark.long("an archive has the same way to executors, each time")
+def test_checks_and_queries_read_on_executors(cluster: SparkCluster, place: Path) -> None:
+    finish(submit(cluster, place, "verify", "store", "--quiet"))
+    finish(submit(cluster, place, "audit", "--lake", "here", "--quiet"))
+    select = "SELECT count(*) AS messages FROM messages"
+    printed = finish(submit(cluster, place, "query", "--lake", "here", "--engine", "spark", "--sql", select, "--quiet"))
+    assert str(MESSAGES) in printed.replace(",", "")
+
+
+@pytest.mark.long("batches have the same way to executors, each time")
+def test_a_stream_is_archived_by_executors(cluster: SparkCluster, place: Path) -> None:
+    store = ("--store", "store", "--broker", "a", "--quiet")
+    finish(submit(cluster, place, "archive", *store, "--lake", "streamed", "--available-now"))
+    assert content(place / "streamed")["messages"].equals(content(place / "here")["messages"])

@@ -1,0 +1,114 @@
+"""A real standalone Spark cluster on the loopback address: a master and workers, each a process of its own.
+
+    with SparkCluster(folder, workers=2) as cluster:
+        subprocess.run(["./spark-submit.sh", "--master", cluster.master, "archive", ...])
+
+Its processes have an environment of their own, without this package and without the driver's variables, as on other
+machines.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pyspark
+
+from commitlake.connectors.runtime.java import java_home
+from commitlake.jobs.cli.process import descendants
+from tests.servers.process import ServerProcess, free_ports
+from tests.servers.server import Server
+
+READY_TIMEOUT_SECONDS = 90
+WORKER_MEMORY_MB = 2000
+_IP = "127.0.0.1"
+
+
+class SparkCluster(Server):
+    """A master and its workers.
+
+    Attributes:
+        master: URL of the master, for `--master`.
+    """
+
+    def __init__(self, folder: Path, workers: int = 2, cores: int = 1) -> None:
+        """Describe the cluster; `start`, or entering the context, starts it.
+
+        Args:
+            folder: An own folder, for logs and the working folders of executors.
+            workers: How many workers there are.
+            cores: Cores that each worker offers.
+        """
+        self._folder = folder
+        self._port = free_ports(2 + workers)
+        self._cores = cores
+        self._count = workers
+        self.master = f"spark://{_IP}:{self._port}"
+        self._processes: list[ServerProcess] = []
+
+    def start(self) -> SparkCluster:
+        """Start the master, then the workers.
+
+        Raises:
+            ServerError: One did not start.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        master = self._launch("master", ["deploy.master.Master", "--port", str(self._port)], self._port + 1)
+        master.wait_until(lambda: "I have been elected leader" in master.output(), READY_TIMEOUT_SECONDS)
+        for number in range(self._count):
+            work = self._folder / f"worker-{number}"
+            options = ["--cores", str(self._cores), "--memory", f"{WORKER_MEMORY_MB}m", "--work-dir", str(work)]
+            self._launch(f"worker-{number}", ["deploy.worker.Worker", *options, self.master], self._port + 2 + number)
+        for worker in self.workers:
+            worker.wait_until(lambda worker=worker: "Successfully registered" in worker.output(), READY_TIMEOUT_SECONDS)  # type: ignore[misc]
+        return self
+
+    def _launch(self, name: str, arguments: list[str], page_port: int) -> ServerProcess:
+        home = Path(pyspark.__file__).parent
+        main, *others = arguments
+        environment = {
+            "PATH": "/usr/bin:/bin", "HOME": str(self._folder), "JAVA_HOME": str(java_home()), "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": _IP, "SPARK_SCALA_VERSION": "2.13", "LANG": "C.UTF-8",
+        }  # fmt: skip
+        command = ["env", "-i", *(f"{key}={value}" for key, value in environment.items())]
+        command += [str(java_home() / "bin" / "java"), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{home}/jars/*"]
+        command += [f"org.apache.spark.{main}", "--host", _IP, "--webui-port", str(page_port), *others]
+        process = ServerProcess(name, command, self._folder / f"{name}.log")
+        self._processes.append(process)
+        return process
+
+    @property
+    def workers(self) -> list[ServerProcess]:
+        """The workers' processes."""
+        return self._processes[1:]
+
+    def executors(self) -> list[int]:
+        """Return the process ids of all executors."""
+        return [
+            pid
+            for worker in self.workers
+            for pid in descendants(worker.pid)
+            if b"CoarseGrainedExecutorBackend" in _command_line(pid)
+        ]
+
+    def kill_executor(self) -> bool:
+        """Kill an executor, and return whether there was one."""
+        for pid in self.executors():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                return True
+        return False
+
+    def kill(self) -> None:
+        """End all processes."""
+        for process in reversed(self._processes):
+            process.kill()
+        self._processes.clear()
+
+
+def _command_line(pid: int) -> bytes:
+    with suppress(OSError):  # it has ended
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
