@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow.fs as pafs
+from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.delta import delta_table, storage_options
@@ -34,9 +35,19 @@ def reached_version(lake: LakePaths, table: str, application_id: str) -> int:
         application_id: name of its transactions.
     """
     try:
-        version = delta_table(table, lake.s3).transaction_version(application_id)
+        return version_in(delta_table(table, lake.s3), application_id)
     except TableNotFoundError:
         return -1
+
+
+def version_in(table: DeltaTable | None, application_id: str) -> int:
+    """Return the version of `messages` that an open table has reached; -1 before the first, and for no table.
+
+    Args:
+        table: the table.
+        application_id: name of its transactions.
+    """
+    version = None if table is None else table.transaction_version(application_id)
     return -1 if version is None else version
 
 

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -290,7 +291,7 @@ def _with_places(question: Question, lake: LakePaths) -> Question:
     return replace(
         question,
         key_places=condition_of_keys(lake, keys) if keys else None,
-        unique_key_places=condition_of_unique_key(lake, message_id) if message_id is not None else None,
+        unique_key_places=None if message_id is None else partial(condition_of_unique_key, lake, message_id),
     )
 
 

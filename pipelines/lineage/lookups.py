@@ -25,9 +25,9 @@ from commitlake.connectors.lake.sql import Engine, date_literal, is_one_of, text
 from commitlake.connectors.lake.versions import VersionsError
 from commitlake.connectors.plain_arrays import mask_of, numbers_of, texts_of
 from commitlake.pipelines.lineage.question import Question
-from commitlake.pipelines.message_keys.lookup import find_keys
+from commitlake.pipelines.message_keys.lookup import find_followed_keys
 from commitlake.pipelines.message_keys.opening import open_messages
-from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, followed_version
+from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
 from commitlake.pipelines.query.sql import Conditions, id_predicates, predicates
 from commitlake.pipelines.tps.answers import rows_of
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
@@ -122,9 +122,7 @@ class LineageTables:
     def _places(self, key: str, kind: str) -> pa.Table | None:
         """Return the places of a key's messages, each once; None if `message_keys` cannot be used."""
         try:
-            if followed_version(self.lake) < 0:
-                return None
-            return find_keys(self.lake, [key], kind)
+            return find_followed_keys(self.lake, [key], kind)
         except VersionsError:
             return None
 

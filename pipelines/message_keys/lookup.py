@@ -1,7 +1,8 @@
 """Finds the places of messages with a key: in `message_keys`, and in versions of `messages` that it lacks.
 
-A look-up reads a row group of each file of `message_keys`, and the keys of newer messages. It needs neither Spark nor
-the compiler, which would take longer to load than the look-up itself.
+A look-up reads the hashes of a row group of each file of `message_keys`, the other columns where a hash matches, and
+the keys of newer messages. It needs neither Spark nor the compiler, which would take longer to load than the look-up
+itself.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.delta import delta_table, storage_options
@@ -24,7 +26,7 @@ from commitlake.connectors.lake.new_files import new_files
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.versions import VersionGoneError, table_files
 from commitlake.connectors.plain_arrays import combined, mask_of, numbers_of, texts_of
-from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, followed_version
+from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, version_in
 
 PLACES = pa.schema([
     ("broker", pa.string()), ("physical_offset", pa.int64()), ("topic", pa.string()),
@@ -48,8 +50,16 @@ def find_keys(lake: LakePaths, keys: Sequence[str], kind: str = BUSINESS_KEY) ->
     Raises:
         VersionsError: if rows of `messages` were changed since, or new files no longer exist.
     """
-    found = [_followed(lake, keys, kind), *_newer(lake, keys, kind)]
-    return pa.concat_tables(table.select(PLACES.names).cast(PLACES) for table in found)
+    return _find(lake, _open_keys(lake), keys, kind)
+
+
+def find_followed_keys(lake: LakePaths, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.Table | None:
+    """Find places as `find_keys` does; None if `message_keys` has no version of `messages` yet.
+
+    A query of `messages` is then faster, because `find_keys` reads all its keys.
+    """
+    table = _open_keys(lake)
+    return None if version_in(table) < 0 else _find(lake, table, keys, kind)
 
 
 def key_hash(key: str) -> int:
@@ -57,18 +67,28 @@ def key_hash(key: str) -> int:
     return zlib.crc32(key.encode())
 
 
-def _followed(lake: LakePaths, keys: Sequence[str], kind: str) -> pa.Table:
+def _open_keys(lake: LakePaths) -> DeltaTable | None:
     try:
-        table = delta_table(lake.message_keys, lake.s3)
+        return delta_table(lake.message_keys, lake.s3)
     except TableNotFoundError:
-        return _NOWHERE
+        return None
+
+
+def _find(lake: LakePaths, table: DeltaTable | None, keys: Sequence[str], kind: str) -> pa.Table:
+    found = [*_followed(lake, table, keys, kind), *_newer(lake, version_in(table), keys, kind)]
+    return pa.concat_tables([_NOWHERE, *(rows.select(PLACES.names).cast(PLACES) for rows in found)])
+
+
+def _followed(lake: LakePaths, table: DeltaTable | None, keys: Sequence[str], kind: str) -> Iterator[pa.Table]:
+    if table is None:
+        return
     wanted = _Wanted(keys, kind)
     folder = table_files(lake.message_keys, storage_options(lake.message_keys, lake.s3))
     actions = file_actions(table)
     bounds = zip(*(column.to_pylist() for column in file_bounds(actions, "key_hash", pa.int64())), strict=True)
-    paths = zip(actions.column("path").to_pylist(), bounds, strict=True)
-    names = [unquote(path) for path, (least, greatest) in paths if wanted.may_be_between(least, greatest)]
-    return pa.concat_tables([_NOWHERE, *(wanted.read(folder, name) for name in names)])
+    for path, (least, greatest) in zip(actions.column("path").to_pylist(), bounds, strict=True):
+        if wanted.may_be_between(least, greatest):
+            yield from wanted.read(folder, unquote(path))
 
 
 class _Wanted:
@@ -78,21 +98,27 @@ class _Wanted:
         self._hashes = sorted({key_hash(key) for key in keys})
         self._keys, self._kinds = texts_of(list(keys)), texts_of([kind])
 
-    def read(self, folder: pafs.FileSystem, name: str) -> pa.Table:
-        """Read the matching places of one file, with a check of page checksums, which the SQL engine does not do."""
+    def read(self, folder: pafs.FileSystem, name: str) -> Iterator[pa.Table]:
+        """Read the matching places of one file, with a check of page checksums, which the SQL engine does not do.
+
+        The hashes are a tenth of a row group's bytes, and few row groups have one that matches.
+        """
         with folder.open_input_file(name) as file, pq.ParquetFile(file, page_checksum_verification=True) as source:
             number = source.schema_arrow.names.index("key_hash")
-            groups = []
             for group in range(source.num_row_groups):
                 statistics = source.metadata.row_group(group).column(number).statistics
                 known = statistics is not None and statistics.has_min_max
-                if self.may_be_between(statistics.min if known else None, statistics.max if known else None):
-                    groups.append(group)
-            rows = source.read_row_groups(groups, [*PLACES.names, "key_hash", "key", "kind"], use_threads=False)
-        has_hash = mask_of(np.isin(numbers_of(rows.column("key_hash"), null=-1), self._hashes))
-        rows = rows.filter(has_hash)
+                if not self.may_be_between(statistics.min if known else None, statistics.max if known else None):
+                    continue
+                hashes = source.read_row_group(group, ["key_hash"], use_threads=False).column("key_hash")
+                has_hash = np.isin(numbers_of(hashes, null=-1), self._hashes)
+                if has_hash.any():
+                    rows = source.read_row_group(group, [*PLACES.names, "key", "kind"], use_threads=False)
+                    yield self._matching(rows.filter(mask_of(has_hash)))
+
+    def _matching(self, rows: pa.Table) -> pa.Table:
         is_wanted = pc.and_(pc.is_in(rows.column("key"), self._keys), pc.is_in(rows.column("kind"), self._kinds))
-        return rows.filter(is_wanted).select(PLACES.names).cast(PLACES)
+        return rows.filter(is_wanted)
 
     def may_be_between(self, least: int | None, greatest: int | None) -> bool:
         """Return whether rows between two hashes may match; None for an unknown bound."""
@@ -101,8 +127,8 @@ class _Wanted:
         return any(least <= wanted <= greatest for wanted in self._hashes)
 
 
-def _newer(lake: LakePaths, keys: Sequence[str], kind: str) -> Iterator[pa.Table]:
-    files, _ = new_files(lake, followed_version(lake))
+def _newer(lake: LakePaths, followed: int, keys: Sequence[str], kind: str) -> Iterator[pa.Table]:
+    files, _ = new_files(lake, followed)
     if not files:
         return
     folder = table_files(lake.messages, storage_options(lake.messages, lake.s3))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from commitlake.connectors.lake.new_files import reached_erasure, reached_version
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake import new_files
 from commitlake.connectors.lake.paths import LakePaths
 
 APPLICATION_ID = "commitlake.message_keys"
@@ -13,9 +15,14 @@ UNIQUE_KEY = "unique_key"
 
 def followed_version(lake: LakePaths) -> int:
     """Return the version of `messages` that `message_keys` has reached; -1 before the first."""
-    return reached_version(lake, lake.message_keys, APPLICATION_ID)
+    return new_files.reached_version(lake, lake.message_keys, APPLICATION_ID)
+
+
+def version_in(table: DeltaTable | None) -> int:
+    """Return the version of `messages` that the open table `message_keys` has reached; -1 for none."""
+    return new_files.version_in(table, APPLICATION_ID)
 
 
 def followed_erasure(lake: LakePaths) -> int:
     """Return the number of the newest erasure that is complete in `message_keys`; 0 for none."""
-    return reached_erasure(lake, lake.message_keys)
+    return new_files.reached_erasure(lake, lake.message_keys)

@@ -5,7 +5,6 @@ The locations are an additional condition, by which the engine opens only some f
 
 from __future__ import annotations
 
-import datetime
 import sys
 from collections.abc import Sequence
 
@@ -17,8 +16,9 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.sql import date_literal, is_one_of
 from commitlake.connectors.lake.versions import VersionsError
-from commitlake.pipelines.message_keys.lookup import find_keys
-from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, followed_version
+from commitlake.connectors.plain_arrays import times_of
+from commitlake.pipelines.message_keys.lookup import find_followed_keys
+from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
 
 MAX_PLACES = 2000
 """Largest number of locations in a condition. A longer list costs an engine more than it saves."""
@@ -36,13 +36,13 @@ def condition_of_unique_key(lake: LakePaths, unique_key: str) -> str | None:
 
 def _condition(lake: LakePaths, keys: Sequence[str], kind: str) -> str | None:
     try:
-        if followed_version(lake) < 0:
-            return None
-        found = find_keys(lake, keys, kind)
+        found = find_followed_keys(lake, keys, kind)
     except VersionsError:  # rows of messages were changed, or files were merged and deleted: all of it is searched
         return None
     except (LogDamagedError, QueryError, OSError, pa.ArrowException) as error:
         print(f"warning: message_keys is damaged, so all of messages is searched: {error}", file=sys.stderr)
+        return None
+    if found is None:
         return None
     if not found.num_rows:
         return "false"
@@ -53,6 +53,6 @@ def _condition(lake: LakePaths, keys: Sequence[str], kind: str) -> str | None:
 
 
 def _dates(times: pa.ChunkedArray) -> str:
-    days = {time.astimezone(datetime.UTC).date() if time else None for time in pc.unique(times).to_pylist()}
+    days = {time.date() if time else None for time in times_of(pc.unique(times))}
     known = is_one_of("store_date", (date_literal(day) for day in sorted(day for day in days if day)))
     return f"({known} OR store_date IS NULL)" if None in days else known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from commitlake.connectors.lake.sql import Engine, column_name, date_literal, has_any, text_literal, timestamp_literal
@@ -80,7 +80,8 @@ class Question:
         limit: maximum number of rows; 0 for no limit.
         count: True to return only the number of rows.
         key_places: SQL for the locations of the messages of the wanted keys, if known.
-        unique_key_places: the same for `message_id`, as a client's id.
+        unique_key_places: returns the same for `message_id`, as a client's id. It is called only if no message has the
+            id as its offset message id.
     """
 
     table: str
@@ -91,7 +92,7 @@ class Question:
     limit: int
     count: bool = False
     key_places: str | None = None
-    unique_key_places: str | None = None
+    unique_key_places: Callable[[], str | None] | None = None
 
     def statements(self, name: str, engine: Engine) -> Iterator[str]:
         """Yield SQL statements for an engine that calls the table `name`; stop at the first that finds rows."""
@@ -112,11 +113,11 @@ class Question:
         places = [] if self.key_places is None else [self.key_places]
         return predicates(self.conditions, engine) + places
 
-    def _wanted_ids(self, message_id: str, engine: Engine) -> list[str]:
-        wanted = id_predicates(message_id, engine)
-        if self.unique_key_places is not None:
-            wanted[-1] = f"({wanted[-1]} AND {self.unique_key_places})"
-        return wanted
+    def _wanted_ids(self, message_id: str, engine: Engine) -> Iterator[str]:
+        *by_offset, by_unique_key = id_predicates(message_id, engine)
+        yield from by_offset
+        places = None if self.unique_key_places is None else self.unique_key_places()
+        yield by_unique_key if places is None else f"({by_unique_key} AND {places})"
 
     def _select(self, name: str, where: Sequence[str], engine: Engine) -> str:
         condition = f" WHERE {' AND '.join(where)}" if where else ""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import zlib
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +17,7 @@ from commitlake.connectors.lake.backoff import MAX_TRIES
 from commitlake.connectors.lake.committer import advance, commit_run, open_for_append
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.sql import Engine
 from commitlake.connectors.lake.versions import VersionGoneError
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
@@ -22,6 +26,7 @@ from commitlake.pipelines.message_keys.key_rows import key_hashes
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_version
 from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key
+from commitlake.pipelines.query.sql import Conditions, Question
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
 from tests.support.logs import new_message, open_segment, records, write_store
@@ -219,3 +224,58 @@ def test_a_query_does_without_a_damaged_table_with_a_warning(
     assert condition_of_keys(lake, ["no such key"]) is None
     assert condition_of_unique_key(lake, "U9") is None
     assert capsys.readouterr().err.count("message_keys is damaged, so all of messages is searched") == 2
+
+
+def test_a_look_up_reads_other_columns_only_if_a_hash_matches(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    follow_keys(lake)
+    read: list[list[str]] = []
+    whole = pq.ParquetFile.read_row_group
+
+    def spy(file: pq.ParquetFile, group: int, columns: list[str], **named: bool) -> pa.Table:
+        read.append(columns)
+        return whole(file, group, columns, **named)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", spy)
+    between = next(key for key in map(str, range(10_000)) if zlib.crc32(key.encode()) in _hashes_without_rows(lake))
+    assert offsets(lake, between) == []
+    assert read == [["key_hash"]]
+    read.clear()
+    assert offsets(lake, "order-1") == [0]
+    assert [columns[0] for columns in read] == ["key_hash", "broker"]
+
+
+def _hashes_without_rows(lake: LakePaths) -> range:
+    """The hashes between two neighbours in the table."""
+    hashes = sorted(DeltaTable(lake.message_keys).to_pyarrow_table().column("key_hash").to_pylist())
+    _, least = max((high - low, low) for low, high in pairwise(hashes))
+    return range(least + 1, min(high for high in hashes if high > least))
+
+
+def test_a_look_up_of_a_key_does_not_import_pandas(lake: LakePaths) -> None:
+    follow_keys(lake)
+    code = (
+        "import sys\n"
+        "from commitlake.connectors.lake.paths import LakePaths\n"
+        "from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key\n"
+        f"lake = LakePaths({lake.root!r})\n"
+        "assert 'physical_offset IN' in condition_of_keys(lake, ['order-2'])\n"
+        "assert 'physical_offset IN' in condition_of_unique_key(lake, 'U1')\n"
+        "assert 'pandas' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_unique_key_is_looked_up_only_if_no_message_has_the_offset_id() -> None:
+    asked: list[str] = []
+
+    def places() -> str:
+        asked.append("unique key")
+        return "physical_offset IN (7)"
+
+    message_id = "0A00000100002A9F00000000000003E8"
+    question = Question("messages", Conditions(), message_id, ["topic"], ["topic"], 0, unique_key_places=places)
+    statements = question.statements("messages", Engine.DELTALAKE)
+    assert "physical_offset = 1000" in next(statements)
+    assert asked == []
+    assert f"(unique_key = '{message_id}' AND physical_offset IN (7))" in next(statements)
+    assert asked == ["unique key"]
