@@ -19,11 +19,15 @@ _PLACE = ("body_ref", "body_crc", "body_codec")
 """The columns that `connectors.lake.packs.body` needs; a copy, because that module loads slowly."""
 _ENCODED = "_base64"
 # Quoted text and comments are skipped, and stay unchanged.
+_SKIPPED = r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*` | --[^\n]* | /\*.*?\*/ | """
 _TOKEN = re.compile(
-    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*` | --[^\n]* | /\*.*?\*/ |
-        (?P<call> (?<![\w.]) body \s* \( \s* (?P<table> [^\W\d]\w* )? \s* \) )""",
+    _SKIPPED + r"(?P<call> (?<![\w.]) body \s* \( \s* (?P<table> [^\W\d]\w* )? \s* \) )",
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
+_CALL = re.compile(_SKIPPED + r"(?P<call> (?<![\w.]) body \s* \( [^()]* \) )", _TOKEN.flags)
+"""A call of `body` with any argument."""
+_ABOUT_BODY = re.compile(r"\bbody_ref\b|(?:function|routine) ['`\"]?body\b|access field|extract", re.IGNORECASE)
+"""What the engines' messages say of a wrong call of `body`."""
 _FUNCTION = "named_struct("
 """Prefix of the name that both engines give to an unnamed column with a body's place."""
 
@@ -39,6 +43,23 @@ def expand_body(sql: str) -> str:
         return f"{_FUNCTION}{fields})"
 
     return _TOKEN.sub(expanded, sql)
+
+
+def explain_body_error(sql: str, message: str) -> str:
+    """Return an engine's message, with what was expected if it is about a call of `body`.
+
+    Args:
+        sql: the SELECT as the user wrote it.
+        message: the engine's message.
+
+    >>> explain_body_error("SELECT body(tags) FROM messages", "Field body_ref not found in struct")
+    "body(tags): expected body(), or body(m) with 'FROM messages m' (Field body_ref not found in struct)"
+    """
+    calls = [found[0] for found in _CALL.finditer(sql) if found["call"] is not None]
+    if not calls or not _ABOUT_BODY.search(message):
+        return message
+    wrong = next((call for call in calls if not re.fullmatch(r"body\s*\(\s*\)", call, re.IGNORECASE)), calls[0])
+    return f"{wrong}: expected body(), or body(m) with 'FROM messages m' ({message})"
 
 
 def rows_with_bodies(

@@ -20,7 +20,7 @@ from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.rows_output import plain_rows, write
 from commitlake.jobs.query.bodies import BodyTexts, body_fetcher
-from commitlake.jobs.query.sql_bodies import expand_body, rows_with_bodies
+from commitlake.jobs.query.sql_bodies import expand_body, explain_body_error, rows_with_bodies
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
@@ -79,7 +79,8 @@ def answer_sql(
     except QueryError as error:
         for table in tables:
             refuse_damaged_files(getattr(lake, table), str(error))
-        raise JobError(f"the query is invalid: {error}", f"tables are: {', '.join(LAKE_TABLES)}") from None
+        reason = explain_body_error(arguments.sql, str(error))
+        raise JobError(f"the query is invalid: {reason}", f"tables are: {', '.join(LAKE_TABLES)}") from None
     if not arguments.quiet:
         seconds = time.monotonic() - started
         more = f", and there are more: --limit {arguments.limit} cut the result; --limit 0 gives all" if cut else ""

@@ -78,27 +78,34 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         raise JobError("--broker-conf needs --store", "live brokers report their own names")
     lake = lake_of(arguments)
     open_table(lake, "messages")  # raises an error if this is not a lake
+    shown: set[str] = set()
     if arguments.every is None:
-        return _take(arguments)
+        return _take(arguments, shown)
     if arguments.every <= datetime.timedelta(0):
         raise JobError("--every: expected more than 0 seconds")
     stop = threading.Event()
     worst = ExitCode.OK
     with stop_softly(stop.set):
         while not stop.is_set():
-            worst = max(worst, _take(arguments))
+            worst = max(worst, _take(arguments, shown))
             stop.wait(arguments.every.total_seconds())
     return worst
 
 
-def _take(arguments: argparse.Namespace) -> ExitCode:
+def _take(arguments: argparse.Namespace, shown: set[str]) -> ExitCode:
+    """Take one snapshot of each store or broker.
+
+    Args:
+        arguments: parsed arguments of the job.
+        shown: notes that were printed before; new ones are added.
+    """
     from commitlake.connectors.lake.paths import LakePaths
     from commitlake.jobs.snapshot.summary import summary_lines
     from commitlake.pipelines.snapshot.append import append_progress
 
     lake = LakePaths(arguments.lake)
     code = ExitCode.OK
-    for progress in _ask(arguments) if arguments.namesrv is not None else _read(arguments, lake):
+    for progress in _ask(arguments) if arguments.namesrv is not None else _read(arguments, lake, shown):
         appended = append_progress(lake, progress)
         for sentence in progress.unreadable:
             code = ExitCode.DAMAGE
@@ -109,7 +116,7 @@ def _take(arguments: argparse.Namespace) -> ExitCode:
     return code
 
 
-def _read(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[StoreSnapshot]:
+def _read(arguments: argparse.Namespace, lake: LakePaths, shown: set[str]) -> Iterator[StoreSnapshot]:
     """Yield the offsets in the files of each store."""
     from commitlake.connectors.formats.engine.plan import take_snapshot
     from commitlake.connectors.formats.engine.stores import find_stores
@@ -121,6 +128,9 @@ def _read(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[StoreSnaps
     known = () if last is None else tuple(last.stores)
     formats = layout_of(arguments).formats
     name = broker_name(arguments.store, arguments.broker, arguments.broker_conf, known, formats)
+    if name.note and name.note not in shown and not arguments.quiet:
+        print_line(name.note)
+        shown.add(name.note)
     for store in find_stores(arguments.store, name.name, formats):
         progress = read_store_progress(store, datetime.datetime.now(datetime.UTC))
         if progress is None:

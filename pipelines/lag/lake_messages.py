@@ -181,23 +181,23 @@ class LakeMessages:
         topics = {queue.topic for queue in floors}
         if not any(queue.topic in topics for queue in spans.keys() - floors.keys()):
             return spans
-        of_topics = " AND ".join([*where, _of_topics(topics)])
+        known = ", ".join(
+            f"({text_literal(queue.topic)}, {queue.queue_id}, {floor})" for queue, floor in sorted(floors.items())
+        )
         sql = (
-            "SELECT topic, queue_id, first_value(queue_offset ORDER BY physical_offset) AS first, "
-            "min(physical_offset) AS begin, max(physical_offset) AS last "
-            f"FROM messages WHERE {of_topics} GROUP BY topic, queue_id"
+            "SELECT messages.topic, messages.queue_id, min(physical_offset) AS begin, max(physical_offset) AS last, "
+            "first_value(queue_offset ORDER BY physical_offset) AS first, "
+            "max(CASE WHEN physical_offset < floor THEN physical_offset END) AS before, min(floor) AS floor "
+            f"FROM messages LEFT JOIN (VALUES {known}) AS again(topic, queue_id, floor) "
+            "ON messages.topic = again.topic AND messages.queue_id = again.queue_id "
+            f"WHERE {' AND '.join(where)} AND messages.{_of_topics(topics)} GROUP BY messages.topic, messages.queue_id"
         )
         runs = {
-            Queue(self._broker, row["topic"], row["queue_id"]): QueueRun(row["first"], row["begin"], row["last"])
+            Queue(self._broker, row["topic"], row["queue_id"]): QueueRun(
+                row["first"], row["begin"] if row["floor"] is None else row["floor"], row["last"], row["before"]
+            )
             for row in self._ask(sql)
         }
-        for queue, floor in floors.items():
-            sql = (
-                "SELECT max(physical_offset) AS before FROM messages "
-                f"WHERE {of_topics} AND {_of_queue(queue)} AND physical_offset < {floor}"
-            )
-            (row,) = self._ask(sql)
-            runs[queue] = replace(runs[queue], begin=floor, before=row["before"])
         deleted = {queue: floor for queue, floor in floors_of(runs).items() if queue in spans and queue not in floors}
         return spans | {queue: QueueSpan(0, 0, floor=floor) for queue, floor in deleted.items()}
 

@@ -121,6 +121,7 @@ class SpanFinder:
         self._is_gone = is_gone
         self._runs: dict[Queue, QueueRun] = {}
         self._ends: dict[Queue, int] = {}
+        self._floors: dict[Queue, int] | None = None
 
     def add(self, queue: Queue, offsets: Array, physical: Array) -> None:
         """Add messages of a queue.
@@ -132,6 +133,7 @@ class SpanFinder:
         """
         if not len(offsets):
             return
+        self._floors = None
         known = self._runs.get(queue)
         earlier = np.concatenate([[self._ends.get(queue, 0) - 1], offsets[:-1]])
         restarts = np.flatnonzero(offsets <= earlier)
@@ -147,11 +149,6 @@ class SpanFinder:
         self._ends[queue] = int(offsets[-1]) + 1
 
     @property
-    def runs(self) -> Mapping[Queue, QueueRun]:
-        """The newest messages of each queue."""
-        return self._runs
-
-    @property
     def found(self) -> dict[Queue, QueueSpan]:
         """Queues that have a message; one that has none since its topic was created again ends at 0."""
         floors = self.floors
@@ -163,6 +160,8 @@ class SpanFinder:
         }
 
     @property
-    def floors(self) -> dict[Queue, int]:
+    def floors(self) -> Mapping[Queue, int]:
         """Queues whose topic was created again, each with the physical offset of its first record since."""
-        return floors_of(self._runs, self._is_gone)
+        if self._floors is None:
+            self._floors = floors_of(self._runs, self._is_gone)
+        return self._floors

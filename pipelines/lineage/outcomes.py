@@ -308,7 +308,6 @@ class Outcomes:
 
     def _of_half(self, place: Place) -> Iterator[Result]:
         edges = self._from.get(place, NONE)
-        row = self._records[place]
         kinds = {edge["kind"] for edge in edges}
         if kinds & {EdgeKind.COMMITTED, EdgeKind.RECHECKED, EdgeKind.GIVEN_UP}:
             return
@@ -318,9 +317,9 @@ class Outcomes:
             at = next((edge["to_timestamp"] for edge in finished), None)
             yield Result(step_id(place), OutcomeState.ROLLED_BACK, text, Proof.RECORDS, at=at)
         elif not any(edge["outcome"] == StepOutcome.COMMITTED for edge in finished):
-            since = self._when(row["store_timestamp"], place)
-            text = f"prepared since {since}, neither committed nor rolled back so far"
-            yield Result(step_id(place), OutcomeState.PREPARED, text, Proof.RECORDS, at=row["store_timestamp"])
+            sent = self._sent_at(place)  # each check stores a new half message
+            text = f"prepared since {self._when(sent, place)}, neither committed nor rolled back so far"
+            yield Result(step_id(place), OutcomeState.PREPARED, text, Proof.RECORDS, at=sent)
 
     def _when(self, moment: datetime.datetime | None, place: Place) -> str:
         return "a time that is not known" if moment is None else when_text(moment, self._now.get(place[0]))

@@ -20,8 +20,8 @@ from commitlake.pipelines.lag.answer import LagAnswer
 EXAMPLES = Path(__file__).parents[4] / "conf" / "examples"
 OF_PROMETHEUS = {"__name__", "instance", "job"}
 # Labels by which apache/rocketmq-exporter (e1ab2dd5) selects, groups and names series in rocketmq_exporter.json, in
-# rocketmq_exporter_overview.json (Grafana's 10477) and in example.rules. The labels Cluster and Env of the first
-# are those of a scrape target.
+# rocketmq_exporter_overview.json and in example.rules. The labels Cluster and Env of the first are those of a scrape
+# target.
 OF_THE_EXPORTERS_PANELS = {
     "rocketmq_broker_tps": {"broker"},
     "rocketmq_consumer_offset": {"broker", "topic", "group"},

@@ -94,6 +94,26 @@ def test_a_table_without_bodies_is_refused(ask: Ask) -> None:
     assert "body_ref" in printed
 
 
+@pytest.mark.parametrize(
+    ("sql", "call"),
+    [
+        ("SELECT body(msg_id) FROM messages", "body(msg_id)"),
+        ("SELECT 'body(x)', body(body_ref) FROM messages", "body(body_ref)"),
+        ("SELECT body(m.body_ref) FROM messages m", "body(m.body_ref)"),
+        ("SELECT body('x') FROM messages", "body('x')"),
+        ("SELECT body() FROM archive_runs", "body()"),
+    ],
+)
+def test_a_wrong_argument_of_body_is_explained(ask: Ask, sql: str, call: str) -> None:
+    code, _, printed = ask(sql)
+    assert code == ExitCode.USAGE
+    assert f"the query is invalid: {call}: expected body(), or body(m) with 'FROM messages m'" in printed
+
+
+def test_other_errors_beside_a_call_of_body_are_the_engines(ask: Ask) -> None:
+    assert "expected body()" not in ask("SELECT nothing, body() FROM messages")[2]
+
+
 def test_a_missing_pack_is_an_error(ask: Ask, lake: str) -> None:
     packs = Path(lake, "bodies")
     packs.rename(packs.with_name("elsewhere"))

@@ -51,6 +51,18 @@ def test_a_second_snapshot_of_the_same_file_adds_nothing(
     assert "nothing was added" in capsys.readouterr().err
 
 
+def test_a_name_guessed_from_the_folder_is_noted(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    guess = "after its folder, which is a guess"
+    assert take(growing) == 0
+    assert guess not in capsys.readouterr().err  # the lake has a store of this name
+    other = growing.store.rename(growing.store.with_name("other"))
+    arguments = ["--lake", growing.lake.root, "--store", str(other)]
+    assert main(arguments) == 0
+    assert f"is 'other' in the lake, {guess}" in capsys.readouterr().err
+    assert main([*arguments, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_offsets_that_cannot_be_read_are_damage(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     write_offsets(growing, '{"offsetTable":')
     assert take(growing) == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,3 +150,24 @@ def test_ends_are_those_of_the_newest_messages_in_the_log(tmp_path: Path) -> Non
         Times(END, HOUR_BEFORE, 1000), ["known"]
     )
     assert {queue.topic: span.end for queue, span in found.items()} == {"orders": 2, "payments": 3}
+
+
+def test_queues_of_a_deleted_topic_are_found_with_one_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [record(100 + 10 * queue, 10, "orders", queue_id=queue, queue_offset=7) for queue in range(4)]
+    rows += [record(500 + 10 * queue, 60, "orders", queue_id=queue, queue_offset=0) for queue in range(3)]
+    lake = make_lake(tmp_path, rows)
+    messages = LakeMessages(open_table(lake, "messages"), BROKER, lake.bodies)
+    asked: list[str] = []
+    ask = LakeMessages._ask
+
+    def spy(self: LakeMessages, sql: str) -> list[dict[str, Any]]:
+        asked.append(sql)
+        return ask(self, sql)
+
+    monkeypatch.setattr(LakeMessages, "_ask", spy)
+    spans = messages.measure(Times(END, None, None), ["orders"], [])
+    assert {queue.queue_id: (span.end, span.floor) for queue, span in spans.items()} == {
+        **{queue: (1, 500 + 10 * queue) for queue in range(3)},
+        3: (0, 500),
+    }
+    assert len([sql for sql in asked if "floor" in sql]) == 1

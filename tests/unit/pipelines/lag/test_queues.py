@@ -68,3 +68,20 @@ def test_a_queue_of_a_deleted_topic_ends_at_0() -> None:
     finder.add(OTHER, np.array([0, 1]), np.array([12, 18]))
     finder.add(ORDERS, np.array([0]), np.array([40]))
     assert finder.found == {ORDERS: QueueSpan(0, 1, floor=40), OTHER: QueueSpan(0, 0, floor=40)}
+
+
+def test_folders_are_asked_once_for_a_queue_of_a_deleted_topic() -> None:
+    asked: list[Queue] = []
+
+    def is_gone(queue: Queue) -> bool:
+        asked.append(queue)
+        return True
+
+    finder = SpanFinder(is_gone)
+    for queue, offset, physical in ((ORDERS, 0, 10), (OTHER, 0, 20), (ORDERS, 0, 40)):
+        finder.add(queue, np.array([offset]), np.array([physical]))
+    assert finder.floors == {ORDERS: 40, OTHER: 40}
+    assert finder.found[OTHER] == QueueSpan(0, 0, floor=40)
+    assert asked == [OTHER]
+    finder.add(OTHER, np.array([0]), np.array([50]))
+    assert finder.floors == {ORDERS: 40, OTHER: 50}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -210,6 +211,16 @@ def test_transactions_are_prepared_committed_or_rolled_back(tmp_path: Path) -> N
         "committed to orders",
         "transaction committed",
     ]
+
+
+def test_a_checked_transaction_is_prepared_since_its_first_half(tmp_path: Path) -> None:
+    halves = [record(1000 + number, 60 * number, "RMQ_SYS_TRANS_HALF_TOPIC") for number in range(3)]
+    checks = [row for one, next_one in pairwise(halves) for row in edge("rechecked", one, next_one)]
+    open_end = edge("finished", halves[2], absent_end="to", absent_reason="not_yet")
+    story = story_of(make_lake(tmp_path, halves, [*checks, *open_end]), Question(key=KEY))
+    (outcome,) = story.outcomes
+    assert (outcome.state, outcome.at) == (OutcomeState.PREPARED, at(0))
+    assert outcome.text.startswith("prepared since 14:00:00")
 
 
 def test_ends_that_are_missing_are_steps_with_their_reasons(tmp_path: Path) -> None:
