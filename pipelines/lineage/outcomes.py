@@ -158,7 +158,7 @@ class Outcomes:
             waiting = list(self._of_waiting(last, row, chain.group))
             if waiting:
                 return waiting[0]
-        if chain.consumptions:
+        if chain.consumptions and not _is_before(chain.consumptions[-1], row):
             return self._tried(chain.consumptions[-1], chain)
         return self._by_offset(last, chain)
 
@@ -326,6 +326,12 @@ class Outcomes:
 
 
 _FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+
+
+def _is_before(consumption: Row, copy: Row) -> bool:
+    """Return True if a group's attempt was one before the delivery of a copy, so it does not show what became of it."""
+    attempt = consumption["attempt"]
+    return attempt is not None and attempt < (copy["reconsume_times"] or 0)
 
 
 def _time_of(edge: Row) -> datetime.datetime:

@@ -213,6 +213,22 @@ def test_transactions_are_prepared_committed_or_rolled_back(tmp_path: Path) -> N
     ]
 
 
+def test_a_retry_that_no_trace_names_yet_is_judged_by_the_offset_of_its_group(tmp_path: Path) -> None:
+    sent = record(1000, 0, "orders")
+    retry = record(3000, 10.5, "%RETRY%billing", reconsume_times=1, queue_offset=7)
+    rows = [
+        *consumption(sent, "billing", 0, 0.3, "exception"),
+        *edge("retried", sent, retry, consumer_group="billing", attempt=1),
+    ]
+    for number, (offset, text) in enumerate([
+        (7, "not yet consumed by billing: offset 7, group at 7 as of 14:00:20"),
+        (8, "its newest copy was passed by billing before 14:00:20 (offset 7, group at 8): consumed, or skipped"),
+    ]):  # fmt: skip
+        offsets = snapshot(20, {("billing", "%RETRY%billing", 0): offset})
+        story = story_of(make_lake(tmp_path / str(number), [sent, retry], rows, offsets), Question(key=KEY))
+        assert outcome_of(story, "billing").text == text
+
+
 def test_a_checked_transaction_is_prepared_since_its_first_half(tmp_path: Path) -> None:
     halves = [record(1000 + number, 60 * number, "RMQ_SYS_TRANS_HALF_TOPIC") for number in range(3)]
     checks = [row for one, next_one in pairwise(halves) for row in edge("rechecked", one, next_one)]
