@@ -18,7 +18,7 @@ signal that was ignored when the process started (nohup, a shell's background jo
 
 from __future__ import annotations
 
-import gc
+import atexit
 import io
 import os
 import select
@@ -87,7 +87,9 @@ _state = _State()
 
 
 def run_process(command: Callable[[], int]) -> int:
-    """Run a command as the main command of this process, and return its exit code; does not return after a signal.
+    """Run a command as the main command of this process, and end the process with its exit code.
+
+    It returns the exit code instead if a debugger, a profiler or an interactive interpreter needs the process longer.
 
     Args:
         command: returns an exit code, or raises SystemExit.
@@ -102,7 +104,7 @@ def run_process(command: Callable[[], int]) -> int:
         if _state.number is not None:
             _end(_state.number)
         _state.is_over = True
-        gc.freeze()  # the interpreter's last garbage collection takes longer than some commands
+        _leave(code)
     except KeyboardInterrupt:
         _begin_end(_state.number or signal.SIGINT)
         _end(_state.number or signal.SIGINT)
@@ -319,6 +321,21 @@ def _print_last_line(line: str, *, silence: bool) -> None:
 
 
 # --- the end ---
+
+
+def _leave(code: int) -> None:
+    """End this process without the end of the interpreter, during which threads of Arrow or Delta may abort it.
+
+    Such a thread, which still closes a file, asks for the interpreter. An interpreter that is ending stops the thread
+    instead, and C++ then calls abort: "terminate called without an active exception". This also saves time.
+    """
+    if sys.gettrace() is not None or sys.getprofile() is not None or sys.flags.interactive:
+        return
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 (waits for threads, as the interpreter does)
+    atexit._run_exitfuncs()  # noqa: SLF001
+    with suppress(Exception):
+        _flush()
+    os._exit(code or 0)
 
 
 def _end(number: int, *, at_once: bool = False) -> NoReturn:

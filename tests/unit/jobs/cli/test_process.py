@@ -271,3 +271,34 @@ def test_a_job_can_be_ended_at_any_time(
         assert job.error() in (line_for("commitlake", number), line_for(f"commitlake {name}", number))
     else:
         assert code in (0, 3, -number)  # it was done, or the interpreter was past its last line
+
+
+THREAD_AT_THE_END = f"""{START}
+import atexit
+import pyarrow as pa
+import pyarrow.csv
+class Slow:
+    closed = False
+    def read(self, size):
+        reading.set()
+        time.sleep(0.3)
+        return b"x"
+    def close(self):
+        pass
+reading = threading.Event()
+def work():
+    file = pa.PythonFile(Slow(), mode="r")
+    threading.Thread(target=lambda: pyarrow.csv.read_csv(file), daemon=True).start()
+    reading.wait()
+    atexit.register(lambda: print("cleaned up"))
+    threading.Thread(target=lambda: time.sleep(0.1) or print("waited for")).start()
+    return 3
+sys.exit(run_process(work))
+"""
+
+
+def test_a_thread_of_arrow_that_is_still_reading_does_not_abort_the_process() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", THREAD_AT_THE_END], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (3, "waited for\ncleaned up\n", "")
