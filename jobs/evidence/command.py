@@ -29,6 +29,8 @@ from commitlake.schemas.errors import ExitCode
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+    from commitlake.pipelines.evidence.documents import StoredAs
+
 DESCRIPTION = (
     "Create a key for evidence, and verify a chain of evidence: signed documents about archive runs, audits and "
     "erasures, each with the hash of the one before."
@@ -147,7 +149,7 @@ def _keys(arguments: argparse.Namespace) -> dict[str, Ed25519PublicKey]:
     return {key_id_of(key): key for key in keys}
 
 
-def _documents(arguments: argparse.Namespace) -> Iterator[tuple[int | None, str]]:
+def _documents(arguments: argparse.Namespace) -> Iterator[tuple[StoredAs | None, str]]:
     if arguments.file:
         yield from _lines(arguments.file)
         return

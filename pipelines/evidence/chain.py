@@ -22,9 +22,11 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.pipelines.evidence.documents import Document, parse_document, sign
+from commitlake.connectors.plain_arrays import times_of
+from commitlake.pipelines.evidence.documents import Document, StoredAs, parse_document, sign
 from commitlake.pipelines.evidence.errors import EvidenceError
 from commitlake.schemas.tables.evidence import EVIDENCE
+from commitlake.schemas.times import iso_text
 
 APPLICATION_ID = "commitlake.evidence"
 _MAX_TRIES = 50
@@ -40,13 +42,16 @@ def _open(lake: LakePaths) -> DeltaTable | None:
         return None
 
 
-def read_documents(lake: LakePaths) -> Iterator[tuple[int, str]]:
-    """Read the number and text of each document of a lake, in the order of the numbers."""
+def read_documents(lake: LakePaths) -> Iterator[tuple[StoredAs, str]]:
+    """Read the documents of a lake and the columns beside them, in the order of the numbers."""
     table = _open(lake)
     if table is not None:
-        answer = run_sql(table, "evidence", f"SELECT number, {_TEXT} FROM evidence ORDER BY number", sorts_all=True)
-        for batch in answer:
-            yield from zip(batch.column("number").to_pylist(), batch.column("document").to_pylist(), strict=True)
+        sql = f"SELECT number, at, kind, key_id, {_TEXT} FROM evidence ORDER BY number"
+        for batch in run_sql(table, "evidence", sql, sorts_all=True):
+            times = [None if at is None else iso_text(at, "milliseconds") for at in times_of(batch.column("at"))]
+            columns = (batch.column(name).to_pylist() for name in ("number", "kind", "key_id", "document"))
+            for at, number, kind, key_id, text in zip(times, *columns, strict=True):
+                yield StoredAs(number, at, kind, key_id), text
 
 
 def written_number(lake: LakePaths) -> int:

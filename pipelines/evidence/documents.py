@@ -20,7 +20,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -40,6 +40,22 @@ _SHOWN = 60
 
 class SignatureError(EvidenceError):
     """A document whose content does not match its signature."""
+
+
+class StoredAs(NamedTuple):
+    """Columns of the table `evidence` beside a document, which repeat parts of it and are not signed.
+
+    Attributes:
+        number: the document's number.
+        at: its time, with milliseconds, as in the document.
+        kind: its subject.
+        key_id: id of the key that signed it.
+    """
+
+    number: int | None
+    at: str | None
+    kind: str | None
+    key_id: str | None
 
 
 @dataclass(frozen=True)
@@ -67,6 +83,11 @@ class Document:
     def previous(self) -> str | None:
         """Hash of the previous document."""
         return None if self.payload["previous"] is None else str(self.payload["previous"])
+
+    @property
+    def stored_as(self) -> StoredAs:
+        """Columns of the table `evidence` for this document."""
+        return StoredAs(self.number, str(self.payload["at"]), str(self.payload["kind"]), self.key_id)
 
     @property
     def hash(self) -> str:

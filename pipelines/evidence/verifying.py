@@ -9,6 +9,7 @@ twice        its number appears a second time
 chain        it refers to a different previous document
 lake         it belongs to another lake than the first document
 place        the table stores it under another number
+column       the table stores it with another time, kind or key; these columns are not signed
 head         the newest document is not the expected one
 too many     after 1,000 findings the rest is not read
 """
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from commitlake.pipelines.evidence.documents import Document, SignatureError, parse_document
+from commitlake.pipelines.evidence.documents import Document, SignatureError, StoredAs, parse_document
 from commitlake.pipelines.evidence.errors import EvidenceError
 
 
@@ -63,7 +64,7 @@ class Verification:
 
 
 def verify_chain(
-    texts: Iterable[tuple[int | None, str]],
+    texts: Iterable[tuple[StoredAs | None, str]],
     keys: Mapping[str, Ed25519PublicKey],
     *,
     head: str | None = None,
@@ -73,7 +74,7 @@ def verify_chain(
     """Check documents in the given order.
 
     Args:
-        texts: for each document, the number under which it is stored (None if there is none) and its text.
+        texts: for each document, the columns with which it is stored (None if it is in a file) and its text.
         keys: the known keys, by id.
         head: hash of the newest document; without it, missing documents at the end cannot be detected.
         first: number of the first document; None if it may be any.
@@ -89,13 +90,14 @@ def verify_chain(
         try:
             document = parse_document(text)
         except EvidenceError as error:
-            found.add("unreadable", f"document {kept_as or f'in line {line}'}: {error}")
+            name = f"in line {line}" if kept_as is None or kept_as.number is None else kept_as.number
+            found.add("unreadable", f"document {name}: {error}")
             continue
         kind = str(document.payload["kind"])
         found.kinds[kind] = found.kinds.get(kind, 0) + 1
         _check_signature(found, document, keys)
-        if kept_as is not None and kept_as != document.number:
-            found.add("place", f"document {document.number} is stored as document {kept_as}")
+        if kept_as is not None:
+            _check_columns(found, document, kept_as)
         _check_place(found, document, before, first)
         if before is None or document.number > before.number:
             before = document
@@ -123,6 +125,14 @@ def _check_signature(found: Verification, document: Document, keys: Mapping[str,
         document.check(key)
     except SignatureError as error:
         found.add("changed", str(error))
+
+
+def _check_columns(found: Verification, document: Document, kept_as: StoredAs) -> None:
+    if kept_as.number != document.number:
+        found.add("place", f"document {document.number} is stored as document {kept_as.number}")
+    for name, stored, signed in zip(StoredAs._fields, kept_as, document.stored_as, strict=True):
+        if name != "number" and stored != signed:
+            found.add("column", f"document {document.number}: expected {signed} in the column {name}, found {stored}")
 
 
 def _check_place(found: Verification, document: Document, before: Document | None, first: int | None) -> None:

@@ -126,7 +126,7 @@ def test_a_signature_by_another_key_than_named_is_invalid() -> None:
 
 def test_a_document_stored_under_another_number_is_reported() -> None:
     first, second = chain(2)
-    found = verify_chain([(1, first.text), (3, second.text)], KEYS)
+    found = verify_chain([(first.stored_as, first.text), (second.stored_as._replace(number=3), second.text)], KEYS)
     assert [finding.text for finding in found.findings] == ["document 2 is stored as document 3"]
 
 
@@ -190,3 +190,13 @@ def test_after_many_findings_the_rest_is_not_read() -> None:
         "too many", f"the documents after the first {MAX_FINDINGS:,} were not read",
     )  # fmt: skip
     assert len(read) == MAX_FINDINGS + 1
+
+
+@pytest.mark.parametrize(
+    "change", [{"at": "2026-11-20T14:00:00.001Z"}, {"at": None}, {"kind": "audit"}, {"key_id": "0"}]
+)
+def test_a_column_that_differs_from_its_document_is_reported(change: dict[str, str | None]) -> None:
+    (document,) = chain(1)
+    assert verify_chain([(document.stored_as, document.text)], KEYS).findings == []
+    (finding,) = verify_chain([(document.stored_as._replace(**change), document.text)], KEYS).findings  # type: ignore[arg-type]
+    assert (finding.code, f"in the column {next(iter(change))}, found" in finding.text) == ("column", True)
