@@ -179,7 +179,7 @@ class LakeMessages:
         """
         floors = {queue: span.floor for queue, span in spans.items() if span.floor is not None}
         topics = {queue.topic for queue in floors}
-        if not any(queue.topic in topics for queue in spans.keys() - floors.keys()):
+        if not floors:
             return spans
         known = ", ".join(
             f"({text_literal(queue.topic)}, {queue.queue_id}, {floor})" for queue, floor in sorted(floors.items())
@@ -198,7 +198,9 @@ class LakeMessages:
             )
             for row in self._ask(sql)
         }
-        deleted = {queue: floor for queue, floor in floors_of(runs).items() if queue in spans and queue not in floors}
+        deleted = {
+            queue: floor for queue, floor in floors_of(runs).items() if queue in spans and runs[queue].last < floor
+        }
         return spans | {queue: QueueSpan(0, 0, floor=floor) for queue, floor in deleted.items()}
 
     def _young_queues(self, where: Sequence[str]) -> set[Queue]:

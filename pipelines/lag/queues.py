@@ -96,13 +96,17 @@ def floors_of(runs: Mapping[Queue, QueueRun], is_gone: Callable[[Queue], bool] =
         again = {queue: before for queue in queues if (before := runs[queue].before) is not None}
         if not again:
             continue
-        new_begin, old_end = min(runs[queue].begin for queue in again), max(again.values())
+        old_end = max(again.values())
+        # A topic can have been created again several times: some queues may have no message since the last time.
+        new_begin = min(run.begin for run in map(runs.__getitem__, again) if run.begin > old_end)
         for queue in queues:
             run = runs[queue]
-            if queue in again:
+            if queue in again and run.begin > old_end:
                 floors[queue] = run.begin
             elif run.last < new_begin and (run.begin <= old_end or run.first > 0 or is_gone(queue)):
                 floors[queue] = new_begin
+            elif queue in again:
+                floors[queue] = run.begin
     return floors
 
 

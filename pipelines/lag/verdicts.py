@@ -129,11 +129,16 @@ def judge(
         is_complete: True if all messages up to the time are known. If not, an offset beyond the end is no sign of
             trouble.
     """
+    is_new = span is not None and span.floor is not None and span.compared_end is None
+    if is_new and movement.is_rewound:  # the earlier offsets are those of the deleted topic
+        movement = movement._replace(compared=None, moves=())
     if span is not None and not is_complete:
         span = replace(span, end=max(span.end, movement.offset))
     produce_tps = None if span is None else span.produce_tps(movement.seconds)
     consume_tps = movement.consume_tps
     verdict, reason = _verdict(span, movement, messages, next_time, at)
+    if verdict is LagVerdict.UNKNOWN and is_new:
+        reason = "its topic was created again since the earlier snapshot, so it is not known whether the group moves"
     if verdict is LagVerdict.OK and messages and consume_tps is not None and produce_tps is not None:
         is_growing = produce_tps > consume_tps
         if is_growing and _waited(next_time, at) * WAITING_PARTS > movement.seconds:

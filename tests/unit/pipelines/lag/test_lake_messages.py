@@ -171,3 +171,13 @@ def test_queues_of_a_deleted_topic_are_found_with_one_query(tmp_path: Path, monk
         3: (0, 500),
     }
     assert len([sql for sql in asked if "floor" in sql]) == 1
+
+
+def test_a_topic_of_a_lake_can_be_created_again_several_times(tmp_path: Path) -> None:
+    places = [(0, 0, 10), (1, 0, 20), (0, 0, 30), (1, 0, 40), (0, 1, 45), (0, 0, 50)]
+    rows = [record(place, place, "orders", queue_id=queue, queue_offset=offset) for queue, offset, place in places]
+    lake = make_lake(tmp_path, rows)
+    spans = LakeMessages(open_table(lake, "messages"), BROKER, lake.bodies).measure(
+        Times(END, None, None), ["orders"], []
+    )
+    assert {queue.queue_id: (span.end, span.floor) for queue, span in spans.items()} == {0: (1, 50), 1: (0, 50)}

@@ -85,3 +85,14 @@ def test_folders_are_asked_once_for_a_queue_of_a_deleted_topic() -> None:
     assert asked == [OTHER]
     finder.add(OTHER, np.array([0]), np.array([50]))
     assert finder.floors == {ORDERS: 40, OTHER: 50}
+
+
+def test_a_topic_can_be_created_again_several_times() -> None:
+    finder = SpanFinder()
+    for queue, offset, physical in (
+        (ORDERS, 0, 10), (OTHER, 0, 20),
+        (ORDERS, 0, 30), (OTHER, 0, 40), (ORDERS, 1, 45),
+        (ORDERS, 0, 50),
+    ):  # fmt: skip
+        finder.add(queue, np.array([offset]), np.array([physical]))
+    assert finder.found == {ORDERS: QueueSpan(0, 1, floor=50), OTHER: QueueSpan(0, 0, floor=50)}

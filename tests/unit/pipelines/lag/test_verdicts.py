@@ -48,6 +48,13 @@ def test_each_movement_has_its_verdict(
     assert judge(span, movement, messages, next_time, AT).verdict is expected
 
 
+def test_a_group_is_not_rewound_if_its_topic_was_created_again_since_the_earlier_snapshot() -> None:
+    movement = Movement(1, 50, (60,), WINDOW)
+    new = judge(QueueSpan(0, 3, floor=900), movement, 2, AT, AT)
+    assert (new.verdict, "its topic was created again" in new.reason) == (LagVerdict.UNKNOWN, True)
+    assert judge(QueueSpan(0, 3, compared_end=2, floor=900), movement, 2, AT, AT).verdict is LagVerdict.REWOUND
+
+
 def test_an_offset_beyond_the_archived_messages_is_ok() -> None:
     judged = judge(QueueSpan(0, 100), Movement(101, 50, (), WINDOW), 0, None, AT, is_complete=False)
     assert judged.verdict is LagVerdict.OK
