@@ -119,7 +119,8 @@ def rows_between(
 
 def snapshot_brokers(table: DeltaTable, name: str) -> list[str]:
     """Return the sorted names of the stores that have snapshots in a table."""
-    found = run_sql(table, name, f"SELECT DISTINCT broker FROM {name} ORDER BY broker").read_all()
+    sql = f"SELECT DISTINCT broker FROM {name} WHERE broker IS NOT NULL ORDER BY broker"
+    found = run_sql(table, name, sql).read_all()
     names: list[str] = found.column("broker").to_pylist()
     return names
 

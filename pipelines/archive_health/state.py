@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.lake.sql import timestamp_literal
 from commitlake.pipelines.archive_health.small_tables import ask
+
+_LAST_MINUTE = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
+"""Last minute that counts; later ones are by another program, and Python may not represent them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +87,10 @@ def read_archive_state(lake: LakePaths) -> ArchiveState:
         for row in ask(
             lake,
             "topic_minutes",
-            "SELECT broker, max(minute) AS newest FROM topic_minutes WHERE minute IS NOT NULL GROUP BY broker",
+            "SELECT broker, max(minute) AS newest FROM topic_minutes "
+            f"WHERE minute <= {timestamp_literal(_LAST_MINUTE)} GROUP BY broker",
         )
+        if row["newest"] is not None  # before Python's calendar, by another program
     }
     quarantined, gaps = _ranges(lake, "quarantine"), _ranges(lake, "gaps")
     stores = [

@@ -5,21 +5,21 @@ pyarrow's own conversion of times imports pandas when it is first used, which ta
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 
-from commitlake.schemas.times import EPOCH
-
-_MICROSECOND = datetime.timedelta(microseconds=1)
+from commitlake.connectors import plain_arrays
 
 
 def times_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return the times of a column of timestamps as datetimes in UTC, None for a null."""
-    counts = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
-    return [None if count is None else EPOCH + count * _MICROSECOND for count in counts]
+    """Return the times of a column in UTC; None for a null, and for a time outside Python's calendar.
+
+    Args:
+        column: a column of timestamps in any unit.
+    """
+    return list(plain_arrays.times_of(column.cast(pa.timestamp("us", column.type.tz))))
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:

@@ -17,13 +17,16 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.file_actions import file_actions, file_bounds, one_value_each
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
-from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.lake.sql import text_literal, timestamp_literal
 from commitlake.connectors.plain_arrays import dict_rows, numbers_of
 from commitlake.pipelines.tps.answers import rows_of, times_of
 from commitlake.pipelines.tps.question import MINUTE, MINUTES
-from commitlake.schemas.times import EPOCH
+from commitlake.schemas.times import EPOCH, epoch_us
 
 _MICROSECOND = datetime.timedelta(microseconds=1)
+_LAST = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
+"""Last minute that counts; later ones, and those before 1970, are by another program."""
+_IS_TIME = f"minute BETWEEN {timestamp_literal(EPOCH)} AND {timestamp_literal(_LAST)}"
 ALL, PART, NONE = "all", "part", "none"
 """Share of a window that is archived."""
 
@@ -109,11 +112,13 @@ def _first_and_last(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime,
     actions = file_actions(table)
     brokers = one_value_each(actions, "broker")
     least, greatest = file_bounds(actions, MINUTES.time, pa.timestamp("us", "UTC"))
-    if brokers is None or least.null_count:
-        sql = "SELECT broker, min(minute) AS first, max(minute) AS last FROM topic_minutes GROUP BY broker"
+    if brokers is None or least.null_count or not _are_times(least, greatest):
+        sql = (
+            "SELECT broker, min(minute) AS first, max(minute) AS last FROM topic_minutes "
+            f"WHERE {_IS_TIME} AND broker IS NOT NULL GROUP BY broker"
+        )
         for row in rows_of(run_sql(table, MINUTES.name, sql)):
-            if row["first"] is not None:
-                yield row["broker"], row["first"], row["last"]
+            yield row["broker"], row["first"], row["last"]
         return
     # Importing Arrow's group_by takes longer than everything else.
     names = np.array(brokers.to_pylist(), object)
@@ -121,6 +126,10 @@ def _first_and_last(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime,
     for broker in sorted(set(names)):
         here = names == broker
         yield broker, EPOCH + int(firsts[here].min()) * _MICROSECOND, EPOCH + int(lasts[here].max()) * _MICROSECOND
+
+
+def _are_times(least: pa.ChunkedArray, greatest: pa.ChunkedArray) -> bool:
+    return bool((numbers_of(least) >= 0).all() and (numbers_of(greatest) <= epoch_us(_LAST)).all())
 
 
 def read_damage(lake: LakePaths, coverage: Coverage) -> Mapping[str, Sequence[TimeSpan]]:
@@ -159,7 +168,7 @@ def _times(lake: LakePaths, broker: str, span: TimeSpan, gaps: Sequence[tuple[in
         open_table(lake, "topic_minutes"),
         "topic_minutes",
         "SELECT minute, min(first_physical_offset) AS first, max(last_physical_offset) AS last FROM topic_minutes "
-        f"WHERE broker = {text_literal(broker)} AND minute IS NOT NULL GROUP BY minute ORDER BY minute",
+        f"WHERE broker = {text_literal(broker)} AND {_IS_TIME} GROUP BY minute ORDER BY minute",
     ).read_all()
     minutes = times_of(answer.column("minute"))
     firsts, lasts = answer.column("first").to_numpy(), answer.column("last").to_numpy()

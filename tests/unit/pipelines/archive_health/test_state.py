@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import datetime
+import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.pipelines.archive_health.missing import DELETED, Missing, missing_by_reason, unmet_expectations
 from commitlake.pipelines.archive_health.state import ArchiveState, Ranges, StoreState, read_archive_state
+from commitlake.pipelines.tps.coverage import read_coverage
 from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
 from commitlake.schemas.tables.quarantine import QUARANTINE
+from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
 from tests.support.lakes import DAY_MS, MIDNIGHT_MS, GrowingLake, shop_messages
 
 MINUTE_MS = 60_000
@@ -52,6 +59,23 @@ def test_ranges_that_are_missing_are_counted_by_store(growing: GrowingLake) -> N
     (store,) = read_archive_state(growing.lake).stores
     assert (store.quarantined, store.gaps) == (Ranges(3, 15), Ranges(1, 300))
     assert not store.is_whole
+
+
+def test_minutes_outside_the_calendar_and_without_a_broker_are_not_counted(growing: GrowingLake) -> None:
+    expected, whole = read_archive_state(growing.lake), read_coverage(growing.lake).whole
+    schema = to_arrow_schema(TOPIC_MINUTES, timezone="UTC")
+    for minute in (2**62, -(2**63), None):  # microseconds, as only another program writes them
+        row: dict[str, Any] = {field.name: [None] * 2 for field in schema}
+        row["broker"] = ["broker-a", None]
+        row["minute"] = pa.array([minute, MIDNIGHT_MS * 1000], pa.int64()).cast(schema.field("minute").type)
+        folder = Path(growing.lake.topic_minutes)
+        part = folder / f"{minute}.parquet"
+        pq.write_table(pa.table([pa.array(row[f.name], f.type) for f in schema], schema), part)
+        file = AddAction(part.name, part.stat().st_size, {}, 0, True, json.dumps({"numRecords": 2}))
+        table = DeltaTable(folder)
+        table.create_write_transaction([file], mode="append", schema=table.schema())
+    assert read_archive_state(growing.lake).stores == expected.stores
+    assert read_coverage(growing.lake).whole == whole
 
 
 def test_a_lake_without_runs_has_no_age() -> None:

@@ -6,11 +6,12 @@ import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from commitlake.connectors.lake.committer import open_for_append
+from commitlake.connectors.lake.committer import append_rows, open_for_append
 from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots
+from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
@@ -21,6 +22,7 @@ from commitlake.pipelines.snapshot.progress import (
     StoreSnapshot,
     Subscription,
 )
+from commitlake.schemas.tables.consumer_offsets import CONSUMER_OFFSETS
 
 START = datetime.datetime(2026, 11, 20, 14, tzinfo=datetime.UTC)
 
@@ -101,6 +103,14 @@ def test_stores_are_independent_of_each_other(lake: LakePaths) -> None:
     added = append_progress(lake, snapshot(0, {queue("orders", 0): 9}, broker="b"))
     assert not added.is_old
     assert added.moved == 1
+
+
+def test_rows_without_a_store_name_no_store(lake: LakePaths) -> None:
+    append_progress(lake, snapshot(0, {queue("orders", 0): 5}))
+    append_rows(lake.consumer_offsets, CONSUMER_OFFSETS, pa.table({"group": ["by another program"]}))
+    opened = open_snapshots(lake, OFFSETS)
+    assert opened is not None
+    assert snapshot_brokers(opened, OFFSETS) == ["a"]
 
 
 def test_the_clock_of_the_timers_is_kept_with_the_heartbeat_only(lake: LakePaths) -> None:
