@@ -76,6 +76,7 @@ def run_page(run: ShownRun) -> Page:
     groups = [*_refusals(refused, run), *(_unmet(run.report) if run.report else ())]
     if problem:
         groups.append(FindingGroup(Kind.WARNING, "The refused parts of the log cannot be listed", why=problem))
+    groups += _problems(run.problems)
     sections = [
         Section("run", "This run", _figures(run)),
         findings_section(groups, "No problems: all records are intact, and all expectations are met."
@@ -89,13 +90,14 @@ def run_page(run: ShownRun) -> Page:
     return Page(TITLE, PageVerdict(kind, text[:1].upper() + text[1:], word), _facts(run), sections, made_now("archive"))
 
 
-def nothing_new_page(lake: LakePaths, stores: Sequence[str], sentence: str) -> Page:
+def nothing_new_page(lake: LakePaths, stores: Sequence[str], sentence: str, problems: Sequence[str] = ()) -> Page:
     """Return the page of a run that found nothing new.
 
     Args:
         lake: The lake.
         stores: Names of the stores.
         sentence: The result of the run, as a sentence.
+        problems: Sentences on files beside the logs that could not be read.
     """
     history = read_history(lake)
     last = history.runs[0] if history.runs else None
@@ -103,8 +105,24 @@ def nothing_new_page(lake: LakePaths, stores: Sequence[str], sentence: str) -> P
     if last is not None:
         facts.append(("Last run", time_text(last.ended_at)))
     sections = [history_section(history)]
+    if problems:
+        sections.insert(0, findings_section([*_problems(problems)], ""))
+    kind = Kind.WARNING if problems else Kind.GOOD
     said = sentence[:1].upper() + sentence[1:]
-    return Page(TITLE, PageVerdict(Kind.GOOD, said, "Nothing new"), facts, sections, made_now("archive"))
+    return Page(TITLE, PageVerdict(kind, said, "Nothing new"), facts, sections, made_now("archive"))
+
+
+def _problems(problems: Sequence[str]) -> Iterator[FindingGroup]:
+    """Yield the finding about files beside the logs, such as offsets or a retry store; no message is lost by it."""
+    if problems:
+        yield FindingGroup(
+            Kind.WARNING,
+            "Files beside the log that cannot be read",
+            len(problems),
+            "All messages are archived. Offsets, settings, consumptions or retries that are in these files are not",
+            "look at the files; the next run tries again",
+            [Example("", problem, "") for problem in problems],
+        )
 
 
 def _facts(run: ShownRun) -> Facts:

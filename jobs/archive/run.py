@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from commitlake.connectors.runtime.memory import use_system_memory
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.archive.broker_arguments import source_of
 from commitlake.jobs.archive.page import TITLE, nothing_new_page, page_writer
-from commitlake.jobs.archive.snapshots import RepeatedSnapshots, append_snapshots, read_snapshots
+from commitlake.jobs.archive.snapshots import RepeatedSnapshots, append_snapshots, read_snapshots, unreadable_offsets
 from commitlake.jobs.archive.summary import summary
 from commitlake.jobs.cli.broker_name import BrokerName, broker_name
 from commitlake.jobs.cli.command import JobError
@@ -102,6 +103,7 @@ def _archive(
     if arguments.follow or arguments.available_now:
         return _follow(arguments, config)
     snapshots = read_snapshots(config)
+    config = replace(config, problems=unreadable_offsets(snapshots))
     on_new = None if judge is None else judge.start
     work = plan_work(config, on_new=on_new)
     check_bodies(lake, config.bodies)
@@ -115,7 +117,7 @@ def _archive(
     if result.sequence or work.last.sequence:
         append_snapshots(config, snapshots, work.snapshot.ranges)
     if file is not None and not file.is_written:
-        file.write(nothing_new_page(lake, [*result.ranges], summary(result)[0]))
+        file.write(nothing_new_page(lake, [*result.ranges], summary(result)[0], result.problems))
     return _print_result(arguments, result)
 
 

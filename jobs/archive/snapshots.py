@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from commitlake.pipelines.archive.from_broker.source import BrokerSource
 
 _LOG = logging.getLogger(__name__)
+_NOT_SAVED = "; the offsets of these consumers are not saved this time"
 
 
 def read_snapshots(config: Config) -> list[StoreSnapshot]:
@@ -65,6 +66,11 @@ def _read_progress(stores: Sequence[Store]) -> list[StoreSnapshot]:
     return [progress for store in stores if (progress := read_store_progress(store, now)) is not None]
 
 
+def unreadable_offsets(snapshots: Sequence[StoreSnapshot]) -> list[str]:
+    """Return sentences on files of consumer offsets that could not be read."""
+    return [f"{sentence}{_NOT_SAVED}" for progress in snapshots for sentence in progress.unreadable]
+
+
 def append_snapshots(
     config: Config, snapshots: Sequence[StoreSnapshot], ranges: Mapping[str, StoreRange]
 ) -> list[Appended]:
@@ -78,8 +84,6 @@ def append_snapshots(
     lake = LakePaths(config.lake)
     added = []
     for progress in snapshots:
-        for sentence in progress.unreadable:
-            _LOG.warning("%s; the offsets of these consumers are not saved this time", sentence)
         log_range = ranges.get(progress.broker)
         ended = replace(progress, log_end=None if log_range is None else log_range.end)
         try:
@@ -121,6 +125,8 @@ class RepeatedSnapshots:
         if read_last_commit(LakePaths(self._config.lake).messages) is None:
             return False
         snapshots = _read_progress(self._stores or _list_stores(self._config))
+        for sentence in unreadable_offsets(snapshots):
+            _LOG.warning("%s", sentence)
         self._stores = _list_stores(self._config)
         ranges = take_snapshot(self._stores).ranges
         append_snapshots(self._config, [one for one in snapshots if one.broker in ranges], ranges)

@@ -39,17 +39,20 @@ def summary(result: Result) -> list[str]:
         if not result.bytes_of_others:
             stores_text = count_text(len(result.ranges), "store")
             lines.append(f"No new messages in {stores_text}")
-        return [*lines, *stores, *(f"  {note}" for note in result.notes), *_keys(result), *after]
+        return [*lines, *stores, *_notes(result), *_keys(result), *after]
     rate = f"{result.messages / result.seconds:,.0f} messages/s, {size_text(result.bytes / result.seconds)}/s"
     done = f"{count_text(result.messages, 'message')} from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
     sizes = f"  in the lake: metadata {size_text(result.metadata_bytes)}, bodies {size_text(result.pack_bytes)}"
     lines += [f"run {result.sequence}: {done}", sizes, *stores]
-    lines += [f"  {note}" for note in result.notes]
-    lines += _keys(result)
+    lines += [*_notes(result), *_keys(result)]
     if result.hbase:
         lines.append(f"  {count_text(result.hbase, 'message')} written to HBase ({result.hbase_seconds:.1f} s)")
     lines += [f"  {warning}" for warning in result.warnings]
     return [*lines, *after, f"  verdict: {result.verdict.text}"]
+
+
+def _notes(result: Result) -> list[str]:
+    return [f"  {note}" for note in (*result.notes, *result.problems)]
 
 
 def _keys(result: Result) -> list[str]:

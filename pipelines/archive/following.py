@@ -41,12 +41,14 @@ class FollowedTables:
         keys: result for `message_keys`.
         edges: result for `edges`.
         consumptions: result for `consumptions`.
-        notes: sentences for the run's summary.
+        problems: sentences on files of the stores that could not be read, for the run's summary and verdict.
+        notes: other sentences for the summary.
     """
 
     keys: FollowedKeys = field(default_factory=lambda: FollowedKeys(-1, 0, 0.0))
     edges: FollowedEdges = field(default_factory=lambda: FollowedEdges(-1))
     consumptions: FollowedConsumptions = field(default_factory=FollowedConsumptions)
+    problems: Sequence[str] = ()
     notes: Sequence[str] = ()
 
 
@@ -70,13 +72,11 @@ def follow_tables(lake: LakePaths, stores: Sequence[Store], runner: Runner, *, w
     if not with_edges:
         return FollowedTables(keys)
     consumed = follow_consume_logs(lake, stores)
-    notes = list(consumed.problems)
     if followed_version(lake) < 0 and _rows_of(lake) > MAX_FIRST_ROWS:
-        return FollowedTables(keys, consumptions=consumed, notes=[*notes, _LACKS_EDGES])
+        return FollowedTables(keys, consumptions=consumed, problems=consumed.problems, notes=[_LACKS_EDGES])
     states, problems = read_retry_states(stores)
-    notes += problems
     edges = catch_up_edges(lake, runner, states=states)
-    return FollowedTables(keys, edges, consumed, [*notes, *edge_notes(edges)])
+    return FollowedTables(keys, edges, consumed, [*consumed.problems, *problems], edge_notes(edges))
 
 
 def read_retry_states(stores: Sequence[Store]) -> tuple[RetryStates, list[str]]:

@@ -114,6 +114,7 @@ class Config:
         judge: starts the judge of a run's profile; by default this process judges.
         source: brokers to pull from instead of `store`; None to read files.
         masks: rules to mask messages; None for none.
+        problems: sentences on files beside the logs that could not be read before the run, for its verdict.
     """
 
     store: str
@@ -134,6 +135,7 @@ class Config:
     judge: BeginJudging | None = None
     source: BrokerSource | None = None
     masks: ArchiveMasks | None = None
+    problems: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,7 @@ class Result:
         bytes_of_others: size of log that was new at the start, but was archived by other runs meanwhile.
         behind: tables that do not have all of this run yet, because other runs committed first every time.
         notes: sentences for the summary.
+        problems: sentences on files beside the logs that could not be read.
     """
 
     sequence: int
@@ -185,6 +188,7 @@ class Result:
     bytes_of_others: int = 0
     behind: Sequence[str] = field(default=())
     notes: Sequence[str] = field(default=())
+    problems: Sequence[str] = ()
 
     @property
     def bytes(self) -> int:
@@ -281,13 +285,13 @@ def run_archive(
             if is_judged
             else Judged()
         )
-    config_file = write_config_changes(lake, work.stores, work.commit.run_id, started_at)
-    files = {**judged.files, **({} if config_file is None else {"store_config": config_file})}
+    problems = list(config.problems)
+    files = {**judged.files, **_config_files(lake, work, started_at, problems)}
     commit = _commit(config, work, manifest, files, started_at)
     finish_runs(lake, commit.run_id, config.parser_version)
-    followed = _follow(lake, work.stores, config, runner)
+    followed = _follow(lake, work.stores, config, runner, problems)
     assert commit.counts is not None
-    verdict = losses.verdict(judged.report)
+    verdict = losses.verdict(judged.report).with_unread(len(followed.problems))
     shown = ShownRun(
         lake,
         commit.run_id,
@@ -301,6 +305,7 @@ def run_archive(
         pack_bytes=sum(row.pack_bytes for row in manifest),
         started_at=started_at,
         seconds=time.monotonic() - started,
+        problems=followed.problems,
     )
     try:
         put = _follow_hbase(lake, config, runner)
@@ -329,7 +334,15 @@ def run_archive(
         recovered=[commit.sequence for commit in work.unfinished],
         behind=_behind(followed, put),
         notes=[*outcome.notes, *_left_out(manifest), *followed.notes],
+        problems=followed.problems,
     )
+
+
+def _config_files(
+    lake: LakePaths, work: ArchiveWork, started_at: datetime.datetime, problems: list[str]
+) -> dict[str, DataFile]:
+    file = write_config_changes(lake, work.stores, work.commit.run_id, started_at, problems)
+    return {} if file is None else {"store_config": file}
 
 
 def _left_out(manifest: Sequence[ManifestRow]) -> list[str]:
@@ -360,12 +373,15 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
     lake = LakePaths(config.lake)
     if work.unfinished:
         finish_runs(lake, work.commit.run_id, config.parser_version)
-    notes = _record_config(config, work)
+    problems = list(config.problems)
+    notes = _record_config(config, work, problems)
     # Needed even without an unfinished run, because a run may have been killed when only its keys were missing.
-    followed = _follow(lake, work.stores, config, runner) if work.last.sequence else NOTHING_FOLLOWED
+    is_new = not work.last.sequence
+    followed = NOTHING_FOLLOWED if is_new else _follow(lake, work.stores, config, runner, problems)
     return Result(
         0,
         work.snapshot.ranges,
+        verdict=NOTHING_NEW.with_unread(len(followed.problems)),
         keys=followed.keys.rows,
         keys_seconds=followed.keys.seconds,
         consumptions=followed.consumptions.rows,
@@ -374,15 +390,16 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
         recovered=[commit.sequence for commit in work.unfinished],
         behind=_behind(followed, _NOTHING_IN_HBASE),
         notes=[*notes, *followed.notes],
+        problems=followed.problems,
     )
 
 
-def _record_config(config: Config, work: ArchiveWork) -> list[str]:
+def _record_config(config: Config, work: ArchiveWork, problems: list[str]) -> list[str]:
     """Record changed topics and groups of the stores in a commit without messages. Returns a sentence about it."""
     lake = LakePaths(config.lake)
     started_at = datetime.datetime.now(datetime.UTC)
     stores = [store for store in work.stores if store.broker in work.last.stores]
-    file = write_files_changes(lake, stores, work.commit.run_id, started_at)
+    file = write_files_changes(lake, stores, work.commit.run_id, started_at, problems)
     if file is None:
         return []
     counts = RunCounts(started_at.isoformat(), 0, 0, 0)
@@ -397,8 +414,12 @@ def _ignore_progress(_: int) -> None:
     """Do nothing: a progress function for callers without a display."""
 
 
-def _follow(lake: LakePaths, stores: Sequence[Store], config: Config, runner: Runner) -> FollowedTables:
-    return follow_tables(lake, stores, runner, with_edges=config.edges) if config.keys else NOTHING_FOLLOWED
+def _follow(
+    lake: LakePaths, stores: Sequence[Store], config: Config, runner: Runner, problems: Sequence[str]
+) -> FollowedTables:
+    """Update the tables that follow `messages`, and add their problems to the earlier ones."""
+    followed = follow_tables(lake, stores, runner, with_edges=config.edges) if config.keys else NOTHING_FOLLOWED
+    return replace(followed, problems=[*problems, *followed.problems])
 
 
 def _behind(tables: FollowedTables, hbase: FollowedInHBase) -> list[str]:

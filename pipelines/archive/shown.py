@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +31,7 @@ class ShownRun:
         pack_bytes: Size of its packs.
         started_at: Start of the run; UTC.
         seconds: Duration; None if it was stopped.
+        problems: Sentences on files beside the logs that could not be read.
     """
 
     lake: LakePaths
@@ -45,6 +46,7 @@ class ShownRun:
     pack_bytes: int = 0
     started_at: datetime.datetime | None = None
     seconds: float | None = None
+    problems: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,11 @@ _LOOKED_AT = 100
 
 
 def write_config_changes(
-    lake: LakePaths, stores: Sequence[Store], run_id: str, recorded_at: datetime.datetime
+    lake: LakePaths,
+    stores: Sequence[Store],
+    run_id: str,
+    recorded_at: datetime.datetime,
+    problems: list[str] | None = None,
 ) -> DataFile | None:
     """Write the rows of `store_config` for all changes.
 
@@ -54,15 +58,17 @@ def write_config_changes(
         stores: The stores of the run.
         run_id: Id of the run.
         recorded_at: Time at which the configuration was read.
+        problems: Receives sentences on files that cannot be read.
 
     Returns:
         A file that no version refers to yet; None if nothing has changed. If the table cannot be read because a data
         file is damaged, everything counts as changed: messages must be archived before the broker deletes them.
     """
     rows = []
+    problems = [] if problems is None else problems
     for store in stores:
         known = _known(lake, store.broker)
-        for (kind, name), value in _changes(known, store):
+        for (kind, name), value in _changes(known, store, problems):
             rows.append((store.broker, recorded_at, kind, name, value, run_id))
     return _write(lake, rows, run_id)
 
@@ -77,7 +83,11 @@ def _write(lake: LakePaths, rows: Sequence[tuple[Any, ...]], run_id: str) -> Dat
 
 
 def write_files_changes(
-    lake: LakePaths, stores: Sequence[Store], run_id: str, recorded_at: datetime.datetime
+    lake: LakePaths,
+    stores: Sequence[Store],
+    run_id: str,
+    recorded_at: datetime.datetime,
+    problems: list[str] | None = None,
 ) -> DataFile | None:
     """Write the rows of `store_config` for changed topics and groups, as `write_config_changes`, if no message is new.
 
@@ -87,12 +97,13 @@ def write_files_changes(
         A file that no version refers to yet; None if nothing has changed, or if the table cannot be read.
     """
     rows = []
+    problems = [] if problems is None else problems
     for store in stores:
         try:
             known = read_store_config(lake, store.broker).values
         except (QueryError, LakeError):  # the next run with new messages records everything
             return None
-        for (kind, name), value in _changes(known, store, kinds=(TOPIC, GROUP)):
+        for (kind, name), value in _changes(known, store, problems, kinds=(TOPIC, GROUP)):
             rows.append((store.broker, recorded_at, kind, name, value, run_id))
     return _write(lake, rows, run_id)
 
@@ -111,19 +122,19 @@ def _known(lake: LakePaths, broker: str) -> dict[Key, str]:
 
 
 def _changes(
-    known: dict[Key, str], store: Store, kinds: Sequence[str] = (TOPIC, GROUP, SETTING)
+    known: dict[Key, str], store: Store, problems: list[str], kinds: Sequence[str] = (TOPIC, GROUP, SETTING)
 ) -> Iterator[tuple[Key, str | None]]:
     with small_files_folder(store.root) as root:
         if root is not None:
-            yield from _changes_in(root, known, store, kinds)
+            yield from _changes_in(root, known, store, problems, kinds)
 
 
 def _changes_in(
-    root: Path, known: dict[Key, str], store: Store, kinds: Sequence[str]
+    root: Path, known: dict[Key, str], store: Store, problems: list[str], kinds: Sequence[str]
 ) -> Iterator[tuple[Key, str | None]]:
     readers: dict[str, Callable[[], dict[str, Any] | None]] = {
-        TOPIC: lambda: _table(root, TOPICS, TABLE),
-        GROUP: lambda: _table(root, GROUPS, GROUPS_TABLE),
+        TOPIC: lambda: _table(root, TOPICS, TABLE, problems),
+        GROUP: lambda: _table(root, GROUPS, GROUPS_TABLE, problems),
         SETTING: lambda: settings_of(store),
     }
     for kind in kinds:
@@ -136,13 +147,16 @@ def _changes_in(
             yield from ((key, None) for key in known if key[0] == kind and key not in current)
 
 
-def _table(root: Path, name: str, table: str) -> dict[str, Any] | None:
+def _table(root: Path, name: str, table: str, problems: list[str]) -> dict[str, Any] | None:
     """Return the entries of a configuration file; None if it is missing or cannot be read."""
     try:
-        return read_table(root, name, table).get(table)
+        found = read_table(root, name, table).get(table)
+        problem = f"{root / name}: cannot be read" if found is None and (root / name).exists() else None
     except UnsafeFileError as error:
-        _LOGGER.warning("%s; the configuration in it is not archived", error)
-        return None
+        found, problem = None, str(error)
+    if problem is not None:
+        problems.append(f"{problem}; the configuration in it is not archived")
+    return found
 
 
 def _text(name: object) -> str:

@@ -31,6 +31,24 @@ class RunVerdict:
         text = f"{self.text}; {follower} does not have it yet, the next run tries again"
         return replace(self, text=text, kind="warning" if self.kind == "good" else self.kind)
 
+    def with_unread(self, count: int) -> RunVerdict:
+        """Return this verdict with the remark that files beside the logs could not be read.
+
+        No message is lost by that, so it is a warning; a later run reads the files again.
+
+        Args:
+            count: number of problems; of 0, the verdict is unchanged.
+        """
+        if not count:
+            return self
+        text = self.text.removesuffix(_NO_PROBLEMS)
+        joined = "; " if "with" in text else ", with warnings: "
+        text += f"{joined}{count_text(count, 'problem')} with files beside the log"
+        return replace(self, text=text, kind="warning" if self.kind == "good" else self.kind)
+
+
+_NO_PROBLEMS = " without problems"
+
 
 @dataclass(frozen=True, slots=True)
 class Losses:
@@ -75,4 +93,4 @@ class Losses:
             unmet = len(report.warnings)
             said = "1 expectation is not met" if unmet == 1 else f"{unmet:,} expectations are not met"
             return RunVerdict(f"archived, with warnings: {said}", "warning")
-        return RunVerdict("archived without problems" if report is not None else "archived")
+        return RunVerdict(f"archived{_NO_PROBLEMS}" if report is not None else "archived")

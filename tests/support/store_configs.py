@@ -13,9 +13,11 @@ from commitlake.schemas.tables.store_config import STORE_CONFIG
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-def record_config(lake: LakePaths, work: ArchiveWork, at: datetime.datetime = EPOCH) -> int:
+def record_config(
+    lake: LakePaths, work: ArchiveWork, at: datetime.datetime = EPOCH, problems: list[str] | None = None
+) -> int:
     """Add changes to `store_config`, and return the number of rows."""
-    file = write_config_changes(lake, work.stores, work.commit.run_id, at)
+    file = write_config_changes(lake, work.stores, work.commit.run_id, at, problems)
     if file is None:
         return 0
     append_files(lake.store_config, STORE_CONFIG, [file], work.commit.sequence)

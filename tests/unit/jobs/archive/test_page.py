@@ -223,6 +223,27 @@ def test_both_names_of_the_option_write_the_page(growing: GrowingLake, option: s
     assert archive_to(growing, option) == (0, "No new messages in 1 store")
 
 
+def test_files_beside_the_log_that_cannot_be_read_are_named_by_the_verdict(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("topics", "consumerOffset"):
+        file = Path(growing.store) / "config" / f"{name}.json"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("{{")
+    page = growing.folder / "page.html"
+    arguments = ["--store", str(growing.store), "--lake", growing.lake.root, "--local", "--threads", "1"]
+    for said in ("Archived, with warnings: 2 problems with files beside the log", "No new messages in 1 store"):
+        code = archive.main([*arguments, "--no-quality", "--html", str(page)])
+        root = parse_page(page.read_text())
+        assert (code, root.all("h1")[0].text) == (0, said)
+        assert root.of_class("verdict")[0].attributes["class"] == "verdict warning"
+        summary = capsys.readouterr()
+        assert said in summary.out + summary.err or said[0].lower() + said[1:] in summary.out + summary.err
+        for name in ("topics.json", "consumerOffset.json"):
+            assert name in root.by_id("findings").text
+            assert name in summary.out + summary.err
+
+
 def test_a_run_that_fails_replaces_the_page(growing: GrowingLake) -> None:
     archive_to(growing, "--html")
     damage_bodies(growing, shop_messages(20, seed=3), range(2, 4))

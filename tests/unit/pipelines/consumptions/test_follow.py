@@ -57,7 +57,7 @@ def test_a_message_has_a_step_for_each_application_and_attempt(shop: JmqShop) ->
     shop.retry("mail", succeeds=False)
     shop.retry("mail", succeeds=True)
     result = shop.archive()
-    assert (result.consumptions, result.notes) == (7, [])
+    assert (result.consumptions, result.problems) == (7, [])
     assert steps(shop) == [
         ("mail", 0, 0, "success", None),
         ("mail", 1, 0, "failed", None),
@@ -168,7 +168,7 @@ def test_the_retry_store_is_written_again_only_if_it_changed(shop: JmqShop) -> N
     database = shop.store / "retry" / "retry.db"
     database.write_bytes(b"damaged" * 999)
     result = shop.archive()
-    assert "cannot read the retry store" in result.notes[0]
+    assert "cannot read the retry store" in result.problems[0]
     assert shop.rows("edges", "*", ORDER) == found
     database.unlink()
     shop.archive()
@@ -368,6 +368,6 @@ def test_problems_of_a_consume_log_are_in_the_summary(shop: JmqShop) -> None:
     first.write_bytes(data)
     result = shop.archive()
     assert result.consumptions == 9
-    assert len(result.notes) == 1
-    assert f"{first}: bytes 0 to" in result.notes[0]
+    assert len(result.problems) == 1
+    assert f"{first}: bytes 0 to" in result.problems[0]
     assert shop.archive().notes == []

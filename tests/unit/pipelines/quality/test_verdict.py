@@ -52,6 +52,24 @@ def test_page_table_and_exit_code_have_the_same_verdict(
     assert (row["suite"], row["expectation"], row["success"]) == ("run", "verdict", not is_damage)
 
 
+@pytest.mark.parametrize(
+    ("losses", "failed", "expected"),
+    [
+        (Losses(), [], "archived, with warnings: 2 problems"),
+        (Losses(), [Severity.WARNING], "archived, with warnings: 1 expectation is not met; 2 problems"),
+        (Losses(gaps=1, accepts_gaps=True), [], "archived; as accepted, 1 range of the log is missing (table gaps)"),
+        (Losses(gaps=1), [], "archived, with damage or loss: 1 range of the log is missing (table gaps); 2 problems"),
+    ],
+)
+def test_unread_files_beside_the_log_are_a_warning(losses: Losses, failed: list[Severity], expected: str) -> None:
+    before = losses.verdict(report_with(*failed))
+    assert before.with_unread(0) == before
+    verdict = before.with_unread(2)
+    assert verdict.text.startswith(expected)
+    assert verdict.text.endswith("2 problems with files beside the log")
+    assert (verdict.kind, verdict.is_damage) == ("critical" if before.is_damage else "warning", before.is_damage)
+
+
 @pytest.mark.parametrize("losses", [Losses(), Losses(gaps=3), Losses(gaps=3, accepts_gaps=True)])
 def test_a_run_without_a_judgement_also_has_a_verdict(losses: Losses) -> None:
     assert losses.verdict().is_damage == losses.is_damage

@@ -175,11 +175,12 @@ def test_names_that_are_not_text_are_recorded(root: Path, lake: LakePaths) -> No
 
 
 def test_a_link_as_topics_json_is_not_followed_and_stops_no_archive(
-    tmp_path: Path, root: Path, lake: LakePaths, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, root: Path, lake: LakePaths
 ) -> None:
     elsewhere = tmp_path / "elsewhere.json"
     (root / TOPICS).rename(elsewhere)
     (root / TOPICS).symlink_to(elsewhere)
-    record_config(lake, archive(lake, root))
+    problems: list[str] = []
+    record_config(lake, archive(lake, root), problems=problems)
     assert read_store_config(lake, BROKER).of_kind(TOPIC) == {}
-    assert "the configuration in it is not archived" in caplog.text
+    assert "the configuration in it is not archived" in problems[0]
