@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.remoting.errors import NotPermittedError
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.signing import check_signature
+from commitlake.schemas.toml_text import MAX_BYTES, parse_toml
 
 ACCESS_KEY_VARIABLE = "COMMITLAKE_BROKER_ACCESS_KEY"
 SECRET_KEY_VARIABLE = "COMMITLAKE_BROKER_SECRET_KEY"  # noqa: S105 (a name)
@@ -94,10 +94,10 @@ class Accounts:
                 if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                     mode = stat.filemode(status.st_mode)
                     raise AccountsError(f"{path}: expected a file only its owner may read (chmod 600), found {mode}")
-                document = tomllib.load(file)
+                document = parse_toml(file.read(MAX_BYTES + 1).decode("utf-8"))
         except OSError as error:
             raise AccountsError(f"{path}: cannot read the file: {error.strerror}") from None
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             if isinstance(error, AccountsError):
                 raise
             raise AccountsError(f"{path}: expected a TOML file, found invalid TOML") from None

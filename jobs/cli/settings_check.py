@@ -12,13 +12,14 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from commitlake.jobs.cli.main import JOBS
 from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.store_files import kind_of
+from commitlake.schemas.toml_text import MAX_BYTES, TomlError, parse_toml
 
 PREFIX = "COMMITLAKE_"
 OTHER_VARIABLES = frozenset(
@@ -59,9 +60,9 @@ def check_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:
         SettingsError: for the first of them.
     """
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except RecursionError:
-        raise SettingsError(f"{path}: expected fewer tables and lists inside each other") from None
+        settings = parse_toml(_text_of(path))
+    except TomlError as error:
+        raise SettingsError(f"{path}: {error}") from None
     except (OSError, ValueError):
         return
     _check_numbers(path, settings)
@@ -77,6 +78,17 @@ def check_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:
             raise SettingsError(
                 f"{path}: [{job}] has the key {key!a}, which is not an option.{did_you_mean(key, options)}"
             )
+
+
+def _text_of(path: Path) -> str:
+    """Return the text of a settings file, which is read twice: a pipe would be empty the second time."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise SettingsError(f"{path}: expected a file with settings, found {kind_of(path.stat().st_mode)}")
+    with path.open("rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise SettingsError(f"{path}: expected a settings file of at most {MAX_BYTES:,} bytes, found more")
+    return data.decode("utf-8")
 
 
 def _check_numbers(path: Path, settings: Mapping[str, object]) -> None:

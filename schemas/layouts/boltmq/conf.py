@@ -18,12 +18,12 @@ Numbers may have leading zeros, like `delete_when=04` in BoltMQ's own sample, al
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf, BrokerConfError
+from commitlake.schemas.toml_text import TomlError, parse_toml
 
 STORE_CONF = BrokerConf()
 """Settings of the store itself, which are the same as RocketMQ's."""
@@ -93,8 +93,8 @@ def boltmq_broker_name(text: str) -> str | None:
 
 def _document(text: str) -> dict[str, Any]:
     try:
-        document = tomllib.loads(_LEADING_ZEROS.sub(r"\1", text))
-    except (ValueError, RecursionError) as error:  # a ValueError also for a number of more than 4,300 digits
+        document = parse_toml(_LEADING_ZEROS.sub(r"\1", text))
+    except TomlError as error:
         raise BrokerConfError(f"expected BoltMQ's settings in TOML: {error}") from None
     if foreign := [name for name in document if name not in _TABLES]:
         raise BrokerConfError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,16 @@ def test_text_with_nul_is_refused_by_name(option: str, tmp_path: Path, capsys: p
     with pytest.raises(SystemExit, match="2"):
         erase.main(["--config", str(config), "--dry-run"])
     assert f"--{option}: expected text without NUL, found 'a\\x00b'" in capsys.readouterr().err
+
+
+def test_settings_are_read_from_small_regular_files_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fifo, large = tmp_path / "fifo", tmp_path / "large.toml"
+    os.mkfifo(fifo)
+    large.write_bytes(b"#" * ((1 << 20) + 1))
+    for path, found in ((fifo, "found a FIFO"), (Path("/dev/zero"), "found a "), (large, "found more")):
+        with pytest.raises(SystemExit, match="2"):
+            dump.main(["--config", str(path), "store"])
+        assert found in capsys.readouterr().err
 
 
 def test_path_with_nul_is_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
