@@ -25,8 +25,8 @@ def parse_toml(text: str) -> dict[str, Any]:
     """Return the document of a TOML text.
 
     Raises:
-        TomlError: if it is not TOML, has more than `MAX_BYTES` characters or a key of more than `MAX_KEY_PARTS` parts, or
-            has too many tables and lists inside each other.
+        TomlError: if it is not TOML, has more than `MAX_BYTES` characters, or a key of more than `MAX_KEY_PARTS` parts,
+            or too many tables and lists inside each other.
     """
     if len(text) > MAX_BYTES:
         raise TomlError(f"expected at most {MAX_BYTES:,} characters, found {len(text):,}")

@@ -11,7 +11,7 @@ import json
 import sqlite3
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -28,6 +28,7 @@ RETRYING, DEAD = 1, -2
 """Values of the column `status`; JMQ calls -2 expired."""
 CANNOT_OPEN = 75
 """Exit code of the process if the database cannot be read without changing its files."""
+_OPEN_FILES = Path("/dev/fd")  # on Linux, /proc/self/fd
 _STEPS = 10_000  # of SQLite's machine, between two looks at the clock
 _QUESTION = (
     f"SELECT substr(topic, 1, {MAX_TEXT + 1}), queue_id, queue_offset, journal_offset, "
@@ -36,19 +37,24 @@ _QUESTION = (
 )
 
 
-def read_rows(path: Path, how: str, *, tries: bool = False) -> list[tuple[object, ...]] | None:
+def read_rows(
+    path: Path, how: str, file: tuple[int, int] | None = None, *, tries: bool = False
+) -> list[tuple[object, ...]] | None:
     """Return the rows of failed messages, one more than `MAX_ROWS` if there are more.
 
     Args:
         path: path of the database.
         how: parameters of SQLite's URI.
+        file: device and inode of the file that was checked, because SQLite follows links; None for a file of our own.
         tries: whether to return None if SQLite cannot read the database in that way.
 
     Raises:
-        sqlite3.Error: if it is no database with such a table, or a limit is exceeded.
+        sqlite3.Error: if it is no database with such a table, a limit is exceeded, or another file was opened.
         UnicodeDecodeError: if SQLite's own message on it is not UTF-8.
     """
     with closing(_connect(path, how)) as database:
+        if file is not None and not _is_open(file):
+            raise sqlite3.DatabaseError("the file was replaced by a link or another file while it was opened")
         return None if tries and not _can_read(database) else _rows(database)
 
 
@@ -60,6 +66,16 @@ def _connect(path: Path, how: str) -> sqlite3.Connection:
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
     database.text_factory = lambda data: data.decode("utf-8", "replace")
     return database
+
+
+def _is_open(file: tuple[int, int]) -> bool:
+    """Return whether this process has a file open, given its device and inode."""
+    for opened in _OPEN_FILES.iterdir():
+        with suppress(OSError):  # the listing's own file
+            status = opened.stat()
+            if (status.st_dev, status.st_ino) == file:
+                return True
+    return False
 
 
 def _can_read(database: sqlite3.Connection) -> bool:
@@ -91,9 +107,9 @@ def _rows(database: sqlite3.Connection) -> list[tuple[object, ...]]:
 
 
 def main() -> int:
-    """Print the rows of the database that the arguments name as JSON; an error goes to standard error."""
+    """Print the rows of a database as JSON, given `read_rows`' arguments; an error goes to standard error."""
     try:
-        rows = read_rows(Path(sys.argv[1]), sys.argv[2], tries=True)
+        rows = read_rows(Path(sys.argv[1]), sys.argv[2], (int(sys.argv[3]), int(sys.argv[4])), tries=True)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         print(str(error).splitlines()[0], file=sys.stderr)
         return 1

@@ -37,7 +37,7 @@ from commitlake.connectors.formats.jmq.retry_database import (
     read_rows,
 )
 from commitlake.connectors.formats.retries import RETRY_ROWS, StoredRetries
-from commitlake.schemas.store_files import UnsafeFileError, files_in, open_file
+from commitlake.schemas.store_files import UnsafeFileError, files_in, open_file, open_parent
 
 FOLDER = "retry"
 FILE_NAME = "retry.db"
@@ -88,10 +88,11 @@ def _read(root: str) -> Sequence[Sequence[object]]:
         return ()
     _check_journal(sizes.get(_JOURNAL))
     rows: Sequence[Sequence[object]] | None = None
+    file = _file_of(folder / FILE_NAME, Path(root))
     if _SHARED in sizes:  # a broker's lock file
-        rows = _rows_by_process(folder / FILE_NAME, "mode=ro&readonly_shm=1")
+        rows = _rows_by_process(folder / FILE_NAME, "mode=ro&readonly_shm=1", file)
     elif not sizes.get(_WAL):  # no transaction waits to be moved to the database
-        rows = read_rows(folder / FILE_NAME, "mode=ro&immutable=1", tries=True)
+        rows = read_rows(folder / FILE_NAME, "mode=ro&immutable=1", file, tries=True)
     if rows is not None:
         return rows
     with tempfile.TemporaryDirectory(prefix="commitlake-retries-") as copies:
@@ -101,17 +102,27 @@ def _read(root: str) -> Sequence[Sequence[object]]:
         return _rows_of_copy(copies)
 
 
+def _file_of(path: Path, root: Path) -> tuple[int, int]:
+    """Return device and inode of a file, without following links and without opening it.
+
+    Closing a file of a database would release the locks of all of a process's connections to it.
+    """
+    with open_parent(path, root) as folder:
+        status = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+    return status.st_dev, status.st_ino
+
+
 def _rows_of_copy(folder: str) -> Sequence[Sequence[object]]:
     return read_rows(Path(folder) / FILE_NAME, "mode=rw") or ()
 
 
-def _rows_by_process(path: Path, how: str) -> Sequence[Sequence[object]] | None:
+def _rows_by_process(path: Path, how: str, file: tuple[int, int]) -> Sequence[Sequence[object]] | None:
     """Return what `read_rows` returns in a process of its own; see `retry_database`.
 
     Raises:
         OSError: if the process fails, or is ended by the system.
     """
-    command = [sys.executable, "-I", "-c", inspect.getsource(retry_database), str(path), how]
+    command = [sys.executable, "-I", "-c", inspect.getsource(retry_database), str(path), how, *map(str, file)]
     try:
         ended = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=2 * MAX_SECONDS, check=False

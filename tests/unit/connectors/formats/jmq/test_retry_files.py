@@ -115,6 +115,24 @@ def test_links_are_refused(shop: JmqShop, name: str, tmp_path: Path) -> None:
         read_retry_store(str(shop.store), "broker-a")
 
 
+@pytest.mark.parametrize("name", ["retry", "retry/retry.db"])
+def test_a_link_that_replaces_a_checked_file_is_not_read(
+    shop: JmqShop, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(shop.store, tmp_path / "other")
+    execute(tmp_path / "other", "UPDATE message_retry SET app = 'secret'")
+
+    def check_and_replace(path: Path, root: Path) -> tuple[int, int]:
+        file = before(path, root)
+        (shop.store / name).rename(tmp_path / "away")
+        (shop.store / name).symlink_to(tmp_path / "other" / name)
+        return file
+
+    before = retry_files._file_of
+    monkeypatch.setattr(retry_files, "_file_of", check_and_replace)
+    assert "the file was replaced by a link or another file while it was opened" in problem(shop.store)
+
+
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n"
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut": (lambda path: path.write_bytes(path.read_bytes()[:5000]), "malformed"),
