@@ -13,13 +13,15 @@ WAY_OUT = (
     "Move all packs to a place outside the lake, or to 'bodies' in it, then run archive once with --bodies NEW "
     "--bodies-moved"
 )
+_LOG = "_delta_log"
 
 
 def folder_around(lake: LakePaths, bodies: str) -> str | None:
     """Return the folder of a lake that contains a place for bodies, or None if bodies may be stored there.
 
     In a lake, bodies may only be in the folder `bodies` and its subfolders. Links and `..` are resolved. If a table is
-    a link to another disk, the link's target is checked, too.
+    a link to another disk, the link's target is checked, too. A local place may not be in a table of another lake,
+    either, because that lake's maintain would delete the packs.
 
     Args:
         lake: locations of the tables.
@@ -38,7 +40,8 @@ def folder_around(lake: LakePaths, bodies: str) -> str | None:
     for folder in _own_folders(root):
         if any(place.is_relative_to(folder) for place in (spelled, spelled.resolve())):
             return str(folder)
-    return None
+    around = dict.fromkeys([*(spelled, *spelled.parents), *(resolved := spelled.resolve(), *resolved.parents)])
+    return next((str(folder) for folder in around if (folder / _LOG).is_dir()), None)
 
 
 def _normal(place: str) -> Path:

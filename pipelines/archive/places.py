@@ -38,7 +38,7 @@ def check_bodies(lake: LakePaths, bodies: str | None) -> None:
 
     Raises:
         PackStoreError: if packs cannot be written there.
-        LakeError: if the root is in a folder of the lake other than `bodies`.
+        LakeError: if the root is in a folder of the lake other than `bodies`, or in a table of another lake.
         S3Error: if the root is in an object store but names no bucket.
     """
     folder = folder_around(lake, bodies or lake.bodies)
@@ -46,10 +46,10 @@ def check_bodies(lake: LakePaths, bodies: str | None) -> None:
         last = read_last_commit(lake.messages)
         if last is None or last.bodies != bodies_root(lake, bodies):
             raise LakeError(
-                f"--bodies {bodies} lies in {folder}, a folder of the lake: expected a folder outside the lake, or "
+                f"--bodies {bodies} lies in {folder}, a folder of a lake: expected a folder outside the lake, or "
                 f"{lake.bodies}, because maintain deletes files that no table refers to"
             )
-        logger.warning("the bodies of this lake are in %s, a folder of its own, where maintain would delete them. %s",
+        logger.warning("the bodies of this lake are in %s, a folder of a lake, where maintain would delete them. %s",
                        folder, WAY_OUT)  # fmt: skip
     open_store(bodies or lake.bodies).check()
 

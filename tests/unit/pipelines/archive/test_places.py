@@ -86,7 +86,7 @@ def test_bodies_in_a_folder_of_the_lake_are_refused(
     lake = inside(tmp_path)
     monkeypatch.chdir(tmp_path)
     bodies = bodies.replace("file:", f"file:{tmp_path}/")
-    with pytest.raises(LakeError, match=r"lies in .*, a folder of the lake: expected a folder outside the lake"):
+    with pytest.raises(LakeError, match=r"lies in .*, a folder of a lake: expected a folder outside the lake"):
         check_bodies(lake, bodies)
 
 
@@ -94,6 +94,15 @@ def test_bodies_in_a_folder_of_the_lake_are_refused(
 def test_bodies_outside_the_lake_or_in_its_bodies_folder_are_accepted(tmp_path: Path, bodies: str) -> None:
     lake = inside(tmp_path)
     assert folder_around(lake, str(tmp_path / bodies)) is None
+
+
+def test_bodies_in_a_table_of_another_lake_are_refused(tmp_path: Path) -> None:
+    lake, table = inside(tmp_path), tmp_path / "other" / "messages"
+    (table / "_delta_log").mkdir(parents=True)
+    (tmp_path / "to-table").symlink_to(table)
+    for bodies in ("other/messages", "other/messages/packs", "other/bodies/../messages/packs", "to-table/packs"):
+        assert folder_around(lake, str(tmp_path / bodies)) in (str(table), str(tmp_path / "to-table"))
+    assert folder_around(lake, str(tmp_path / "other" / "bodies")) is None
 
 
 @pytest.mark.parametrize(
