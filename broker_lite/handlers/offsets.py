@@ -13,6 +13,7 @@ from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.headers import (
+    OFFSET_WAS_RESET,
     MaxOffsetRequest,
     OffsetResponse,
     QueryConsumerOffsetRequest,
@@ -58,7 +59,7 @@ def update_offset(broker: Broker, channel: Channel, request: Command) -> Command
         )
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
     if broker.is_reset(header.topic, header.consumer_group, header.queue_id):
-        return request.reply(ResponseCode.SYSTEM_ERROR, remark="Offset has been previously reset")
+        return request.reply(ResponseCode.SUCCESS, remark=OFFSET_WAS_RESET)
     broker.check_offsets_room(header.topic, header.consumer_group, header.queue_id)
     broker.store.config.consumer_offsets.acknowledge(
         header.topic, header.consumer_group, header.queue_id, header.commit_offset, channel.peer

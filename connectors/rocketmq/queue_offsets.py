@@ -10,6 +10,7 @@ from commitlake.connectors.rocketmq.routing import Routing
 from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.headers import (
+    OFFSET_WAS_RESET,
     MaxOffsetRequest,
     OffsetResponse,
     QueryConsumerOffsetRequest,
@@ -62,10 +63,15 @@ class QueueOffsets:
         )
         return answer.header(OffsetResponse).offset if answer.code == ResponseCode.SUCCESS else None
 
-    def commit(self, queue: MessageQueue, group: str, offset: int) -> None:
-        """Store a group's next offset."""
+    def commit(self, queue: MessageQueue, group: str, offset: int) -> bool:
+        """Store a group's next offset.
+
+        Returns:
+            False if the broker has ignored it: a broker 5.x that has reset the group's offset keeps that until a client
+            of the group pulls, and reports success nevertheless.
+        """
         header = UpdateConsumerOffsetRequest(group, queue.topic, queue.queue_id, offset)
-        self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        return self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header).command.remark != OFFSET_WAS_RESET
 
     def _ask(self, queue: MessageQueue, code: RequestCode, header: NamedTuple) -> PeerAnswer:
         return self._network.call(self._routing.master(queue.broker_name), code, header)

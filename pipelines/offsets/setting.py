@@ -121,8 +121,10 @@ def _set(admin: Admin, group: str, queue: MessageQueue, wanted: int, *, own_rese
 def _commit(admin: Admin, group: str, queue: MessageQueue, wanted: int) -> None:
     """Commit an offset as a client does; a broker that has reset it before only accepts another reset."""
     try:
-        admin.offsets.commit(queue, group, wanted)
+        is_stored = admin.offsets.commit(queue, group, wanted)
     except RefusedError as error:
         if error.code != ResponseCode.SYSTEM_ERROR or not resets_by_itself(admin, queue.broker_name):
             raise
+        is_stored = False
+    if not is_stored:
         admin.reset_queue_offset(group, queue, wanted)

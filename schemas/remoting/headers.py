@@ -175,6 +175,10 @@ class QueryConsumerOffsetRequest(NamedTuple):
     set_zero_if_not_found: bool | None = None
 
 
+OFFSET_WAS_RESET = "Offset has been previously reset"
+"""Remark in the answer of a broker that ignores a committed offset because it has reset the group's offset before."""
+
+
 class UpdateConsumerOffsetRequest(NamedTuple):
     """Header of 15, which commits a group's offset."""
 

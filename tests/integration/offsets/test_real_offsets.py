@@ -97,6 +97,9 @@ def test_rocketmqs_own_commands_set_the_same_offsets(
     assert served.offsets("ByCommand") == [EARLY] * QUEUES
     run_commands(served, tmp_path, capsys, "--at", then)  # one queue to its beginning, which -o 0 does not do
     assert served.offsets("ByCommand") == [0, 3]
+    # The broker now ignores commits of this group until one of its clients pulls.
+    assert main([*place(served, "ByCommand"), "--consume-from", since, "--apply", "--yes", "--quiet"]) == 0
+    assert served.offsets("ByCommand") == [EARLY] * QUEUES
 
 
 @pytest.mark.long("a client that is sent to a new offset waits for ten seconds first")

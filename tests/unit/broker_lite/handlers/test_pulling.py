@@ -10,6 +10,7 @@ from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.stores.rocketmq import DiskFullError
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.headers import OFFSET_WAS_RESET
 from tests.support.brokers import Peer, message_store, open_broker, pull_fields, records, send_fields
 from tests.support.small_stores import Clock
 
@@ -242,6 +243,8 @@ def test_a_reset_redirects_a_waiting_consumer_once(peer: Peer, dispatcher: Dispa
     asked = {"consumerGroup": "consumers", "topic": "orders", "queueId": 0}
     assert peer.ask(RequestCode.QUERY_CONSUMER_OFFSET, asked).ext_fields["offset"] == "0"
     assert len(records(peer.ask(PULL, pull_fields("orders")).body)) == 5
+    ignored = peer.ask(RequestCode.UPDATE_CONSUMER_OFFSET, update | {"queueId": 1})  # not yet pulled since
+    assert (ignored.code, ignored.remark) == (ResponseCode.SUCCESS, OFFSET_WAS_RESET)
 
 
 def test_an_answer_too_large_for_a_frame_is_an_error_for_the_requester(peer: Peer) -> None:

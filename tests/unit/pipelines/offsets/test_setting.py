@@ -12,7 +12,7 @@ from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.pipelines.offsets.setting import set_offsets
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
-from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.frames import Command, serialize_command
 from commitlake.schemas.remoting.routes import MessageQueue
 from tests.support.lies import Lie, refusal
 from tests.support.live_brokers import LiveBroker, LiveCluster
@@ -78,3 +78,14 @@ def test_an_offset_that_cannot_be_read_back_is_unknown(broker: LiveBroker, admin
 def test_a_refusal_by_the_broker_is_the_error(broker: LiveBroker, admin: Admin) -> None:
     broker.lies[RequestCode.UPDATE_CONSUMER_OFFSET] = refusal(ResponseCode.NO_PERMISSION, "no")
     assert "NO_PERMISSION" in error_of(admin)
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR])
+def test_an_offset_that_was_reset_before_is_set(broker: LiveBroker, admin: Admin, code: ResponseCode) -> None:
+    def ignore_commits(request: Command) -> bytes | None:
+        is_commit = request.code == RequestCode.UPDATE_CONSUMER_OFFSET
+        return serialize_command(request.reply(code, remark="Offset has been previously reset")) if is_commit else None
+
+    broker.interfere = ignore_commits  # as brokers 5.x do between a reset, as by mqadmin, and the next pull
+    assert error_of(admin) == ""
+    assert broker.store.config.consumer_offsets.get("orders", GROUP, 0) == 3
