@@ -150,13 +150,18 @@ def write_objects(form: str, rows: Sequence[Row]) -> int:
 
 
 def write(form: str, rows: Iterable[Row], columns: list[str]) -> int:
-    """Write rows to standard output in a form of `jobs.cli.output_forms`, and return their number."""
+    """Write rows to standard output in a form of `jobs.cli.output_forms`, and return their number.
+
+    The output is flushed, so that it comes before later lines of standard error if both go to one pipe or file.
+    """
     match form:
         case "json":
-            return write_json(rows, sys.stdout)
+            count = write_json(rows, sys.stdout)
         case "jsonl":
-            return write_jsonl(rows, sys.stdout)
+            count = write_jsonl(rows, sys.stdout)
         case "csv":
-            return write_csv(rows, columns, sys.stdout)
+            count = write_csv(rows, columns, sys.stdout)
         case _:
-            return write_table(rows, columns, sys.stdout)
+            count = write_table(rows, columns, sys.stdout)
+    sys.stdout.flush()
+    return count

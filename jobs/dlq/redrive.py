@@ -103,7 +103,13 @@ def _check_unfinished(lake: LakePaths, chosen: Chosen, condition: str) -> None:
 
 def _in_words(arguments: argparse.Namespace, chosen: Chosen) -> str:
     names = ("group", "topic", "tag", "key", "broker", "where")
-    given = [f"--{name} {value}" for name in names if (value := getattr(arguments, name)) not in (None, [])]
+    values = {name: getattr(arguments, name) for name in names}
+    given = [
+        f"--{name} {one}"
+        for name, value in values.items()
+        for one in (value if isinstance(value, list) else [value])
+        if one is not None
+    ]
     given += [
         f"--{name} {time_text(moment)}" for name, moment in (("from", arguments.start), ("to", arguments.end)) if moment
     ]

@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = "; ".join(f"{name}: {what}" for name, what in ACTIONS.items())
     parser.add_argument("action", nargs="?", choices=tuple(ACTIONS), default=SEND, metavar="ACTION", help=actions)
     parser.add_argument("replay_id", nargs="?", metavar="ID", help="id of the replay: 'replay list' shows all")
+    parser.add_argument("--resume", metavar="ID", help="same as 'replay resume ID'")
     add_place_arguments(parser)
     _add_selection(parser)
     add_sending_arguments(parser)
@@ -193,6 +194,19 @@ def _lag_limit(text: str) -> tuple[str, int]:
     if not group.strip() or messages is None or messages < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a limit: expected GROUP>N, as in 'billing>10000'")
     return group.strip(), messages
+
+
+def take_resume(arguments: argparse.Namespace) -> None:
+    """Turn `--resume ID` into the action `resume` with this id.
+
+    Raises:
+        JobError: if another action or id is given.
+    """
+    if arguments.resume is None:
+        return
+    if arguments.action != SEND or arguments.replay_id is not None:
+        raise JobError(f"--resume cannot be used with 'replay {arguments.action}'", "leave one of them out")
+    arguments.action, arguments.replay_id = RESUME, arguments.resume
 
 
 def check(arguments: argparse.Namespace) -> None:

@@ -32,6 +32,7 @@ from commitlake.jobs.replay.arguments import (
     VERIFY,
     add_arguments,
     check,
+    take_resume,
 )
 from commitlake.schemas.errors import ExitCode
 
@@ -84,6 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Run the chosen action."""
+    take_resume(arguments)
     check(arguments)
     lake = lake_of(arguments)
     with naming_damaged_files(lake, _READ):

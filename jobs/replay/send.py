@@ -315,9 +315,8 @@ def _ignore(_: str) -> None:
 def _summary(arguments: argparse.Namespace, plan: ReplayPlan, counts: Counts) -> ExitCode:
     left = plan.wanted - counts.sent - counts.failed
     if not arguments.quiet:
-        print_line(
-            f"replay {plan.replay_id}: {counts.sent:,} of {count_text(plan.wanted, 'message')} are in the target"
-        )
+        wanted = count_text(plan.wanted, "message is", "messages are")
+        print_line(f"replay {plan.replay_id}: {counts.sent:,} of {wanted} in the target")
     if counts.failed:
         warn(
             PROG,

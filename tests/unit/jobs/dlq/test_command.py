@@ -128,6 +128,7 @@ def test_dead_letters_are_sent_to_their_topic_once(
     assert len(sent) == 4
     assert len({message.body for message in sent} & {b'{"id": 1}', b'{"name": "x"}'}) == 1
     assert {message.reconsume_times for message in sent} == {0}
+    assert read_state(world.lake, world.replay_id()).plan.command.startswith(f"dlq redrive --group {group} --cause ")
     assert not {name for message in sent for name in message.properties} & {"RETRY_TOPIC", "ORIGIN_MESSAGE_ID"}
     capsys.readouterr()
     assert redrive("--group", group) == 0

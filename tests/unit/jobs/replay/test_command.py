@@ -234,6 +234,20 @@ def test_a_killed_replay_resumes_and_sends_no_message_twice(
     assert world.act("resume", world.replay_id()) == 2
 
 
+def test_the_option_resume_continues_a_replay(
+    world: ReplayWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "claim", lambda *_: 1 / 0)
+        assert world.replay("--topic", TOPIC) == 1
+    lake = ["--lake", world.lake.root]
+    assert main(["--resume", world.replay_id(), "--topic", TOPIC, *lake]) == 2
+    assert main(["stop", world.replay_id(), "--resume", world.replay_id(), *lake]) == 2
+    assert "--resume cannot be used with 'replay stop'" in capsys.readouterr().err
+    assert main(["--resume", world.replay_id(), "--quiet", *lake]) == 0
+    assert world.origins() == by_queue(chosen(world))
+
+
 def test_an_impossible_time_is_refused_by_name(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     assert world.replay("--topic", TOPIC, "--limit", "1") == 0
     name = world.replay_id()
