@@ -3,7 +3,7 @@
 Spark unpacks an archive (`--archives`) in the working folder of each executor, where it is the folder `NAME`. It has
 the installed packages that this one requires, with their compiled modules and functions, and `bin/python`, a script
 that starts the executor's own Python with them. That Python must be of the same minor version. PySpark is not in it:
-executors use the one that belongs to their Spark.
+executors use the one that belongs to their Spark. Packages that only the driver uses are left out, too.
 
 Spark gives all workers one Python, and also starts workers beside the driver, which plan reads. The path is therefore
 relative, and the driver's JVM works in a folder where the same name leads to the driver's Python.
@@ -33,6 +33,7 @@ PYTHON = f"./{NAME}/bin/python"
 """Path of the Python, on executors and on the driver."""
 _PROJECT = "commitlake"
 _FROM_SPARK = frozenset({"pyspark", "py4j", "delta-spark"})
+_ONLY_ON_DRIVER = frozenset({"great-expectations"})  # it judges profiles there, and brings 150 MB of packages
 _UNUSED_FOLDERS = frozenset({"tests", "test", "include", "examples"})
 _COMPRESSION_LEVEL = 1  # the network to executors is fast, and the time to pack is waited for
 _LAUNCHER = """#!/bin/sh
@@ -155,7 +156,7 @@ def _compiled_module(file: PurePosixPath, path: Path) -> Iterator[Member]:
 
 def _required() -> Iterator[metadata.Distribution]:
     """Yield the installed distributions that this package requires, directly or not, without its extras."""
-    waiting, seen = [_PROJECT], set(_FROM_SPARK)
+    waiting, seen = [_PROJECT], {*_FROM_SPARK, *_ONLY_ON_DRIVER}
     while waiting:
         key = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
         if key in seen:

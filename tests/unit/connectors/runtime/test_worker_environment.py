@@ -90,11 +90,11 @@ def test_an_archive_that_was_not_finished_is_not_used(cache: Path, monkeypatch: 
         assert "bin/python" in packed.getnames()
 
 
-def test_the_packages_of_spark_and_unneeded_folders_are_left_out() -> None:
+def test_packages_of_spark_and_of_the_driver_and_unneeded_folders_are_left_out() -> None:
     names = {member.name for member in worker_environment._members()}
     tops = {name.split("/")[0] for name in names}
     assert {"commitlake", "numpy", "pyarrow", "numba", "deltalake"} <= tops
-    assert not tops & {"pyspark", "py4j", "delta", "pytest", "mypy"}
+    assert not tops & {"pyspark", "py4j", "delta", "great_expectations", "scipy", "pytest", "mypy"}
     assert not any("/tests/" in name for name in names if name.startswith("pandas/"))
     assert any(name.endswith(".nbi") for name in names)
 
