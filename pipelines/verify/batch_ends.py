@@ -14,7 +14,7 @@ from commitlake.pipelines.verify.loose import QueueBounds
 from commitlake.pipelines.verify.queue_check import Run
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.queue_folders import QueueFolders
-from commitlake.pipelines.verify.runs import BadRanges, claimed
+from commitlake.pipelines.verify.runs import BadRanges, Restarts, claimed
 from commitlake.pipelines.verify.store_view import StoreView
 from commitlake.schemas.counts import count_text
 
@@ -22,11 +22,11 @@ from commitlake.schemas.counts import count_text
 class BatchEnds:
     """Checks of the BatchConsumeQueues of a store, after its whole log was read."""
 
-    def __init__(self, view: StoreView, bad: BadRanges, findings: Findings) -> None:
+    def __init__(self, view: StoreView, bad: BadRanges, findings: Findings, restarts: Restarts) -> None:
         self._view = view
         self._bad = bad
         self._findings = findings
-        self._folders = QueueFolders(view, findings)
+        self._folders = QueueFolders(view, findings, restarts)
 
     def check(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
         """Check one queue: its files, entries outside of all runs, and queue offsets without records.

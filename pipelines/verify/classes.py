@@ -94,8 +94,8 @@ _ALL = (
            "look-ups by time may miss messages of that time: use a wider range"),
     # Queues: RocketMQ's ConsumeQueues, JMQ's queue files.
     _Class("queue_missing", _R, "A queue that has messages in the log has no files", _REBUILD),
-    _Class("queue_deleted", _I, "A topic was deleted: topics.json does not have it, and its messages are only in the "
-           "log",
+    _Class("queue_deleted", _I, "A topic was deleted, and perhaps created again without a message in this queue: its "
+           "messages are only in the log",
            "nothing; 'commitlake rebuild' would create its queues and the topic again"),
     _Class("queue_missing_file", _R, "A file between two others, or before the first, is missing, but the log still "
            "has its messages",

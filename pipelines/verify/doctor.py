@@ -22,7 +22,7 @@ from commitlake.pipelines.verify.index_files import IndexPart
 from commitlake.pipelines.verify.log_check import LogReport, check_range, time_back
 from commitlake.pipelines.verify.loose import QueueEnds
 from commitlake.pipelines.verify.queue_check import Run
-from commitlake.pipelines.verify.runs import BadRanges, check_order
+from commitlake.pipelines.verify.runs import BadRanges, check_order, restarts_of
 from commitlake.pipelines.verify.small_files import check_marks, check_offsets
 from commitlake.pipelines.verify.store_view import StoreView
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
@@ -144,11 +144,12 @@ def _conclude(store: _StoreInProgress) -> StoreReport:
     for place in sorted(store.chains):
         findings.merge(store.chains[place])
     bad = BadRanges.of(each for report in reports for each in report.bad)
-    ends, batch_ends = QueueEnds(view, bad, findings), BatchEnds(view, bad, findings)
+    restarts = restarts_of(queues)
+    ends, batch_ends = QueueEnds(view, bad, findings, restarts), BatchEnds(view, bad, findings, restarts)
     batch_topics = view.kinds.batch.union(*(report.batch_topics for report in reports))
     bounds = {}
     for topic, queue_id in sorted({*queues, *admitted.queues}):
-        runs = check_order(queues.get((topic, queue_id), []), bad, findings, view.log)
+        runs = check_order(queues.get((topic, queue_id), []), bad, findings, view.log, restarts.get(topic, ()))
         of_kind = batch_ends if topic in batch_topics else ends
         bounds[topic, queue_id] = of_kind.check(topic, queue_id, runs)
     newest = max((report.newest_time for report in reports), default=0)

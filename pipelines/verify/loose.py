@@ -13,7 +13,7 @@ from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.queue_check import MAX_NUMBER, Run
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.queue_folders import QueueFolders
-from commitlake.pipelines.verify.runs import BadRanges, claimed
+from commitlake.pipelines.verify.runs import BadRanges, Restarts, claimed
 from commitlake.pipelines.verify.store_view import StoreView
 from commitlake.schemas.counts import count_text
 
@@ -32,12 +32,12 @@ class QueueBounds:
 class QueueEnds:
     """Checks of the ConsumeQueues of a store, after its whole log was read."""
 
-    def __init__(self, view: StoreView, bad: BadRanges, findings: Findings) -> None:
+    def __init__(self, view: StoreView, bad: BadRanges, findings: Findings, restarts: Restarts) -> None:
         self._view = view
         self._queues = view.queues
         self._bad = bad
         self._findings = findings
-        self._folders = QueueFolders(view, findings)
+        self._folders = QueueFolders(view, findings, restarts)
 
     def check(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
         """Check one queue: its files, and its entries without a record.

@@ -12,6 +12,7 @@ from commitlake.connectors.formats.rocketmq.topic_kinds import listed_kinds
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.queue_check import Run
 from commitlake.pipelines.verify.queue_files import QueueFiles
+from commitlake.pipelines.verify.runs import Restarts
 from commitlake.pipelines.verify.store_view import StoreView
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, SIMPLE_QUEUE_TYPE
@@ -22,9 +23,10 @@ from commitlake.schemas.store_files import files_in
 class QueueFolders:
     """Checks of the names and sizes of queue files; their content is not read."""
 
-    def __init__(self, view: StoreView, findings: Findings) -> None:
+    def __init__(self, view: StoreView, findings: Findings, restarts: Restarts) -> None:
         self._view = view
         self._findings = findings
+        self._restarts = restarts
 
     def check_absent(self, files: QueueFiles, runs: Sequence[Run]) -> None:
         """Check a queue that has no file: if it has records, they lack their entries."""
@@ -33,7 +35,9 @@ class QueueFolders:
             return
         dispatched = [run for run in runs if run.first_offset < self._view.dispatched_end]
         code = "queue_missing" if dispatched else "queue_not_dispatched"
-        if code == "queue_missing" and self._view.is_deleted(files.topic):
+        new = max((new for _, new in self._restarts.get(files.topic, ())), default=0)
+        is_deleted = self._view.is_deleted(files.topic) or runs[-1].last_offset < new
+        if code == "queue_missing" and is_deleted:
             code = "queue_deleted"
         count = sum(run.end - run.first for run in runs)
         first = (dispatched or runs)[0]

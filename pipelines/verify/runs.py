@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.pipelines.verify.findings import Finding, Findings
@@ -34,7 +36,32 @@ class BadRanges:
         return bisect_left(self.starts, first) < bisect_left(self.starts, last)
 
 
-def check_order(runs: Sequence[Run], bad: BadRanges, findings: Findings, log: str) -> Sequence[Run]:
+Restarts = Mapping[str, Sequence[tuple[int, int]]]
+"""By topic, physical offsets between which it was created again: its last record before and the first one since."""
+
+
+def restarts_of(queues: Mapping[tuple[str, int], Sequence[Run]]) -> Restarts:
+    """Return when topics were created again, as far as one queue alone shows it.
+
+    Offsets that begin at 0 again after a single record do not show it: the record may have been stored twice.
+
+    Args:
+        queues: the runs of each topic and queue, in log order.
+    """
+    found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for (topic, _), runs in queues.items():
+        expected = 0
+        for before, run in pairwise(runs):
+            expected = max(expected, before.end)
+            if run.first == 0 and expected > 1:
+                found[topic].append((before.last_offset, run.first_offset))
+                expected = 0
+    return found
+
+
+def check_order(
+    runs: Sequence[Run], bad: BadRanges, findings: Findings, log: str, restarts: Sequence[tuple[int, int]] = ()
+) -> Sequence[Run]:
     """Check that the queue offsets of one queue increase along the log.
 
     Args:
@@ -42,6 +69,7 @@ def check_order(runs: Sequence[Run], bad: BadRanges, findings: Findings, log: st
         bad: ranges of the log that cannot be read.
         findings: receives offsets that repeat or decrease; missing ones are checked in `loose`.
         log: name of the log's folder.
+        restarts: when the topic was created again, as its other queues show it.
 
     Returns:
         The runs since the queue last began at 0. Earlier runs belong to a deleted topic of the same name.
@@ -49,7 +77,9 @@ def check_order(runs: Sequence[Run], bad: BadRanges, findings: Findings, log: st
     expected, last_offset, begin = None, -1, 0
     for place, run in enumerate(runs):
         if expected is not None and run.first < expected:
-            code = _code_of(run, expected, is_after_damage=bad.any_between(last_offset, run.first_offset))
+            is_new_topic = any(old < run.first_offset and last_offset < new for old, new in restarts)
+            is_after_damage = bad.any_between(last_offset, run.first_offset)
+            code = _code_of(run, expected, is_after_damage=is_after_damage, is_new_topic=is_new_topic)
             findings.add(
                 Finding(code, log, None, run.first_offset, f"{run.topic}/{run.queue_id}", run.first,
                         f"number {run.first}", f"number {expected}")
@@ -62,10 +92,10 @@ def check_order(runs: Sequence[Run], bad: BadRanges, findings: Findings, log: st
     return runs[begin:]
 
 
-def _code_of(run: Run, expected: int, *, is_after_damage: bool) -> str:
+def _code_of(run: Run, expected: int, *, is_after_damage: bool, is_new_topic: bool) -> str:
     if is_after_damage:
         return "log_stale_records"
-    if run.first == 0 and expected > 1:
+    if run.first == 0 and (expected > 1 or is_new_topic):
         return "log_queue_restarted"
     return "log_repeated_number" if run.first == expected - 1 else "log_number_back"
 

@@ -7,7 +7,7 @@ import pytest
 from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.pipelines.verify.findings import Findings
 from commitlake.pipelines.verify.queue_check import Run
-from commitlake.pipelines.verify.runs import BadRanges, check_order, claimed
+from commitlake.pipelines.verify.runs import BadRanges, check_order, claimed, restarts_of
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 NO_DAMAGE = BadRanges.of([])
@@ -50,6 +50,22 @@ def test_queue_offsets_that_go_back_after_damage_are_stale() -> None:
     bad = BadRanges.of([BadRange(900, 1400, Fault.MAGIC)])
     check_order([first, second], bad, findings, "commitlog")
     assert findings.counts == {"log_stale_records": 1}
+
+
+def test_a_second_number_0_is_a_new_topic_if_another_queue_shows_it() -> None:
+    old, new = Run("orders", 0, 0, 1, 100, 100), Run("orders", 0, 0, 1, 900, 900)
+    other = [Run("orders", 1, 0, 2, 200, 300), Run("orders", 1, 0, 1, 800, 800)]
+    for queues, expected in (
+        ({("orders", 0): [old, new]}, "log_repeated_number"),
+        ({("orders", 0): [old, new], ("orders", 1): other}, "log_queue_restarted"),
+        ({("orders", 0): [old, new], ("payments", 1): other}, "log_repeated_number"),
+        # It was stored twice before the topic was created again.
+        ({("orders", 0): [old, new._replace(first_offset=150)], ("orders", 1): other}, "log_repeated_number"),
+    ):
+        findings = Findings()
+        restarts = restarts_of(queues)
+        check_order(queues["orders", 0], NO_DAMAGE, findings, "commitlog", restarts.get("orders", ()))
+        assert findings.counts == {expected: 1}
 
 
 def test_ranges_of_queue_offsets_are_joined() -> None:
