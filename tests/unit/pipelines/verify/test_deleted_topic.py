@@ -23,15 +23,17 @@ def verify(root: Path) -> StoreReport:
     return report
 
 
-def write(root: Path, before: int, after: int) -> Path:
-    """A store whose topic was deleted after some messages."""
+def write(root: Path, before: int, after: int, silent: tuple[str, int] | None = None) -> Path:
+    """A store whose topic was deleted after some messages; a silent queue has none since."""
     chance = random.Random(1)
     with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
         for number in range(before):
             store.put(message(number, chance))
         store.delete_queues(TOPIC)
         for number in range(before, before + after):
-            store.put(message(number, chance))
+            each = message(number, chance)
+            if (each.topic, each.queue_id) != silent:
+                store.put(each)
     return root
 
 
@@ -73,3 +75,8 @@ def test_a_queue_without_files_is_missing_unless_topics_json_excludes_it(tmp_pat
     (root / "config").mkdir(exist_ok=True)
     (root / "config" / "topics.json").write_text(topics)
     assert verify(root).findings.counts == {"queue_missing": 3}
+
+
+def test_a_queue_without_a_message_since_its_topic_was_created_again_is_deleted(tmp_path: Path) -> None:
+    root = write(tmp_path / "store", 300, 100, QUEUE)
+    assert verify(root).findings.counts == {"log_queue_restarted": 2, "queue_deleted": 1}
