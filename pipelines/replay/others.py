@@ -26,7 +26,6 @@ class OtherReplay(NamedTuple):
 
     Attributes:
         state: state of the replay.
-
         messages: number of messages in common.
     """
 
