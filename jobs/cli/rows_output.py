@@ -88,9 +88,10 @@ def write_table(rows: Iterable[Row], columns: list[str], out: TextIO) -> int:
     cells = [[_table_cell(row[name]) for name in columns] for row in rows]
     if not cells:
         return 0
-    table = TextTable(columns, cells)
+    titles = [_table_cell(name) for name in columns]  # --sql names columns freely
+    table = TextTable(titles, cells)
     if out.isatty() and table.width > get_terminal_size().columns:
-        _write_folded(cells, columns, out)
+        _write_folded(cells, titles, out)
     else:
         first, *others = table.lines()
         is_styled = out.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")

@@ -60,3 +60,9 @@ def test_a_table_without_rows_prints_nothing() -> None:
     out = io.StringIO()
     assert write_table([], ["topic"], out) == 0
     assert out.getvalue() == ""
+
+
+def test_names_of_columns_are_shown_without_control_characters() -> None:
+    out = io.StringIO()
+    write_table([{"a\x1b[31m\u202e": 1}], ["a\x1b[31m\u202e"], out)
+    assert out.getvalue().splitlines()[0] == "a\\x1b[31m\\u202e"
