@@ -1,6 +1,7 @@
 """Files in `config/` that do not follow from the log: offsets of consumer groups and delay levels.
 
     consumerOffset.json     from a given file, limited to the restored queues; empty without one
+    lmqConsumerOffset.json  the same, if there are light queues: a broker with enableLmq reads this file instead
     delayOffset.json        delays that were due ten seconds before the end of the log are done; later ones are not
     subscriptionGroup.json  the groups in the lake with their settings; other groups that have offsets or retries get
                             the default settings of a broker
@@ -19,6 +20,7 @@ from typing import Any
 from commitlake.pipelines.restore.errors import RestoreError
 from commitlake.schemas.layouts.boltmq.config import offsets_from_boltmq
 from commitlake.schemas.layouts.numbers import INT32_MAX, INT32_MIN, INT64_MAX, int_within, require_int
+from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.offset_keys import split_offset_key
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import TimerCheckpoint, serialize_timer_checkpoint
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
@@ -151,3 +153,20 @@ def config_files(
         },
     }
     return {name: serialize_fastjson(document).encode() for name, document in documents.items()}
+
+
+def light_offsets_file(offsets: GroupOffsets, timestamp: int) -> bytes:
+    """Return lmqConsumerOffset.json, in which a light group has one offset, without a queue number.
+
+    Args:
+        offsets: offsets of the consumer groups.
+        timestamp: store time of the newest record, ms; it becomes the version of the file.
+    """
+    table = offsets.table
+    light = {key for key in table if split_offset_key(key)[1].startswith(LIGHT_PREFIX)}
+    document = {
+        "dataVersion": {"counter": 1, "stateVersion": 0, "timestamp": timestamp},
+        "lmqOffsetTable": {key: offset for key in sorted(light) for offset in table[key].values()},
+        _OFFSETS: {key: queues for key, queues in table.items() if key not in light},
+    }
+    return serialize_fastjson(document).encode()

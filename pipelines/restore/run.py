@@ -36,6 +36,7 @@ from commitlake.pipelines.restore.config import (
     Table,
     config_files,
     fit_offsets,
+    light_offsets_file,
     timer_checkpoint,
 )
 from commitlake.pipelines.restore.errors import RestoreError
@@ -56,6 +57,7 @@ from commitlake.pipelines.restore.source import LakeVersion, restore_from
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import PATH as TIMER_CHECKPOINT
 from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC
 from commitlake.schemas.store_files import remove_tree, sync_folder
@@ -172,6 +174,9 @@ def restore_store(
     ends = queue_ends(table, chosen.broker, plan.log)
     fitting = _write_config(plan, table, settings, offsets, ends, known)
     rebuilt = _rebuild(plan, settings, runner or ThreadRunner(threads), known)
+    if any((plan.out / "consumequeue").glob(f"{LIGHT_PREFIX}*")):
+        data = light_offsets_file(fitting or GroupOffsets({}), plan.log.last_time)
+        write_synced(plan.out / "config" / "lmqConsumerOffset.json", data, below=plan.out)
     lacking = _write_notes(plan, done)
     remove_but_last(plan.work, PLAN)
     sync_folder(out)

@@ -11,7 +11,7 @@ import pytest
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
-from commitlake.pipelines.restore.config import config_files, fit_offsets, parse_offsets
+from commitlake.pipelines.restore.config import config_files, fit_offsets, light_offsets_file, parse_offsets
 from commitlake.pipelines.restore.errors import RestoreError
 from commitlake.pipelines.restore.log_rows import Chosen, find_range, first_undelivered
 from commitlake.pipelines.restore.parts import stored_hosts, stored_topics
@@ -19,6 +19,7 @@ from commitlake.pipelines.restore.sizes import segment_size_of
 from commitlake.pipelines.restore.stretches import keep_fitting, stretches
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC
 from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
+from commitlake.schemas.remoting.fastjson import parse_fastjson
 from tests.support.logs import START_MS, new_message, open_segment, write_store
 
 Archive = Callable[..., LakePaths]
@@ -134,6 +135,12 @@ def test_files_have_the_form_of_a_brokers() -> None:
     assert b'"offsetTable":{\n\t\t1:3,\n\t\t2:7\n\t}' in files["delayOffset.json"]
     assert files["subscriptionGroup.json"].count(b'"groupName"') == 3
     assert files["subscriptionGroup.json"].count(b'"retryMaxTimes":3') == 1
+
+
+def test_a_broker_with_light_queues_gets_the_offsets_in_the_file_that_it_reads() -> None:
+    fitting = fit_offsets({"a@g": {0: 5}, "%LMQ%a@%LMQ%c": {0: 3}}, {("a", 0): 5, ("%LMQ%a", 0): 4})
+    light = parse_fastjson(light_offsets_file(fitting, 99))
+    assert (light["lmqOffsetTable"], light["offsetTable"]) == ({"%LMQ%a@%LMQ%c": 3}, {"a@g": {0: 5}})
 
 
 def test_delays_that_were_due_count_as_delivered(tmp_path: Path, archive: Archive) -> None:
