@@ -122,10 +122,12 @@ def _read(arguments: argparse.Namespace, lake: LakePaths, shown: set[str]) -> It
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.jobs.cli.broker_name import broker_name
+    from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
     from commitlake.pipelines.snapshot.files import read_store_progress
 
     last = read_last_commit(lake.messages)
     known = () if last is None else tuple(last.stores)
+    warn_of_unknown_broker("commitlake snapshot", arguments.broker, known)
     formats = layout_of(arguments).formats
     name = broker_name(arguments.store, arguments.broker, arguments.broker_conf, known, formats)
     if name.note and name.note not in shown and not arguments.quiet:

@@ -78,3 +78,10 @@ def test_a_store_or_a_name_server_is_required(growing: GrowingLake, capsys: pyte
     with pytest.raises(SystemExit):
         main(["--lake", growing.lake.root])
     assert "one of the arguments --store --namesrv is required" in capsys.readouterr().err
+
+
+def test_a_store_that_the_lake_does_not_have_is_warned_of(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert take(growing, "--broker", "brokr-a") == 0
+    assert "the lake has no store 'brokr-a'" in capsys.readouterr().err
