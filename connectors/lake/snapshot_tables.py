@@ -22,6 +22,8 @@ from commitlake.connectors.lake.sql import text_literal, timestamp_literal
 from commitlake.schemas.tables.consumer_offsets import CONSUMER_OFFSETS
 from commitlake.schemas.tables.subscriptions import SUBSCRIPTIONS
 
+_GROUP_KIND = "group"
+_LEAST_OFFSET = -(1 << 62)
 OFFSETS, SUBSCRIBED = "consumer_offsets", "subscriptions"
 SNAPSHOT_TABLES: dict[str, StructType] = {OFFSETS: CONSUMER_OFFSETS, SUBSCRIBED: SUBSCRIPTIONS}
 _KEYS = {
@@ -139,8 +141,13 @@ def _one_of_each(table: DeltaTable, name: str, conditions: list[str], choice: st
 
 
 def _of_positions(broker: str, kind: str) -> str:
-    """Return the condition for a store's offsets of one kind, without the rows of snapshots as a whole."""
-    return f"{_of(broker)} AND kind = {text_literal(kind)} AND topic IS NOT NULL"
+    """Return the condition for a store's offsets of one kind, without the rows of snapshots as a whole.
+
+    Rows without a group or a queue, and offsets far below zero, are by another program.
+    """
+    is_possible = f'"group" IS NOT NULL AND queue_id >= 0 AND ("offset" IS NULL OR "offset" >= {_LEAST_OFFSET})'
+    is_of_kind = f"{_of(broker)} AND kind = {text_literal(kind)} AND topic IS NOT NULL"
+    return f"{is_of_kind} AND {is_possible}" if kind == _GROUP_KIND else is_of_kind
 
 
 def _run(table: DeltaTable, sql: str) -> pa.Table:

@@ -8,10 +8,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.lake.committer import append_rows, open_for_append
 from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
+from commitlake.connectors.lake.snapshot_tables import (
+    OFFSETS,
+    SUBSCRIBED,
+    known_offsets,
+    open_snapshots,
+    snapshot_brokers,
+)
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
@@ -111,6 +118,17 @@ def test_rows_without_a_store_name_no_store(lake: LakePaths) -> None:
     opened = open_snapshots(lake, OFFSETS)
     assert opened is not None
     assert snapshot_brokers(opened, OFFSETS) == ["a"]
+
+
+@pytest.mark.parametrize("changed", [{"queue_id": None}, {"queue_id": -1}, {"group": None}, {"offset": -(2**63)}])
+def test_impossible_offsets_are_not_a_groups(lake: LakePaths, changed: dict[str, Any]) -> None:
+    append_progress(lake, snapshot(0, {queue("orders", 0): 5}))
+    row = next(row for row in rows(lake) if row["topic"]) | {"topic": "other"} | changed  # by another program
+    schema = to_arrow_schema(CONSUMER_OFFSETS, timezone="UTC")
+    append_rows(lake.consumer_offsets, CONSUMER_OFFSETS, pa.Table.from_pylist([row], schema))
+    opened = open_snapshots(lake, OFFSETS)
+    assert opened is not None
+    assert known_offsets(opened, "a", OffsetKind.GROUP, at(9), at(0))["topic"].to_pylist() == ["orders"]
 
 
 def test_the_clock_of_the_timers_is_kept_with_the_heartbeat_only(lake: LakePaths) -> None:
