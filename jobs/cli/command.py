@@ -279,6 +279,7 @@ def _run(
         logging.basicConfig(level=level, format="%(levelname)s %(message)s")
     try:
         with restricted_umask():
+            _check_store_endpoint(arguments)
             exit_code = job(arguments)
         sys.stdout.flush()
     except OutputError:
@@ -293,6 +294,18 @@ def _run(
             raise
         return _unexpected(parser.prog, error, verbose=arguments.verbose)
     return exit_code
+
+
+def _check_store_endpoint(arguments: argparse.Namespace) -> None:
+    """Check the object store of a store at `s3://…`, which Arrow opens by the environment alone.
+
+    Raises:
+        S3Error: if the endpoint contains credentials or is not a URL.
+    """
+    if "s3://" in str(getattr(arguments, "store", None) or ""):
+        from commitlake.connectors.object_store.finding import s3_options
+
+        s3_options(getattr(arguments, "s3_endpoint", None))
 
 
 def _check_settings(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
