@@ -10,6 +10,8 @@ import re
 import tomllib
 from typing import Any
 
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+
 MAX_BYTES = 1 << 20
 """Largest size of a file with settings; real ones have some KiB."""
 MAX_KEY_PARTS = 100
@@ -17,8 +19,10 @@ _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
 _LONG_KEY = re.compile(rf"(?<![\w-])(?:{_PART}){{{MAX_KEY_PARTS}}}")
 
 
-class TomlError(ValueError):
+class TomlError(CommitLakeError, ValueError):
     """Text that is not TOML, or that would take too long to parse."""
+
+    exit_code = ExitCode.USAGE
 
 
 def parse_toml(text: str) -> dict[str, Any]:
