@@ -1,12 +1,38 @@
-"""CRC-32 of joined ranges, from the CRC-32s of the ranges."""
+"""CRC-32 of ranges: of a file's, and of joined ones from the CRC-32s of each."""
 
 from __future__ import annotations
 
+import os
+import zlib
+from collections.abc import Iterable
 from functools import lru_cache
+
+from commitlake.schemas.shipped import Part
 
 _POLYNOMIAL = 0xEDB88320
 _BITS = 32
+_BLOCK_BYTES = 1 << 20
 _Matrix = tuple[int, ...]
+
+
+def crc_of_range(descriptor: int, offset: int, size: int) -> int | None:
+    """Return the CRC-32 of a range of an open file, or None if the file ends before the range's end."""
+    crc = 0
+    while size:
+        data = os.pread(descriptor, min(size, _BLOCK_BYTES), offset)
+        if not data:
+            return None
+        crc = zlib.crc32(data, crc)
+        offset, size = offset + len(data), size - len(data)
+    return crc
+
+
+def crc_of_parts(parts: Iterable[Part]) -> int:
+    """Return the CRC-32 of all bytes of parts that follow each other."""
+    crc = 0
+    for part in parts:
+        crc = combine_crcs(crc, part.crc, part.size)
+    return crc
 
 
 def combine_crcs(first: int, second: int, second_size: int) -> int:

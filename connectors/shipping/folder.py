@@ -9,11 +9,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from commitlake.connectors.shipping.checksums import crc_of_range
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipUnavailableError
 from commitlake.connectors.shipping.pace import Pace
 from commitlake.connectors.shipping.target import ShipTarget
@@ -32,7 +32,6 @@ from commitlake.schemas.store_files import (
 )
 
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_BLOCK_BYTES = 1 << 20
 
 
 class FolderTarget(ShipTarget):
@@ -132,15 +131,9 @@ class FolderTarget(ShipTarget):
 
     def has_part(self, file: ShippedFile, part: Part) -> bool:
         """See ShipTarget."""
-        with self._errors(file.name):
-            try:
-                descriptor = open_file(self._path(file.name), below=self._root)
-            except FileNotFoundError:
-                return False
-            try:
-                return _crc_of(descriptor, part.offset, part.size) == part.crc
-            finally:
-                os.close(descriptor)
+        with self._errors(file.name), suppress(FileNotFoundError), self._opened(file, os.O_RDONLY) as descriptor:
+            return crc_of_range(descriptor, part.offset, part.size) == part.crc
+        return False
 
     def drop_parts(self, file: ShippedFile, parts: Iterable[Part]) -> None:
         """See ShipTarget; a folder has no parts of their own."""
@@ -164,27 +157,21 @@ class FolderTarget(ShipTarget):
 
     def sealed_size(self, file: ShippedFile) -> int | None:
         """See ShipTarget."""
-        with self._errors(file.name):
-            try:
-                descriptor = open_file(self._path(file.name), below=self._root)
-            except FileNotFoundError:
-                return None
-            try:
-                return os.fstat(descriptor).st_size
-            finally:
-                os.close(descriptor)
+        with self._errors(file.name), suppress(FileNotFoundError), self._opened(file, os.O_RDONLY) as descriptor:
+            return os.fstat(descriptor).st_size
+        return None
 
     def _path(self, name: str) -> Path:
         return self._root / check_relative(name)
 
     @contextmanager
-    def _opened(self, file: ShippedFile, *, is_new: bool = False) -> Iterator[int]:
+    def _opened(self, file: ShippedFile, flags: int = os.O_RDWR, *, is_new: bool = False) -> Iterator[int]:
         path = self._path(file.name)
         if is_new:
             make_folders(path.parent, below=self._root)
             with suppress(FileExistsError):
                 os.close(create_file(path, below=self._root, replace=False))
-        descriptor = open_file(path, os.O_RDWR, below=self._root)
+        descriptor = open_file(path, flags, below=self._root)
         try:
             yield descriptor
         finally:
@@ -204,18 +191,6 @@ class FolderTarget(ShipTarget):
             if error.errno in _DENIED or isinstance(error, NotADirectoryError):
                 raise ShipError(f"{text}. Give this user permission, or correct --to") from None
             raise ShipUnavailableError(f"{text}. Shipping continues there later: nothing is lost") from None
-
-
-def _crc_of(descriptor: int, offset: int, size: int) -> int | None:
-    """Return the CRC-32 of a range, or None if the file ends before its end."""
-    crc = 0
-    while size:
-        data = os.pread(descriptor, min(size, _BLOCK_BYTES), offset)
-        if not data:
-            return None
-        crc = zlib.crc32(data, crc)
-        offset, size = offset + len(data), size - len(data)
-    return crc
 
 
 def _sync(folder: int) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
-from commitlake.connectors.shipping.checksums import combine_crcs
+from commitlake.connectors.shipping.checksums import crc_of_parts
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipUnavailableError
 from commitlake.connectors.shipping.target import ShipTarget
 from commitlake.schemas.shipped import (
@@ -145,7 +145,7 @@ class Fetcher:
             self._on_progress(len(data))
             if len(entry.parts) % _SAVED_PARTS == 0:
                 yield entry
-        found, expected = _crc_of(entry.parts), theirs.crc if theirs.is_sealed else _crc_of(theirs.parts)
+        found, expected = crc_of_parts(entry.parts), theirs.crc if theirs.is_sealed else crc_of_parts(theirs.parts)
         if found != expected:
             self._target.cut(entry, 0)
             yield replace(entry, parts=())
@@ -163,7 +163,7 @@ class Fetcher:
             return True
         ends = {part.end: number for number, part in enumerate(mine.parts, 1)}
         for number, part in enumerate(theirs.parts, 1):
-            if part.end in ends and _crc_of(theirs.parts[:number]) != _crc_of(mine.parts[: ends[part.end]]):
+            if part.end in ends and crc_of_parts(theirs.parts[:number]) != crc_of_parts(mine.parts[: ends[part.end]]):
                 return False
         return True
 
@@ -210,10 +210,3 @@ class Fetcher:
         new = replace(manifest, agent="fetched", generation=manifest.generation + 1, written_at_ms=now)
         self._target.replace_manifest(name, serialize_manifest(new))
         return new
-
-
-def _crc_of(parts: tuple[Part, ...]) -> int:
-    crc = 0
-    for part in parts:
-        crc = combine_crcs(crc, part.crc, part.size)
-    return crc

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from commitlake.connectors.shipping.checksums import combine_crcs
+from commitlake.connectors.shipping.checksums import crc_of_parts
 from commitlake.connectors.shipping.target import ShipTarget
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceFile
@@ -82,7 +82,7 @@ class GrowingFiles:
         start = kept[-1].end if kept else 0
         data = source.read(start, end - start)
         old_size = entry.shipped - start
-        if zlib.crc32(data[:old_size]) != _crc_of(replaced):
+        if zlib.crc32(data[:old_size]) != crc_of_parts(replaced):
             raise ChangedFileError
         if len(data) <= old_size:
             return entry
@@ -109,7 +109,7 @@ class GrowingFiles:
         self.counts.sealed += 1
         self.dropped += [(entry, part) for part in entry.parts]
         self._tails.pop(entry.name, None)
-        return replace(entry, parts=(), is_sealed=True, crc=_crc_of(entry.parts))
+        return replace(entry, parts=(), is_sealed=True, crc=crc_of_parts(entry.parts))
 
     def is_changed(self, entry: ShippedFile, source: SourceFile, *, every_part: bool = False) -> bool:
         """Return whether the broker has changed shipped bytes: the last ones, or on the first look, whole parts.
@@ -175,7 +175,7 @@ class GrowingFiles:
             return entry
         data = source.read(small[0].offset, small[-1].end - small[0].offset)
         part = Part(small[0].offset, len(data), zlib.crc32(data), is_live=True)
-        if part.end != small[-1].end or part.crc != _crc_of(small):
+        if part.end != small[-1].end or part.crc != crc_of_parts(small):
             raise ChangedFileError
         self.target.write_part(entry, part, data)
         self.counts.sent_bytes += len(data)
@@ -223,13 +223,6 @@ def _full_parts(parts: Sequence[Part], settings: ShipSettings) -> Sequence[Part]
 def _tier(size: int) -> int:
     """Return the order of magnitude of a size, in powers of eight."""
     return max(0, (max(size, 1) // _SMALLEST_TIER_BYTES).bit_length() + 2) // 3
-
-
-def _crc_of(parts: Sequence[Part]) -> int:
-    crc = 0
-    for part in parts:
-        crc = combine_crcs(crc, part.crc, part.size)
-    return crc
 
 
 def _range(part: Part) -> tuple[int, int, int]:

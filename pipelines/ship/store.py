@@ -7,7 +7,6 @@ and neither is an error. A link, a FIFO or a device with the name of a segment i
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from commitlake.connectors.formats.format import Format, folder_names
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.shipping.checksums import crc_of_range
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name, segment_name
 from commitlake.schemas.store_files import UnsafeFileError, files_in, folders_in, open_file, read_file
@@ -25,7 +25,6 @@ _SMALL_FILES = ("checkpoint", "abort")
 _UNFINISHED = (".bak", ".tmp", ".swp", "~")
 _QUEUE_FOLDERS = ("consumequeue", "batchconsumequeue", "consumequeue_ext", "queue")
 _INDEX_FOLDER, _CONSUME_FOLDER = "index", "consume"
-_BLOCK_BYTES = 1 << 20
 _ZERO_BLOCK_BYTES = 1 << 16
 _DISK_BLOCK_BYTES = 512
 _MAX_DEPTH = 2
@@ -59,14 +58,7 @@ class SourceFile:
 
     def crc(self, offset: int, size: int) -> int | None:
         """Return the CRC-32 of a range, or None if the file ends before its end."""
-        crc = 0
-        while size:
-            data = self.read(offset, min(size, _BLOCK_BYTES))
-            if not data:
-                return None
-            crc = zlib.crc32(data, crc)
-            offset, size = offset + len(data), size - len(data)
-        return crc
+        return crc_of_range(self._descriptor, offset, size)
 
     def has_data(self, offset: int) -> bool:
         """Return whether the file has a byte at or after a position that is not in a hole."""
