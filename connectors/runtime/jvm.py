@@ -57,7 +57,7 @@ def launch(settings: Mapping[str, str]) -> JavaGateway:
     defaults = read_defaults(configuration)
     given = submit_arguments.given()
     words = submit_arguments.joined(without_defaults(settings, defaults), given)
-    is_local = (submit_arguments.master(words) or defaults.get("spark.master", "local")).startswith("local")
+    is_local = not submit_arguments.is_cluster(words, defaults)
     python = os.environ.get(_PYTHON) or {**defaults, **submit_arguments.settings(words)}.get("spark.pyspark.python")
     folder = None
     if python is None and not is_local:

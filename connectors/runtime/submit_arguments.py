@@ -21,8 +21,12 @@ def given() -> list[str]:
 
 def names_cluster() -> bool:
     """Return whether the user or the installation's `spark-defaults.conf` has chosen a master on other machines."""
-    chosen = master(given()) or read_defaults(configuration_folder()).get("spark.master", "local")
-    return not chosen.startswith("local")
+    return is_cluster(given(), read_defaults(configuration_folder()))
+
+
+def is_cluster(words: Sequence[str], defaults: Mapping[str, str]) -> bool:
+    """Return whether arguments of spark-submit, or else the settings of `spark-defaults.conf`, name such a master."""
+    return not (master(words) or defaults.get("spark.master", "local")).startswith("local")
 
 
 def joined(ours: Mapping[str, str], given: Sequence[str]) -> list[str]:
