@@ -10,6 +10,7 @@
     heartbeats.py                   registration of producers with brokers
     puller.py                       reading of queues
     admin.py, message_lookup.py     administration, and look-ups of single messages
+    log_extent.py                   end of a broker's log up to which its queues are complete
     queue_reading.py                ranges of queues, answer by answer
     time_search.py                  the first offset of a time in a queue
     source/, sink/, data_source.py  `format("rocketmq")`; spark_options.py has the common options

@@ -32,9 +32,10 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.rocketmq.errors import RefusedError
+from commitlake.connectors.rocketmq.log_extent import log_extent
 from commitlake.connectors.rocketmq.puller import PullStatus
 from commitlake.pipelines.replay.plan import ReplayPlan
-from commitlake.pipelines.replay.search import Origin, find_sent, wait_until_queued
+from commitlake.pipelines.replay.search import Origin, find_sent
 from commitlake.pipelines.replay.sending import TargetClient
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
@@ -194,7 +195,7 @@ class GroupFollower:
         committed = {queue: admin.offsets.committed(queue, self.group) for queue in {*self._queues, *retry_queues}}
         self._skip_delivered(brokers)
         for broker in brokers:
-            wait_until_queued(admin, broker)
+            log_extent(admin, broker)
         for broker in brokers:
             self._read_copies(broker, topics)
         return self._outcomes(committed)

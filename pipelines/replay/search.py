@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import MAX_EMPTY_ANSWERS
@@ -19,7 +17,6 @@ from commitlake.schemas.remoting.routes import MessageQueue
 
 _MAX_OFFSET = 2**63 - 1
 _MESSAGES = 256
-_LOOK_SECONDS = 0.2
 
 
 class Origin(NamedTuple):
@@ -68,37 +65,6 @@ def find_sent(puller: Puller, queue: MessageQueue, start: int, replay_id: str) -
                     )
                 yield origin, message
         start = result.next_offset
-
-
-def wait_until_queued(
-    admin: Admin, broker_name: str, *, sleep: Callable[[float], object] = time.sleep, tries: int = 600
-) -> None:
-    """Wait until the queues of a broker have all messages of its log; until then, look-ups miss the newest ones.
-
-    Args:
-        admin: client of the target.
-        broker_name: name of the broker.
-        sleep: waits for a number of seconds.
-        tries: maximum number of requests.
-
-    Raises:
-        ProtocolError: if the broker's queues do not catch up.
-        RocketMQError: in the cases of `Admin.runtime`.
-    """
-    wanted = None
-    for _ in range(tries):
-        known = admin.runtime(broker_name)
-        end = parse_int(known.get("commitLogMaxOffset", ""), 0, _MAX_OFFSET)
-        left = parse_int(known.get("dispatchBehindBytes", ""), 0, _MAX_OFFSET)
-        if end is None or left is None:
-            raise ProtocolError(
-                f"broker {broker_name}: expected commitLogMaxOffset and dispatchBehindBytes, found none"
-            )
-        wanted = end if wanted is None else wanted
-        if end - left >= wanted:
-            return
-        sleep(_LOOK_SECONDS)
-    raise ProtocolError(f"broker {broker_name}: its queues did not reach offset {wanted} of its log")
 
 
 def origin_of(message: Message, replay_id: str) -> Origin | None:

@@ -27,12 +27,13 @@ from commitlake.connectors.rocketmq.errors import (
     RefusedError,
     UnreachableError,
 )
+from commitlake.connectors.rocketmq.log_extent import log_extent
 from commitlake.connectors.rocketmq.producer import Producer
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import queue_text
 from commitlake.pipelines.replay.batches import Batch
 from commitlake.pipelines.replay.errors import StoppedError, TargetError, TargetGoneError
-from commitlake.pipelines.replay.search import Origin, find_sent, wait_until_queued
+from commitlake.pipelines.replay.search import Origin, find_sent
 from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.routes import MessageQueue
@@ -117,7 +118,7 @@ class QueueSender:
         return self._retry(self._find)
 
     def _find(self) -> dict[Origin, int]:
-        wait_until_queued(self._client.admin, self.queue.broker_name, sleep=self._sleep)
+        log_extent(self._client.admin, self.queue.broker_name, clock=self._clock, sleep=self._sleep)
         if self._needs_all:
             self._check_has_all()
         found = find_sent(self._client.puller, self.queue, self._end, self._replay_id)

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.rocketmq import Admin, ClientOptions, Producer, ProducerOptions, Puller
+from commitlake.connectors.rocketmq.log_extent import log_extent
 from commitlake.jobs.replay.command import main as replay
 from commitlake.pipelines.replay.parts import COLUMNS
 from commitlake.pipelines.replay.sending import TargetClient
@@ -92,8 +93,10 @@ class ReplayWorld:
         return replay([action, *arguments, "--lake", self.lake.root])
 
     def received(self, topic: str | None = None) -> dict[int, list[Message]]:
-        """Return all messages of the topic, by queue."""
-        puller = self.client.puller
+        """Return all messages of the topic, by queue, once the broker has queued what it has acknowledged."""
+        puller, admin = self.client.puller, self.client.admin
+        for broker in admin.route(topic or self.topic).broker_datas:
+            log_extent(admin, broker.broker_name)
         return {
             queue.queue_id: list(puller.read(queue, 0, puller.max_offset(queue)))
             for queue in puller.queues(topic or self.topic)

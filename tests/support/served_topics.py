@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import operator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from commitlake.connectors.lake.paths import LakePaths
@@ -54,14 +56,15 @@ class ServedTopic:
     def send(self, count: int, prefix: str = "n") -> datetime.datetime:
         """Send messages to each queue, and return a time before the first of them and after all earlier ones."""
         let_pass(0.003, "what was sent before was stored in an earlier millisecond")
-        first_ms = None
+        stored: dict[MessageQueue, list[int]] = {queue: [] for queue in self.queues}
         with Producer("Served", ClientOptions(self.name_servers)) as producer:
             for number in range(count):
-                for queue in self.queues:
-                    producer.send(OutgoingMessage(self.topic, b"x", keys=(f"{prefix}{number}",)), queue=queue)
-        ends = {queue: self.client.puller.max_offset(queue) for queue in self.queues}
-        wait_for(lambda: self.read(self.queues[0], ends[self.queues[0]] - count), lambda found: len(found) == count)
-        first_ms = min(self.read(queue, ends[queue] - count)[0].store_timestamp for queue in self.queues)
+                for queue, offsets in stored.items():
+                    message = OutgoingMessage(self.topic, b"x", keys=(f"{prefix}{number}",))
+                    offsets.append(producer.send(message, queue=queue).queue_offset)
+        for queue, offsets in stored.items():  # a broker acknowledges a message before it is in its queue
+            wait_for(partial(self.client.puller.max_offset, queue), partial(operator.lt, offsets[-1]))
+        first_ms = min(self.read(queue, offsets[0])[0].store_timestamp for queue, offsets in stored.items())
         return EPOCH + first_ms * MILLISECOND
 
     def read(self, queue: MessageQueue, start: int = 0) -> list[Message]:

@@ -1,7 +1,6 @@
 """Archive runs without access to a broker's files: messages are pulled, queue by queue.
 
     source.py     brokers and topics to pull, limits and retries
-    log_end.py    end of a broker's log up to which its queues are complete
     queues.py     offsets of a broker's queues
     planning.py   ranges of queues that a run pulls
     part.py       ranges that a task reads

@@ -18,10 +18,10 @@ from commitlake.connectors.lake.queue_reports import QueueReport
 from commitlake.connectors.lake.store_progress import LastRecord, PulledProgress
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError
+from commitlake.connectors.rocketmq.log_extent import LogExtent, log_extent
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import LogPart, QueueRange, queue_text
 from commitlake.connectors.rocketmq.source.ranges import to_partitions
-from commitlake.pipelines.archive.from_broker.log_end import LogExtent, log_extent
 from commitlake.pipelines.archive.from_broker.part import PulledPart, PulledRange
 from commitlake.pipelines.archive.from_broker.queues import HeldQueue, HeldQueues, ask_queues
 from commitlake.pipelines.archive.from_broker.source import BrokerSource

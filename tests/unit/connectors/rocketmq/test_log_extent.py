@@ -1,4 +1,4 @@
-"""A run ends at the end of the log at the first request, once the broker's queues have reached it."""
+"""The end of a broker's log is that of the first request, returned once the broker's queues have reached it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import ProtocolError, RefusedError, UnreachableError
-from commitlake.pipelines.archive.from_broker.log_end import LogExtent, log_extent
+from commitlake.connectors.rocketmq.log_extent import LogExtent, log_extent
 from commitlake.schemas.remoting.codes import ResponseCode
 
 

@@ -12,6 +12,8 @@ from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.segments import MAX_START_OFFSET
 from commitlake.schemas.remoting.codes import ResponseCode
 
+QUEUE_SECONDS = 120.0
+"""Time that queues may need to reach the end of the log."""
 _PAUSE_SECONDS = 0.1
 _NAMES = ("commitLogMinOffset", "commitLogMaxOffset", "dispatchBehindBytes")
 
@@ -26,14 +28,15 @@ class LogExtent(NamedTuple):
 def log_extent(
     admin: Admin,
     broker_name: str,
-    retry_seconds: float,
+    retry_seconds: float = QUEUE_SECONDS,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> LogExtent:
     """Return the start of a log, and an end up to which its queues are complete.
 
-    A broker adds a message to its queue a moment after writing it to its log. The returned end is therefore the end of
-    the log at the first request; requests are repeated until the queues have reached it.
+    A broker adds a message to its queue a moment after writing it to its log; until then, a look-up in the queue does
+    not find it. The returned end is therefore the end of the log at the first request; requests are repeated until the
+    queues have reached it.
 
     Args:
         admin: client of the cluster.
@@ -45,7 +48,7 @@ def log_extent(
 
     Raises:
         UnreachableError: if the queues need longer.
-        RefusedError: if the broker refuses the request.
+        RefusedError: if the broker refuses the request, or still does not report its offsets after that time.
         ProtocolError: if the broker's offsets are not numbers.
     """
     deadline = clock() + retry_seconds
