@@ -36,6 +36,7 @@ _NUMBER, _RESULT = "number", "result"
 _SCHEMA = f"{_NUMBER} int, {_RESULT} binary"
 _MAX_JOBS = 8  # at a time; each uses a thread here
 _MAX_JOBS_OF_RUN = 16  # each takes about 50 ms besides its tasks
+_MAX_JOB_TASKS = 512  # all of them are sent to each worker
 _TASKS_PER_CORE = 2  # of all jobs at a time: one runs, and one waits
 
 
@@ -81,7 +82,10 @@ class SparkRunner(Runner):
     ) -> list[tuple[int, Result]]:
         self.session.sparkContext.addJobTag(tag)
         numbers = self.session.range(0, len(job), 1, numPartitions=len(job))
-        work = partial(_run_in_worker, function, tuple(tasks[number] for number in job))
+        # Each worker loads the function of the job, but only its own task.
+        work = partial(
+            _run_in_worker, function, tuple(pickle.dumps(tasks[number], pickle.HIGHEST_PROTOCOL) for number in job)
+        )
         with raise_worker_errors():
             rows = numbers.mapInArrow(work, _SCHEMA).collect()
         return [
@@ -121,14 +125,18 @@ class SparkRunner(Runner):
 def divide_into_jobs(tasks: int, cores: int) -> list[Sequence[int]]:
     """Divide the numbers of tasks into jobs of about the same length.
 
-    Eight jobs together have two tasks per core, or more if a run would otherwise have more than 16 jobs.
+    Eight jobs together have two tasks per core, or more if a run would otherwise have more than 16 jobs. A job has at
+    most 512 tasks.
 
     >>> [len(job) for job in divide_into_jobs(5, cores=2)]
     [1, 1, 1, 1, 1]
     >>> [len(job) for job in divide_into_jobs(100, cores=64)]
     [14, 14, 14, 15, 14, 14, 15]
+    >>> len(divide_into_jobs(320_000, cores=64))
+    625
     """
     job_tasks = max(-(-_TASKS_PER_CORE * cores // _MAX_JOBS), -(-tasks // _MAX_JOBS_OF_RUN))
+    job_tasks = min(job_tasks, _MAX_JOB_TASKS)
     return divided(range(tasks), -(-tasks // job_tasks))
 
 
@@ -165,13 +173,14 @@ class _Stages:
 
 
 def _run_in_worker(
-    function: Callable[[Task], Result], tasks: Sequence[Task], batches: Iterator[pa.RecordBatch]
+    function: Callable[[Task], Result], tasks: Sequence[bytes], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     use_system_memory()
     schema = pa.schema([(_NUMBER, pa.int32()), (_RESULT, pa.binary())])
     for batch in batches:
         for number in batch.column(0).to_pylist():
             with carry_errors():
-                data = pickle.dumps(function(tasks[number]), pickle.HIGHEST_PROTOCOL)
+                task: Task = pickle.loads(tasks[number])  # noqa: S301 (data of our own driver)
+                data = pickle.dumps(function(task), pickle.HIGHEST_PROTOCOL)
             yield pa.RecordBatch.from_pylist([{_NUMBER: number, _RESULT: data}], schema)
     freeze_loaded()

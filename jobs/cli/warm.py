@@ -100,7 +100,7 @@ def _archive(store: Store, scratch: str) -> None:
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], _SEGMENT_BYTES)
     lake = LakePaths(scratch)
     tasks = ArchiveTasks(splits, lake, pack_location(lake.bodies), "warm", "")
-    (row,) = (row for row in tasks.run([0]) if row.table == "messages")
+    (row,) = (row for row in tasks.run(0, splits) if row.table == "messages")
     rows = pq.ParquetFile(f"{lake.messages}/{row.path}").read(["body_ref", "body_crc"])
     pack, *places = rows.column("body_ref").combine_chunks().flatten()
     refs = PackRefs(*(place.to_numpy(zero_copy_only=False) for place in places))

@@ -102,7 +102,7 @@ class Config:
         bodies_moved: True if all packs were moved there from their old location.
         broker: name of the store, if the path does not have it.
         layout: formats of stores to take from the path.
-        max_partition_bytes: size of the log whose bodies go into one pack; a task takes several of them.
+        max_partition_bytes: size of the log whose bodies go into one pack; a task writes several of them.
         on_corrupt: reaction to ranges that hold no intact record.
         on_gap: reaction to missing segments.
         parser_version: written to rows on ranges that could not be read.
@@ -260,8 +260,8 @@ def run_archive(
     started_at = datetime.datetime.now(datetime.UTC)
     if not config.bodies_moved:
         check_same_root(work.last, bodies_root(lake, config.bodies))
-    splits = work.splits(config.max_partition_bytes, runner.cores)
-    _check_gaps(splits, config.on_gap)
+    parts = work.parts(config.max_partition_bytes, runner.cores)
+    _check_gaps(parts, config.on_gap)
     bodies = pack_location(config.bodies or lake.bodies)
     open_for_append(lake.messages)
     if config.quality and config.judge is None:
@@ -269,7 +269,15 @@ def run_archive(
     ends = {broker: store.end for broker, store in work.started_from.items()}
     erased = read_erased_places(lake).beyond(ends)  # messages that a restored lake archives again
     tasks = ArchiveTasks(
-        splits, lake, bodies, work.commit.run_id, config.parser_version, config.quality, erased, config.masks
+        parts,
+        lake,
+        bodies,
+        work.commit.run_id,
+        config.parser_version,
+        config.quality,
+        erased,
+        config.masks,
+        config.max_partition_bytes,
     )
     with staging(lake, work.commit.run_id) as manifest:
         with progress(runner, work.snapshot.size) if progress else nullcontext(_ignore_progress) as advance:
@@ -279,7 +287,7 @@ def run_archive(
         manifest.extend(outcome.manifest)
         _check_refused(manifest, config)
         losses = _losses(manifest, config)
-        is_judged = config.quality and bool(splits)
+        is_judged = config.quality and bool(parts)
         judged = (
             judge_run(lake, work, manifest, config.page, losses, config.judge, is_masked=config.masks is not None)
             if is_judged

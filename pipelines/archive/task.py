@@ -11,16 +11,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.formats.engine.part_sizes import cost_of, group_parts, part_bytes
+from commitlake.connectors.formats.engine.plan import divide
 from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
 from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces
 from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
@@ -28,7 +32,7 @@ from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.queue_reports import QueueReport
-from commitlake.connectors.runtime.runner import Runner, divided
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.again_erased import AgainErased
 from commitlake.pipelines.archive.bodies import BodyPacks
 from commitlake.pipelines.archive.parts import Part, read_part
@@ -37,13 +41,13 @@ from commitlake.pipelines.archive.staged import inline_bytes, stage_profile
 from commitlake.pipelines.archive.waiting_rows import WaitingRows, join_rows
 from commitlake.pipelines.masking.archiving import ArchiveMasks
 from commitlake.pipelines.topic_minutes.files import MinutesFiles
+from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.tables.messages import BODY, SOURCE
 
 _COLUMNS = StructType([field for field in SOURCE if field.name != BODY.name])
 
 
 _MAX_BATCHES = 8  # each keeps all of the kernel's buffers, even if it fills little of them
-_MAX_SPLITS = 8  # of one task, which is repeated as a whole
 _MAX_CLOSING = 16  # open files of a task; a broken clock can give rows of many dates
 
 
@@ -52,7 +56,7 @@ class ArchiveTasks:
     """The tasks of one run.
 
     Attributes:
-        splits: the ranges; each has its own packs, but a data file may hold the rows of several.
+        parts: parts of logs; a data file may have the rows of several.
         lake: locations of the tables.
         bodies: location of the packs.
         run_id: part of the files' names, so that files of two runs differ.
@@ -60,9 +64,10 @@ class ArchiveTasks:
         profiled: True to compute a profile of the rows.
         erased: messages of the ranges that were erased before, when an earlier version of the lake had them.
         masks: rules to mask rows and bodies; None for none.
+        pack_bytes: size of the log whose bodies go into one pack; None for one pack for each part.
     """
 
-    splits: Sequence[Part]
+    parts: Sequence[Part]
     lake: LakePaths
     bodies: PackLocation
     run_id: str
@@ -70,9 +75,10 @@ class ArchiveTasks:
     profiled: bool = True
     erased: ErasedPlaces = NOTHING_ERASED
     masks: ArchiveMasks | None = None
+    pack_bytes: int | None = None
 
     def run_all(self, runner: Runner, advance: Callable[[int], None] = lambda _: None) -> Iterator[ManifestRow]:
-        """Run the tasks for all ranges, several ranges in each task.
+        """Run the tasks for all parts; a task takes several small parts.
 
         Args:
             runner: runs the tasks.
@@ -81,24 +87,26 @@ class ArchiveTasks:
         Yields:
             The manifest: a row for each file, and one for each task.
         """
-        if not self.splits:
+        if not self.parts:
             return
-        # Spark needs some 50 ms for each task, so there are two tasks for each core, or more if there are many ranges.
-        count = max(2 * runner.cores, -(-len(self.splits) // _MAX_SPLITS))
-        groups = divided(range(len(self.splits)), count)
-        for number, rows in runner.run(partial(_run_group, self, inline_bytes(len(groups))), groups):
+        groups = group_parts(self.parts, part_bytes(cost_of(self.parts), runner.cores, least=1))
+        numbers = accumulate(map(len, groups), initial=0)
+        settings = replace(self, parts=())  # a task receives its own parts only
+        tasks = list(zip(numbers, groups, strict=False))
+        for number, rows in runner.run(partial(_run_group, settings, inline_bytes(len(groups))), tasks):
             yield from rows
-            advance(sum(self.splits[each].size for each in groups[number]))
+            advance(sum(part.size for part in groups[number]))
 
-    def run(self, numbers: Sequence[int], most_inline: int = inline_bytes(1)) -> Iterator[ManifestRow]:
-        """Run the task for the given ranges. Yields a row for each file, and one row with all other counts.
+    def run(self, number: int, parts: Sequence[Part], most_inline: int = inline_bytes(1)) -> Iterator[ManifestRow]:
+        """Run one task. Yields a row for each file, and one row with all other counts.
 
         Args:
-            numbers: indexes of the ranges.
+            number: number of the first part, for the names of files.
+            parts: parts of the task.
             most_inline: largest size of a profile in the manifest; a larger one is staged.
         """
         # Two attempts of one task at the same time must not write to the same files.
-        name = f"part-{numbers[0]:05d}-{self.run_id}-{secrets.token_hex(4)}"
+        name = f"part-{number:05d}-{self.run_id}-{secrets.token_hex(4)}"
         minutes = MinutesFiles(self.lake, name, self.run_id)
         refusals = Refusals(self.lake, name, self.run_id, self.parser_version, hides_bytes=self.masks is not None)
         masking = Masking(self.masks)
@@ -107,12 +115,10 @@ class ArchiveTasks:
             closing = _Closing(background)
             again = AgainErased(self.lake, name, self.erased, self.parser_version) if self.erased else None
             waiting = WaitingRows(self.lake, name, minutes, closing.add, profiled=self.profiled, erased=again)
-            for number in numbers:
+            for part in self._of_packs(parts):
                 with ExitStack() as open_packs:
-                    packs = open_packs.enter_context(
-                        BodyPacks(self.splits[number], open_store(self.bodies), self.erased)
-                    )
-                    rows, refused = _read(self.splits[number], packs, refusals, masking)
+                    packs = open_packs.enter_context(BodyPacks(part, open_store(self.bodies), self.erased))
+                    rows, refused = _read(part, packs, refusals, masking)
                     yield from refused
                     written = packs.finish()
                     closing.add(open_packs.pop_all().close)
@@ -129,6 +135,14 @@ class ArchiveTasks:
                 profile = stage_profile(waiting.profile, self.lake, self.run_id, name, most_inline)
             closing.finish()
         yield ManifestRow.of_task(pack_bytes, refusals.counts, refusals.first, profile, masking.left_out)
+
+    def _of_packs(self, parts: Sequence[Part]) -> Iterator[Part]:
+        """Divide parts of files into those whose bodies go into one pack."""
+        for part in parts:
+            if isinstance(part, Split) and self.pack_bytes is not None:
+                yield from divide(part, self.pack_bytes, DEFAULT_MAX_RECORD_BYTES)
+            else:
+                yield part
 
 
 class _Closing:
@@ -219,5 +233,5 @@ def _inspect_nothing(_: object) -> None:
     """Ignore the window: the bodies are in the batch."""
 
 
-def _run_group(tasks: ArchiveTasks, most_inline: int, numbers: Sequence[int]) -> list[ManifestRow]:
-    return list(tasks.run(numbers, most_inline))
+def _run_group(settings: ArchiveTasks, most_inline: int, task: tuple[int, Sequence[Part]]) -> list[ManifestRow]:
+    return list(settings.run(*task, most_inline))

@@ -15,6 +15,7 @@ import numpy as np
 from commitlake.connectors.formats.engine.continuity import check_continuity, record_digest
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.part_sizes import part_bytes
 from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, TailKind, plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.format import Format
@@ -71,6 +72,15 @@ class ArchiveWork:
     def is_nothing(self) -> bool:
         """True if there is nothing to do."""
         return not self.has_new and not self.unfinished
+
+    def parts(self, pack_bytes: int, cores: int) -> Sequence[Part]:
+        """Divide the ranges of all stores into parts for tasks, in order. A task divides its parts further, into packs.
+
+        Args:
+            pack_bytes: size of the log whose bodies go into one pack.
+            cores: number of tasks that run at a time.
+        """
+        return self.splits(part_bytes(self.snapshot.size, cores, unit=pack_bytes, least=pack_bytes), cores)
 
     def splits(self, max_partition_bytes: int, workers: int = 1) -> Sequence[Part]:  # noqa: ARG002 (of other work)
         """Divide the ranges of all stores into parts, in order."""

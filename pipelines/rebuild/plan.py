@@ -60,7 +60,7 @@ class RebuildPlan:
         """Return the ranges of the log, in order."""
         with ThreadPoolExecutor(available_cores()) as pool:
             divided = pool.map(
-                lambda whole: divide(whole, self.partition_bytes, DEFAULT_MAX_RECORD_BYTES),
+                lambda whole: list(divide(whole, self.partition_bytes, DEFAULT_MAX_RECORD_BYTES)),
                 segment_ranges(store, StoreRange(self.start, self.end)),
             )
             return [split for splits in divided for split in splits]

@@ -88,7 +88,7 @@ def archive(root: Path, lake: LakePaths, split_bytes: int) -> None:
     splits = work.splits(split_bytes)
     tasks = ArchiveTasks(splits, lake, PackLocation(lake.bodies), work.commit.run_id, "1")
     with staging(lake, work.commit.run_id) as manifest:
-        manifest.extend(tasks.run(range(len(splits))))
+        manifest.extend(tasks.run(0, splits))
         judged = judge_run(lake, work, manifest, None)
     commit = _commit(config, work, manifest, judged.files, datetime.datetime.now(datetime.UTC))
     finish_runs(lake, commit.run_id, "1")

@@ -56,7 +56,7 @@ def lake(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     work = find_work(str(whole), None, places)
     open_for_append(places.messages)
     tasks = ArchiveTasks(work.splits(5000), places, PackLocation(places.bodies), work.commit.run_id, "1")
-    manifest = list(tasks.run(range(len(tasks.splits))))
+    manifest = list(tasks.run(0, tasks.parts))
     commit_run(
         places.messages, [row.data_file for row in manifest if row.table == "messages"], work.commit, work.started_from
     )

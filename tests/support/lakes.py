@@ -131,7 +131,7 @@ def archive_store(store: Path, lake: LakePaths, broker: str | None = None, *, fi
     open_for_append(lake.messages)
     splits = work.splits(PARTITION)
     tasks = ArchiveTasks(splits, lake, pack_location(lake.bodies), work.commit.run_id, "1")
-    manifest = list(tasks.run(range(len(splits)), most_inline=1 << 20))  # nothing here gathers staged profiles
+    manifest = list(tasks.run(0, splits, most_inline=1 << 20))  # nothing here gathers staged profiles
     written = _written(work.commit, manifest)
     config = write_config_changes(lake, work.stores, work.commit.run_id, datetime.datetime.now(datetime.UTC))
     if config is not None:

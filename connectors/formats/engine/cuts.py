@@ -11,6 +11,7 @@ partitions, the range is scanned record by record from the last cut on.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -29,20 +30,16 @@ _WINDOW_BYTES = 1 << 20
 
 def find_cuts(
     file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int
-) -> list[int]:
-    """Return the first record start at or after each multiple of the partition size, up to one at or past `until`."""
-    cuts: list[int] = []
-    following = _next_multiple(whole.start, max_partition_bytes)
-    while following < whole.end:
-        rest = replace(whole, start=cuts[-1] if cuts else whole.start)
-        cut = find_cut(file, rest, following, max_record_bytes)
-        if cut is None:
-            break
-        cuts.append(cut)
-        if cut >= until:
-            break
+) -> Iterator[int]:
+    """Yield the first record start at or after each multiple of the partition size, up to one at or past `until`."""
+    cut: int | None = whole.start
+    while cut is not None and cut < until:
         following = _next_multiple(cut, max_partition_bytes)
-    return cuts
+        if following >= whole.end:
+            return
+        cut = find_cut(file, replace(whole, start=cut), following, max_record_bytes)
+        if cut is not None:
+            yield cut
 
 
 def find_last_cut(file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int) -> int | None:

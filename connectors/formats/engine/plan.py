@@ -16,7 +16,6 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
 
 import numpy as np
 
@@ -383,8 +382,8 @@ def _missing(store: Store, start: int, end: int, size: int) -> Split:
     return Split(store.broker, path, base_offset, start, end, end, end, missing=True, format=store.format)
 
 
-def divide(whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int | None = None) -> list[Split]:
-    """Divide a segment's range, or a missing one, into splits.
+def divide(whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int | None = None) -> Iterator[Split]:
+    """Divide a segment's range, or a missing one, into splits. A cut is searched when the split before it is wanted.
 
     Args:
         whole: from `segment_ranges`.
@@ -398,16 +397,20 @@ def divide(whole: Split, max_partition_bytes: int, max_record_bytes: int, until:
         or whole.size <= max_partition_bytes
         or whole.start // max_partition_bytes == (whole.end - 1) // max_partition_bytes
     ):
-        return [whole]
+        yield whole
+        return
+    until = whole.end if until is None else until
+    start = whole.start
     try:
         with OpenSegment(whole.path) as file:
-            cuts = find_cuts(file, whole, max_partition_bytes, max_record_bytes, whole.end if until is None else until)
+            for cut in find_cuts(file, whole, max_partition_bytes, max_record_bytes, until):
+                if start < cut:
+                    yield replace(whole, start=start, end=cut)
+                start = cut
     except FileNotFoundError:
-        return [whole]  # the task will find the same problem, and report it
-    edges = [whole.start, *cuts]
-    if until is None or edges[-1] < until:
-        edges.append(whole.end)
-    return [replace(whole, start=start, end=end) for start, end in pairwise(edges) if start < end]
+        pass  # the task that reads the rest will find the same problem, and report it
+    if start < min(until, whole.end):
+        yield replace(whole, start=start)
 
 
 def check_ranges(stores: Iterable[Store], snapshot: Snapshot) -> None:

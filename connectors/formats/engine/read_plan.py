@@ -26,6 +26,7 @@ from commitlake.connectors.formats.engine.filters import Narrowing
 from commitlake.connectors.formats.engine.index_answer import IndexUnusable, splits_of
 from commitlake.connectors.formats.engine.indexed import Indexes, open_indexes
 from commitlake.connectors.formats.engine.options import BY_SIZE, ReadOptions
+from commitlake.connectors.formats.engine.part_sizes import part_bytes
 from commitlake.connectors.formats.engine.plan import (
     Snapshot,
     StoreRange,
@@ -40,9 +41,6 @@ from commitlake.connectors.formats.engine.time_bounds import time_bounds
 from commitlake.schemas.counts import count_text
 
 logger = logging.getLogger(__name__)
-
-_MIB = 1 << 20
-_MIN_PARTITION_BYTES, _MAX_PARTITION_BYTES = 64 * _MIB, 256 * _MIB
 
 
 class Way(StrEnum):
@@ -202,7 +200,7 @@ def plan_read(options: ReadOptions, narrowing: Narrowing) -> ReadPlan:
 def plan_snapshot(stores: Sequence[Store], snapshot: Snapshot, options: ReadOptions, narrowing: Narrowing) -> ReadPlan:
     """Return the plan for a read of a snapshot of these stores, or of some of them."""
     if options.max_partition_bytes == BY_SIZE:
-        options = replace(options, max_partition_bytes=partition_bytes(snapshot.size, os.cpu_count() or 1))
+        options = replace(options, max_partition_bytes=part_bytes(snapshot.size, os.cpu_count() or 1))
     planner = _Planner(options, narrowing)
     plans = [
         planner.plan_store(store, snapshot.ranges[store.broker]) for store in stores if store.broker in snapshot.ranges
@@ -210,12 +208,6 @@ def plan_snapshot(stores: Sequence[Store], snapshot: Snapshot, options: ReadOpti
     for plan in plans:
         logger.info("%s", plan)
     return ReadPlan(snapshot, tuple(plans))
-
-
-def partition_bytes(size: int, cores: int) -> int:
-    """Return the size of a read's splits: two for each core, unless they would be very small or very large."""
-    wanted = -(-size // (2 * cores))
-    return min(max(wanted, _MIN_PARTITION_BYTES), _MAX_PARTITION_BYTES) // _MIB * _MIB
 
 
 class _Planner:
@@ -264,6 +256,6 @@ class _Planner:
                 else:
                     return SegmentPlan(whole, Way(index.name), tuple(splits), tuple(reasons))
         options = self._options
-        splits = divide(whole, options.max_partition_bytes, options.max_record_bytes, self._filters.end_offset)
-        wanted = tuple(split for split in splits if self._narrowing.may_hold(split))
+        scanned = divide(whole, options.max_partition_bytes, options.max_record_bytes, self._filters.end_offset)
+        wanted = tuple(split for split in scanned if self._narrowing.may_hold(split))
         return SegmentPlan(whole, Way.SCAN, wanted, tuple(reasons))

@@ -19,6 +19,7 @@ from commitlake.connectors.formats.engine.mapping import Mapping
 MAP_BYTES = 32 << 20
 """Number of bytes of a file that are mapped at a time."""
 _MIN_MAP_BYTES = 1 << 20
+_HOLE_BYTES = 64 << 10
 _MIN_READ_BYTES = 8  # size and magic, with which records and fillers of every format begin
 
 
@@ -75,17 +76,25 @@ class Windows:
         """Open a window from one physical offset towards another, of the maximum size."""
         wanted = max(0, reach - origin)
         if min(wanted, self._map_bytes) >= _MIN_MAP_BYTES and isinstance(self._file, LocalFile):
-            mapping = Mapping.of(
-                self._file.descriptor, origin - self._base_offset, min(wanted, self._map_bytes) + PADDING
-            )
+            size = min(wanted, self._map_bytes, max(_MIN_MAP_BYTES, self._bytes_to_hole(origin)))
+            mapping = Mapping.of(self._file.descriptor, origin - self._base_offset, size + PADDING)
             if mapping is not None:
-                self._last = length = max(0, min(wanted, len(mapping.window) - PADDING))
+                self._last = length = max(0, min(size, len(mapping.window) - PADDING))
                 return OpenWindow(mapping.window, length, is_end_of_file=False, mapping=mapping)
         size = min(self._size, wanted)
         if len(self._buffer) < size + PADDING:
             self._buffer = np.empty(size + PADDING, np.uint8)
         self._last = length = self._file.read_into(self._buffer[:size], origin - self._base_offset)
         return OpenWindow(self._buffer, length, is_end_of_file=length < size)
+
+    def _bytes_to_hole(self, origin: int) -> int:
+        """Return the distance to the next hole of a local file, and a little more, so that its zeros are seen.
+
+        Reading the rest of a hole would fill the memory with zeros; `walk` skips it.
+        """
+        assert isinstance(self._file, LocalFile)
+        position = origin - self._base_offset
+        return self._file.next_hole(position) - position + _HOLE_BYTES
 
     @property
     def sizes(self) -> tuple[int, int]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.filters import Narrowing
 from commitlake.connectors.formats.engine.options import BY_SIZE
-from commitlake.connectors.formats.engine.read_plan import partition_bytes
+from commitlake.connectors.formats.engine.part_sizes import Part, cost_of, group_parts, part_bytes
 from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.index_entries.entry_options import EntryOptions
 from commitlake.schemas.shipped import fetch_hint
@@ -19,17 +19,9 @@ from commitlake.schemas.store_files import UnsafeFileError
 MAX_FILE_BYTES = (1 << 31) - 1
 """Maximum size of these files, because a broker computes it as an int."""
 _MAX_PART_BYTES = 64 << 20
-_OPENING_BYTES = 256 << 10  # opening a file costs as much as reading this
 _LOCAL_MARK = "://"
 
-
-class _Part(Protocol):
-    @property
-    def size(self) -> int:
-        """Number of bytes that are read."""
-
-
-_P = TypeVar("_P", bound=_Part)
+_P = TypeVar("_P", bound=Part)
 
 
 def plan_stores(
@@ -54,7 +46,9 @@ def plan_stores(
                 raise StoreError(str(error)) from None
             except PermissionError as error:
                 raise StoreError(f"{error.filename} cannot be read by this user: run as the broker's user") from None
-    return group_parts(parts, options.max_partition_bytes)
+    if options.max_partition_bytes != BY_SIZE:
+        return group_parts(parts, options.max_partition_bytes)
+    return group_parts(parts, part_bytes(cost_of(parts), os.cpu_count() or 1))
 
 
 def local_root(store: Store) -> Path:
@@ -82,27 +76,3 @@ def divide_range(start: int, end: int, unit: int) -> Iterator[tuple[int, int]]:
     step = _MAX_PART_BYTES // unit * unit
     for first in range(start, end, step):
         yield first, min(end, first + step)
-
-
-def group_parts(parts: Sequence[_P], max_bytes: int) -> list[list[_P]]:
-    """Group parts of files in order, so that each group is one partition.
-
-    Args:
-        parts: parts of files.
-        max_bytes: largest size of a group; a single part may be larger. BY_SIZE: two groups per core of this machine.
-    """
-    if max_bytes == BY_SIZE:
-        max_bytes = partition_bytes(sum(_costs(parts)), os.cpu_count() or 1)
-    groups: list[list[_P]] = []
-    room = 0
-    for part, cost in zip(parts, _costs(parts), strict=True):
-        if cost > room or not groups:
-            groups.append([])
-            room = max_bytes
-        groups[-1].append(part)
-        room -= cost
-    return groups
-
-
-def _costs(parts: Iterable[_Part]) -> Iterator[int]:
-    return (part.size + _OPENING_BYTES for part in parts)

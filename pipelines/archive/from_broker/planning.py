@@ -89,6 +89,10 @@ class BrokerWork(ArchiveWork):
         """See `ArchiveWork`."""
         return bool(self.commit.ranges)
 
+    def parts(self, pack_bytes: int, cores: int) -> Sequence[PulledPart]:
+        """See `ArchiveWork`; tasks do not divide these parts."""
+        return self.splits(pack_bytes, cores)
+
     def splits(self, max_partition_bytes: int, workers: int = 1) -> Sequence[PulledPart]:
         """Return the ranges of all queues, divided into parts; the workers share the rate."""
         parts: list[PulledPart] = []

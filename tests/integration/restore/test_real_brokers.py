@@ -32,7 +32,7 @@ def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory
     work = find_work(str(recorded_store.store), "a", lake)
     open_for_append(lake.messages)
     tasks = ArchiveTasks(work.splits(400_000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
-    manifest = list(tasks.run(range(len(tasks.splits))))
+    manifest = list(tasks.run(0, tasks.parts))
     commit_run(
         lake.messages, [row.data_file for row in manifest if row.table == "messages"], work.commit, work.started_from
     )

@@ -28,7 +28,7 @@ def lake(tmp_path: Path, bucket: str) -> LakePaths:
     work = find_work(str(write_indexed_store(tmp_path / "store")), "a", lake)
     open_for_append(lake.messages)
     tasks = ArchiveTasks(work.splits(20_000), lake, pack_location(lake.bodies), work.commit.run_id, "1")
-    manifest = list(tasks.run(range(len(tasks.splits))))
+    manifest = list(tasks.run(0, tasks.parts))
     commit_run(
         lake.messages, [row.data_file for row in manifest if row.table == "messages"], work.commit, work.started_from
     )

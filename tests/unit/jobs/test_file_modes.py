@@ -79,7 +79,7 @@ def test_lake_and_files_made_from_it_have_restricted_modes(tmp_path: Path, modes
         work = find_work(str(store), None, lake)
         open_for_append(lake.messages)
         tasks = ArchiveTasks(work.splits(5000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
-        manifest = list(tasks.run(range(len(tasks.splits))))
+        manifest = list(tasks.run(0, tasks.parts))
         files = [row.data_file for row in manifest if row.path and row.table == "messages"]
         commit_run(lake.messages, files, work.commit, work.started_from)
     check(tmp_path / "lake", modes)

@@ -33,7 +33,7 @@ def lake(store: Path, tmp_path: Path) -> Path:
     work = find_work(str(store), None, lake)
     open_for_append(lake.messages)
     tasks = ArchiveTasks(work.splits(5000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
-    manifest = list(tasks.run(range(len(tasks.splits))))
+    manifest = list(tasks.run(0, tasks.parts))
     commit_run(
         lake.messages, [row.data_file for row in manifest if row.table == "messages"], work.commit, work.started_from
     )

@@ -51,7 +51,7 @@ def tasks_of(root: Path, lake: Path, partition: int = SIZE, run_id: str = "run-1
 
 def run_all(tasks: ArchiveTasks) -> list[ManifestRow]:
     """The manifest of all tasks."""
-    return [row for number in range(len(tasks.splits)) for row in tasks.run([number])]
+    return [row for number in range(len(tasks.parts)) for row in tasks.run(number, tasks.parts[number : number + 1])]
 
 
 def files_of(manifest: list[ManifestRow]) -> list[ManifestRow]:
@@ -175,7 +175,7 @@ def test_a_range_without_a_message_writes_no_file(tmp_path: Path) -> None:
         ],
     )
     tasks = tasks_of(root, tmp_path)
-    manifest = list(tasks.run([1]))
+    manifest = list(tasks.run(1, tasks.parts[1:2]))
     assert [row.table for row in manifest] == ["quarantine", ""]
     assert manifest[-1].refusal_counts == {"broker/../a": RefusalCounts(bad_ranges=1)}
     assert not (tmp_path / "messages").exists()
@@ -256,13 +256,13 @@ def test_ranges_of_one_task_share_a_file_until_it_is_large_enough(
 ) -> None:
     root = write_store(tmp_path / "store", [(0, open_segment(messages(2000), SIZE))])
     tasks = tasks_of(root, tmp_path, 30_000)
-    manifest = list(tasks.run(range(len(tasks.splits))))
+    manifest = list(tasks.run(0, tasks.parts))
     assert len(files_of(manifest)) == 1
     check(root, tmp_path, manifest)
     packs = len(list((tmp_path / "bodies").rglob("*.zst")))
-    assert packs == len(tasks.splits) > 10
+    assert packs == len(tasks.parts) > 10
     monkeypatch.setattr("commitlake.pipelines.archive.waiting_rows.PART_BYTES", 100_000)
-    manifest = list(tasks_of(root, tmp_path, 30_000, "run-2").run(range(len(tasks.splits))))
+    manifest = list(tasks_of(root, tmp_path, 30_000, "run-2").run(0, tasks.parts))
     assert len(files_of(manifest)) > 3
     check(root, tmp_path, manifest)
     assert len(list((tmp_path / "bodies").rglob("*.zst"))) == 2 * packs

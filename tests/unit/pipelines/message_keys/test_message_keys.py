@@ -39,7 +39,7 @@ def archive(store: Path, lake: LakePaths) -> int:
     work = find_work(str(store), "a", lake)
     open_for_append(lake.messages)
     tasks = ArchiveTasks(work.splits(SIZE), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
-    manifest = list(tasks.run(range(len(tasks.splits))))
+    manifest = list(tasks.run(0, tasks.parts))
     commit_run(
         lake.messages, [row.data_file for row in manifest if row.table == "messages"], work.commit, work.started_from
     )

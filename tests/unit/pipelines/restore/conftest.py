@@ -35,8 +35,7 @@ def archive(tmp_path: Path) -> Archive:
         work = find_work(str(root), broker, lake)
         open_for_append(lake.messages)
         tasks = ArchiveTasks(work.splits(partition), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
-        numbers = range(len(tasks.splits))
-        files = [row.data_file for _ in range(times) for row in tasks.run(numbers) if row.table == "messages"]
+        files = [row.data_file for _ in range(times) for row in tasks.run(0, tasks.parts) if row.table == "messages"]
         commit_run(lake.messages, files, work.commit, work.started_from)
         return lake
 

@@ -69,7 +69,7 @@ def archive(lake: LakePaths, root: Path) -> ArchiveWork:
     work = find_work(str(root), BROKER, lake)
     open_for_append(lake.messages)
     tasks = ArchiveTasks(work.splits(5000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
-    files = [row.data_file for row in tasks.run(range(len(tasks.splits))) if row.table == "messages"]
+    files = [row.data_file for row in tasks.run(0, tasks.parts) if row.table == "messages"]
     commit_run(lake.messages, files, work.commit, work.started_from)
     return work
 

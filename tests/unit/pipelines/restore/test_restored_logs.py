@@ -190,7 +190,7 @@ def _archive_split(folder: Path, split: Split) -> LakePaths:
     lake = LakePaths(str(folder / "lake-of-one"))
     open_for_append(lake.messages)
     tasks = ArchiveTasks([split], lake, PackLocation(lake.bodies), "run", "1")
-    files = [row.data_file for row in tasks.run([0]) if row.table == "messages"]
+    files = [row.data_file for row in tasks.run(0, tasks.parts[:1]) if row.table == "messages"]
     ends = {split.broker: StoreProgress(split.end)}
     commit = ArchiveCommit(1, "run", ends, {split.broker: CommittedRange(split.start, split.end)})
     commit_run(lake.messages, files, commit, {})

@@ -58,7 +58,7 @@ def cuts_of(whole: Split, *, near: bool = True) -> list[int]:
     with OpenSegment(whole.path) as file, pytest.MonkeyPatch.context() as patch:
         if not near:
             patch.setattr(cuts, "_WORTH_A_LOOK", SIZE)
-        return find_cuts(file, whole, PARTITION, DEFAULT_MAX_RECORD_BYTES, whole.end)
+        return list(find_cuts(file, whole, PARTITION, DEFAULT_MAX_RECORD_BYTES, whole.end))
 
 
 @pytest.mark.parametrize("seed", range(4))

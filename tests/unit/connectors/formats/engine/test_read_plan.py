@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.connectors.formats.engine import files
 from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.read_plan import Way, partition_bytes
+from commitlake.connectors.formats.engine.read_plan import Way
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import (
@@ -212,11 +212,3 @@ def test_any_filters_give_the_result_of_a_scan(tmp_path: Path) -> None:
         ways.update(way for store in plan.stores for way in store.ways)
         assert read_by_plan(root, **options) == read_by_scan(root, **options), options
     assert ways == {Way.SCAN, Way.CONSUME_QUEUE, Way.INDEX_FILE}
-
-
-@pytest.mark.parametrize(
-    ("size", "cores", "expected"),
-    [(0, 2, 64), (100 << 20, 2, 64), (1 << 30, 2, 256), (1 << 30, 4, 128), (1 << 30, 64, 64), (1 << 40, 8, 256)],
-)
-def test_there_are_two_partitions_for_each_core_within_bounds(size: int, cores: int, expected: int) -> None:
-    assert partition_bytes(size, cores) == expected << 20

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.formats.index_entries.partitions import divide_range, group_parts, local_root
+from commitlake.connectors.formats.index_entries.partitions import divide_range, local_root
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of a file."""
-
-    size: int
 
 
 def test_ranges_are_divided_between_entries() -> None:
@@ -25,13 +16,6 @@ def test_ranges_are_divided_between_entries() -> None:
     assert ranges[-1][1] == 40 + 20 * 10_000_000
     assert all((end - start) % 20 == 0 and 0 < end - start <= 64 << 20 for start, end in ranges)
     assert list(divide_range(40, 40, 20)) == []
-
-
-def test_parts_are_grouped_by_bytes_and_files() -> None:
-    parts = [Part(400_000), Part(400_000), Part(10), Part(3_000_000), Part(0)]
-    sizes = [[part.size for part in group] for group in group_parts(parts, 1_500_000)]
-    assert sizes == [[400_000, 400_000], [10], [3_000_000], [0]]
-    assert group_parts([], 1) == []
 
 
 def test_stores_that_are_not_local_are_refused() -> None:

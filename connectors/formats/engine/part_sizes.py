@@ -1,0 +1,66 @@
+"""Division of files into parts for tasks: the size of parts, and groups of small ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
+
+MIN_PART_BYTES = 64 << 20
+_MAX_PART_BYTES = 256 << 20
+_OPENING_BYTES = 256 << 10  # opening a file costs as much as reading this
+_MOST_PARTS = 1024  # within segments; beyond that, a cluster has enough tasks without further cuts
+
+
+class Part(Protocol):
+    """Part of a file."""
+
+    @property
+    def size(self) -> int:
+        """Number of bytes that are read."""
+
+
+_P = TypeVar("_P", bound=Part)
+
+
+def part_bytes(size: int, cores: int, *, unit: int = 1 << 20, least: int = MIN_PART_BYTES) -> int:
+    """Return the size of the parts of a log: two parts for each core, unless they would be very small or very large.
+
+    To cut a segment, the planner reads some MiB of it. Parts of large logs are therefore larger: those of a log of more
+    than 1 TiB are whole segments of 1 GiB, and nothing is read to plan them.
+
+    Args:
+        size: size of the log in bytes.
+        cores: number of tasks that run at a time.
+        unit: the result is a multiple of this number of bytes.
+        least: smallest result in bytes; a multiple of `unit`.
+
+    >>> [part_bytes(gib << 30, cores=16) >> 20 for gib in (1, 4, 100, 2000)]
+    [64, 128, 256, 2000]
+    """
+    most = max(_MAX_PART_BYTES, size // _MOST_PARTS)
+    wanted = min(-(-size // (2 * cores)), most)
+    return max(-(-wanted // unit) * unit, least)
+
+
+def cost_of(parts: Iterable[Part]) -> int:
+    """Return the cost of reading parts, as the number of bytes that could be read in the same time."""
+    return sum(part.size + _OPENING_BYTES for part in parts)
+
+
+def group_parts(parts: Sequence[_P], most_cost: int) -> list[list[_P]]:
+    """Group parts, in order, so that each group is the work of one task.
+
+    Args:
+        parts: parts of files.
+        most_cost: largest cost of a group; that of a single part may be larger.
+    """
+    groups: list[list[_P]] = []
+    room = 0
+    for part in parts:
+        cost = cost_of([part])
+        if cost > room or not groups:
+            groups.append([])
+            room = most_cost
+        groups[-1].append(part)
+        room -= cost
+    return groups
