@@ -7,7 +7,9 @@ import datetime
 import errno
 import json
 import os
+import pickle
 import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +29,13 @@ from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.refusal_counts import RefusalCounts
+from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
+from commitlake.connectors.runtime.runner import Result, Task
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.wire import parse_profile
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message
+from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.quarantine import QUARANTINE
@@ -266,6 +271,52 @@ def test_ranges_of_one_task_share_a_file_until_it_is_large_enough(
     assert len(files_of(manifest)) > 3
     check(root, tmp_path, manifest)
     assert len(list((tmp_path / "bodies").rglob("*.zst"))) == 2 * packs
+
+
+def pack_ranges(lake: Path) -> list[str]:
+    """The ranges in the names of all packs, in order."""
+    return sorted(path.name.rpartition("-")[0] for path in (lake / "bodies").rglob("*.zst"))
+
+
+def test_a_task_divides_its_part_into_packs(tmp_path: Path) -> None:
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(2000), SIZE))])
+    list(tasks_of(root, tmp_path / "planned", 30_000).run_all(HERE))
+    undivided = tasks_of(root, tmp_path / "divided")
+    assert len(undivided.parts) == 1
+    manifest = list(dataclasses.replace(undivided, pack_bytes=30_000).run_all(HERE))
+    check(root, tmp_path / "divided", manifest)
+    assert len(pack_ranges(tmp_path / "divided")) > 10
+    assert pack_ranges(tmp_path / "divided") == pack_ranges(tmp_path / "planned")
+
+
+class SendingRunner(ThreadRunner):
+    """Runner that sends each task as bytes, as to another process."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.sent: list[bytes] = []
+
+    def run(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_waiting: bool = False
+    ) -> Iterator[tuple[int, Result]]:
+        """Run the tasks from their bytes."""
+        self.sent = [pickle.dumps((function, task)) for task in tasks]
+        return super().run(_run_sent, self.sent, is_waiting=is_waiting)
+
+
+def _run_sent(data: bytes) -> Any:
+    function, task = pickle.loads(data)
+    return function(task)
+
+
+def test_a_task_receives_its_own_parts_only(tmp_path: Path) -> None:
+    segments = [(number * 4000, closed_segment(messages(3), 4000, number * 4000)) for number in range(50)]
+    root = write_store(tmp_path / "store", segments)
+    runner = SendingRunner()
+    check(root, tmp_path, list(tasks_of(root, tmp_path, 4000).run_all(runner)))
+    assert len(runner.sent) > 1
+    names = [sum(segment_name(number * 4000).encode() in data for number in range(50)) for data in runner.sent]
+    assert sum(names) == 50
 
 
 def test_a_range_of_many_dates_has_a_file_for_each_and_few_packs(tmp_path: Path) -> None:

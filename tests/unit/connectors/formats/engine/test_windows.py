@@ -9,9 +9,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.engine.windows import Windows
 from commitlake.schemas.tables.messages import SOURCE
 from tests.support.logs import new_message, open_segment, records, write_store
 
@@ -32,6 +34,19 @@ def test_a_record_larger_than_the_mapping_is_read(tmp_path: Path, max_batch_mib:
     sent = [new_message(0), new_message(1, body=bytes(40 * MIB)), new_message(2)]
     write_store(tmp_path, [(0, open_segment(sent, 42 * MIB))])
     assert sizes_of(tmp_path, max_batch_mib * MIB) == [len(record) for record in records(sent)]
+
+
+def test_a_window_ends_soon_after_a_hole_begins(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    with path.open("wb") as file:
+        file.write(b"x" * 2 * MIB)
+        file.truncate(64 * MIB)
+    with OpenSegment(str(path)) as opened:
+        windows = Windows(opened, 0, 4 * MIB, 64 * MIB)
+        with windows.open(0, 64 * MIB) as window:
+            assert 2 * MIB < window.length < 3 * MIB
+        with windows.open(2 * MIB, 64 * MIB) as window:
+            assert 0 < window.length <= MIB
 
 
 @pytest.mark.parametrize("max_batch_mib", [4, 32, 64])
