@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 #
-# Run a CommitLake job. The first time, set up all that it needs: a Python environment, Delta's jars, and Java where there is none.
+# Run a CommitLake job. The first time, set up all that it needs: a Python environment, Delta's jars, and Java if there is none.
 #
 # Usage:
 #   ./spark-submit.sh [SPARK-SUBMIT OPTIONS] JOB [ARGUMENTS]
@@ -13,10 +13,10 @@
 #   ./spark-submit.sh --master spark://host:7077 --driver-memory 4g archive --store /data/rocketmq/store --lake /data/lake
 #   ./spark-submit.sh query --help
 #
-# On a cluster, executors get CommitLake and its packages as an archive, which the first run makes; see docs/how-to/spark.md. Where
+# On a cluster, executors get CommitLake and its packages as an archive, which the first run makes; see docs/how-to/spark.md. If
 # PYSPARK_PYTHON names a Python that has them on every executor, nothing is sent.
 #
-# Jobs that need no Spark (dump, query) start at once, without a JVM. The others run through spark-submit, on local[*] where no
+# Jobs that need no Spark (dump, query) start at once, without a JVM. The others run through spark-submit, on local[*] if no
 # --master is given. `.venv/bin/commitlake JOB ...` runs the same jobs without spark-submit.
 #
 # It needs Python 3.11 or newer with its venv module, and the network the first time. --set-up-only sets up and runs nothing;
@@ -24,7 +24,7 @@
 #
 # Environment:
 #   COMMITLAKE_PYTHON  the Python to set up with (default: the first of python3.13, 3.12, 3.11, python3 that will do)
-#   COMMITLAKE_JARS    a folder that holds Delta's jars; nothing is fetched where they are in it
+#   COMMITLAKE_JARS    a folder that holds Delta's jars; nothing is fetched if they are in it
 #   JAVA_HOME          a Java 17 or newer; else java on PATH, else one is installed into the environment
 
 set -euo pipefail

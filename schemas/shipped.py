@@ -1,4 +1,4 @@
-"""Manifests of a shipped store: which bytes of which files a prefix has.
+"""Manifests of a shipped store: the list of files, and of their bytes, that the copy has.
 
 `commitlake ship` copies a broker's store to a prefix in an object store, or to a folder. The copy has the paths of the
 store, and a folder `shipped` of its own:
@@ -10,7 +10,7 @@ store, and a folder `shipped` of its own:
     shipped/parts/of-commitlog/…       object stores only: parts of files that are not sealed yet
     shipped/lock                       folders only: locked by the agent that writes there
 
-The manifests decide what a reader may believe. Each entry covers the first bytes of a file without a gap, and a segment
+A reader may rely only on the manifests. Each entry covers the first bytes of a file without a gap, and a segment
 has an entry only if all segments before it are sealed. So the log that a manifest describes is always a prefix of the
 broker's log: it ends earlier, but it has no hole. Bytes after the shipped ones, up to the file's size, read as zeros,
 like bytes that the broker has not written yet.
@@ -20,7 +20,7 @@ In an object store, a part is an object whose name has its range and its CRC-32,
     shipped/parts/of-commitlog/00000000001073741824/00000000000016777216-8388608-1b2c3d4e
 
 A part is deleted only after a manifest that does not need it has been written. In a folder, parts are written into the
-file itself, so that the folder is a store that every job can read; the manifest then tells how much of it is proven.
+file itself, so that the folder is a store that every job can read; the manifest says which bytes are complete.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ShippedFile:
 
     Attributes:
         name: path in the store.
-        size: size of the file, of which the bytes after the shipped ones are zeros.
+        size: size of the whole file; bytes after the shipped ones are zeros.
         parts: the shipped ranges, without a gap from the first byte on; empty for a sealed file.
         is_sealed: whether the file is complete, under its own name.
         crc: CRC-32 of a sealed file's bytes; None for one that is not sealed.
@@ -109,7 +109,7 @@ class ShippedFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a prefix has of a store's log, or of its other files.
+    """List of the shipped bytes of a store's log, or of its other files.
 
     Attributes:
         broker: name of the store.
@@ -144,7 +144,7 @@ def part_name(file: str, part: Part) -> str:
 
 
 def fetch_hint(root: str) -> str:
-    """Return what to do about a store that is not in a folder, as the end of an error message.
+    """Return a hint for a store that is not in a folder, as the end of an error message.
 
     >>> fetch_hint("s3://logs/a/commitlog")
     ". 'commitlake ship --store s3://logs/a --to FOLDER --once' fetches a copy that 'commitlake ship' made"
@@ -187,10 +187,10 @@ def serialize_manifest(manifest: Manifest) -> bytes:
 
 
 def _file_json(file: ShippedFile) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": file.name, "size": file.size, "head": [file.head_size, file.head_crc]}
+    fields: dict[str, Any] = {"name": file.name, "size": file.size, "head": [file.head_size, file.head_crc]}
     if file.is_sealed:
-        return {**told, "crc": file.crc, "modified_ms": file.modified_ms}
-    return {**told, "parts": [[part.offset, part.size, part.crc, int(part.is_live)] for part in file.parts]}
+        return {**fields, "crc": file.crc, "modified_ms": file.modified_ms}
+    return {**fields, "parts": [[part.offset, part.size, part.crc, int(part.is_live)] for part in file.parts]}
 
 
 def parse_manifest(data: bytes, place: str) -> Manifest:
@@ -232,16 +232,17 @@ def _by_name(files: list[ShippedFile]) -> dict[str, ShippedFile]:
     return named
 
 
-def _parse_file(told: Any) -> ShippedFile:
-    name = _text(told["name"])
+def _parse_file(fields: Any) -> ShippedFile:
+    name = _text(fields["name"])
     check_relative(name)
-    size, (head_size, head_crc) = _number(told["size"], MAX_START_OFFSET), told["head"]
+    size, (head_size, head_crc) = _number(fields["size"], MAX_START_OFFSET), fields["head"]
     head = _number(head_size), _number(head_crc, _MAX_CRC)
-    if "parts" not in told:
-        return ShippedFile(name, size, (), True, _number(told["crc"], _MAX_CRC), *head, _number(told["modified_ms"]))
+    if "parts" not in fields:
+        modified_ms = _number(fields["modified_ms"])
+        return ShippedFile(name, size, (), True, _number(fields["crc"], _MAX_CRC), *head, modified_ms)
     parts = tuple(
         Part(_number(offset), _number(length), _number(crc, _MAX_CRC), bool(is_live))
-        for offset, length, crc, is_live in told["parts"]
+        for offset, length, crc, is_live in fields["parts"]
     )
     end = 0
     for part in parts:

@@ -41,10 +41,10 @@ def reached_version(lake: LakePaths, table: str, application_id: str) -> int:
 
 
 def version_in(table: DeltaTable | None, application_id: str) -> int:
-    """Return the version of `messages` that an open table has reached; -1 before the first, and for no table.
+    """Return the version of `messages` that an open table has reached; -1 before the first.
 
     Args:
-        table: the table.
+        table: the table; None if it does not exist.
         application_id: name of its transactions.
     """
     version = None if table is None else table.transaction_version(application_id)

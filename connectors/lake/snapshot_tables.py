@@ -143,7 +143,7 @@ def _one_of_each(table: DeltaTable, name: str, conditions: list[str], choice: st
 def _of_positions(broker: str, kind: str) -> str:
     """Return the condition for a store's offsets of one kind, without the rows of snapshots as a whole.
 
-    Rows without a group or a queue, and offsets far below zero, are by another program.
+    Rows without a group or a queue, or with an offset far below zero, are left out: only other programs write them.
     """
     is_possible = f'"group" IS NOT NULL AND queue_id >= 0 AND ("offset" IS NULL OR "offset" >= {_LEAST_OFFSET})'
     is_of_kind = f"{_of(broker)} AND kind = {text_literal(kind)} AND topic IS NOT NULL"

@@ -25,7 +25,7 @@ def names_cluster() -> bool:
 
 
 def is_cluster(words: Sequence[str], defaults: Mapping[str, str]) -> bool:
-    """Return whether arguments of spark-submit, or else the settings of `spark-defaults.conf`, name such a master."""
+    """Return whether the master is on other machines, by spark-submit's arguments, or else by `spark-defaults.conf`."""
     return not (master(words) or defaults.get("spark.master", "local")).startswith("local")
 
 
@@ -57,7 +57,7 @@ def master(words: Sequence[str]) -> str:
 
 
 def settings(words: Sequence[str]) -> dict[str, str]:
-    """Return the settings that `--conf` gives; the last of a key wins."""
+    """Return the settings that `--conf` gives; of two for the same key, the later one counts."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--conf", "-c", action="append", default=[])
     known, _ = parser.parse_known_args(list(words))
@@ -65,7 +65,7 @@ def settings(words: Sequence[str]) -> dict[str, str]:
 
 
 def absolute_paths(words: Sequence[str]) -> list[str]:
-    """Return spark-submit's arguments with absolute paths instead of relative ones; options are two words each.
+    """Return spark-submit's arguments with absolute paths; an option and its value become two words.
 
     >>> absolute_paths(["--jars=/a.jar,hdfs://b/c.jar", "--name", "x", "pyspark-shell"])
     ['--jars', '/a.jar,hdfs://b/c.jar', '--name', 'x', 'pyspark-shell']

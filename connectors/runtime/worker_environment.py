@@ -5,11 +5,12 @@ the installed packages that this one requires, with their compiled modules and f
 that starts the executor's own Python with them. That Python must be of the same minor version. PySpark is not in it:
 executors use the one that belongs to their Spark. Packages that only the driver uses are left out, too.
 
-Spark gives all workers one Python, and also starts workers beside the driver, which plan reads. The path is therefore
-relative, and the driver's JVM works in a folder where the same name leads to the driver's Python.
+Spark starts workers on executors, and some on the driver, which plan reads. All use the same path to a Python. The path
+is therefore relative: in an executor's working folder it leads to the archive, and in the folder where the driver's JVM
+works, to the driver's Python.
 
-venv-pack, which Spark's documentation recommends, has had no release since 2018, packs the whole environment and not an
-editable installation. A PEX file would have to be built from packages that are fetched again.
+Spark's documentation recommends venv-pack. It has had no release since 2018, packs the whole environment, and cannot
+pack an editable installation. A PEX file would have to be built from packages that are downloaded again.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _PROJECT = "commitlake"
 _FROM_SPARK = frozenset({"pyspark", "py4j", "delta-spark"})
 _ONLY_ON_DRIVER = frozenset({"great-expectations"})  # it judges profiles there, and brings 150 MB of packages
 _UNUSED_FOLDERS = frozenset({"tests", "test", "include", "examples"})
-_COMPRESSION_LEVEL = 1  # the network to executors is fast, and the time to pack is waited for
+_COMPRESSION_LEVEL = 1  # the network to executors is fast, and the user waits for the packing
 _LAUNCHER = """#!/bin/sh
 # Start this executor's Python {version} with the packages beside this script.
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -65,7 +66,7 @@ class Member(NamedTuple):
 
 
 def executor_archive() -> Path:
-    """Return the archive for executors; make it if there is none of the installed versions in the user's cache.
+    """Return the archive for executors. It is made if the user's cache has none for the installed versions.
 
     Raises:
         OSError: if the cache folder cannot be written.
@@ -87,7 +88,7 @@ def executor_archive() -> Path:
 
 
 def driver_folder() -> Path:
-    """Return a folder in which `PYTHON` is the Python of this process; its JVM is to work there.
+    """Return the working folder for the driver's JVM, in which `PYTHON` is the Python of this process.
 
     Raises:
         OSError: if the cache folder cannot be written.
@@ -110,7 +111,7 @@ def _cache_folder() -> Path:
 
 
 def _delete_others(folder: Path, kept: Path) -> None:
-    """Delete archives of other versions, except the one that another installation may be sending at this moment."""
+    """Delete archives of other versions, except the newest one, which another installation may be sending."""
     archives = sorted(folder.glob(f"{NAME}-*.tar.gz"), key=lambda path: path.stat().st_mtime)
     for archive in archives[:-2]:
         if archive != kept:
@@ -147,7 +148,7 @@ def _own_members() -> Iterator[Member]:
 
 
 def _compiled_module(file: PurePosixPath, path: Path) -> Iterator[Member]:
-    """Yield what Python has kept of a module, so that no executor compiles it again."""
+    """Yield the bytecode of a module if Python has kept it, so that no executor compiles it again."""
     name = f"{path.stem}.{sys.implementation.cache_tag}.pyc"
     compiled = path.parent / "__pycache__" / name
     if path.suffix == ".py" and compiled.is_file():

@@ -1,4 +1,4 @@
-"""Targets of `commitlake ship`: the prefix in an object store, or the folder, that gets the copy of a broker's store.
+"""Targets of `commitlake ship`: a prefix in an object store, or a folder, to which a broker's store is copied.
 
 target    interface of a target             folder    a local or mounted folder, which is itself a store
 errors    targets that cannot be written    s3        a prefix in an S3-compatible object store

@@ -190,7 +190,7 @@ class FolderTarget(ShipTarget):
             text = f"{self._root / name} cannot be written: {error.strerror or error}"
             if error.errno in _DENIED or isinstance(error, NotADirectoryError):
                 raise ShipError(f"{text}. Give this user permission, or correct --to") from None
-            raise ShipUnavailableError(f"{text}. Shipping continues there later: nothing is lost") from None
+            raise ShipUnavailableError(f"{text}. A later attempt continues there; nothing is lost") from None
 
 
 def _sync(folder: int) -> None:

@@ -154,7 +154,7 @@ class S3Target(ShipTarget):
                 yield from (found["Key"].removeprefix(prefix) for found in page.get("Contents", ()))
 
     def cut(self, file: ShippedFile, end: int) -> None:
-        """See ShipTarget; parts are dropped after the manifest that does not name them."""
+        """See ShipTarget; the parts are deleted later, when a manifest without them is written."""
 
     def seal(self, file: ShippedFile) -> None:
         """See ShipTarget."""

@@ -89,11 +89,11 @@ class ShipTarget(ABC):
 
     @abstractmethod
     def cut(self, file: ShippedFile, end: int) -> None:
-        """Forget the bytes of a file from a position on, because the broker has changed them."""
+        """Discard the bytes of a file from a position on, because the broker has changed them."""
 
     @abstractmethod
     def seal(self, file: ShippedFile) -> None:
-        """Make a file of its parts, which cover it, under its own name."""
+        """Create the complete file, under its own name, from its parts. They cover all of it."""
 
     @abstractmethod
     def sealed_size(self, file: ShippedFile) -> int | None:

@@ -136,7 +136,7 @@ def _name_of(arguments: argparse.Namespace, lake: LakePaths) -> BrokerName:
 
 
 def page_in(lake: LakePaths) -> RunPage | None:
-    """Return where a run's page goes by default: into the lake, if the lake is a folder."""
+    """Return the default path of a run's page: into the lake, if the lake is a folder."""
     return None if lake.page is None else page_writer(PageFile(Path(lake.page)))
 
 

@@ -297,7 +297,7 @@ def _run(
 
 
 def _check_store_endpoint(arguments: argparse.Namespace) -> None:
-    """Check the object store of a store at `s3://…`, which Arrow opens by the environment alone.
+    """Check the endpoint for a store at `s3://…`, because Arrow reads it from the environment without a check.
 
     Raises:
         S3Error: if the endpoint contains credentials or is not a URL.

@@ -1,6 +1,6 @@
-"""The name that a `broker.conf` beside a store gives it; see `jobs.cli.broker_name`.
+"""The name of a store, from a `broker.conf` beside it; see `jobs.cli.broker_name`.
 
-It needs neither Arrow nor numpy, so that small processes can use it.
+This module imports neither Arrow nor numpy, so that small processes can use it.
 """
 
 from __future__ import annotations

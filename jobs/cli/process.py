@@ -326,8 +326,8 @@ def _print_last_line(line: str, *, silence: bool) -> None:
 def _leave(code: int) -> None:
     """End this process without the end of the interpreter, during which threads of Arrow or Delta may abort it.
 
-    Such a thread, which still closes a file, asks for the interpreter. An interpreter that is ending stops the thread
-    instead, and C++ then calls abort: "terminate called without an active exception". This also saves time.
+    If such a thread is still closing a file, it needs the interpreter's lock. An interpreter that is ending stops the
+    thread instead, and C++ then calls abort: "terminate called without an active exception". This also saves time.
     """
     if sys.gettrace() is not None or sys.getprofile() is not None or sys.flags.interactive:
         return

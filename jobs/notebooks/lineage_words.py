@@ -1,4 +1,4 @@
-"""Stories and graphs of topics in words, the rows of their tables, and their pictures."""
+"""Sentences, table rows and diagrams that a notebook shows for stories, and for graphs of topics."""
 
 from __future__ import annotations
 

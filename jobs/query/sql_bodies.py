@@ -46,7 +46,7 @@ def expand_body(sql: str) -> str:
 
 
 def explain_body_error(sql: str, message: str) -> str:
-    """Return an engine's message, with what was expected if it is about a call of `body`.
+    """Return an engine's message. If it is about a call of `body`, add the calls that are allowed.
 
     Args:
         sql: the SELECT as the user wrote it.

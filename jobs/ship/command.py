@@ -60,7 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
         "store needs a place of its own"
     )  # fmt: skip
     parser.add_argument(
-        "--broker", metavar="NAME", help="the store's name (default: brokerName in broker.conf beside the store, or "
+        "--broker", help="the store's name (default: brokerName in broker.conf beside the store, or "
         "the name of its folder)"
     )  # fmt: skip
     parser.add_argument(
@@ -68,16 +68,16 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--once", action="store_true", help="ship what is there now, and end")
     parser.add_argument(
-        "--interval", type=parse_duration, default="5s", metavar="TIME", help="time between two looks at the log "
-        "(default: 5s)"
+        "--interval", type=parse_duration, default="5s", metavar="TIME", help="how often to look for new records of "
+        "the log (default: 5s)"
     )  # fmt: skip
     parser.add_argument(
-        "--files-interval", type=parse_duration, default="1m", metavar="TIME", help="time between two looks at queues, "
-        "indexes and settings, each of which costs a request for every file that has changed (default: 1m)"
+        "--files-interval", type=parse_duration, default="1m", metavar="TIME", help="how often to look for changes "
+        "of queues, indexes and settings; each changed file costs a request (default: 1m)"
     )  # fmt: skip
     parser.add_argument(
-        "--log-only", action="store_true", help="ship no queues, indexes and settings: archive needs only the log, and "
-        "rebuild can create queues and indexes from it"
+        "--log-only", action="store_true", help="ship only the log: archive needs nothing else, and rebuild can create "
+        "queues and indexes from it"
     )  # fmt: skip
     parser.add_argument(
         "--rate", type=parse_rate, metavar="BYTES", help="send at most so many bytes per second, as in 500k or 20M "
@@ -105,7 +105,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 
 def store_name(arguments: argparse.Namespace) -> str:
-    """Return the name of the store: of the options, of a `broker.conf` beside the store, or of its folder.
+    """Return the name of the store: from the options, a `broker.conf` beside the store, or the name of its folder.
 
     Raises:
         JobError: if it cannot be the name of a store in a lake.

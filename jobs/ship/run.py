@@ -106,7 +106,7 @@ def open_target(arguments: argparse.Namespace, source: SourceStore) -> ShipTarge
 
     root, folder = Path(os.path.realpath(source.root)), Path(os.path.realpath(place))
     if folder == root or root in folder.parents or folder in root.parents:
-        raise JobError(f"--to {place}: the store and its copy lie in one another", "ship to another folder")
+        raise JobError(f"--to {place}: one of the store and its copy is inside the other", "ship to another folder")
     return FolderTarget(place, pace)
 
 
@@ -221,14 +221,18 @@ class _Shipping:
             parts.append("the store has no message yet")
         else:
             parts.append(f"the copy of the log ends at physical offset {self._found.end}")
-        parts += [f"{count_text(counts.cut, 'segment')} cut or deleted before being shipped"] if counts.cut else []
+        if counts.cut:
+            parts.append(f"{count_text(counts.cut, 'segment')} cut or deleted before being shipped completely")
         if counts.rewritten:
             parts.append(f"{count_text(counts.rewritten, 'file')} changed by the broker and sent again")
         if lost := self._agent.log.lost:
             size = sum(end - start for start, end in lost)
             parts.append(f"{size_text(size)} of the log were deleted before they were shipped")
         if self._found.damaged_at is not None:
-            parts.append(f"no valid record at physical offset {self._found.damaged_at}, which waits for later ones")
+            parts.append(
+                f"the bytes at physical offset {self._found.damaged_at} are not a valid record: they are shipped when "
+                "a valid one follows"
+            )
         return "; ".join(parts)
 
     def _report_skipped(self) -> None:

@@ -13,7 +13,7 @@ from commitlake.connectors.lake.sql import timestamp_literal
 from commitlake.pipelines.archive_health.small_tables import ask
 
 _LAST_MINUTE = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
-"""Last minute that counts; later ones are by another program, and Python may not represent them."""
+"""Last minute that counts; only other programs write later ones, which Python may not be able to represent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def read_archive_state(lake: LakePaths) -> ArchiveState:
             "SELECT broker, max(minute) AS newest FROM topic_minutes "
             f"WHERE minute <= {timestamp_literal(_LAST_MINUTE)} GROUP BY broker",
         )
-        if row["newest"] is not None  # before Python's calendar, by another program
+        if row["newest"] is not None  # before Python's calendar; only other programs write such times
     }
     quarantined, gaps = _ranges(lake, "quarantine"), _ranges(lake, "gaps")
     stores = [

@@ -228,7 +228,7 @@ def _frames(rows: pa.RecordBatch) -> list[int]:
 def _readable_of_frame(
     rows: pa.RecordBatch, store: PackStore, cache: FrameCache, counts: _Counts, error: str
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the readable rows of one frame: none, if even the body that needs the least of it is unreadable."""
+    """Yield the readable rows of one frame; none if the body that ends first in it cannot be read."""
     refs = rows.column("body_ref")
     ends = pc.add(refs.field("offset").cast(pa.int64()), refs.field("length").cast(pa.int64())).fill_null(0)
     is_needed = pc.greater(refs.field("length"), 0).fill_null(True).to_numpy(zero_copy_only=False)

@@ -164,7 +164,7 @@ class StoreMessages:
         return time
 
     def _time_if_readable(self, queue: Queue, queue_offset: int, physical_offset: int) -> int | None:
-        """Return the same time, or None if another message is at that place, or none."""
+        """Return the time as `_time_of` does, or None if the message is not at that place."""
         try:
             return self._time_of(queue, queue_offset, physical_offset)
         except IndexMismatchError:

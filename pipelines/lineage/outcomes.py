@@ -329,7 +329,7 @@ _FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
 def _is_before(consumption: Row, copy: Row) -> bool:
-    """Return True if a group's attempt was one before the delivery of a copy, so it does not show what became of it."""
+    """Return whether an attempt was made before a retry copy was delivered, so it is not about that copy."""
     attempt = consumption["attempt"]
     return attempt is not None and attempt < (copy["reconsume_times"] or 0)
 

@@ -80,8 +80,8 @@ class Question:
         limit: maximum number of rows; 0 for no limit.
         count: True to return only the number of rows.
         key_places: SQL for the locations of the messages of the wanted keys, if known.
-        unique_key_places: returns the same for `message_id`, as a client's id. It is called only if no message has the
-            id as its offset message id.
+        unique_key_places: function that returns such SQL for `message_id` as a client's id. It is called only if no
+            message has the id as its offset message id.
     """
 
     table: str

@@ -1,13 +1,14 @@
 """The agent: rounds in which a store's new bytes are copied to a target.
 
-A round reads in one order and publishes in the other, so that what a reader sees first never points to something that
-is not there yet:
+A round reads in one order and publishes in the reverse order, so that nothing that a reader sees points to something
+that is not in the copy yet:
 
     read      small files, then the ends of queues, then the end of the log
     publish   the log, then queues and indexes, then small files
 
-Shipped offsets of groups are therefore never ahead of shipped queues, nor these of the shipped log. The log's manifest
-is written during a round, too, so that a kill loses little; the other manifest and the small files only at its end.
+Shipped offsets of groups are therefore never ahead of the shipped queues, and these are never ahead of the shipped log.
+The log's manifest is also written during a round, so that a kill loses little; the other manifest and the small files
+only at its end.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Round:
 
     Attributes:
         end: physical offset after the last shipped byte of the log; None if the log has no segment.
-        is_waiting: whether a last record will be complete a moment later.
+        is_waiting: whether the last record looks complete, but was not unchanged for long enough.
         damaged_at: physical offset at which the newest segment has bytes that are no record.
         skipped: files that are not shipped, with the reason.
     """
@@ -77,7 +78,7 @@ class ShipAgent:
         target: the target, which is claimed.
         settings: the settings.
         on_progress: called with the number of further new bytes of the log.
-        is_stopped: returns whether the agent is to end after the present part.
+        is_stopped: returns whether the agent is to end after the current part.
         clock: a clock that never goes back, in seconds.
     """
 
@@ -193,9 +194,9 @@ class ShipAgent:
             if is_closed:
                 end = min(entry.size, limit)
             else:
-                look = self._look_for_end(file, entry, source, found)
-                has_filler = has_filler or look.is_closed
-                end = look.offset - file.base_offset
+                found_end = self._find_end(file, entry, source, found)
+                has_filler = has_filler or found_end.is_closed
+                end = found_end.offset - file.base_offset
                 end = min(end, limit) if has_filler else end
             if end == start and has_filler:
                 end = min(entry.size, limit)
@@ -210,17 +211,17 @@ class ShipAgent:
             entry = replace(entry, size=entry.shipped)
         return entry, entry.shipped == entry.size and (is_closed or has_filler)
 
-    def _look_for_end(self, file: LogFile, entry: ShippedFile, source: SourceFile, found: Round) -> LogEnd:
+    def _find_end(self, file: LogFile, entry: ShippedFile, source: SourceFile, found: Round) -> LogEnd:
         start = file.base_offset + entry.shipped
         limit = self._settings.part_bytes
-        look = self._search.find(source, file.base_offset, entry.size, start, self._checkpoint, limit)
-        found.is_waiting, found.damaged_at = look.is_waiting, look.damaged_at
-        return look
+        log_end = self._search.find(source, file.base_offset, entry.size, start, self._checkpoint, limit)
+        found.is_waiting, found.damaged_at = log_end.is_waiting, log_end.damaged_at
+        return log_end
 
     def _keep_shipped(self, entry: ShippedFile, size: int, *, is_closed: bool) -> bool:
         """Keep the shipped bytes of a segment that has become shorter than they are."""
         _LOG.warning(
-            "%s: found %d bytes, of which %d were shipped before: these are kept", entry.name, size, entry.shipped
+            "%s: found %d bytes, fewer than the %d that were shipped: these are kept", entry.name, size, entry.shipped
         )
         if is_closed:
             self._note_cut(entry)
@@ -328,7 +329,8 @@ class ShipAgent:
             self._target.put(file.name, file.data, file.modified_ms)
             self.counts.sent_bytes += size
             self._other = self._other.with_file(entry)
-        # `abort` tells whether the broker was closed. Other files are kept: a broker replaces one by deleting it first.
+        # `abort` shows whether the broker was shut down cleanly. Other files stay in the copy: if one is missing, the
+        # broker may be replacing it.
         if "abort" in self._other.files and not any(file.name == "abort" for file in small):
             self._target.delete("abort")
             files = {name: entry for name, entry in self._other.files.items() if name != "abort"}
@@ -344,10 +346,10 @@ class ShipAgent:
         return parse_manifest(data, f"{self._target.text}/{name}")
 
     def _check_store(self) -> None:
-        """Check that the target has the copy of this store, or none.
+        """Check that the target has a copy of this store, or no copy.
 
         Raises:
-            ShipConflictError: if it has another one's.
+            ShipConflictError: if it has a copy of another store.
         """
         folder = self._source.format.folder
         if not self._log.generation and not self._other.generation:
@@ -374,7 +376,7 @@ class ShipAgent:
                     )
 
     def _check_target(self) -> None:
-        """Compare what lies in the target with the manifests, and forget what is missing."""
+        """Compare the target with the manifests; parts that are missing are shipped again."""
         for entry in [each for each in self._log.files.values() if not each.is_sealed]:
             kept = self._files.without_missing(entry)
             if kept is not entry:
@@ -388,8 +390,8 @@ class ShipAgent:
             if found != entry.size:
                 held = "it is missing" if found is None else f"found {found}"
                 raise ShipError(
-                    f"{self._target.text}/{entry.name}: expected {entry.size} bytes, as shipped, {held}: somebody has "
-                    "changed the target. Restore the file, or ship to a new place"
+                    f"{self._target.text}/{entry.name}: expected {entry.size} bytes, as shipped, {held}: the "
+                    "target was changed. Restore the file, or ship to a new place"
                 )
 
     def _take_over(self) -> None:

@@ -52,7 +52,7 @@ class _ChangedError(ShipUnavailableError):
 
 
 class Fetcher:
-    """Copies what a shipped copy has, and the folder lacks.
+    """Copies the files of a shipped copy that a folder lacks.
 
     Args:
         source: the object store.
@@ -151,7 +151,7 @@ class Fetcher:
             yield replace(entry, parts=())
             raise ShipError(
                 f"{self._source.text}/{theirs.name}: expected the CRC-32 {expected:08x}, found {found:08x}: "
-                "somebody has changed the copy"
+                "the copy was changed"
             )
         if theirs.is_sealed:
             self._target.seal(theirs)

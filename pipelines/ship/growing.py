@@ -1,4 +1,4 @@
-"""One file that grows: its new bytes become parts, and at last the sealed file.
+"""One file that grows: its new bytes become parts, and finally the parts become the sealed file.
 
 New bytes are sent as soon as they are complete, often a few KiB at a time, and each part is an object. So small parts
 are merged: a new part takes the place of the small ones before it when there are enough of about its size, and its
@@ -96,7 +96,7 @@ class GrowingFiles:
         return with_head(replace(entry, parts=(*kept, part)), data)
 
     def seal(self, entry: ShippedFile, source: SourceFile | None) -> ShippedFile:
-        """Complete a file all of whose bytes are shipped.
+        """Complete a file. All of its bytes are shipped.
 
         Raises:
             ChangedFileError: if bytes that are shipped have changed.
@@ -112,12 +112,12 @@ class GrowingFiles:
         return replace(entry, parts=(), is_sealed=True, crc=crc_of_parts(entry.parts))
 
     def is_changed(self, entry: ShippedFile, source: SourceFile, *, every_part: bool = False) -> bool:
-        """Return whether the broker has changed shipped bytes: the last ones, or on the first look, whole parts.
+        """Return whether the broker has changed shipped bytes: the last ones, or on the first call, whole parts.
 
         Args:
             entry: the file.
             source: the open file of the store.
-            every_part: compare every part on the first look, and not only the last one.
+            every_part: compare every part on the first call, and not only the last one.
         """
         tail = self._tails.get(entry.name)
         if tail is not None:
@@ -184,7 +184,7 @@ class GrowingFiles:
 
 
 def kept_parts(parts: Sequence[Part], end: int, settings: ShipSettings) -> tuple[Part, ...]:
-    """Return the parts before the next one, which takes the place of the others.
+    """Return the parts that stay when the next part is shipped; the next part replaces the others.
 
     Args:
         parts: the present parts of a file.

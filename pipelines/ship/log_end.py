@@ -4,7 +4,7 @@ A part never changes once a manifest names it, so an agent ships a record of the
 A record's CRC covers its body only, so a valid record may lack some bytes of its properties. It is complete
 
     - if the broker has written something after it, because records are written one after the other, or
-    - if its last byte is not zero, and it was the same some time ago, or
+    - if its last byte is not zero, and it has been unchanged for some time, or
     - if the broker's checkpoint confirms that it was flushed to disk.
 
 A damaged range is shipped as it is once a valid record follows it, and otherwise when the broker begins the next
@@ -35,9 +35,9 @@ class LogEnd:
 
     Attributes:
         offset: physical offset after the last complete record.
-        is_waiting: whether a record after it looks complete, and will be known to be after `UNCHANGED_SECONDS`.
+        is_waiting: whether a record follows that looks complete, but was not unchanged for `UNCHANGED_SECONDS` yet.
         is_closed: whether the segment has its filler, after which the broker writes to the next one.
-        damaged_at: physical offset at which no valid record begins although bytes follow; None if there is none.
+        damaged_at: physical offset of bytes that are not a valid record; None if there are none.
     """
 
     offset: int
@@ -47,7 +47,7 @@ class LogEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class _LastLook:
+class _LastRecord:
     start: int
     end: int
     crc: int
@@ -55,7 +55,7 @@ class _LastLook:
 
 
 class LogEndSearch:
-    """Search in the newest segment; it keeps the last record of the search before.
+    """Search in the newest segment. It remembers the last record that the previous search found.
 
     Args:
         log_format: format of the log.
@@ -65,7 +65,7 @@ class LogEndSearch:
     def __init__(self, log_format: Format, clock: Callable[[], float] = time.monotonic) -> None:
         self._rules = log_format.rules
         self._clock = clock
-        self._last: _LastLook | None = None
+        self._last: _LastRecord | None = None
 
     def find(
         self,
@@ -114,18 +114,18 @@ class LogEndSearch:
     def _is_complete(
         self, windows: _Windows, start: int, end: int, checkpoint: Callable[[], tuple[bytes, bool]]
     ) -> tuple[bool, bool]:
-        """Return whether the last record is complete, and whether only time is missing to know it."""
+        """Return whether the last record is complete, and if not, whether it only has to stay unchanged."""
         record = windows.read(start, end - start)
-        look = _LastLook(start, end, zlib.crc32(record), self._clock())
+        record_now = _LastRecord(start, end, zlib.crc32(record), self._clock())
         before = self._last
-        is_same = before is not None and (before.start, before.end, before.crc) == (start, end, look.crc)
+        is_same = before is not None and (before.start, before.end, before.crc) == (start, end, record_now.crc)
         if not is_same:
-            self._last = look
+            self._last = record_now
         if record.endswith(b"\0"):
             parsed = self._rules.parse(memoryview(record))
             data, was_closed = checkpoint()
             return parsed is not None and self._rules.vouches(data, parsed[0], was_closed), False
-        is_old = is_same and before is not None and look.at - before.at >= UNCHANGED_SECONDS
+        is_old = is_same and before is not None and record_now.at - before.at >= UNCHANGED_SECONDS
         return is_old, not is_old
 
 

@@ -1,7 +1,7 @@
 """Files of a broker's store, as an agent reads them: nothing here writes, and no link below the store is followed.
 
-A broker's store may change at any time. A file that disappears is reported as None, one that is cut gives fewer bytes,
-and neither is an error. A link, a FIFO or a device with the name of a segment is one.
+A broker's store may change at any time. It is no error if a file disappears, which is reported as None, or is cut, so
+that fewer bytes are read. A link, a FIFO or a device with the name of a segment is an error.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class SourceFile:
 
     @property
     def size(self) -> int:
-        """Present size of the file."""
+        """Current size of the file."""
         return os.fstat(self._descriptor).st_size
 
     def read(self, offset: int, size: int) -> bytes:
-        """Read a range; fewer bytes if the file ends before its end."""
+        """Read a range; return fewer bytes if the file ends within it."""
         pieces = []
         while size > 0 and (piece := os.pread(self._descriptor, size, offset)):
             pieces.append(piece)
@@ -57,7 +57,7 @@ class SourceFile:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def crc(self, offset: int, size: int) -> int | None:
-        """Return the CRC-32 of a range, or None if the file ends before its end."""
+        """Return the CRC-32 of a range, or None if the file ends within it."""
         return crc_of_range(self._descriptor, offset, size)
 
     def has_data(self, offset: int) -> bool:
@@ -68,7 +68,7 @@ class SourceFile:
             return False
 
     def data_end(self, start: int) -> int:
-        """Return the position after the last byte that is not zero, if no long run of zeros lies between.
+        """Return the position after the last byte that is not zero; the search ends at a long run of zeros.
 
         Args:
             start: position up to which the file is known to have data.
@@ -162,7 +162,7 @@ class SourceStore:
         files = []
         for name in files_in(folder):
             base_offset = parse_segment_name(name)
-            # A name in digits of another script is the broker's, too, but only one name may stand for an offset.
+            # A broker also accepts digits of other scripts, but only one file may have an offset.
             if base_offset is None or name != segment_name(base_offset):
                 continue
             with suppress(FileNotFoundError):
@@ -201,7 +201,7 @@ class SourceStore:
         for folder in _QUEUE_FOLDERS:
             yield from self._growing_below(folder, 0)
         yield from self._growing_in(_CONSUME_FOLDER, str.isdecimal)
-        # The newest IndexFile is changed everywhere, not only at its end.
+        # The broker changes all parts of the newest IndexFile, not only its end.
         yield from (found for found in self._growing_in(_INDEX_FOLDER, str.isdecimal) if not found.is_last)
 
     def _growing_below(self, folder: str, depth: int) -> Iterator[GrowingName]:

@@ -25,7 +25,7 @@ from commitlake.schemas.times import EPOCH, epoch_us
 
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _LAST = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
-"""Last minute that counts; later ones, and those before 1970, are by another program."""
+"""Last minute that counts; only other programs write later ones, or ones before 1970."""
 _IS_TIME = f"minute BETWEEN {timestamp_literal(EPOCH)} AND {timestamp_literal(_LAST)}"
 ALL, PART, NONE = "all", "part", "none"
 """Share of a window that is archived."""
@@ -163,7 +163,7 @@ def _stretches(lake: LakePaths, name: str, brokers: Collection[str]) -> dict[str
 
 
 def _times(lake: LakePaths, broker: str, span: TimeSpan, gaps: Sequence[tuple[int, int]]) -> list[TimeSpan]:
-    """Return the times of ranges of a log: each from the last minute before the range to the first one after it."""
+    """Return the time span of each range of a log: from the last minute before the range to the first one after it."""
     answer = run_sql(
         open_table(lake, "topic_minutes"),
         "topic_minutes",

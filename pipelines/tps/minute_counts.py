@@ -50,7 +50,7 @@ class _Cells:
         return found
 
     def add(self, layer: int, cells: Array, values: Array) -> None:
-        """Add values to cells, whose numbers run group by group."""
+        """Add values to cells. Cells are numbered group by group."""
         np.add.at(self.numbers[layer].reshape(-1), cells, values)
 
 

@@ -37,13 +37,14 @@ class BadRanges:
 
 
 Restarts = Mapping[str, Sequence[tuple[int, int]]]
-"""By topic, physical offsets between which it was created again: its last record before and the first one since."""
+"""For each topic, the times that it was created again, each as two physical offsets: its last record before that time,
+and its first record after it."""
 
 
 def restarts_of(queues: Mapping[tuple[str, int], Sequence[Run]]) -> Restarts:
-    """Return when topics were created again, as far as one queue alone shows it.
+    """Return when topics were created again, as far as the records of a single queue prove it.
 
-    Offsets that begin at 0 again after a single record do not show it: the record may have been stored twice.
+    A queue whose offsets begin at 0 again after a single record is no proof: the record may have been stored twice.
 
     Args:
         queues: the runs of each topic and queue, in log order.

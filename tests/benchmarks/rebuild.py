@@ -4,8 +4,8 @@
 
 Makes stores of a shop's messages (`tests.support.corpus`), rebuilds each several times on this machine's cores, and
 then starts a broker on a copy of the log that has no indexes. The broker's time is taken from its process's start to
-the last entry of every queue and of the index, which its files tell; and from the first entry on, as a JVM's start is
-no rebuild. At the end its files are compared with ours, byte by byte.
+the last entry of every queue and of the index, as its files show; and also from the first entry on, because the
+start of a JVM is no part of a rebuild. At the end its files are compared with ours, byte by byte.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _WARM_UP_GIB = 1 / 64
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """Bytes of a file that are written last: when they are there, so is all before them.
+    """The bytes of a file that a broker writes last: once they are there, the file is complete.
 
     Attributes:
-        folder: that holds the file, from the store's folder on.
-        name: of the file; any where not given, as an IndexFile's cannot be foreseen.
-        position: of the bytes.
-        expected: what they are.
+        folder: the file's folder, relative to the store's.
+        name: name of the file; None for any, because an IndexFile's name is not known before.
+        position: position of the bytes.
+        expected: the bytes.
     """
 
     folder: Path

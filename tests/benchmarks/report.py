@@ -122,7 +122,7 @@ def _number(value: float | None) -> str:
 
 
 def write_json(path: Path, machine: Mapping[str, str | float], figures: Figures, comparisons: list[Ratio]) -> None:
-    """Write all of it as one JSON object."""
+    """Write the machine, the figures and their comparisons as one JSON object."""
     whole = {
         "machine": dict(machine),
         "figures": [asdict(name) | asdict(figure) for name, figure in figures.items()],

@@ -52,7 +52,7 @@ _EXAMPLES = max(3, settings().max_examples // 8)
 
 @dataclass
 class OtherStore(GrowingLake):
-    """A second broker's store; traces lie there."""
+    """A second broker's store, which has the trace messages."""
 
     @property
     def store(self) -> Path:

@@ -270,8 +270,8 @@ class RocketMQ(Server):
         """Start the broker on its store.
 
         Args:
-            options: New settings, else those of before.
-            ip: A new address, else that of before.
+            options: New settings; by default, the previous ones.
+            ip: A new address; by default, the previous one.
 
         Raises:
             ServerError: It did not come up; the message has the end of its log.

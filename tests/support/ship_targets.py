@@ -1,4 +1,4 @@
-"""A target of `ship` in memory, with the rules of an object store, and what a reader finds in a target."""
+"""A target of `ship` in memory that behaves like an object store, and functions that read targets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class MemoryTarget(ShipTarget):
         self._known: dict[str, bytes | None] = {}
 
     def other(self) -> MemoryTarget:
-        """Return a client of its own for the same objects."""
+        """Return another client for the same objects."""
         target = MemoryTarget(self.min_copied)
         target.objects = self.objects
         return target

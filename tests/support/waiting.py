@@ -19,7 +19,7 @@ def wait_until(
     Args:
         holds: the condition.
         seconds: when to give up.
-        look_seconds: the time between two looks.
+        look_seconds: the time between two checks.
 
     Raises:
         TimeoutError: it did not hold in time.

@@ -28,7 +28,7 @@ ENTRIES_OF_STEP = 256
 TIME_STEP_MS = 1000
 """Precision of an entry's time."""
 _MAX_UNCOUNTED_ENTRIES = 4096
-"""Entries of a slot that one put may have left uncounted; a damaged file has no more of them either."""
+"""Maximum number of entries of a slot that the header does not count; the search in a damaged file ends there."""
 
 _FIRST_SLOT = Geometry().slot_position(0)
 _pack_header = HEADER.struct.pack_into
@@ -127,10 +127,11 @@ class IndexFile:
         self.is_synced = False
 
     def _newest_before(self, number: int, newest: int) -> int:
-        """Return the newest entry of a slot before an entry, or 0, if a process ended between entry and header.
+        """Return the newest entry of a slot that the header counts; 0 if there is none.
 
-        The slot then names an entry that the header does not count, and that entry still names the one before it.
-        RocketMQ's broker lets the new entry name itself or none, so that it loses the older entries of the slot.
+        If a process ended after it wrote an entry and before it wrote the header, the slot names an entry that the
+        header does not count. That entry still names the one before it. RocketMQ's broker does not follow that link, so
+        it loses the older entries of the slot.
         """
         above = self._geometry.entries
         for _ in range(_MAX_UNCOUNTED_ENTRIES):

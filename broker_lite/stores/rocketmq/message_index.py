@@ -145,7 +145,8 @@ class MessageIndex:
     def drop_newer_than(self, timestamp_ms: int) -> None:
         """Delete the files that end after a time, because a crash may have damaged them, and all later files.
 
-        A later file can end earlier if the clock was set back. Recovery completes the index only at its end.
+        A later file can have earlier times if the clock was set back. It is deleted, too, because recovery adds entries
+        only at the end of the index.
         """
         self._drop_from_first(lambda file: file.header.end_timestamp > timestamp_ms)
 

@@ -85,7 +85,7 @@ class ShippedSegment:
         path: the segment's path in it.
 
     Raises:
-        FileNotFoundError: if it is no segment of a shipped store.
+        FileNotFoundError: if it is not a segment of a shipped store.
     """
 
     def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
@@ -93,7 +93,7 @@ class ShippedSegment:
         self._store, folder, name = path.rsplit("/", 2)
         self._path, self._name = path, f"{folder}/{name}"
         self._open: dict[str, pa.NativeFile] = {}
-        self._entry = self._look()
+        self._entry = self._find_entry()
 
     def read_into(self, window: np.ndarray[tuple[int], np.dtype[np.uint8]], position: int) -> int:
         """Fill `window` from a position of the file; see SegmentFile."""
@@ -101,7 +101,7 @@ class ShippedSegment:
             with suppress(FileNotFoundError):
                 return self._read(window, position)
             self.close()
-            self._entry = self._look()
+            self._entry = self._find_entry()
         raise StoreError(
             f"{self._path}: a part that the manifest names is missing in {self._store}/shipped: run 'commitlake ship' "
             "on the broker's machine again"
@@ -117,7 +117,7 @@ class ShippedSegment:
             file.close()
         self._open.clear()
 
-    def _look(self) -> ShippedFile:
+    def _find_entry(self) -> ShippedFile:
         for name in (LOG_MANIFEST, FILES_MANIFEST):
             manifest = read_shipped_manifest(self._filesystem, self._store, name)
             if manifest is not None and self._name in manifest.files:

@@ -2,8 +2,8 @@
 
 A store is a folder with a `commitlog` or a `journal` folder in it, which determines its format. A path may name either
 folder. The broker's name is, in this order: the option `broker`, the path component that `{broker}` stands for, the
-name in the manifest of a shipped store, the name of the store folder, or of its parent if that is just `store`. Of the
-files of a store, only such a manifest gives data that become part of a path; they are checked.
+name in the manifest of a shipped store, the name of the store folder, or of its parent if that is just `store`. No data
+from a store's files become part of a path, except names in such a manifest, which are checked.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: Seq
 
 
 def _shipped_log(filesystem: pafs.FileSystem, path: str, wanted: Sequence[str]) -> str | None:
-    """Return the folder of a shipped log of which no segment is complete yet, so that the folder has no object."""
+    """Return the folder of a shipped log, also if it has no object because no segment is complete yet."""
     parent, _, name = path.rpartition("/")
     for store in (path, parent) if name in wanted else (path,):
         manifest = read_shipped_manifest(filesystem, store)

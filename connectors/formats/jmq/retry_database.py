@@ -29,7 +29,7 @@ RETRYING, DEAD = 1, -2
 CANNOT_OPEN = 75
 """Exit code of the process if the database cannot be read without changing its files."""
 _OPEN_FILES = Path("/dev/fd")  # on Linux, /proc/self/fd
-_STEPS = 10_000  # of SQLite's machine, between two looks at the clock
+_STEPS = 10_000  # of SQLite's machine, between two checks of the time
 _QUESTION = (
     f"SELECT substr(topic, 1, {MAX_TEXT + 1}), queue_id, queue_offset, journal_offset, "
     f"substr(app, 1, {MAX_TEXT + 1}), status, retry_count, retry_time, update_time FROM message_retry "
@@ -45,11 +45,11 @@ def read_rows(
     Args:
         path: path of the database.
         how: parameters of SQLite's URI.
-        file: device and inode of the file that was checked, because SQLite follows links; None for a file of our own.
+        file: device and inode of the file that was checked, because SQLite follows links; None for our own copy.
         tries: whether to return None if SQLite cannot read the database in that way.
 
     Raises:
-        sqlite3.Error: if it is no database with such a table, a limit is exceeded, or another file was opened.
+        sqlite3.Error: if it is not a database with such a table, a limit is exceeded, or another file was opened.
         UnicodeDecodeError: if SQLite's own message on it is not UTF-8.
     """
     with closing(_connect(path, how)) as database:

@@ -65,7 +65,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @carry_errors()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
-        """Fix the end of the stream."""
+        """Make the stream stop at the current ends of the queues."""
         self._planner.stop_at_what_is_there()
 
     @carry_errors()

@@ -16,8 +16,8 @@ class BatchEvidence:
 
     Attributes:
         batches: number of records with the flag INNER_BATCH.
-        steps: number of records whose offset is larger by the number of messages in the batch before, minus those whose
-            offset is larger by one.
+        steps: number of records whose offset follows the previous one by the number of messages in that batch, minus
+            the number of records whose offset follows it by one.
     """
 
     batches: int = 0

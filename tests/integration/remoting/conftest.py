@@ -57,6 +57,6 @@ def puller(options: ClientOptions) -> Iterator[Puller]:
 
 @pytest.fixture
 def admin(options: ClientOptions) -> Iterator[Admin]:
-    """An administrator."""
+    """Return a client for administration."""
     with Admin(options) as made:
         yield made

@@ -177,7 +177,7 @@ OWN_COLUMNS = ("run_id", "sequence", "body_ref", "archived_at", "as_of", "record
 
 
 def rows_of(lake: Path, table: str) -> list[dict[str, object]]:
-    """Return the rows of a table without what differs from run to run, in order; none if there is no table."""
+    """Return the sorted rows of a table without columns that differ from run to run; none if there is no table."""
     if not (lake / table).exists():
         return []
     rows = DeltaTable(str(lake / table)).to_pyarrow_table().to_pylist()

@@ -47,7 +47,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def submit(cluster: SparkCluster, folder: Path, *arguments: object) -> subprocess.Popen[str]:
-    """Start a job on the cluster, as an operator does, with relative paths."""
+    """Start a job on the cluster with relative paths, as an operator does."""
     command = [str(ROOT / "spark-submit.sh"), "--master", cluster.master, "--executor-memory", "1g"]
     return subprocess.Popen(
         [*command, *map(str, arguments)],

@@ -1,4 +1,4 @@
-"""Tests of the manifests of shipped stores: what is written is read, and anything else is an error."""
+"""Tests of the manifests of shipped stores: a written manifest is read again, and anything else is an error."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_other_data_is_an_error(data: bytes) -> None:
         parse_manifest(data, "m")
 
 
-def test_names_of_parts_are_told_from_foreign_ones() -> None:
+def test_names_of_parts_are_distinguished_from_others() -> None:
     name = part_name(GROWING.name, GROWING.parts[1])
     assert is_part_name(name)
     for foreign in (f"{name}/x", "shipped/parts/notes.txt", name.replace("of-", ""), f"shipped/parts//{name}"):

@@ -1,4 +1,4 @@
-"""Texts that `tomllib` would need a long time for, or could not parse at all."""
+"""Tests of TOML texts that `tomllib` parses very slowly, or not at all."""
 
 from __future__ import annotations
 

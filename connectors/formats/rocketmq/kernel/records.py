@@ -76,7 +76,10 @@ _MIN_RECORD_SIZE = layout.MIN_RECORD_SIZE
 
 @compiled
 def examine(window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
-    """Return the state of a position and its size, as `schemas.layouts.rocketmq.scan.examine`, and a record's parts."""
+    """Return the kind of the span at a position and its size, like `schemas.layouts.rocketmq.scan.examine`.
+
+    The parts of a record are written to `parts` and `row`.
+    """
     available = length - position
     left = file_end - offset
     if available < _BLANK_SIZE_BYTES:

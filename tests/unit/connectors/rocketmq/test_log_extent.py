@@ -1,4 +1,4 @@
-"""The end of a broker's log is that of the first request, returned once the broker's queues have reached it."""
+"""Tests of the end of a broker's log: it is the end at the first request, once the broker's queues have reached it."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_packages_of_spark_and_of_the_driver_and_unneeded_folders_are_left_out()
     assert any(name.endswith(".nbi") for name in names)
 
 
-def test_an_executor_without_a_suitable_python_is_told_what_to_do(
+def test_executor_without_a_suitable_python_prints_what_to_do(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "version_info", (2, 99, 0, "final", 0))

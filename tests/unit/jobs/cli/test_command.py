@@ -1,4 +1,4 @@
-"""What every job does with its arguments before it begins."""
+"""Checks and changes that every job makes to its arguments before it begins."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_a_wrong_argument_of_body_is_explained(ask: Ask, sql: str, call: str) ->
     assert f"the query is invalid: {call}: expected body(), or body(m) with 'FROM messages m'" in printed
 
 
-def test_other_errors_beside_a_call_of_body_are_the_engines(ask: Ask) -> None:
+def test_other_errors_of_the_engine_are_printed_unchanged(ask: Ask) -> None:
     assert "expected body()" not in ask("SELECT nothing, body() FROM messages")[2]
 
 

@@ -245,7 +245,7 @@ def test_a_look_up_reads_other_columns_only_if_a_hash_matches(lake: LakePaths, m
 
 
 def _hashes_without_rows(lake: LakePaths) -> range:
-    """The hashes between two neighbours in the table."""
+    """Return the hashes between two neighbouring ones of the table, which no row has."""
     hashes = sorted(DeltaTable(lake.message_keys).to_pyarrow_table().column("key_hash").to_pylist())
     _, least = max((high - low, low) for low, high in pairwise(hashes))
     return range(least + 1, min(high for high in hashes if high > least))

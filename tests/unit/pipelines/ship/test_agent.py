@@ -1,4 +1,4 @@
-"""Tests of the agent: after each round the copy is a prefix of the store, and equal to it when the store is at rest."""
+"""Tests of the agent: after each round the copy is a prefix of the store, and equals a store that is not written to."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def quick_disks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Clock:
-    """A clock on which a second passes at each look."""
+    """A clock that advances by a second at each call."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -197,7 +197,7 @@ def test_changed_bytes_are_shipped_again(tmp_path: Path) -> None:
     agent.ship_round()
     agent.ship_round()
     changed = open_segment([*messages(12), *messages(9, seed=5)], SIZE)
-    write_store(store, [(0, changed)])  # as a broker that lost its last pages, and went on
+    write_store(store, [(0, changed)])  # as a broker does that has lost its last pages
     agent.ship_round()
     agent.ship_round()
     shipped = agent.log.files[FIRST].shipped
@@ -274,7 +274,7 @@ def test_missing_sealed_file_is_an_error(tmp_path: Path) -> None:
     target = MemoryTarget()
     agent_of(store, target).ship_round()
     target.objects[FIRST] = b"cut"
-    with pytest.raises(ShipError, match="somebody has changed the target"):
+    with pytest.raises(ShipError, match="the target was changed"):
         agent_of(store, target)
 
 

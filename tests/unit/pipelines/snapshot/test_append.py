@@ -112,7 +112,7 @@ def test_stores_are_independent_of_each_other(lake: LakePaths) -> None:
     assert added.moved == 1
 
 
-def test_rows_without_a_store_name_no_store(lake: LakePaths) -> None:
+def test_rows_without_a_broker_add_no_store(lake: LakePaths) -> None:
     append_progress(lake, snapshot(0, {queue("orders", 0): 5}))
     append_rows(lake.consumer_offsets, CONSUMER_OFFSETS, pa.table({"group": ["by another program"]}))
     opened = open_snapshots(lake, OFFSETS)
@@ -121,7 +121,7 @@ def test_rows_without_a_store_name_no_store(lake: LakePaths) -> None:
 
 
 @pytest.mark.parametrize("changed", [{"queue_id": None}, {"queue_id": -1}, {"group": None}, {"offset": -(2**63)}])
-def test_impossible_offsets_are_not_a_groups(lake: LakePaths, changed: dict[str, Any]) -> None:
+def test_impossible_offsets_are_not_read_as_offsets_of_a_group(lake: LakePaths, changed: dict[str, Any]) -> None:
     append_progress(lake, snapshot(0, {queue("orders", 0): 5}))
     row = next(row for row in rows(lake) if row["topic"]) | {"topic": "other"} | changed  # by another program
     schema = to_arrow_schema(CONSUMER_OFFSETS, timezone="UTC")

@@ -52,7 +52,7 @@ def test_queue_offsets_that_go_back_after_damage_are_stale() -> None:
     assert findings.counts == {"log_stale_records": 1}
 
 
-def test_a_second_number_0_is_a_new_topic_if_another_queue_shows_it() -> None:
+def test_offset_0_again_is_a_new_topic_if_another_queue_proves_it() -> None:
     old, new = Run("orders", 0, 0, 1, 100, 100), Run("orders", 0, 0, 1, 900, 900)
     other = [Run("orders", 1, 0, 2, 200, 300), Run("orders", 1, 0, 1, 800, 800)]
     for queues, expected in (

@@ -126,7 +126,7 @@ def test_entries_of_one_slot_are_chained_from_the_newest(tmp_path: Path) -> None
 
 
 def killed_before_the_header_was_written(path: Path, put: Callable[[IndexFile], None]) -> IndexFile:
-    """Return the file as it is if its process ends in a put: with the entries and slots, and the older header."""
+    """Return the file as a process leaves it that ends in a put: with new entries and slots, and the old header."""
     file = IndexFile(MappedFile(path, GEOMETRY.file_size, Mappings()), GEOMETRY)
     older = file._file.memory[: HEADER.size]
     put(file)

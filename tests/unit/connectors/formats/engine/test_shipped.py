@@ -1,4 +1,4 @@
-"""Tests of reads of a shipped store in an object store: segments in parts, and agents that work meanwhile."""
+"""Tests of reading a shipped store in an object store: segments in parts, also while an agent changes them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_segment_in_parts_reads_like_the_file_of_the_broker(
     file.close()
 
 
-def test_reader_goes_on_while_parts_are_merged_and_sealed(
+def test_reader_continues_while_parts_are_merged_and_sealed(
     tmp_path: Path, target: MemoryTarget, filesystem: pafs.FileSystem
 ) -> None:
     store = write_store(tmp_path / "store", [(0, open_segment(messages(40), SIZE))])
@@ -99,7 +99,7 @@ def test_reader_goes_on_while_parts_are_merged_and_sealed(
     file.close()
 
 
-def test_missing_part_is_an_error_and_no_end_of_the_log(
+def test_missing_part_is_an_error_and_not_the_end_of_the_log(
     tmp_path: Path, target: MemoryTarget, filesystem: pafs.FileSystem
 ) -> None:
     ship(write_store(tmp_path / "store", [(0, open_segment(messages(40), SIZE))]), target, tmp_path)

@@ -233,7 +233,7 @@ def test_a_package_that_was_moved_finds_its_compiled_code(tmp_path: Path) -> Non
         said = subprocess.check_output(command, env=environment, cwd=tmp_path, text=True, input="go\n").split()
         assert said[-1].startswith(f"{tmp_path / place}/")
         cached.append(said[-2])
-    assert cached == [str(0xCBF43926), "1"]  # the first has found no code, and so printed no number of hits
+    assert cached == [str(0xCBF43926), "1"]  # the first process found no code, so it printed no number of hits
 
 
 def test_compiled_code_of_a_package_in_a_zip_file_is_kept(tmp_path: Path) -> None:
