@@ -30,7 +30,7 @@ def why_refused(answer: DataFrame, uris: Collection[str]) -> str | None:
     """
     java_frame = getattr(answer, "_jdf", None)
     if java_frame is None:
-        return "a session of Spark Connect does not show the plan of a SELECT: use --engine deltalake"
+        return "a session of Spark Connect does not show the plan of a SELECT: leave out --spark"
     allowed = {_place(uri) for uri in uris}
     for node in _plan_nodes(java_frame.queryExecution().analyzed()):
         name = node.getClass().getSimpleName()

@@ -77,8 +77,6 @@ def spark_need(name: str) -> str:
         return "only with `--spark`"
     if "--local" in actions:
         return "yes; not with `--local`"
-    if "--engine" in actions:
-        return "only with `--engine spark`"
     return "only with `--transform`" if "--transform" in actions else "no"
 
 

@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.cli.combinations import check_has_effect
+from commitlake.jobs.cli.combinations import check_has_effect, prefer_given
 from commitlake.jobs.cli.command import JobError
 from commitlake.schemas.layouts.numbers import parse_decimal
 
@@ -50,6 +50,8 @@ def check_broker_arguments(arguments: argparse.Namespace) -> None:
     check_has_effect(arguments, _ONLY_PULLED, "from-broker")
     if arguments.from_broker is None:
         return
+    for option in ("store", "broker-conf"):
+        prefer_given(arguments, "from-broker", option)
     if arguments.store is not None:
         raise JobError("--store and --from-broker cannot be used together", "leave one of them out")
     for option in _OF_FILES:

@@ -1,4 +1,8 @@
-"""Checks for options that need another option: without it they are refused, because they would have no effect."""
+"""Checks for options that need or exclude another option, on the command line and in the environment.
+
+Options without the one that they need are refused, because they would have no effect. The environment may be meant for
+other jobs, so options in it are not refused.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,6 @@ from commitlake.jobs.cli.settings_check import variable_of
 def check_has_effect(arguments: argparse.Namespace, options: Sequence[str], needed: str) -> None:
     """Refuse options that were given without the option that they need.
 
-    Options from the environment are not checked, because they may be meant for other jobs.
-
     Args:
         arguments: parsed arguments of a job; an option that was not given is None, false or empty.
         options: names of the options, without the dashes.
@@ -28,6 +30,19 @@ def check_has_effect(arguments: argparse.Namespace, options: Sequence[str], need
     for option in options:
         if _value(arguments, option) not in (None, False, []) and variable_of(option) not in os.environ:
             raise JobError(f"--{option} has no effect without --{needed}", f"add --{needed}, or leave it out")
+
+
+def prefer_given(arguments: argparse.Namespace, given: str, other: str) -> None:
+    """Remove an option that only the environment gives, if an option that excludes it is given.
+
+    Args:
+        arguments: parsed arguments of a job.
+        given: name of the option that is preferred, without the dashes, or of a positional argument.
+        other: name of the option that it excludes; its value is a string.
+    """
+    is_set = _value(arguments, other) is not None and _value(arguments, other) == os.environ.get(variable_of(other))
+    if is_set and _value(arguments, given) and variable_of(given) not in os.environ:
+        setattr(arguments, other.replace("-", "_"), None)
 
 
 def _value(arguments: argparse.Namespace, option: str) -> object:

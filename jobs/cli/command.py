@@ -146,7 +146,8 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
         for action in self._actions:
             first, *older = [_variable(name) for name in action.option_strings if name.startswith("--")] or [""]
             for name in older:
-                if name in environment:
+                # It may be meant for another job: --body of query is a flag, and an older name of dump's --body-as.
+                if name in environment and (action.choices is None or environment[name] in action.choices):
                     environment.setdefault(first, environment[name])
         return super().parse_known_args(*arguments, env_vars=environment, **named)
 

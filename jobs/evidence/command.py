@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from commitlake.jobs.cli.combinations import prefer_given
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.s3_arguments import add_s3_arguments
@@ -89,6 +90,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _check(arguments: argparse.Namespace) -> None:
+    prefer_given(arguments, "file", "lake")
     if arguments.action == KEY:
         if not arguments.out:
             raise JobError(

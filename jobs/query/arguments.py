@@ -6,6 +6,7 @@ import argparse
 
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.engine_argument import add_engine_argument
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.places import add_place_arguments
@@ -34,13 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"any SELECT over the lake's tables, also with aggregates: {', '.join(LAKE_TABLES)}; nothing else is accepted, "
         "and --limit counts its rows. Among the selected columns, body() is a message's body, or body(t) if messages "
         "has the alias t. "
-        "With --engine spark it is Spark's SQL"
+        "With --spark it is Spark's SQL"
     )
     parser.add_argument("--sql", metavar="SELECT", help=sql_help)
     parser.add_argument("--where", metavar="SQL", help="any predicate over the table's columns")
     grep_help = (
         "search the bodies of the messages for a regular expression (RE2's syntax, over bytes), on all cores or, with "
-        "--engine spark, on Spark; the output shows the first match"
+        "--spark, on Spark; the output shows the first match"
     )
     parser.add_argument("--grep", metavar="REGEX", help=grep_help)
     parser.add_argument(
@@ -71,10 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hbase-table", metavar="NAME", help="name of the table in HBase (default: commitlake_messages)"
     )
-    parser.add_argument("--engine", choices=[str(engine) for engine in Engine], default=str(Engine.DELTALAKE),
-                        help="the engine that runs the query (default: deltalake)")  # fmt: skip
-    # As in jobs without a choice of engines:
-    parser.add_argument("--spark", dest="engine", action="store_const", const=str(Engine.SPARK), help=argparse.SUPPRESS)
+    add_engine_argument(parser, "run the query on Spark, for results that are too large for one process")
 
 
 def check(arguments: argparse.Namespace) -> None:
@@ -127,7 +125,7 @@ def _check_hbase(arguments: argparse.Namespace) -> None:
         if getattr(arguments, option) is not None:
             raise JobError(f"--{option.replace('_', '-')} needs --via delta", "HBase looks up by id, key, or topic")
     if arguments.engine != Engine.DELTALAKE:
-        raise JobError(f"--via hbase and --engine {arguments.engine} cannot be used together")
+        raise JobError("--via hbase and --spark cannot be used together")
     if not (arguments.id or arguments.key or arguments.topic):
         raise JobError("--via hbase needs one of --id, --key and --topic", "HBase can look up messages only by these")
 

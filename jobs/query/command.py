@@ -3,7 +3,7 @@
     commitlake query --lake /data/lake --key order-4711
 
 Reads a table of the lake; writes rows to standard output, and on standard error their number and whether a limit cut
-them. It needs no JVM; `--engine spark` is for results that are too large for one process. `--body` prints the body of
+them. It needs no JVM; `--spark` is for results that are too large for one process. `--body` prints the body of
 the only message found, with one ranged read of its pack. `--grep` searches the bodies of all selected messages. Exit
 codes: 0, also if nothing matches; 2 for a wrong lake, option or predicate, or if the only body cannot be read; 3 for a
 damaged table, and if some of several bodies could not be read.
@@ -62,7 +62,7 @@ EXAMPLES = (
     ("query --lake lake --id 0A00000100002A9F0000000000001000", "an offset message id, or a client's UNIQ_KEY"),
     ("query --lake lake --from -2h --where \"properties['city'] = 'Berlin'\" --format jsonl", "any predicate"),
     (
-        "query --lake lake --topic orders --limit 0 --format csv --engine spark",
+        "query --lake lake --topic orders --limit 0 --format csv --spark",
         "a result that is too large for one process",
     ),
     (
@@ -74,14 +74,14 @@ EXAMPLES = (
         "bodies, too",
     ),
     (
-        "query --lake lake --engine spark --sql 'SELECT topic, count(*) AS messages FROM messages GROUP BY topic'",
+        "query --lake lake --spark --sql 'SELECT topic, count(*) AS messages FROM messages GROUP BY topic'",
         "the same with Spark, for large results",
     ),
     (
         "query --lake lake --topic orders --from -2h --grep 'amount\":(0|-[0-9]+)'",
         "messages whose bodies match, with an excerpt",
     ),
-    ("query --lake lake --from -1d --grep '(?i)timeout' --limit 0 --format jsonl --engine spark", "many, on Spark"),
+    ("query --lake lake --from -1d --grep '(?i)timeout' --limit 0 --format jsonl --spark", "many, on Spark"),
     ("query --lake lake --table quarantine", "damaged ranges of logs"),
     (
         "query --lake lake --id 0A00000100002A9F0000000000001000 --body | jq .",

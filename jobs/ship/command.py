@@ -43,8 +43,8 @@ EXAMPLES = (
     ("ship --store /data/rocketmq/store --to s3://logs/broker-a --log-only", "only what archive needs"),
     ("ship --store s3://logs/broker-a --to copy --once", "fetch a copy into a folder, which every job reads"),
 )
-_RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([kMG]?)(?:B?/s)?")
-_FACTORS = {"": 1, "k": 1000, "M": 1000_000, "G": 1000_000_000}
+_RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(k|M|G|Ki|Mi|Gi|)B?(?:/s)?")
+_FACTORS = {"": 1, "k": 1000, "M": 1000_000, "G": 1000_000_000, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 _MIN_RATE = 1000
 
 
@@ -80,8 +80,8 @@ def build_parser() -> argparse.ArgumentParser:
         "queues and indexes from it"
     )  # fmt: skip
     parser.add_argument(
-        "--rate", type=parse_rate, metavar="BYTES", help="send at most so many bytes per second, as in 500k or 20M "
-        "(default: as fast as possible)"
+        "--rate", type=parse_rate, metavar="RATE", help="send at most this many bytes per second, as in 20MiB/s, "
+        "500k or 20M (default: as fast as possible)"
     )  # fmt: skip
     add_s3_arguments(parser)
     return parser
@@ -132,7 +132,7 @@ def store_name(arguments: argparse.Namespace) -> str:
 
 
 def parse_rate(text: str) -> float:
-    """Parse bytes per second: a number with k, M or G.
+    """Parse bytes per second: a number with k, M, G, Ki, Mi or Gi.
 
     Raises:
         argparse.ArgumentTypeError: if it is not such a number, or less than 1 kB per second.
@@ -142,7 +142,7 @@ def parse_rate(text: str) -> float:
     rate = 0.0 if match is None or number is None else number * _FACTORS[match[2]]
     if rate < _MIN_RATE:
         raise argparse.ArgumentTypeError(
-            f"{text[:100]!r} is not a rate: expected bytes per second, at least 1k, as in 500k or 20M"
+            f"{text[:100]!r} is not a rate: expected bytes per second, at least 1k, as in 20MiB/s, 500k or 20M"
         )
     return rate
 

@@ -8,6 +8,7 @@ import datetime
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError, job_parser
 from commitlake.jobs.cli.durations import duration_text, parse_duration
+from commitlake.jobs.cli.engine_argument import add_engine_argument
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.names import did_you_mean
 from commitlake.jobs.cli.once import Once
@@ -39,7 +40,7 @@ EXAMPLES = (
     ("tps --lake lake --show delayed --from -1d --format jsonl", "delayed messages: waiting, delivered, overdue"),
     ("tps --lake lake --window 1h --format csv", "for a spreadsheet"),
     ("tps --lake lake --from -1d --html rates.html", "a page with charts"),
-    ("tps --lake s3://archive/lake --window 1s --engine spark", "for billions of messages"),
+    ("tps --lake s3://archive/lake --window 1s --spark", "for billions of messages"),
 )
 COMPARED = {"day": datetime.timedelta(days=1), "week": datetime.timedelta(weeks=1)}
 _SHOWN = {
@@ -91,11 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--segment-life", type=parse_duration, metavar="TIME", help=life_help)
     top_help = "only the groups with the most messages, now or at the time of --compare; 0 for all (default: 20)"
     parser.add_argument("--top", type=int, default=20, metavar="N", help=top_help)
-    engine_help = "the engine that counts: this process, or Spark for more than a billion rows (default: deltalake)"
-    engines = [str(engine) for engine in Engine]
-    parser.add_argument("--engine", choices=engines, default=str(Engine.DELTALAKE), help=engine_help)
-    # As in jobs without a choice of engines:
-    parser.add_argument("--spark", dest="engine", action="store_const", const=str(Engine.SPARK), help=argparse.SUPPRESS)
+    add_engine_argument(parser, "count on Spark, for more than a billion rows")
     add_format_argument(parser)
     add_html_argument(parser)
     return parser
@@ -115,9 +112,9 @@ def check(arguments: argparse.Namespace) -> None:
         raise JobError("--segment-life needs --show delayed")
     if arguments.engine == Engine.SPARK:
         if arguments.store is not None:
-            raise JobError("--engine spark needs --lake", "a store's log is read in this process")
+            raise JobError("--spark needs --lake", "a store's log is read in this process")
         if arguments.show in (HOT_KEYS, DELAYED):
-            raise JobError(f"--engine spark has no effect with --show {arguments.show}", "leave one of them out")
+            raise JobError(f"--spark has no effect with --show {arguments.show}", "leave one of them out")
     _check_lengths(arguments)
 
 

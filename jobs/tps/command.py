@@ -4,7 +4,7 @@
 
 Reads `topic_minutes` of a lake; for windows shorter than a minute, and for producers, `messages`; for the outcomes of
 transactions, `edges`. With `--store` it reads a store's log instead, once, and stores nothing. Writes rows to standard
-output, and on standard error their time range and missing data. It starts no JVM, unless `--engine spark` is given, for
+output, and on standard error their time range and missing data. It starts no JVM, unless `--spark` is given, for
 billions of rows.
 
 Exit codes: 0, also if there is no message; 2 for a wrong lake, store or option, or if `topic_minutes` lacks archive

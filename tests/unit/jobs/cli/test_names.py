@@ -266,6 +266,14 @@ def test_two_names_of_an_option_mean_the_same(job: ModuleType, one: list[str], o
     assert job.build_parser().parse_args(one) == job.build_parser().parse_args(other)
 
 
+def test_a_variable_of_another_jobs_option_is_not_read_as_an_older_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMMITLAKE_BODY", "true")  # a flag of query, and an older name of dump's --body-as
+    assert dump.build_parser().parse_args(["s"]).body == "none"
+    assert query.build_parser().parse_args(["--lake", "l"]).body
+    monkeypatch.setenv("COMMITLAKE_BODY", "text")
+    assert dump.build_parser().parse_args(["s"]).body == "text"
+
+
 @pytest.mark.parametrize(
     ("job", "given", "error"),
     [

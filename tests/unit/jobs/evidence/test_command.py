@@ -226,6 +226,14 @@ def test_missing_options_are_refused(given: list[str], expected: str, capsys: py
     assert expected in capsys.readouterr().err
 
 
+def test_a_lake_in_the_environment_does_not_exclude_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COMMITLAKE_LAKE", "lake")
+    assert evidence.main(["verify", "/nowhere", "--public-key", "/nowhere"]) == ExitCode.USAGE
+    assert "expected a file with a key" in capsys.readouterr().err
+
+
 def test_a_key_is_never_replaced(key: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = key.read_bytes()
     assert evidence.main(["key", "--out", str(key)]) == ExitCode.USAGE

@@ -196,6 +196,6 @@ def test_store_is_named_by_option_conf_or_folder(tmp_path: Path) -> None:
 
 
 def test_rates_are_bytes_per_second() -> None:
-    assert [ship.parse_rate(text) for text in ("500k", "20M", "1.5G", "1000", "2MB/s")] == [
-        500e3, 20e6, 1.5e9, 1e3, 2e6,
+    assert [ship.parse_rate(text) for text in ("500k", "20M", "1.5G", "1000", "2MB/s", "20MiB/s")] == [
+        500e3, 20e6, 1.5e9, 1e3, 2e6, 20 << 20,
     ]  # fmt: skip

@@ -325,7 +325,7 @@ def test_too_many_rows_are_refused(ask: Ask, monkeypatch: pytest.MonkeyPatch) ->
         (("--from", "2023-11-16", "--to", "2023-11-15"), "is not before --to"),
         (("--top", "-1"), "expected 0 or more"),
         (("--broker", "brker-a"), "Did you mean 'broker-a'?"),
-        (("--engine", "spark", "--show", "hot-keys"), "--engine spark has no effect with --show hot-keys"),
+        (("--engine", "spark", "--show", "hot-keys"), "--spark has no effect with --show hot-keys"),
     ],
 )
 def test_wrong_options_are_refused(ask: Ask, arguments: tuple[str, ...], sentence: str) -> None:
