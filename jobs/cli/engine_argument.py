@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from commitlake.connectors.lake.sql import Engine
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.settings_check import variable_of
 
 
 def add_engine_argument(parser: argparse.ArgumentParser, spark_help: str) -> None:
@@ -20,3 +23,19 @@ def add_engine_argument(parser: argparse.ArgumentParser, spark_help: str) -> Non
     )
     engines = [str(engine) for engine in Engine]
     parser.add_argument("--engine", choices=engines, default=default, help=argparse.SUPPRESS)
+
+
+def refuse_spark(arguments: argparse.Namespace, reason: str, hint: str = "") -> None:
+    """Refuse `--spark`. If the environment sets it, it may be meant for other jobs, and this process is used instead.
+
+    Args:
+        arguments: parsed arguments of a job that chose Spark.
+        reason: reason for the refusal.
+        hint: a hint on what to do.
+
+    Raises:
+        JobError: if the option is given.
+    """
+    if not {variable_of("spark"), variable_of("engine")} & os.environ.keys():
+        raise JobError(reason, hint)
+    arguments.engine = str(Engine.DELTALAKE)

@@ -6,7 +6,7 @@ import argparse
 
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.engine_argument import add_engine_argument
+from commitlake.jobs.cli.engine_argument import add_engine_argument, refuse_spark
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.places import add_place_arguments
@@ -125,7 +125,7 @@ def _check_hbase(arguments: argparse.Namespace) -> None:
         if getattr(arguments, option) is not None:
             raise JobError(f"--{option.replace('_', '-')} needs --via delta", "HBase looks up by id, key, or topic")
     if arguments.engine != Engine.DELTALAKE:
-        raise JobError("--via hbase and --spark cannot be used together")
+        refuse_spark(arguments, "--via hbase and --spark cannot be used together")
     if not (arguments.id or arguments.key or arguments.topic):
         raise JobError("--via hbase needs one of --id, --key and --topic", "HBase can look up messages only by these")
 

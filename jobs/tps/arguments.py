@@ -8,7 +8,7 @@ import datetime
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError, job_parser
 from commitlake.jobs.cli.durations import duration_text, parse_duration
-from commitlake.jobs.cli.engine_argument import add_engine_argument
+from commitlake.jobs.cli.engine_argument import add_engine_argument, refuse_spark
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.names import did_you_mean
 from commitlake.jobs.cli.once import Once
@@ -112,9 +112,9 @@ def check(arguments: argparse.Namespace) -> None:
         raise JobError("--segment-life needs --show delayed")
     if arguments.engine == Engine.SPARK:
         if arguments.store is not None:
-            raise JobError("--spark needs --lake", "a store's log is read in this process")
-        if arguments.show in (HOT_KEYS, DELAYED):
-            raise JobError(f"--spark has no effect with --show {arguments.show}", "leave one of them out")
+            refuse_spark(arguments, "--spark needs --lake", "a store's log is read in this process")
+        elif arguments.show in (HOT_KEYS, DELAYED):
+            refuse_spark(arguments, f"--spark has no effect with --show {arguments.show}", "leave one of them out")
     _check_lengths(arguments)
 
 

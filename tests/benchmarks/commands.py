@@ -1,7 +1,7 @@
 """Runs commands, and measures each from its start to its end.
 
 The kernel counts the memory of the process that starts a command as the command's own. So a small process starts it:
-otherwise the figure would be that of the benchmark, where it has made a lake before.
+otherwise the figure would include the benchmark itself, if it has made a lake before.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run_commitlake(
 
     Args:
         words: the job and its arguments.
-        output: where standard output goes.
+        output: file for standard output.
         module: another module to run in place of the command line.
 
     Raises:

@@ -4,7 +4,7 @@
     python -m tests.benchmarks.dry_runs --messages 1000000
 
 The lake's rows are those of a small archive, repeated with rising offsets, as an archive would write them. The target
-is a broker of our own. The first run warms the files; the medians are of the others. Processor time tells what a run
+is a broker of our own. The first run warms the files; the medians are of the others. Processor time shows what a run
 takes on a machine that does nothing else.
 """
 

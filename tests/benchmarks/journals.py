@@ -31,7 +31,7 @@ def make_journal(folder: Path, corpus: Corpus) -> Path:
     """A store in JMQ's layout with the messages of a corpus, or that of an earlier run.
 
     Args:
-        folder: where it is made, and kept.
+        folder: folder in which it is made and kept.
         corpus: whose messages.
     """
     version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]

@@ -7,7 +7,7 @@ The lake is made as rows, by the code that writes an archive's data files: a row
 2025 and each of twenty topics, ten messages each on average, one file a week, as after `maintain`; and rows of
 `messages`, all of them on the last day of that year. Each question is a `commitlake tps` in a process of its own, cold:
 from the start of Python to its end. Times are the least and the median of all runs but the first, which reads the files
-into the page cache. Processor time tells what a run takes on a machine that does nothing else.
+into the page cache. Processor time shows what a run takes on a machine that does nothing else.
 """
 
 from __future__ import annotations

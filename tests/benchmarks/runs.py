@@ -48,7 +48,7 @@ class Figure:
 
     Attributes:
         runs: the passes.
-        notes: what else is to be said, by name: MiB of memory, bytes on disk.
+        notes: other figures, by name: MiB of memory, bytes on disk.
     """
 
     runs: list[Run] = field(default_factory=list)

@@ -42,13 +42,13 @@ class Salvage:
     """Result of a salvage.
 
     Attributes:
-        faults: how many there were.
-        records: of the log before.
-        hit: how many of them a fault touched.
-        read: records that were read and not touched.
-        wrong: rows for places where no record of the log began.
-        quarantined: bad ranges that were told.
-        served: what brokers make of it, where they were asked.
+        faults: number of faults.
+        records: number of records of the undamaged log.
+        hit: number of records that a fault touched.
+        read: number of untouched records that were read.
+        wrong: number of rows for places where no record began.
+        quarantined: number of bad ranges that were reported.
+        served: records that brokers serve; None if no broker was started.
     """
 
     faults: int
@@ -70,9 +70,9 @@ class Found:
     """Records read from a store.
 
     Attributes:
-        starts: int64, physical offsets of the records, rising.
-        sizes: int32, of the records.
-        bad_ranges: how many were told.
+        starts: int64, physical offsets of the records, in order.
+        sizes: int32, sizes of the records.
+        bad_ranges: number of bad ranges that were reported.
     """
 
     starts: Array

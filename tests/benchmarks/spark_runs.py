@@ -55,7 +55,7 @@ class SparkRuns:
         self.worker_peak_mib = 0.0
 
     def read(self, body: str = "none") -> Run:
-        """All columns, read and thrown away; planning is in the time, as it is in a user's.
+        """All columns, read and thrown away; the time includes planning, as for a user.
 
         Args:
             body: the source's option.

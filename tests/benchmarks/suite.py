@@ -70,7 +70,7 @@ def measure(plan: Plan, folder: Path, work: Path, tell: Tell) -> Figures:
         plan: what.
         folder: where stores are made, and kept.
         work: an empty folder for all else.
-        tell: is told what is being done.
+        tell: called with the name of each step.
     """
     tell("making stores")
     corpora = all_corpora(plan, folder)
@@ -179,7 +179,7 @@ def _measure_store(spark: SparkSession, pool: ProcessPoolExecutor, plan: Plan, c
 
 
 def archive_notes(runs: SparkRuns) -> dict[str, float]:
-    """Return notes on an archive besides its time."""
+    """Return notes on an archive, in addition to its time."""
     disk = {f"{name} MiB": size / (1 << 20) for name, size in runs.lake_bytes.items() if size}
     return {WORKER_MIB: runs.worker_mib, "peak MiB": runs.worker_peak_mib, **disk}
 

@@ -34,7 +34,7 @@ class Ratio:
         what: what is compared.
         value: what came out, at the medians.
         unit: of the value; `x` for a factor.
-        target: what it should be; None where it is only told.
+        target: the wanted ratio; None if it is only reported.
         at_most: the value should not be larger than the target, else not smaller.
         least: the smallest value that two passes of one round gave, where both sides took turns.
         most: the largest.

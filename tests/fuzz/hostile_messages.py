@@ -101,7 +101,7 @@ class HostileTexts:
         return pairs
 
     def stored_properties(self, number: int) -> bytes:
-        """The same as a record has them, and sometimes with separators and bytes where none may be."""
+        """Return properties as in a record, sometimes with separators and bytes at wrong places."""
         text = "".join(f"{name}\x01{value}\x02" for name, value in self.properties(number))
         data = text.encode("utf-8", "surrogatepass")
         if self._is(0.1):

@@ -22,7 +22,7 @@ class Mutator:
         Args:
             chance: of all choices; the same seed gives the same bytes.
             samples: right ones.
-            words: what may get anywhere, besides numbers at their limits.
+            words: bytes that may be inserted anywhere, in addition to numbers at their limits.
         """
         self._chance = chance
         self._samples = samples

@@ -115,7 +115,7 @@ class PlantedJournal(DrawnLog):
         return chosen(plain + packed, body), np.array([body_crc(each) for each in plain + packed])[body]
 
     def _properties(self, texts: HostileTexts) -> bytes:
-        """Return properties, sometimes with separators and bytes where none may be."""
+        """Return properties, sometimes with separators and bytes at wrong places."""
         chance = self._chance
         lines = [("city", "Berlin")]
         while chance.random() < 0.6:

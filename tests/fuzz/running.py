@@ -44,7 +44,7 @@ def run_cases(name: str, seed: int, cases: int, advance: Callable[[int], object]
         name: of the target.
         seed: of all that is random.
         cases: how many.
-        advance: told of each step's cases.
+        advance: called with the number of cases of each step.
 
     Returns:
         MiB by which the process has grown after the first cases.

@@ -29,7 +29,7 @@ class BrokerLite(Server):
     """A broker and its name server.
 
     Attributes:
-        folder: where its log is.
+        folder: folder of its log.
         store: the broker's store folder.
         broker_name: the broker's name.
     """

@@ -1,6 +1,6 @@
 """Archives of the classes that RocketMQ's JVMs load as they start: with them, each takes half the processor time.
 
-`tests.servers.prepare` makes them, by `tests.servers.rocketmq_classes`. Where they are not there, JVMs start without.
+`tests.servers.prepare` makes them, by `tests.servers.rocketmq_classes`. JVMs also start without them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def rocketmq_archives(version: str) -> Path:
 
 
 def archive_options(folder: Path, name: str) -> list[str]:
-    """Return the options of a JVM that takes classes from an archive; none where it is not there.
+    """Return the options of a JVM that takes classes from an archive; none if there is no archive.
 
     Args:
         folder: of the archives.

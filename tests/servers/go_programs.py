@@ -1,6 +1,6 @@
 """Programs that are published as Go modules, built once.
 
-Built by the `go` on the PATH where it is new enough, else by one from a Python package: a fresh machine then needs
+Built by the `go` on the PATH if it is new enough, otherwise by one from a Python package: a fresh machine then needs
 only Python. Modules come from where Go's own settings say, so that a machine that mirrors them is served too.
 """
 

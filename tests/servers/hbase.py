@@ -3,7 +3,7 @@
     with HBase(folder) as hbase:
         happybase.Connection("127.0.0.1", hbase.thrift_port)
 
-ZooKeeper, master and region server share one process, as in HBase's own standalone mode: killing it is losing all of
+ZooKeeper, master and region server share one process, as in HBase's own standalone mode: killing it kills all of
 them at once. With `region_servers`, each has a process of its own, and one may die while the others go on. Everything
 listens on 127.0.0.1 only, on ports that stay the same when a server is started again. All files are under the folder
 given: `conf/`, `data/`, `zookeeper/`, `hbase.log`, `thrift.log`.
@@ -63,7 +63,7 @@ class HBase(Server):
     """HBase and its Thrift server.
 
     Attributes:
-        folder: where its files are.
+        folder: folder of its files.
         thrift_port: what clients connect to on 127.0.0.1.
     """
 
@@ -75,7 +75,7 @@ class HBase(Server):
         Args:
             folder: an own folder, made if it is not there.
             heap_mb: of a process that holds data.
-            region_servers: how many have a process of their own; none is HBase's standalone mode.
+            region_servers: number of region servers with a process of their own; 0 is HBase's standalone mode.
             jvm: how the virtual machines collect garbage and compile.
         """
         self._jvm = list(jvm)

@@ -1,6 +1,6 @@
 """The programs of tests/java: RocketMQ's own client and decoder, run for the tests.
 
-Each prints JSON lines; what a line holds is told at the head of its source. They are compiled once
+Each prints JSON lines; the head of its source describes them. They are compiled once
 per RocketMQ version.
 """
 
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 # Short programs on a busy machine: the quick compiler and the small collector use the least
 # processor time.
 JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-# A consumer looks for its queues every 20 s otherwise.
+# By default, a consumer looks for its queues every 20 s.
 CLIENT = ("-Drocketmq.client.rebalance.waitInterval=500", "-Drocketmq.client.logLevel=ERROR")
 
 

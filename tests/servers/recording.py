@@ -54,11 +54,11 @@ class RecordedStore:
     Attributes:
         version: The RocketMQ version that wrote it.
         store: Its folder.
-        sent: What the producer sent, as ProduceEveryKind.java tells.
-        failed: The deliveries that failed, as FailingConsumer.java tells.
+        sent: The messages that the producer sent, as ProduceEveryKind.java prints them.
+        failed: The deliveries that failed, as FailingConsumer.java prints them.
         decoded: Every record as RocketMQ's MessageDecoder reads it, in physical order, as
-            DumpStore.java tells.
-        broker_port: Where the broker listened; offset message ids hold it.
+            DumpStore.java prints it.
+        broker_port: Port of the broker; offset message ids contain it.
         has_ipv6: Whether a part was written by a broker on `::1`.
     """
 

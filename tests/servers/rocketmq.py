@@ -168,7 +168,7 @@ class RocketMQ(Server):
     Attributes:
         version: RocketMQ's version.
         jars: The folder with its jars.
-        folder: Where its files are.
+        folder: Folder of its files.
         store: The broker's store folder.
         broker_name: The broker's name.
         ip: The loopback address that the broker gives to clients and writes as store host.

@@ -24,7 +24,7 @@ class Certificates:
     """A folder of certificates.
 
     Attributes:
-        folder: where they are.
+        folder: folder of the files.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -108,7 +108,7 @@ def shop_batches(bodies: Sequence[bytes]) -> Iterator[list[NewMessage]]:
     """Yield batches of messages without end, as a producer's client creates them: key, unique key, tag, two properties.
 
     Args:
-        bodies: what they say, in their order again and again.
+        bodies: bodies of the messages; they are used in order, and repeated.
 
     Yields:
         The messages that a producer sends to one queue together.
@@ -138,7 +138,7 @@ def make_corpora(folder: Path, gib: float, body_bytes: int, factors: Sequence[in
     """Return stores of several multiples of a size, or those of an earlier run.
 
     Args:
-        folder: where they are made, and kept.
+        folder: folder in which they are made and kept.
         gib: the smallest one's size.
         body_bytes: size of a body.
         factors: the multiples.

@@ -38,7 +38,7 @@ def numbers_until_killed(program: str, *arguments: object, seconds: float) -> li
 
     Args:
         program: its text; it prints "opening" when it begins its work, and then lines of numbers.
-        *arguments: what it is called with.
+        *arguments: its arguments.
         seconds: how long it may work.
 
     Returns:

@@ -123,7 +123,7 @@ def archive_store(store: Path, lake: LakePaths, broker: str | None = None, *, fi
 
     Args:
         store: its folder.
-        lake: where the tables lie.
+        lake: locations of the tables.
         broker: the store's name; by default that of its folder.
         finish: see to the tables that follow `messages`, as well.
     """

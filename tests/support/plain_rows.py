@@ -61,7 +61,7 @@ def check_reads(
     Args:
         splits: of the log of the store `b`.
         plain: what the plain reader has found: messages and faults.
-        end: of the snapshot; what lies behind it is not read yet.
+        end: end of the snapshot; later records are not read yet.
         row_of: makes the row of a message and a broker's name.
         window: bytes of a batch.
     """

@@ -26,7 +26,7 @@ class PulledLake:
 
     Attributes:
         cluster: its brokers.
-        folder: where it lies.
+        folder: folder of the lake.
     """
 
     cluster: LiveCluster

@@ -27,7 +27,7 @@ class MarkedProcess:
 
         Args:
             arguments: of this Python.
-            stdout: its standard output.
+            stdout: standard output of the process.
         """
         self._mark = f"{_MARK}={uuid.uuid4()}"
         name, _, value = self._mark.partition("=")

@@ -35,7 +35,7 @@ class Block(NamedTuple):
 
     Attributes:
         page: path of the page, from the project's root.
-        line: where it begins.
+        line: number of its first line.
         language: console, python, toml and so on.
         text: its content.
         mode: run, parse, skip or compile.
@@ -83,7 +83,7 @@ def blocks_in(text: str, page: str) -> Iterator[Block]:
     """Yield the fenced blocks of a text.
 
     Raises:
-        ValueError: for a comment that is no directive, or stands before no block.
+        ValueError: for a comment that is not a directive, or not before a block.
     """
     directive: re.Match[str] | None = None
     for token in MarkdownIt("commonmark").enable("table").parse(text):

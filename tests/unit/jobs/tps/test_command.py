@@ -385,3 +385,9 @@ def test_a_damaged_data_file_is_named(
     printed = capsys.readouterr().err
     assert f"{lake / table}: data file " in printed
     assert "maintain --lake LAKE --repair" in printed
+
+
+def test_spark_in_the_environment_is_used_only_where_it_can_be(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMMITLAKE_SPARK", "true")
+    code, _, printed = ask("--show", "hot-keys")
+    assert (code, "--spark" in printed) == (ExitCode.OK, False)
