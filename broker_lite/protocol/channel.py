@@ -1,7 +1,7 @@
 """Connection of a server to one client, as request handlers see it.
 
-Requests go both ways. The server numbers its own requests independently of the client's, so only the flag tells an
-answer from a request; an answer is passed to the function that waits for its number.
+Requests go both ways. The server numbers its own requests independently of the client's, so only the flag distinguishes
+an answer from a request; an answer is passed to the function that waits for its number.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, starte
 def _outcomes(
     arguments: argparse.Namespace, source: TpsSource, question: RatesQuestion, prepared: int, *, is_needed: bool
 ) -> ReadOutcomes:
-    """Return the outcomes of the transactions if they are needed or told; warn if `edges` is damaged."""
+    """Return the outcomes of the transactions if they are needed or printed; warn if `edges` is damaged."""
     from commitlake.pipelines.tps.transactions import ReadOutcomes, read_outcomes_if_intact
 
     if not is_needed and arguments.quiet:

@@ -18,7 +18,7 @@ class DelayLevels:
     """Reads the delay levels of brokers from `store_config`, each broker's once, when a message of it waits.
 
     Args:
-        lake: Where the tables lie. Where there is none, every broker has RocketMQ's default levels.
+        lake: Locations of the tables. If the table does not exist, every broker has RocketMQ's default levels.
     """
 
     def __init__(self, lake: LakePaths | None = None) -> None:
@@ -28,8 +28,8 @@ class DelayLevels:
     def of(self, broker: str) -> Sequence[int]:
         """Return the delays of levels 1, 2, 3, … in milliseconds.
 
-        The defaults stand for levels of which the table has nothing, and for all levels, with a warning, where the
-        table is damaged.
+        A level that the table does not have has the default delay. If the table is damaged, all levels have it, and
+        there is a warning.
         """
         if broker not in self._known:
             self._known[broker] = self._read(broker) or DEFAULT_DELAY_LEVELS_MS

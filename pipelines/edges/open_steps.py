@@ -148,8 +148,8 @@ def are_touched(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.Arra
     """Return which open steps must be linked again, because new rows belong to their messages.
 
     Steps of records whose predecessor is absent, or that were sent again, are always linked again; there are few of
-    them. So is a later attempt of a consumption whose time is now over: without a copy by then, its group consumes in
-    order.
+    them. A later attempt of a consumption is linked again when its time is over: without a copy by then, its group
+    consumes in order.
 
     Args:
         steps: open steps.

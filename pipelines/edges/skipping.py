@@ -1,6 +1,6 @@
 """Data files of `messages` that need not be read: those without a record that has, or is wanted by, a step.
 
-Most files hold nothing but messages that producers sent to their own topics. Statistics and a few columns tell so, at a
+Most files have only messages that producers sent to their own topics. Statistics and a few columns show this, at a
 tenth of the cost of reading the rows.
 """
 

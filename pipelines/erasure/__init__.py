@@ -1,4 +1,4 @@
-"""Erases messages from a lake for good: bodies, keys and personal properties. Their rows stay, with evidence.
+"""Erases messages from a lake permanently: bodies, keys and personal properties. Their rows stay, with evidence.
 
 selection   chooses messages: by key, by id, and copies that a broker made of them
 ledger      the table `erasures`: erasures that have begun, are done, or wait

@@ -1,7 +1,7 @@
 """Lag of groups over time, from the snapshots of `consumer_offsets` and the times of messages.
 
 The time range is divided into windows. The figure of a window is that of its last snapshot. It is exact: the snapshot
-has the offsets, and the messages tell what was stored by then. A window without a snapshot uses the last offsets before
+has the offsets, and the messages show what was stored by then. A window without a snapshot uses the last offsets before
 it, if the snapshots before and after it (or the last snapshot and the end of the range) are at most `MAX_DISTANCE`
 apart. (A snapshot in which nothing moved is stored only once in ten minutes.) Other windows have no figure. Nor has a
 window whose snapshot was taken of a part of the log that is not archived yet.

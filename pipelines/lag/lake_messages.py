@@ -3,7 +3,7 @@
 A query asks deltalake's engine. Data files are sorted by topic, queue and offset, so the engine can skip most files and
 pages by their statistics.
 
-Few messages of a queue tell its first and last offset: those that were stored lately, and those from the offset of a
+Few messages of a queue show its first and last offset: those that were stored lately, and those from the offset of a
 group on. An archive has years of messages, and a group needs only the last. If the offsets of a queue begin in the log
 that the broker still has, its topic may have been created again: all its messages of that log are read, in the order
 in which they were stored.
@@ -114,7 +114,7 @@ class LakeMessages:
     def _other_queues(self, times: Times, count: BacklogCounter) -> Iterator[Queue]:
         """Yield the queues of a count's topics in which it has no cursor, and which have a message.
 
-        Where its cursors are in all queues of the topics, statistics of the files tell that there are no others.
+        Where its cursors are in all queues of the topics, statistics of the files show that there are no others.
         """
         known: dict[str, list[int]] = defaultdict(list)
         for queue in count.starts:
@@ -213,7 +213,7 @@ class LakeMessages:
         """Return where queues begin and end whose offsets began before the log that the broker has.
 
         Of a queue, the messages from one before its start on are looked at, and those that were stored since the
-        earlier time: the first of these tells where the queue ended then. Queues without any of them are left out.
+        earlier time: the first of these shows where the queue ended then. Queues without any of them are left out.
         """
         if not starts:
             return {}

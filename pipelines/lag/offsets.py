@@ -4,8 +4,8 @@ At the time of a snapshot the offsets are exact. Between two snapshots, a group'
 stored. If they are equal, the group did not move. If the second is lower, the group was set back at an unknown time,
 and its offset may have been anything. After the last snapshot, a group may have consumed everything.
 
-A group that was set back and has passed its old offset by the next snapshot cannot be told from one that only moved on:
-its bounds are then those of a group that was never set back.
+A group that was set back and has passed its old offset by the next snapshot cannot be distinguished from one that only
+moved on: its bounds are then those of a group that was never set back.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Rebuilt:
         shifted_queues: the queues of these entries, as `topic/queue id`.
         lost: number of filler entries for messages that the log lacks.
         unlikely_queues: queues that only damaged headers name and topics.json leaves out, as `topic/queue id`.
-        assumed_delays: delay levels whose delay neither the user nor the store told, each with the number of its
+        assumed_delays: delay levels whose delay neither the user nor the store gave, each with the number of its
             entries; RocketMQ's defaults were used for their delivery times.
     """
 
@@ -107,7 +107,7 @@ def rebuild_store(
     Raises:
         RebuildError: for a store, a folder or options that cannot be used.
         StoreError: for a store that cannot be read.
-        UnsafeFileError: for a link, or something else that is no file, in the store or in the folder.
+        UnsafeFileError: for a link, or anything else that is not a regular file, in the store or in the folder.
     """
     if "://" in store.root:
         raise RebuildError(f"{store.root}: expected a store on a local or mounted disk{fetch_hint(store.root)}")

@@ -6,7 +6,7 @@ for a shorter time than the rest. Rows are dropped by replay, and not by the age
 that can be resumed are its only source.
 
 The ledger says that the copies are dropped before the first of them is. So a `replay verify` or `replay resume` after
-that tells why there is nothing to read. A run that is killed between the two is completed by the next one.
+that says why there is nothing to read. A run that is killed between the two is completed by the next one.
 """
 
 from __future__ import annotations

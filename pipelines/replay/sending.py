@@ -2,7 +2,7 @@
 
     send → stored: done
          → refused for now: wait and send again
-         → refused for good: send each message separately, so that one does not stop the others
+         → refused permanently: send each message separately, so that one does not stop the others
          → no answer, or an error in the broker: it may have stored the batch; search from the queue's last known end,
            and send the messages that are not there
 

@@ -33,7 +33,7 @@ def records_after(root: Path, end: int) -> int:
         end: physical offset at which the log ends.
 
     Raises:
-        UnsafeFileError: for a link, or something else that is no file, among the queues.
+        UnsafeFileError: for a link, or anything else that is not a regular file, among the queues.
     """
     offsets: set[int] = set()
     for queue in walk_queue_folders(root / _FOLDER, None, None):
@@ -49,7 +49,7 @@ def records_after(root: Path, end: int) -> int:
 def _take_after(root: Path, path: Path, end: int, offsets: set[int]) -> bool:
     """Add the offsets after the log's end in a file of a queue. Return whether the file has one before the end.
 
-    Entries stand at the beginning of a file. Where they end is searched for, because a file may be large and empty.
+    Entries are at the beginning of a file. Where they end is searched for, because a file may be large and empty.
     """
     with os.fdopen(open_file(path, below=root), "rb", buffering=0) as file:
 

@@ -91,7 +91,7 @@ def salvage_store(
     Raises:
         SalvageError: for a folder that has another log already, and for segments of several sizes.
         StoreError: for a store that cannot be read.
-        UnsafeFileError: for a link, or something else that is no file, in the store or in the folder.
+        UnsafeFileError: for a link, or anything else that is not a regular file, in the store or in the folder.
     """
     if "://" in store.root:
         raise SalvageError(f"{store.root}: expected a store on a local or mounted disk{fetch_hint(store.root)}")
@@ -218,7 +218,8 @@ def _read_config(root: Path) -> dict[str, bytes]:
     """Read the files of `config` before anything is written. A broker creates missing ones.
 
     Raises:
-        UnsafeFileError: for a link, or something else that is no file, among them; or files of more than 64 MiB.
+        UnsafeFileError: for a link, or anything else that is not a regular file, among them; or for a file of more
+            than 64 MiB.
     """
     folder = root / CONFIG
     names = files_in(folder, lambda name: name.endswith(".json"), below=root)

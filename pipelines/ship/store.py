@@ -92,7 +92,7 @@ class LogFile:
         name: path in the store.
         base_offset: physical offset of its first byte.
         size: size of the file when it was listed.
-        data_size: bytes of it that are not in holes, as far as the file system tells.
+        data_size: bytes of it that are not in holes, as far as the file system shows.
     """
 
     name: str

@@ -80,7 +80,7 @@ def admit(store: Store, options: VerifyOptions) -> Admitted:
     Raises:
         VerifyError: if the store is not on a local disk.
         StoreError: if it cannot be read.
-        UnsafeFileError: for a link, or something else that is no file, in the place of one of its files.
+        UnsafeFileError: for a link, or anything else that is not a regular file, in the place of one of its files.
     """
     root = folder_of(store)
     findings = Findings(options.limit)

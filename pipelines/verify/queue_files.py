@@ -31,14 +31,14 @@ class QueueFiles:
         origin: start of each file modulo the file size, bytes; 0 for layouts with aligned files.
         starts: byte position of the first entry of each file, rising.
         has_extension: whether the broker keeps a ConsumeQueueExt for it (enableConsumeQueueExt), whose addresses may
-            stand where codes do.
+            be in place of tag codes.
     """
 
     def __init__(self, root: Path, topic: str, queue_id: int, file_size: int, layout: QueueLayout) -> None:
         """List the files. A queue without a folder has none.
 
         Raises:
-            UnsafeFileError: for a link, or something else that is no file, with the name of one.
+            UnsafeFileError: for a link, or anything else that is not a regular file, with the name of one.
         """
         self.topic = topic
         self.queue_id = queue_id

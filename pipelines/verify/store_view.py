@@ -53,7 +53,7 @@ class StoreView:
         batch_file_size: size of a BatchConsumeQueue's files.
         dispatched_end: physical offset up to which every record must have its entries.
         index: the IndexFiles that can be read, in the order of the log.
-        kinds: which topics have BatchConsumeQueues, as topics.json and the folders tell.
+        kinds: which topics have BatchConsumeQueues, according to topics.json and the folders.
         queues_in_rocksdb: the queues are in RocksDB.
         delay_levels_ms: the broker's messageDelayLevel.
         limit: findings of a class that are kept.

@@ -1,6 +1,6 @@
 """`consumer_offsets`: offsets of groups, delay levels and timers, one row per change.
 
-A snapshot reads the offsets that a broker wrote to its files, or that a live broker tells, and adds a row for each
+A snapshot reads the offsets that a broker wrote to its files, or that a live broker reports, and adds a row for each
 offset that differs from the last snapshot's. So the offset at a time is that of the last row of its key at or before
 that time.
 

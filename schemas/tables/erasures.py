@@ -1,7 +1,7 @@
 """`erasures`: what was erased from the lake, when, why, and by which run; one row per event and per erased message.
 
 An erasure takes the body, the keys and the personal properties of messages out of the lake, and leaves their rows in
-`messages`: counts stay what they were. The row of an erased message here proves it: it has the hashes of the row before
+`messages`: counts do not change. The row of an erased message here proves it: it has the hashes of the row before
 and after, whose sums are the profile's `row_checksum` and `lake_checksum`. It holds no key, no body and no property.
 
     event      one row for                  when

@@ -59,7 +59,7 @@ class QueueEntries:
 def queue_entries(facts: Facts, *, in_light_queues: bool = True) -> Iterator[QueueEntries]:
     """Return the entries of every queue in a chunk, without records that have no entry.
 
-    An inner batch has one entry; `Facts.is_batch` tells in which kind of queue it is.
+    An inner batch has one entry; `Facts.is_batch` says in which kind of queue it is.
 
     Args:
         facts: the chunk.

@@ -4,7 +4,7 @@
         "consumerGroup":"billing","topic":"orders","expression":"price > 100","expressionType":"SQL92",
         "bornTime":1700000000000,"deadTime":0,"clientVersion":1700000000000}}}}}
 
-A filter is dead if `deadTime` is not before `bornTime`: its group has no client with this subscription. It still tells
+A filter is dead if `deadTime` is not before `bornTime`: its group has no client with this subscription. It still shows
 which of the waiting messages the group wants, and a broker drops it after a day. A broker keeps the file if it has
 `enablePropertyFilter=true`. Source: org.apache.rocketmq.broker.filter.ConsumerFilterManager (5.5.0).
 """

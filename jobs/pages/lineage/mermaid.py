@@ -9,7 +9,7 @@ Labels are untrusted text. All characters except letters, digits and a few other
 (`#35;` for `#`), so that a label can neither end itself nor contain markup, Markdown or a directive.
 
 Mermaid does not draw a text of more than 50,000 characters or 500 edges. This flowchart stays below both limits, and a
-node tells what is left out.
+node says what is left out.
 """
 
 from __future__ import annotations
