@@ -273,9 +273,7 @@ def _file_of(table_uri: str, action: dict[str, Any]) -> AddedFile:
 def _file(table_uri: str, encoded: str, date: str | None, size: int, rows: int | None) -> AddedFile:
     name = unquote(encoded)
     if "://" in name or name.startswith(("/", "file:")):
-        raise NotReadableError(
-            f"the file {name} does not lie in the table's folder {table_uri}: expected no shallow clone"
-        )
+        raise NotReadableError(f"the file {name} is not in the table's folder {table_uri}: expected no shallow clone")
     root = table_uri if "://" in table_uri else str(Path(table_uri).absolute())
     return AddedFile(f"{root.rstrip('/')}/{name}", name, date, size, rows)
 

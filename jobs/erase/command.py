@@ -16,8 +16,8 @@ Older versions of the tables, which still contain the data, are deleted by `eras
 retention and a day, with old log entries and unused files; with --now they are deleted at once. Topics, tags, times,
 hosts and sizes stay, and so do the body's CRC-32 and, in `erasures`, 64-bit hashes of the row; with these, a correct
 guess of the erased data can be confirmed. A bucket that keeps old versions of objects needs a rule of its own to delete
-them. A record that comes into the lake later is another message and must be erased again. The same is true of a replayed
-copy if the message is erased by id, not by key.
+them. A record that comes into the lake later is another message and must be erased again. The same is true of a
+replayed copy if the message is erased by id, not by key.
 
 If the job is killed at any point, it completes its work when it is run again. Exit codes: 0; 1 if it did not complete
 and a retry may help; 2 for a wrong lake or option; 3 if a table is damaged; 4 if the answer was no, or other processes

@@ -33,7 +33,7 @@ from commitlake.schemas.layouts.numbers import parse_decimal
 DESCRIPTION = (
     "Copy a broker's store to an object store or a folder, from beside the broker: its log with the newest records, "
     "queues, indexes and settings. The agent is a small process of lowest priority that only reads the store. It sends "
-    "each byte of the log once, continues after a kill where it ended, and checks what lies in the target. Without "
+    "each byte of the log once, continues after a kill where it ended, and checks the copy in the target. Without "
     "--once it follows the broker until it is stopped. Other jobs read the copy as a store, on other machines."
 )
 EXAMPLES = (

@@ -46,7 +46,7 @@ def check_bodies(lake: LakePaths, bodies: str | None) -> None:
         last = read_last_commit(lake.messages)
         if last is None or last.bodies != bodies_root(lake, bodies):
             raise LakeError(
-                f"--bodies {bodies} lies in {folder}, a folder of a lake: expected a folder outside the lake, or "
+                f"--bodies {bodies} is in {folder}, a folder of a lake: expected a folder outside the lake, or "
                 f"{lake.bodies}, because maintain deletes files that no table refers to"
             )
         logger.warning("the bodies of this lake are in %s, a folder of a lake, where maintain would delete them. %s",

@@ -251,7 +251,7 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
     progress = read_store_progress(store, now)
     if progress is None or OffsetKind.GROUP not in progress.taken:
         why = (
-            "its offsets lie in an object store"
+            "its offsets are in an object store"
             if progress is None
             else "; ".join(progress.unreadable) or progress.note
         )

@@ -71,7 +71,7 @@ class PackWriter:
             raise ValueError(f"window of {window.ndim} dimensions of {window.dtype}: expected a row of uint8")
         if not kernel.spans_fit(len(window), positions, lengths, MAX_BODY_BYTES):
             raise ValueError(
-                f"a body lies outside its window of {len(window)} bytes, or is larger than an int32 can hold"
+                f"a body is outside its window of {len(window)} bytes, or is larger than an int32 can hold"
             )
         offsets = np.zeros(len(positions), np.int32)
         self._add(window, positions, lengths, offsets)

@@ -143,8 +143,8 @@ def test_two_tables_have_two_ids(uri: str, tmp_path: Path) -> None:
     ("action", "message"),
     [
         ({"path": "store_date=2026-11-20/x.parquet", "deletionVector": _VECTOR}, "has a deletion vector"),
-        ({"path": "s3://bucket/x.parquet"}, "does not lie in the table's folder"),
-        ({"path": "file:/elsewhere/x.parquet"}, "does not lie in the table's folder"),
+        ({"path": "s3://bucket/x.parquet"}, "is not in the table's folder"),
+        ({"path": "file:/elsewhere/x.parquet"}, "is not in the table's folder"),
     ],
 )
 def test_a_file_that_cannot_be_read_by_itself_is_refused(uri: str, action: dict[str, Any], message: str) -> None:
