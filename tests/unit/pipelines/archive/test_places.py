@@ -128,7 +128,7 @@ def test_bodies_within_a_table_cause_a_warning_with_the_remedy(
     monkeypatch.setattr("commitlake.pipelines.archive.places.read_last_commit", lambda _: replace(COMMIT, bodies=place))
     check_bodies(lake, place)
     assert "Move all packs to a place outside the lake" in caplog.text
-    with pytest.raises(LakeError, match="is in .*, a folder of a lake"):
+    with pytest.raises(LakeError, match=r"is in .*, a folder of a lake"):
         check_bodies(lake, place + "2")
 
 
