@@ -71,6 +71,6 @@ def _after(result: Result) -> list[str]:
         lines.append(f"{size_text(result.bytes_of_others)} of new log were archived by another run meanwhile")
     lines += [
         f"{name} is not up to date yet, because other runs were writing to it: the next run adds the rest"
-        for name in result.behind
+        for name in result.unfinished_tables
     ]
     return lines

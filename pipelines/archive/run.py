@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 NOTHING_NEW = RunVerdict("nothing new")
 _NOTHING_IN_HBASE = FollowedInHBase(-1, 0, 0, 0, 0.0)
-_HBASE_BEHIND = FollowedInHBase(-1, 0, 0, 0, 0.0)
+_HBASE_UNFINISHED = FollowedInHBase(-1, 0, 0, 0, 0.0)
 Progress = Callable[[Runner, int], AbstractContextManager[Callable[[int], None]]]
 
 
@@ -162,7 +162,7 @@ class Result:
         edges_seconds: part of the duration for that.
         recovered: commits of earlier runs that this run completed.
         bytes_of_others: size of log that was new at the start, but was archived by other runs meanwhile.
-        behind: tables that do not have all of this run yet, because other runs committed first every time.
+        unfinished_tables: tables that do not have all of this run yet, because other runs committed first every time.
         notes: sentences for the summary.
         problems: sentences on files beside the logs that could not be read.
     """
@@ -186,7 +186,7 @@ class Result:
     edges_seconds: float = 0.0
     recovered: Sequence[int] = field(default=())
     bytes_of_others: int = 0
-    behind: Sequence[str] = field(default=())
+    unfinished_tables: Sequence[str] = field(default=())
     notes: Sequence[str] = field(default=())
     problems: Sequence[str] = ()
 
@@ -254,9 +254,11 @@ def run_archive(
     if not work.has_new:
         result = finish_earlier_runs(config, work, runner)
         put = _follow_hbase(lake, config, runner)
-        behind = (*result.behind, *_behind(NOTHING_FOLLOWED, put))
+        unfinished_tables = (*result.unfinished_tables, *_unfinished_tables(NOTHING_FOLLOWED, put))
         seconds = time.monotonic() - started
-        return replace(result, hbase=put.rows, hbase_seconds=put.seconds, seconds=seconds, behind=behind)
+        return replace(
+            result, hbase=put.rows, hbase_seconds=put.seconds, seconds=seconds, unfinished_tables=unfinished_tables
+        )
     started_at = datetime.datetime.now(datetime.UTC)
     if not config.bodies_moved:
         check_same_root(work.last, bodies_root(lake, config.bodies))
@@ -340,7 +342,7 @@ def run_archive(
         edges=followed.edges.rows,
         edges_seconds=followed.edges.seconds,
         recovered=[commit.sequence for commit in work.unfinished],
-        behind=_behind(followed, put),
+        unfinished_tables=_unfinished_tables(followed, put),
         notes=[*outcome.notes, *_left_out(manifest), *followed.notes],
         problems=followed.problems,
     )
@@ -396,7 +398,7 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
         edges=followed.edges.rows,
         edges_seconds=followed.edges.seconds,
         recovered=[commit.sequence for commit in work.unfinished],
-        behind=_behind(followed, _NOTHING_IN_HBASE),
+        unfinished_tables=_unfinished_tables(followed, _NOTHING_IN_HBASE),
         notes=[*notes, *followed.notes],
         problems=followed.problems,
     )
@@ -430,15 +432,15 @@ def _follow(
     return replace(followed, problems=[*problems, *followed.problems])
 
 
-def _behind(tables: FollowedTables, hbase: FollowedInHBase) -> list[str]:
+def _unfinished_tables(tables: FollowedTables, hbase: FollowedInHBase) -> list[str]:
     """Return the names of tables that are not up to date, because other runs committed first."""
     found = {
-        "message_keys": tables.keys.is_behind,
-        "consumptions": tables.consumptions.is_behind,
-        "edges": tables.edges.is_behind,
-        "HBase": hbase is _HBASE_BEHIND,
+        "message_keys": tables.keys.is_unfinished,
+        "consumptions": tables.consumptions.is_unfinished,
+        "edges": tables.edges.is_unfinished,
+        "HBase": hbase is _HBASE_UNFINISHED,
     }
-    return [name for name, is_behind in found.items() if is_behind]
+    return [name for name, is_unfinished in found.items() if is_unfinished]
 
 
 def _follow_hbase(lake: LakePaths, config: Config, runner: Runner) -> FollowedInHBase:
@@ -452,7 +454,7 @@ def _follow_hbase(lake: LakePaths, config: Config, runner: Runner) -> FollowedIn
             return follow(runner, lake.messages, config.hbase, storage_options=options)
         except ConcurrentFollowError:  # another run is putting the same rows; then continue with the rest
             time.sleep(wait_seconds(attempt))
-    return _HBASE_BEHIND
+    return _HBASE_UNFINISHED
 
 
 def _commit(

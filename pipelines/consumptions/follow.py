@@ -30,12 +30,12 @@ class ConsumptionsUpdate:
     Attributes:
         rows: number of added rows.
         problems: sentences on what is damaged or missing in the consume logs.
-        is_behind: True if another run committed first; it adds the same rows.
+        is_unfinished: True if another run committed first; it adds the same rows.
     """
 
     rows: int = 0
     problems: Sequence[str] = ()
-    is_behind: bool = False
+    is_unfinished: bool = False
 
 
 def read_progress(lake: LakePaths, broker: str) -> int | None:
@@ -68,7 +68,7 @@ def follow_consume_logs(lake: LakePaths, stores: Sequence[Store]) -> Consumption
                 files = [write_plain_file(pa.Table.from_batches([part.rows]), lake.consumptions, name, s3=lake.s3)]
             step = (progress, part.end)
             if not advance(lake.consumptions, CONSUMPTIONS, files, f"{_APPLICATION}{store.broker}", step):
-                return ConsumptionsUpdate(rows, problems, is_behind=True)
+                return ConsumptionsUpdate(rows, problems, is_unfinished=True)
             progress = part.end
             rows += part.rows.num_rows
     return ConsumptionsUpdate(rows, problems)

@@ -89,7 +89,7 @@ class EdgesUpdate:
         version: version of `messages` that the table has reached.
         rows: number of added rows, including those of open steps; 0 if another run committed first.
         seconds: duration.
-        is_behind: True if rows of `messages` that existed at the start are still missing.
+        is_unfinished: True if rows of `messages` that existed at the start are still missing.
         passed_over: number of trace records, or of whole bodies, in an unknown format.
         unread: number of trace messages and op records whose bodies the lake does not have, or are damaged.
     """
@@ -97,7 +97,7 @@ class EdgesUpdate:
     version: int
     rows: int = 0
     seconds: float = 0.0
-    is_behind: bool = False
+    is_unfinished: bool = False
     passed_over: int = 0
     unread: int = 0
 
@@ -128,8 +128,8 @@ def catch_up_edges(
     version = tries[-1].version
     rows, passed_over = sum(one.rows for one in tries), sum(one.passed_over for one in tries)
     unread = sum(one.unread for one in tries)
-    is_behind = version < wanted or followed_consumptions(lake) < consumed
-    return EdgesUpdate(version, rows, time.monotonic() - started, is_behind, passed_over, unread)
+    is_unfinished = version < wanted or followed_consumptions(lake) < consumed
+    return EdgesUpdate(version, rows, time.monotonic() - started, is_unfinished, passed_over, unread)
 
 
 def follow_edges(lake: LakePaths, runner: Runner = HERE, states: RetryStates = _NO_STATES) -> EdgesUpdate:

@@ -106,7 +106,7 @@ class RepairPlan:
         keys: reason to rebuild `message_keys`; empty if it is correct.
         adoption: data files from which `messages` is rebuilt; None if its log can be repaired.
         ahead: sequence of the newest run that `archive_runs` has and `messages` has lost; 0 if there is none.
-        behind: by table, the number of runs that it is missing.
+        missing_runs: by table, the number of runs that it is missing.
         notes: further sentences for the user.
     """
 
@@ -117,13 +117,15 @@ class RepairPlan:
     keys: str = ""
     adoption: Adoption | None = None
     ahead: int = 0
-    behind: Mapping[str, int] = field(default_factory=dict)
+    missing_runs: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
     @property
     def is_nothing(self) -> bool:
         """True if the lake is intact."""
-        return not (self.logs or self.files or self.unfinished or self.lost or self.keys or self.ahead or self.behind)
+        return not (
+            self.logs or self.files or self.unfinished or self.lost or self.keys or self.ahead or self.missing_runs
+        )
 
     def lines(self) -> Iterator[str]:
         """Yield the plan as lines of text."""
@@ -143,7 +145,7 @@ class RepairPlan:
         if self.ahead:
             yield f"messages has lost its newest commits: archive_runs has runs up to {self.ahead}"
             yield "  the rows of these runs are deleted from the other tables; the next archive run archives them again"
-        for table, count in self.behind.items():
+        for table, count in self.missing_runs.items():
             yield f"{table}: {count_text(count, 'run is', 'runs are')} missing that messages has; they are added again"
         if self.lost:
             yield f"rows of {count_text(self.lost, 'run')} that messages has lost are deleted from the other tables"
@@ -235,7 +237,9 @@ def plan_repair(
     keys = "" if {_KEYS, "messages"} & (logs.keys() | files.keys()) else _wrong_keys(lake, runner, deep=deep)
     unfinished = is_unfinished(lake.messages) is not None
     ahead = 0 if unfinished or "archive_runs" in logs else _newest_lost_run(lake)
-    return RepairPlan(logs, files, unfinished, lost, keys, ahead=ahead, behind=_behind(lake, {*logs, *files}))
+    return RepairPlan(
+        logs, files, unfinished, lost, keys, ahead=ahead, missing_runs=_missing_runs(lake, {*logs, *files})
+    )
 
 
 def _check_links(lake: LakePaths) -> None:
@@ -257,7 +261,7 @@ def _newest_lost_run(lake: LakePaths) -> int:
     return finished if finished > (last.sequence if last else 0) else 0
 
 
-def _behind(lake: LakePaths, damaged: Collection[str]) -> dict[str, int]:
+def _missing_runs(lake: LakePaths, damaged: Collection[str]) -> dict[str, int]:
     """Count the finished runs that are missing in each table that follows `messages`."""
     commits = commits_after(lake.messages, 0)
     found = {
@@ -338,7 +342,7 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
             delete_runs(getattr(lake, table), lost_ids)
         missing.append(f"{count_text(len(lost_ids), 'run is', 'runs are')} lost: {', '.join(sorted(lost_ids)[:5])}")
     gone = refill_tables(lake, parser_version)
-    if "archive_runs" in {*plan.logs, *plan.files, *plan.behind}:
+    if "archive_runs" in {*plan.logs, *plan.files, *plan.missing_runs}:
         restored = restore_runs(lake, parser_version)
         removed = sum(damage.file.rows or 0 for damage in plan.files.get("archive_runs", ()))
         if restored < removed:

@@ -51,13 +51,13 @@ class KeysUpdate:
         version: version of `messages` that the table has reached.
         rows: number of added rows; 0 if another run committed first.
         seconds: duration.
-        is_behind: True if rows of `messages` that existed at the start are still missing.
+        is_unfinished: True if rows of `messages` that existed at the start are still missing.
     """
 
     version: int
     rows: int
     seconds: float
-    is_behind: bool = False
+    is_unfinished: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def catch_up_keys(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float]
         return KeysUpdate(version, 0, time.monotonic() - started)
     tries = list(follow_to(wanted, lambda: follow_keys(lake, runner), wait))
     version, rows = tries[-1].version, sum(one.rows for one in tries)
-    return KeysUpdate(version, rows, time.monotonic() - started, is_behind=version < wanted)
+    return KeysUpdate(version, rows, time.monotonic() - started, is_unfinished=version < wanted)
 
 
 def follow_keys(lake: LakePaths, runner: Runner = HERE) -> KeysUpdate:

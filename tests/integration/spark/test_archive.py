@@ -493,7 +493,7 @@ def test_concurrent_runs_over_four_stores_leave_out_no_key(small: Archive, tmp_p
             for config, work in zip(configs, works, strict=True)
         ]
     )
-    assert [result.behind for result in results if isinstance(result, Result)] == [[]] * 4
+    assert [result.unfinished_tables for result in results if isinstance(result, Result)] == [[]] * 4
     assert not new_files(LakePaths(str(small.lake)), followed_version(LakePaths(str(small.lake))))[0]
 
 

@@ -56,9 +56,9 @@ def test_a_run_follows_after_another_run_has_ended(monkeypatch: pytest.MonkeyPat
 def test_another_run_that_is_always_first_is_not_an_error(monkeypatch: pytest.MonkeyPatch, lake: LakePaths) -> None:
     monkeypatch.setattr(run, "wait_seconds", lambda _: 0)
     answers = [ConcurrentFollowError("another") for _ in range(MAX_TRIES)]
-    assert followed(monkeypatch, lake, answers) is run._HBASE_BEHIND
-    keys_behind = FollowedTables(FollowedKeys(1, 0, 0.0, is_behind=True))
-    assert run._behind(keys_behind, run._HBASE_BEHIND) == ["message_keys", "HBase"]
+    assert followed(monkeypatch, lake, answers) is run._HBASE_UNFINISHED
+    keys_unfinished = FollowedTables(FollowedKeys(1, 0, 0.0, is_unfinished=True))
+    assert run._unfinished_tables(keys_unfinished, run._HBASE_UNFINISHED) == ["message_keys", "HBase"]
 
 
 def test_an_unreachable_hbase_is_an_error(monkeypatch: pytest.MonkeyPatch, lake: LakePaths) -> None:

@@ -245,7 +245,7 @@ def test_only_one_of_two_concurrent_runs_adds_the_records(shop: JmqShop, monkeyp
 
     monkeypatch.setattr(follow, "advance", after_another)
     result = shop.archive()
-    assert (result.consumptions, result.behind) == (0, ("consumptions",))
+    assert (result.consumptions, result.unfinished_tables) == (0, ("consumptions",))
     assert len(consumptions(shop)) == 5
     assert len(steps(shop)) == 5
 
@@ -272,7 +272,7 @@ def test_a_version_without_new_records_is_also_followed(shop: JmqShop) -> None:
     assert maintain(["--lake", shop.lake.root, "--quiet"]) == ExitCode.OK
     delta_table(shop.lake.consumptions).alter.set_table_description("a version without files")
     assert followed_consumptions(shop.lake) < delta_table(shop.lake.consumptions).version()
-    assert shop.archive().behind == ()
+    assert shop.archive().unfinished_tables == ()
     assert followed_consumptions(shop.lake) == delta_table(shop.lake.consumptions).version()
     assert len(steps(shop)) == 3
 

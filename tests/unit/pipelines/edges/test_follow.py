@@ -223,7 +223,7 @@ def test_another_follower_that_is_first_is_not_an_error(family: Family, monkeypa
     lake = family.growing.lake
     monkeypatch.setattr("commitlake.pipelines.edges.follow.advance", lambda *_, **__: False)
     assert follow_edges(lake).rows == 0
-    assert catch_up_edges(lake, wait=lambda _: None).is_behind
+    assert catch_up_edges(lake, wait=lambda _: None).is_unfinished
     monkeypatch.undo()
     assert catch_up_edges(lake).rows == 1
 

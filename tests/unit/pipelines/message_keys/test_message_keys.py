@@ -144,7 +144,7 @@ def test_a_follower_that_is_overtaken_catches_up(
     wanted = DeltaTable(lake.messages).version()
     followed = catch_up_keys(lake, wait=lambda _: None)
     assert followed.version >= wanted
-    assert not followed.is_behind
+    assert not followed.is_unfinished
 
 
 def test_a_follower_that_is_always_overtaken_reports_that_it_is_behind(
@@ -152,7 +152,7 @@ def test_a_follower_that_is_always_overtaken_reports_that_it_is_behind(
 ) -> None:
     monkeypatch.setattr("commitlake.pipelines.message_keys.follow.advance", lambda *_, **__: False)
     waits: list[float] = []
-    assert catch_up_keys(lake, wait=waits.append).is_behind
+    assert catch_up_keys(lake, wait=waits.append).is_unfinished
     assert len(waits) == MAX_TRIES
 
 
