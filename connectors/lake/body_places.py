@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
+from commitlake.connectors.lake.owned_folders import local_folder
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
 
@@ -13,15 +12,13 @@ WAY_OUT = (
     "Move all packs to a place outside the lake, or to 'bodies' in it, then run archive once with --bodies NEW "
     "--bodies-moved"
 )
-_LOG = "_delta_log"
 
 
 def folder_around(lake: LakePaths, bodies: str) -> str | None:
     """Return the folder of a lake that contains a place for bodies, or None if bodies may be stored there.
 
     In a lake, bodies may only be in the folder `bodies` and its subfolders. Links and `..` are resolved. If a table is
-    a link to another disk, the link's target is checked, too. A local place may not be in a table of another lake,
-    either, because that lake's maintain would delete the packs.
+    a link to another disk, the link's target is checked, too.
 
     Args:
         lake: locations of the tables.
@@ -33,20 +30,14 @@ def folder_around(lake: LakePaths, bodies: str) -> str | None:
         return prefix + place.removeprefix(prefix).partition("/")[0] if is_inside else None
     if is_s3(lake.root):
         return None
-    spelled, root = _normal(bodies), _normal(lake.root)
+    spelled, root = local_folder(bodies), local_folder(lake.root)
     own = root / "bodies"
     if spelled.is_relative_to(own) or spelled.resolve().is_relative_to(own.resolve()):
         return None
     for folder in _own_folders(root):
         if any(place.is_relative_to(folder) for place in (spelled, spelled.resolve())):
             return str(folder)
-    around = dict.fromkeys([*(spelled, *spelled.parents), *(resolved := spelled.resolve(), *resolved.parents)])
-    return next((str(folder) for folder in around if (folder / _LOG).is_dir()), None)
-
-
-def _normal(place: str) -> Path:
-    """Return a folder's path without `..`; links are not resolved."""
-    return Path(os.path.abspath(unquote(urlsplit(place).path) if place.startswith("file:") else place))  # noqa: PTH100
+    return None
 
 
 def _own_folders(root: Path) -> list[Path]:

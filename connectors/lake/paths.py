@@ -184,10 +184,11 @@ class LakePaths:
             _access().first_names(self.s3, self.root, "")
 
     def check_writable(self) -> None:
-        """Refuse a folder that holds other files, before anything is written into it.
+        """Refuse a folder that holds other files or is owned by another program, before anything is written into it.
 
         Raises:
-            LakeError: if the folder contains files but no lake, or is not writable.
+            LakeError: if the folder contains files but no lake, is not writable, or is to be a new lake in a table or
+                in a broker's store.
             S3Error: if an object store cannot be reached, or the bucket cannot be listed.
         """
         if self.s3 is not None:
@@ -195,12 +196,15 @@ class LakePaths:
             others = [name for name in _access().first_names(self.s3, self.root, "") if not name.startswith(STREAMS)]
             if others and not found:
                 raise LakeError(f"{self.root} is not a lake: it holds other objects and no table 'messages'. {_NAME}")
+            if not found:
+                self._check_owner()
             return
         root = Path(self.root)
         if not root.exists():
             parent = next(folder for folder in root.absolute().parents if folder.exists())
             if not os.access(parent, os.W_OK | os.X_OK):
                 raise LakeError(f"{root} cannot be created: {parent} cannot be written by this user")
+            self._check_owner()
             return
         if not root.is_dir():
             raise LakeError(f"{root} is a file: expected the folder of a lake, or a new path")
@@ -209,6 +213,14 @@ class LakePaths:
         others = [path for path in root.iterdir() if path.name != STREAMS]
         if others and not (Path(self.messages) / _TABLE_MARK).is_dir():
             raise LakeError(f"{root} is not a lake: it holds other files and no table 'messages'. {_NAME}")
+        if not others:
+            self._check_owner()
+
+    def _check_owner(self) -> None:
+        """Refuse a new lake in a table of another lake, or in a folder of a broker's store."""
+        from commitlake.connectors.lake.owned_folders import check_no_owner
+
+        check_no_owner(self.root, "--lake")
 
 
 def _access() -> ModuleType:

@@ -168,15 +168,19 @@ def _check_salvage(store: Store) -> None:
 
 
 def _check_out(out: Path, store: Store) -> None:
+    from commitlake.connectors.lake.owned_folders import broker_folders, check_no_owner
+
     if "://" in store.root:
+        check_no_owner(str(out), "--out")
         return
     log, root, chosen = Path(store.root).resolve(), Path(store.root).parent.resolve(), out.resolve()
-    folders = {log, *(log.parent / name.split("/")[0] for name in store.format.rebuilt_files)}
+    folders = {log, *(log.parent / name for name in broker_folders(store.format))}
     if chosen in {root, log.parent} or any(chosen.is_relative_to(folder) for folder in folders):
         raise JobError(
             f"--out {out} is the store's own folder or one in it, which a broker may have open",
             "--in-place takes the store's lock, and keeps the old files; or give another folder",
         )
+    check_no_owner(str(out), "--out")
 
 
 def _rebuild(arguments: argparse.Namespace, store: Store) -> ExitCode:

@@ -162,6 +162,9 @@ def _check(arguments: argparse.Namespace) -> None:
     first, last = arguments.from_offset, arguments.to_offset
     if first is not None and last is not None and first >= last:
         raise JobError(f"--from-offset {first} is not less than --to-offset {last}")
+    from commitlake.connectors.lake.owned_folders import check_no_owner
+
+    check_no_owner(str(arguments.out), "--out")
 
 
 def _restore(arguments: argparse.Namespace) -> Restored:

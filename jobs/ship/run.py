@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from commitlake.connectors.lake.owned_folders import check_no_owner
 from commitlake.connectors.object_store.uris import has_scheme, is_s3
 from commitlake.connectors.shipping.errors import ShipUnavailableError
 from commitlake.connectors.shipping.pace import Pace
@@ -69,6 +70,7 @@ def fetch_store(arguments: argparse.Namespace) -> ExitCode:
     if has_scheme(arguments.to):
         raise JobError(f"--to {arguments.to}: expected a folder", "mount other file systems as a folder")
     set_s3_environment(arguments)
+    check_no_owner(arguments.to, "--to")
     source = S3Target(arguments.store, s3_options(), Pace(arguments.rate))
     started = time.monotonic()
     with closing(FolderTarget(arguments.to, Pace())) as target:
@@ -99,6 +101,7 @@ def open_target(arguments: argparse.Namespace, source: SourceStore) -> ShipTarge
         from commitlake.connectors.object_store.finding import s3_options
         from commitlake.connectors.shipping.s3 import S3Target
 
+        check_no_owner(place, "--to")
         return S3Target(place, s3_options(), pace)
     if has_scheme(place):
         raise JobError(f"--to {place}: expected s3://bucket/prefix or a folder", "mount other file systems as a folder")
@@ -106,7 +109,12 @@ def open_target(arguments: argparse.Namespace, source: SourceStore) -> ShipTarge
 
     root, folder = Path(os.path.realpath(source.root)), Path(os.path.realpath(place))
     if folder == root or root in folder.parents or folder in root.parents:
+<<<<<<< HEAD
         raise JobError(f"--to {place}: one of the store and its copy is inside the other", "ship to another folder")
+=======
+        raise JobError(f"--to {place}: the store and its copy lie in one another", "ship to another folder")
+    check_no_owner(place, "--to")
+>>>>>>> 266b5c29 (Refuse new lakes, bodies, stores and copies in a folder of another lake or of any broker's store)
     return FolderTarget(place, pace)
 
 

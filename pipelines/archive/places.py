@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.body_places import WAY_OUT, folder_around
+from commitlake.connectors.lake.owned_folders import broker_folders, check_no_owner
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
@@ -23,14 +24,12 @@ logger = logging.getLogger(__name__)
 
 IN_LAKE = "bodies"
 """Location in commits if the packs are in the lake itself, so that a lake can be moved as a whole."""
-_CONFIG = "config"
 
 
 def check_bodies(lake: LakePaths, bodies: str | None) -> None:
     """Check, before a run starts, that packs can be written to their location.
 
-    A warning is logged for a lake whose bodies are in one of its own folders: maintain or another tool may delete them
-    as unknown files.
+    A warning is logged for a lake whose bodies are already in such a folder.
 
     Args:
         lake: locations of the tables.
@@ -38,13 +37,13 @@ def check_bodies(lake: LakePaths, bodies: str | None) -> None:
 
     Raises:
         PackStoreError: if packs cannot be written there.
-        LakeError: if the root is in a folder of the lake other than `bodies`, or in a table of another lake.
-        S3Error: if the root is in an object store but names no bucket.
+        LakeError: if the root is in a folder of the lake other than `bodies`, in a table of another lake, or in a
+            folder of any broker's store.
+        S3Error: if the root is in an object store but names no bucket, or the store cannot be reached.
     """
     folder = folder_around(lake, bodies or lake.bodies)
     if folder is not None:
-        last = read_last_commit(lake.messages)
-        if last is None or last.bodies != bodies_root(lake, bodies):
+        if not _has_bodies_at(lake, bodies):
             raise LakeError(
                 f"--bodies {bodies} is in {folder}, a folder of a lake: expected a folder outside the lake, or "
                 f"{lake.bodies}, because maintain deletes files that no table refers to"
@@ -52,6 +51,20 @@ def check_bodies(lake: LakePaths, bodies: str | None) -> None:
         logger.warning("the bodies of this lake are in %s, a folder of a lake, where maintain would delete them. %s",
                        folder, WAY_OUT)  # fmt: skip
     open_store(bodies or lake.bodies).check()
+    if bodies is None or folder is not None or bodies_root(lake, bodies) == IN_LAKE:
+        return
+    try:
+        check_no_owner(bodies, "--bodies")
+    except LakeError as error:
+        if not _has_bodies_at(lake, bodies):
+            raise
+        logger.warning("%s. %s", error, WAY_OUT)
+
+
+def _has_bodies_at(lake: LakePaths, bodies: str | None) -> bool:
+    """Return whether earlier runs have stored the lake's bodies at a place."""
+    last = read_last_commit(lake.messages)
+    return last is not None and last.bodies == bodies_root(lake, bodies)
 
 
 def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> None:
@@ -74,7 +87,7 @@ def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> No
         if is_s3(store.root):
             continue
         root = Path(os.path.realpath(store.root)).parent
-        for name in (store.format.folder, *(file.split("/")[0] for file in store.format.rebuilt_files), _CONFIG):
+        for name in sorted(broker_folders(store.format)):
             if chosen.is_relative_to(root / name):
                 raise LakeError(
                     f"{option} {place} is in {root / name}, which belongs to the broker: expected a folder outside it"

@@ -27,7 +27,7 @@ class JmqFormat(Format):
     title = "JMQ"
     folder = "journal"
     id_pattern = "@"
-    store_folders = frozenset({"journal", "queue", "consume"})
+    store_folders = frozenset({"journal", "queue", "consume", "retry"})
     queue_folders = ("queue",)
     rebuilt_files = (*queue_folders, "checkpoint")
     has_consume_log = True

@@ -33,7 +33,10 @@ class RocketmqFormat(Format):
     folder = "commitlog"
     aliases = (BOLTMQ.name.lower(),)
     id_pattern = "^[0-9A-Fa-f]+$"
-    store_folders = frozenset({"commitlog", "consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "config"})
+    store_folders = frozenset({
+        "commitlog", "consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "config", "timerlog",
+        "compaction",
+    })  # fmt: skip
     queue_folders = ("consumequeue", "batchconsumequeue")
     rebuilt_files = (*queue_folders, "index", "checkpoint", "config/topics.json")
     has_dialects = True

@@ -96,13 +96,17 @@ def test_bodies_outside_the_lake_or_in_its_bodies_folder_are_accepted(tmp_path: 
     assert folder_around(lake, str(tmp_path / bodies)) is None
 
 
-def test_bodies_in_a_table_of_another_lake_are_refused(tmp_path: Path) -> None:
+def test_bodies_in_a_folder_of_another_lake_or_store_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     lake, table = inside(tmp_path), tmp_path / "other" / "messages"
     (table / "_delta_log").mkdir(parents=True)
-    (tmp_path / "to-table").symlink_to(table)
-    for bodies in ("other/messages", "other/messages/packs", "other/bodies/../messages/packs", "to-table/packs"):
-        assert folder_around(lake, str(tmp_path / bodies)) in (str(table), str(tmp_path / "to-table"))
-    assert folder_around(lake, str(tmp_path / "other" / "bodies")) is None
+    place = str(table / "packs")
+    with pytest.raises(LakeError, match=r"--bodies .* lies in .*/other/messages, a table of a lake"):
+        check_bodies(lake, place)
+    monkeypatch.setattr("commitlake.pipelines.archive.places.read_last_commit", lambda _: replace(COMMIT, bodies=place))
+    check_bodies(lake, place)  # they are already there
+    assert "Move all packs to a place outside the lake" in caplog.text
 
 
 @pytest.mark.parametrize(

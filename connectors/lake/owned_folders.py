@@ -1,0 +1,164 @@
+"""Search for folders that may not contain other files: tables of lakes, and folders of brokers' stores.
+
+`maintain` deletes files that a table does not know. A broker deletes queues of topics that it does not know, and may
+not start if there are other files among its segments. `ship` and `rebuild` replace files in a store.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from commitlake.connectors.formats.format import Format
+from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
+from commitlake.connectors.object_store.options import S3Options
+from commitlake.connectors.object_store.uris import S3Uri, is_s3, parse_s3_uri
+from commitlake.schemas import shipped
+from commitlake.schemas.layouts.segments import is_segment_name
+
+_LOG = "_delta_log"
+_CONFIG = "config"
+_CHECKPOINT = "checkpoint"
+_MAX_NAMES = 1000
+"""Number of names that are looked at in a folder: a folder of segments has few other files."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedFolder:
+    """A folder that may not contain other files.
+
+    Attributes:
+        folder: its path or URI.
+        owner: description of what the folder is.
+    """
+
+    folder: str
+    owner: str
+
+
+def check_no_owner(place: str, option: str) -> None:
+    """Refuse a place in a table of a lake, or in a folder of a broker's store.
+
+    Args:
+        place: a folder, a `file:` URI, or `s3://bucket/prefix`; it need not exist.
+        option: the option that names it.
+
+    Raises:
+        LakeError: with the folder that contains the place.
+        S3UnavailableError: if an object store cannot be reached.
+    """
+    found = owned_folder(place)
+    if found is not None:
+        raise LakeError(
+            f"{option} {place} lies in {found.folder}, {found.owner}, where unknown files may be deleted: "
+            "expected a place outside it"
+        )
+
+
+def owned_folder(place: str) -> OwnedFolder | None:
+    """Return the innermost folder around a place that may not contain other files, or None.
+
+    Links and `..` in a local path are resolved, and the path as it is written is checked, too. In an object store,
+    each prefix of the place costs two requests; prefixes that may not be listed are skipped.
+
+    Args:
+        place: see `check_no_owner`.
+
+    Raises:
+        S3Error: if the place names no bucket, or the object store cannot be reached.
+    """
+    if is_s3(place):
+        return _owned_prefix(parse_s3_uri(place))
+    spelled = local_folder(place)
+    resolved = Path(os.path.realpath(spelled))
+    for folder in dict.fromkeys([spelled, *spelled.parents, resolved, *resolved.parents]):
+        owner = _owner_of(folder)
+        if owner is not None:
+            return OwnedFolder(str(folder), owner)
+    return None
+
+
+def local_folder(place: str) -> Path:
+    """Return a local folder's path without `..`; links are not resolved."""
+    return Path(os.path.abspath(unquote(urlsplit(place).path) if place.startswith("file:") else place))  # noqa: PTH100
+
+
+def broker_folders(log_format: Format) -> frozenset[str]:
+    """Return the names of the folders of a store that belong to the broker."""
+    rebuilt = (name.split("/")[0] for name in log_format.rebuilt_files)
+    return log_format.store_folders.union(rebuilt, (log_format.folder, _CONFIG))
+
+
+def _owner_of(folder: Path) -> str | None:
+    def is_store(log_format: Format) -> bool:
+        root = folder.parent
+        has_queues = any((root / name).is_dir() for name in log_format.queue_folders)
+        return _has_segment(root / log_format.folder) or (has_queues and (root / _CHECKPOINT).is_file())
+
+    try:
+        if (folder / _LOG).is_dir():
+            return "a table of a lake"
+        if _has_segment(folder):
+            return "the log of a broker"
+        return _folder_of_store(folder.name, is_store, (folder.parent / shipped.LOG_MANIFEST).is_file)
+    except PermissionError:  # nothing can be written there, either
+        return None
+
+
+def _folder_of_store(name: str, is_store: Callable[[Format], bool], is_shipped: Callable[[], bool]) -> str | None:
+    """Return the owner of a folder of this name, if the folder that contains it is a store."""
+    formats = [log_format for log_format in all_formats() if name in broker_folders(log_format)]
+    if any(is_store(log_format) for log_format in formats):
+        return "a folder of a broker's store"
+    return "a folder of a shipped store" if (formats or name == shipped.FOLDER) and is_shipped() else None
+
+
+def _has_segment(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(is_segment_name(entry.name) and not entry.is_dir() for entry in islice(entries, _MAX_NAMES))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _owned_prefix(place: S3Uri) -> OwnedFolder | None:
+    from commitlake.connectors.object_store.access import first_names
+    from commitlake.connectors.object_store.finding import s3_options
+
+    options: S3Options = s3_options()
+
+    def names(parts: list[str], prefix: str) -> list[str]:
+        try:
+            return first_names(options, str(S3Uri(place.bucket, "/".join(parts))), prefix)
+        except S3UnavailableError:
+            raise
+        except S3Error:  # a user may be allowed to list only some prefixes
+            return []
+
+    def has_segment(parts: list[str]) -> bool:
+        return any(is_segment_name(name) for name in names(parts, "0"))
+
+    def owner_of(parts: list[str]) -> str | None:
+        root = parts[:-1]
+        if names(parts, f"{_LOG}/"):
+            return "a table of a lake"
+        if has_segment(parts):
+            return "the log of a broker"
+        return _folder_of_store(
+            parts[-1],
+            lambda log_format: has_segment([*root, log_format.folder]),
+            lambda: bool(names(root, shipped.LOG_MANIFEST)),
+        )
+
+    parts = place.prefix.split("/") if place.prefix else []
+    for depth in range(len(parts), 0, -1):
+        owner = owner_of(parts[:depth])
+        if owner is not None:
+            return OwnedFolder(str(S3Uri(place.bucket, "/".join(parts[:depth]))), owner)
+    return None
