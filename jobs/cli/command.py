@@ -280,7 +280,7 @@ def _run(
         logging.basicConfig(level=level, format="%(levelname)s %(message)s")
     try:
         with restricted_umask():
-            _check_store_endpoint(arguments)
+            _check_object_stores(arguments)
             exit_code = job(arguments)
         sys.stdout.flush()
     except OutputError:
@@ -297,16 +297,29 @@ def _run(
     return exit_code
 
 
-def _check_store_endpoint(arguments: argparse.Namespace) -> None:
-    """Check the endpoint for a store at `s3://…`, because Arrow reads it from the environment without a check.
+def _check_object_stores(arguments: argparse.Namespace) -> None:
+    """Check the object store of stores at `s3://…`, because Arrow's own errors say neither cause nor remedy.
+
+    Arrow opens such stores by the environment alone, so an endpoint of the profile is added to it.
 
     Raises:
-        S3Error: if the endpoint contains credentials or is not a URL.
+        S3Error: if the endpoint contains credentials or is not a URL, or a store's place cannot be listed.
     """
-    if "s3://" in str(getattr(arguments, "store", None) or ""):
-        from commitlake.connectors.object_store.finding import s3_options
+    given = getattr(arguments, "store", None) or ""
+    places = [part.strip() for part in str(given).split(",") if part.strip().startswith("s3://")]
+    if not places:
+        return
+    from commitlake.connectors.object_store.access import first_names
+    from commitlake.connectors.object_store.finding import s3_options
 
-        s3_options(getattr(arguments, "s3_endpoint", None))
+    options = s3_options(getattr(arguments, "s3_endpoint", None), getattr(arguments, "s3_region", None))
+    if options.endpoint is not None:
+        os.environ["AWS_ENDPOINT_URL_S3"] = options.endpoint
+    if getattr(arguments, "reports_places", False):
+        return
+    for place in places:
+        fixed = re.split(r"/[^/]*[*?\[{]", place, maxsplit=1)[0]  # the part before the first wildcard
+        first_names(options, fixed, "")
 
 
 def _check_settings(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -350,8 +363,11 @@ def explain_error(error: BaseException) -> ErrorText:
     error = raised_in_worker(error) or error
     if isinstance(error, CommitLakeError) and error.exit_code is not None:
         return ErrorText(str(error), error.hint if isinstance(error, JobError) else "", error.exit_code)
+    from commitlake.connectors.object_store.arrow_errors import s3_error_of
     from commitlake.jobs.cli.permissions import HINT, denied_place
 
+    if (of_s3 := s3_error_of(error)) is not None:
+        return ErrorText(str(of_s3), exit_code=of_s3.exit_code)
     if (place := denied_place(error)) is not None:
         message = f"{place}: permission denied for this user"
         return ErrorText(message, HINT, ExitCode.USAGE)

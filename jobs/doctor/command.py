@@ -45,6 +45,7 @@ _COLUMNS = list(DoctorFinding._fields)
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the job."""
     parser = job_parser("doctor", DESCRIPTION, EXAMPLES)
+    parser.set_defaults(reports_places=True)  # an object store that cannot be reached is one of its findings
     parser.add_argument("--store", metavar="PATH", help="store folder, a glob, or several separated by commas")
     parser.add_argument("--lake", metavar="PLACE", help="the lake: a folder, or s3://bucket/prefix")
     parser.add_argument("--bodies", metavar="PLACE", help="where the packs of bodies are, if not in the lake")

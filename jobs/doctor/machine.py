@@ -132,17 +132,22 @@ def stores(place: str) -> Iterator[DoctorFinding]:
     """
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.connectors.formats.registry import all_formats
+    from commitlake.connectors.object_store.arrow_errors import s3_error_of
+    from commitlake.connectors.object_store.uris import is_s3
     from commitlake.jobs.cli.broker_name import broker_name
 
     formats = tuple(all_formats())
     try:
         found = find_stores(place, broker_name(place, None, None, (), formats).name, formats)
     except (CommitLakeError, OSError) as error:
-        yield DoctorFinding("store", State.MISSING, str(error), "name the folder that holds commitlog/ or journal/")
+        shown = s3_error_of(error)
+        advice = "name the folder that holds commitlog/ or journal/" if shown is None else shown.advice
+        yield DoctorFinding("store", State.MISSING, str(error) if shown is None else shown.found, advice)
         return
     for store in found:
         size = sum(segment.file_size for segment in store.segments)
-        unreadable = [segment.path for segment in store.segments if not os.access(segment.path, os.R_OK)]
+        local = [] if is_s3(store.root) else [segment.path for segment in store.segments]
+        unreadable = [path for path in local if not os.access(path, os.R_OK)]
         what = f"{store.broker}: {store.root}, {count_text(len(store.segments), 'segment')}, {size_text(size)}"
         if unreadable:
             yield DoctorFinding("store", State.MISSING, f"{what}; {unreadable[0]} cannot be read by this user",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from commitlake.connectors import plain_connections
 from commitlake.connectors.object_store.errors import S3Error
 from commitlake.jobs.cli import command
+from commitlake.jobs.guard import command as guard
 from commitlake.jobs.verify import command as verify
+from commitlake.schemas.errors import ExitCode
 
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "local[2]"])
@@ -47,8 +50,32 @@ def test_an_unencrypted_connection_to_a_store_is_warned_of(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://store.example:9000")
     monkeypatch.setattr(plain_connections, "_warned", set())
+    monkeypatch.setattr("commitlake.connectors.object_store.access.first_names", lambda *_: [])
     with caplog.at_level(logging.WARNING):
-        command._check_store_endpoint(argparse.Namespace(store="s3://bucket/store"))
-        command._check_store_endpoint(argparse.Namespace(store="/data/store"))
+        command._check_object_stores(argparse.Namespace(store="s3://bucket/store"))
+        command._check_object_stores(argparse.Namespace(store="/data/store"))
     (message,) = caplog.messages
     assert "http://store.example:9000" in message
+
+
+@pytest.mark.parametrize("store", ["s3://stores/a", "/data/a, s3://stores/{broker}/store"])
+def test_a_store_whose_server_is_away_is_one_error_before_the_job_begins(
+    store: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    for module in (verify, guard):
+        assert module.main(["--store", store, *(["--lake", "lake"] if module is guard else [])]) == ExitCode.FAILED
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "s3://stores" in line
+        assert "found no server at the endpoint. Is the endpoint right (--s3-endpoint, AWS_ENDPOINT_URL_S3)" in line
+
+
+def test_an_endpoint_of_the_profile_is_set_for_arrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("[default]\nendpoint_url = http://127.0.0.1:9\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "")
+    monkeypatch.setattr("commitlake.connectors.object_store.access.first_names", lambda *_: [])
+    command._check_object_stores(argparse.Namespace(store="s3://stores/a"))
+    assert os.environ["AWS_ENDPOINT_URL_S3"] == "http://127.0.0.1:9"
