@@ -24,6 +24,7 @@ def export(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
             Path(arguments.out),
             ExportFormat(arguments.format),
             with_bodies=arguments.body,
+            is_raw=arguments.raw,
         )
     if not arguments.quiet:
         print_line(f"{count_text(count, 'dead letter')} written to {arguments.out}")

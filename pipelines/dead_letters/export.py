@@ -1,12 +1,14 @@
-"""Dead letters as a file for other programs: CSV, JSON lines or Parquet.
+r"""Dead letters as a file for other programs: CSV, JSON lines or Parquet.
 
 The file appears complete or not at all, and only its owner and group may read it. Rows are in the order of the log and
 are written while they are read.
 
 Spreadsheets treat a CSV field that begins with `=`, `+`, `-` or `@` as a formula, and a formula can send the content of
 other cells to a stranger. Each text that begins with one of these, with a tab or line break, or with a quote (`'`)
-therefore gets a quote in front; removing the first quote restores it. Numbers and times are not changed. JSON lines and
-Parquet are exact.
+therefore gets a quote in front; removing the first quote restores it. Numbers and times are not changed.
+
+Files may be printed, too, so control characters, and those that reorder or hide text, are escapes: in JSON those of
+JSON, so JSON lines are exact, and in CSV `\x1b` or similar, unless raw texts are requested. Parquet is exact.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.printable import printable, printable_json
 from commitlake.connectors.whole_files import write_whole
 from commitlake.pipelines.dead_letters.causes import cause_texts, digest_of
 from commitlake.pipelines.dead_letters.errors import DeadLetterError
@@ -66,7 +69,14 @@ class ExportFormat(StrEnum):
 
 
 def export_letters(
-    table: DeltaTable, where: str, packs: PackStore | None, path: Path, form: ExportFormat, *, with_bodies: bool
+    table: DeltaTable,
+    where: str,
+    packs: PackStore | None,
+    path: Path,
+    form: ExportFormat,
+    *,
+    with_bodies: bool,
+    is_raw: bool = False,
 ) -> int:
     """Write dead letters to a file, and return their number.
 
@@ -77,6 +87,7 @@ def export_letters(
         path: the file; an existing one is replaced.
         form: its format.
         with_bodies: true to include bodies: as text or base64, in Parquet as bytes.
+        is_raw: true to write control characters into texts of a CSV file as they are.
 
     Raises:
         DeadLetterError: if the file cannot be written.
@@ -86,7 +97,7 @@ def export_letters(
     count = 0
     try:
         with write_whole(path) as file:
-            writer = _WRITERS[form](file, with_bodies=with_bodies)
+            writer = _WRITERS[form](file, with_bodies=with_bodies, is_raw=is_raw)
             for letters in read_letters(table, where, columns, packs, in_order=True):
                 writer.write(_rows_of(letters, writer, with_bodies=with_bodies))
                 count += letters.rows.num_rows
@@ -129,7 +140,7 @@ class _Writer(Protocol):
 
     has_times_as_text: bool
 
-    def __init__(self, file: BinaryIO, *, with_bodies: bool) -> None: ...
+    def __init__(self, file: BinaryIO, *, with_bodies: bool, is_raw: bool) -> None: ...
 
     def write(self, rows: Iterable[Row]) -> None:
         """Write the given rows."""
@@ -143,15 +154,15 @@ class _JsonWriter:
 
     has_times_as_text = True
 
-    def __init__(self, file: BinaryIO, *, with_bodies: bool) -> None:
+    def __init__(self, file: BinaryIO, *, with_bodies: bool, is_raw: bool) -> None:  # noqa: ARG002
         self._file, self._names = file, _names(with_bodies=with_bodies)
 
     def write(self, rows: Iterable[Row]) -> None:
         """Write the given rows."""
         for row in rows:
             texts = _with_body_as_text(row) | {"properties": dict(row["properties"] or ())}
-            line = json.dumps({name: texts[name] for name in self._names}, ensure_ascii=False)
-            self._file.write(line.encode(errors="backslashreplace") + b"\n")
+            line = printable_json(json.dumps({name: texts[name] for name in self._names}, ensure_ascii=False))
+            self._file.write(line.encode() + b"\n")
 
     def close(self) -> None:
         """Do nothing: each line is written immediately."""
@@ -162,7 +173,8 @@ class _CsvWriter:
 
     has_times_as_text = True
 
-    def __init__(self, file: BinaryIO, *, with_bodies: bool) -> None:
+    def __init__(self, file: BinaryIO, *, with_bodies: bool, is_raw: bool) -> None:
+        self._is_raw = is_raw
         self._text = io.TextIOWrapper(file, "utf-8", errors="backslashreplace", newline="")
         self._names = _names(with_bodies=with_bodies)
         self._writer = csv.writer(self._text, lineterminator="\n")
@@ -172,10 +184,10 @@ class _CsvWriter:
         """Write the given rows."""
         for row in rows:
             texts = _with_body_as_text(row) | {
-                "keys": json.dumps(row["keys"] or [], ensure_ascii=False),
-                "properties": json.dumps(dict(row["properties"] or ()), ensure_ascii=False),
+                "keys": printable_json(json.dumps(row["keys"] or [], ensure_ascii=False)),
+                "properties": printable_json(json.dumps(dict(row["properties"] or ()), ensure_ascii=False)),
             }
-            self._writer.writerow([_field(texts[name]) for name in self._names])
+            self._writer.writerow([_field(texts[name], is_raw=self._is_raw) for name in self._names])
 
     def close(self) -> None:
         """Write the remaining rows."""
@@ -188,7 +200,7 @@ class _ParquetWriter:
 
     has_times_as_text = False
 
-    def __init__(self, file: BinaryIO, *, with_bodies: bool) -> None:
+    def __init__(self, file: BinaryIO, *, with_bodies: bool, is_raw: bool) -> None:  # noqa: ARG002
         more = (("body", pa.large_binary()), ("body_error", pa.string())) if with_bodies else ()
         self._schema = pa.schema([*_COLUMNS, *more])
         self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
@@ -237,8 +249,9 @@ def _with_body_as_text(row: Row) -> Row:
         return row | {"body": None, "body_base64": base64.b64encode(body).decode()}
 
 
-def _field(value: object) -> object:
-    """Return a CSV field that spreadsheets do not treat as a formula."""
-    if isinstance(value, str) and value[:1] in FORMULA_STARTS:
-        return f"'{value}"
-    return value
+def _field(value: object, *, is_raw: bool = False) -> object:
+    """Return a CSV field that spreadsheets do not treat as a formula, and terminals not as a command."""
+    if not isinstance(value, str):
+        return value
+    text = value if is_raw else "\r\n".join(printable(line) for line in value.split("\r\n"))
+    return f"'{text}" if value[:1] in FORMULA_STARTS else text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.reader import QueryError, open_table
+from commitlake.connectors.printable import printable
 from commitlake.pipelines.dead_letters import export, letters
 from commitlake.pipelines.dead_letters.errors import DeadLetterError
 from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
@@ -57,12 +59,39 @@ def test_no_field_of_csv_is_a_formula(write: Export) -> None:
 
 @pytest.mark.parametrize("first", sorted(export.FORMULA_STARTS))
 def test_a_csv_field_like_a_formula_begins_with_a_quote(first: str) -> None:
-    assert export._field(f"{first}x") == f"'{first}x"
+    assert export._field(f"{first}x", is_raw=True) == f"'{first}x"
+    assert str(export._field(f"{first}x")).startswith("'")
 
 
 @pytest.mark.parametrize("value", ["x=1", "", " =1", -1, None])
 def test_other_csv_fields_are_unchanged(value: object) -> None:
     assert export._field(value) == value
+
+
+HOSTILE = "a\x1b[2J\u202eb\x9b\x7f\ud800"
+
+
+def test_no_file_of_text_has_a_character_that_a_terminal_obeys() -> None:
+    row = dict.fromkeys(name for name, _ in export._COLUMNS) | {
+        "tag": HOSTILE, "keys": [HOSTILE], "properties": {HOSTILE: HOSTILE}, "body": HOSTILE.encode("utf-8", "replace"),
+        "body_error": None,
+    }  # fmt: skip
+    lines = {}
+    for form in (ExportFormat.JSONL, ExportFormat.CSV):
+        file = io.BytesIO()
+        writer = export._WRITERS[form](file, with_bodies=True, is_raw=False)
+        writer.write([row])
+        writer.close()
+        text = file.getvalue().decode()
+        assert printable(text) == text
+        lines[form] = text
+    found = json.loads(lines[ExportFormat.JSONL])
+    assert (found["tag"], found["keys"], found["properties"]) == (HOSTILE, [HOSTILE], {HOSTILE: HOSTILE})
+    (fields,) = csv.DictReader(io.StringIO(lines[ExportFormat.CSV]))
+    assert fields["tag"] == "a\\x1b[2J\\u202eb\\x9b\\x7f\\ud800"
+    assert json.loads(fields["properties"]) == {HOSTILE: HOSTILE}
+    assert export._field("a\r\nb\tc") == "a\r\nb\tc"
+    assert export._field(HOSTILE, is_raw=True) == HOSTILE
 
 
 def test_json_lines_are_exact(write: Export) -> None:
