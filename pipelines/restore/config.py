@@ -1,6 +1,7 @@
 """Files in `config/` that do not follow from the log: offsets of consumer groups and delay levels.
 
-    consumerOffset.json     from a given file, limited to the restored queues; empty without one
+    consumerOffset.json     from a given file, limited to the restored queues; empty without one. Light queues have
+                            offsets, too, which may be in the file's lmqOffsetTable
     lmqConsumerOffset.json  the same, if there are light queues: a broker with enableLmq reads this file instead
     delayOffset.json        delays that were due ten seconds before the end of the log are done; later ones are not
     subscriptionGroup.json  the groups in the lake with their settings; other groups that have offsets or retries get
@@ -15,20 +16,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from commitlake.pipelines.restore.errors import RestoreError
 from commitlake.schemas.layouts.boltmq.config import offsets_from_boltmq
 from commitlake.schemas.layouts.numbers import INT32_MAX, INT32_MIN, INT64_MAX, int_within, require_int
-from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
+from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, parse_entry
+from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX, LIGHT_QUEUE_ID, can_be_folder
 from commitlake.schemas.layouts.rocketmq.offset_keys import split_offset_key
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import TimerCheckpoint, serialize_timer_checkpoint
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
+from commitlake.schemas.segment_files import files_by_start
 
 DELIVERY_MS = 10_000
 """Interval at which a broker saves which delays are done."""
-_OFFSETS = "offsetTable"
+_OFFSETS, _LIGHT_OFFSETS = "offsetTable", "lmqOffsetTable"
 _GROUP = {
     "brokerId": 0, "consumeBroadcastEnable": True, "consumeEnable": True, "consumeFromMinEnable": True,
     "notifyConsumerIdsChangedEnable": True, "retryMaxTimes": 16, "retryQueueNums": 1,
@@ -59,13 +63,15 @@ class GroupOffsets:
 
 
 def parse_offsets(data: bytes, name: str) -> Table:
-    """Parse a consumerOffset.json of RocketMQ or BoltMQ.
+    """Parse a consumerOffset.json of RocketMQ or BoltMQ, or RocketMQ's lmqConsumerOffset.json.
 
     Raises:
-        RestoreError: if the text is not a consumerOffset.json.
+        RestoreError: if the text is not such a file.
     """
     try:
-        table = offsets_from_boltmq(parse_fastjson(data))[_OFFSETS]
+        document = parse_fastjson(data)
+        light = {key: {LIGHT_QUEUE_ID: offset} for key, offset in document.get(_LIGHT_OFFSETS, {}).items()}
+        table = offsets_from_boltmq(document)[_OFFSETS] | light
         parsed = {key: {_queue_id(queue): offset for queue, offset in queues.items()} for key, queues in table.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise RestoreError(
@@ -108,6 +114,25 @@ def fit_offsets(table: Table, ends: Mapping[tuple[str, int], int]) -> GroupOffse
             set_back += offset > end
             fitting.setdefault(key, {})[queue] = min(offset, end)
     return GroupOffsets(fitting, set_back, left_out)
+
+
+def light_queue_ends(store: Path, table: Table) -> dict[tuple[str, int], int]:
+    """Return the ends of a restored store's light queues, which no row of a lake has as its topic.
+
+    Args:
+        store: the folder of the store, with its queue files.
+        table: offsets of groups; only light queues in it are read.
+    """
+    ends = {}
+    for topic in {split_offset_key(key)[0] for key in table}:
+        folder = store / "consumequeue" / topic / str(LIGHT_QUEUE_ID)
+        files = files_by_start(folder, below=store) if can_be_folder(topic) else {}
+        for start, name in sorted(files.items()):
+            data = (folder / name).read_bytes()
+            used = [at for at in range(0, len(data), ENTRY.size) if parse_entry(data, at).size]
+            if used:
+                ends[topic, LIGHT_QUEUE_ID] = (start + used[-1]) // ENTRY.size + 1
+    return ends
 
 
 def timer_checkpoint(queue_offset: int, timestamp: int) -> bytes:
@@ -166,7 +191,7 @@ def light_offsets_file(offsets: GroupOffsets, timestamp: int) -> bytes:
     light = {key for key in table if split_offset_key(key)[1].startswith(LIGHT_PREFIX)}
     document = {
         "dataVersion": {"counter": 1, "stateVersion": 0, "timestamp": timestamp},
-        "lmqOffsetTable": {key: offset for key in sorted(light) for offset in table[key].values()},
+        _LIGHT_OFFSETS: {key: offset for key in sorted(light) for offset in table[key].values()},
         _OFFSETS: {key: queues for key, queues in table.items() if key not in light},
     }
     return serialize_fastjson(document).encode()

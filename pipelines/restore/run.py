@@ -37,6 +37,7 @@ from commitlake.pipelines.restore.config import (
     config_files,
     fit_offsets,
     light_offsets_file,
+    light_queue_ends,
     timer_checkpoint,
 )
 from commitlake.pipelines.restore.errors import RestoreError
@@ -172,8 +173,9 @@ def restore_store(
     source = LakeVersion(lake, table.version(), location, skip, threads, uuid.uuid4().hex)
     done = _restore_log(plan, source, begin, runner or HERE)
     ends = queue_ends(table, chosen.broker, plan.log)
-    fitting = _write_config(plan, table, settings, offsets, ends, known)
     rebuilt = _rebuild(plan, settings, runner or ThreadRunner(threads), known)
+    ends_of_offsets = ends | light_queue_ends(plan.out, offsets or {})  # the rebuild has made the light queues
+    fitting = _write_config(plan, table, settings, offsets, ends_of_offsets, known)
     if any((plan.out / "consumequeue").glob(f"{LIGHT_PREFIX}*")):
         data = light_offsets_file(fitting or GroupOffsets({}), plan.log.last_time)
         write_synced(plan.out / "config" / "lmqConsumerOffset.json", data, below=plan.out)
@@ -270,7 +272,7 @@ def _write_config(
     fitting = None if offsets is None else fit_offsets(offsets, ends)
     levels = settings.delay_levels_ms or DEFAULT_DELAY_LEVELS_MS
     delays = first_undelivered(table, broker, log, levels, log.last_time - DELIVERY_MS)
-    topics = {topic for topic, _ in ends}
+    topics = {topic for topic, _ in ends if not topic.startswith(LIGHT_PREFIX)}
     files = config_files(fitting or GroupOffsets({}), topics, delays, log.last_time, known.groups)
     for name, data in files.items():
         write_synced(plan.out / "config" / name, data, below=plan.out)

@@ -21,6 +21,7 @@ from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC
 from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
 from commitlake.schemas.remoting.fastjson import parse_fastjson
 from tests.support.logs import START_MS, new_message, open_segment, write_store
+from tests.support.restored_stores import Restore
 
 Archive = Callable[..., LakePaths]
 BASE = 10_000
@@ -115,6 +116,7 @@ def test_offsets_are_read_in_both_forms_of_json(text: str) -> None:
         "", "[]", "{}", '{"offsetTable":[]}', '{"offsetTable":{"t@g":[1]}}', '{"offsetTable":{"t@g":{"a":1}}}',
         '{"offsetTable":{"t@g":{0:"1"}}}', '{"offsetTable":{"t@g":{0:-1}}}', '{"offsetTable":{"t":{0:1}}}',
         '{"offsetTable":{"t@g":{0:9223372036854775808}}}', '{"offsetTable":{"t@g":{0:true}}}', "\xff", "{" * 100_000,
+        '{"offsetTable":{},"lmqOffsetTable":[]}', '{"offsetTable":{},"lmqOffsetTable":{"a@b":"1"}}',
     ],
 )  # fmt: skip
 def test_invalid_offsets_are_refused(text: str) -> None:
@@ -141,6 +143,26 @@ def test_a_broker_with_light_queues_gets_the_offsets_in_the_file_that_it_reads()
     fitting = fit_offsets({"a@g": {0: 5}, "%LMQ%a@%LMQ%c": {0: 3}}, {("a", 0): 5, ("%LMQ%a", 0): 4})
     light = parse_fastjson(light_offsets_file(fitting, 99))
     assert (light["lmqOffsetTable"], light["offsetTable"]) == ({"%LMQ%a@%LMQ%c": 3}, {"a@g": {0: 5}})
+
+
+def test_offsets_of_light_queues_are_restored(tmp_path: Path, archive: Archive, restore: Restore) -> None:
+    names = (("INNER_MULTI_DISPATCH", "%LMQ%a,%LMQ%b"),)
+    sent = [
+        new_message(number, properties=(*names, ("INNER_MULTI_QUEUE_OFFSET", f"{number},{number}")))
+        for number in range(150)
+    ]  # more than a file of queue entries has
+    lake = archive(write_store(tmp_path / "store", [(0, open_segment(sent, 1 << 20))]))
+    light = b'"lmqOffsetTable":{"%LMQ%a@%LMQ%g":140,"%LMQ%none@%LMQ%g":1}'
+    given = b'{"offsetTable":{"orders@g":{0:9},"%LMQ%a@g":{0:200},"%LMQ%b@g":{0:150}},' + light + b"}"
+    restored = restore(lake, offsets=parse_offsets(given, "file"))
+    assert restored.offsets is not None
+    assert (restored.offsets.set_back, restored.offsets.left_out) == (1, 1)
+    config = restored.out / "config"
+    written = parse_fastjson((config / "lmqConsumerOffset.json").read_bytes())
+    assert written["lmqOffsetTable"] == {"%LMQ%a@%LMQ%g": 140}
+    assert written["offsetTable"] == {"orders@g": {0: 9}, "%LMQ%a@g": {0: 150}, "%LMQ%b@g": {0: 150}}
+    assert "%LMQ%" not in (config / "topics.json").read_text()
+    assert b'"%LMQ%a@g"' in (config / "consumerOffset.json").read_bytes()
 
 
 def test_delays_that_were_due_count_as_delivered(tmp_path: Path, archive: Archive) -> None:
