@@ -109,12 +109,8 @@ def open_target(arguments: argparse.Namespace, source: SourceStore) -> ShipTarge
 
     root, folder = Path(os.path.realpath(source.root)), Path(os.path.realpath(place))
     if folder == root or root in folder.parents or folder in root.parents:
-<<<<<<< HEAD
         raise JobError(f"--to {place}: one of the store and its copy is inside the other", "ship to another folder")
-=======
-        raise JobError(f"--to {place}: the store and its copy lie in one another", "ship to another folder")
     check_no_owner(place, "--to")
->>>>>>> 266b5c29 (Refuse new lakes, bodies, stores and copies in a folder of another lake or of any broker's store)
     return FolderTarget(place, pace)
 
 
