@@ -29,33 +29,69 @@ esac
 [ $# -gt 0 ] || set -- check servers
 [ "$*" != all ] || set -- check servers long
 
-# The servers are fetched and built beside the checks, which leave a core idle for a while. What fails here is tried again,
-# and told, by the task that needs them.
+# Python keeps the modules that it compiles, the tests' too, even where it is told not to: each of the processes that tests start
+# would compile them again.
+unset PYTHONDONTWRITEBYTECODE
+
+end_background() {
+  local group
+  for group in $(jobs -rp); do
+    kill -- "-$group" 2>/dev/null || true
+  done
+}
+trap end_background EXIT
+
+# Start a command beside the others, in a group of its own, so that all of it can be ended; its process id is in `started`.
+beside() {
+  set -m
+  "$@" </dev/null &
+  started=$!
+  set +m
+}
+
+# Lint, types and documentation keep one core busy, and are checked beside the tests; their output comes after that of the tests.
+run_check() {
+  local report static failed=0
+  report=$(mktemp)
+  beside .venv/bin/poe --quiet static >"$report" 2>&1
+  static=$started
+  .venv/bin/poe --quiet compile-tests
+  .venv/bin/poe --quiet unit || failed=$?
+  wait "$static" || failed=$?
+  cat "$report"
+  rm -f "$report"
+  return "$failed"
+}
+
+run_task() {
+  case $1 in
+    check) run_check ;;
+    *) .venv/bin/poe --quiet "$1" ;;
+  esac
+}
+
+# The servers are fetched and built beside the checks. What fails here is tried again, and reported, by the task that needs them.
 preparing=
 if [ $# -gt 1 ] && [ "$1" = check ]; then
-  set -m  # a group of its own, so that all of it can be ended
-  .venv/bin/poe --quiet prepare >/dev/null 2>&1 </dev/null &
-  preparing=$!
-  set +m
-  trap 'kill -- "-$preparing" 2>/dev/null || true' EXIT
+  beside .venv/bin/poe --quiet prepare >/dev/null 2>&1
+  preparing=$started
 fi
 
 summary=()
 failed=0
 for task in "$@"; do
-  started=$SECONDS
+  began=$SECONDS
   if [ -n "$preparing" ] && [ "$task" != check ]; then
     wait "$preparing" || true
     preparing=
-    trap - EXIT
   fi
-  if .venv/bin/poe --quiet "$task"; then
+  if run_task "$task"; then
     result=passed
   else
     result="FAILED, exit code $?"
     failed=1
   fi
-  summary+=("$(printf '%-10s %s (%d s)' "$task" "$result" "$((SECONDS - started))")")
+  summary+=("$(printf '%-10s %s (%d s)' "$task" "$result" "$((SECONDS - began))")")
 done
 
 printf '\n'
