@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 
+from commitlake.connectors.runtime.fork_server import start_fork_server
 from tests.support.memory_folder import memory_folder
 from tests.support.signals import MarkedProcess
 
@@ -51,6 +53,16 @@ def pytest_configure(config: pytest.Config) -> None:
     given = config.option.basetemp is not None or "PYTEST_DEBUG_TEMPROOT" in os.environ
     if "TEST_IN_MEMORY" in os.environ and not given and (folder := memory_folder()) is not None:
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(folder)
+
+
+def pytest_sessionstart() -> None:
+    """Start the server that forks the processes of jobs, with the packages loaded that judge archive runs.
+
+    Only processes of a large run start it: it finds its modules from the repository's folder, and tests change folders.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.support.loaded_judge"])
+        start_fork_server()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

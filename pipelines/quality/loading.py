@@ -65,8 +65,8 @@ class _ModuleWhenUsed(ModuleType):
 
 
 def _load_when_used(name: str) -> None:
-    if importlib.util.find_spec(name) is None:
-        return  # the importing code raises the error
+    if name in sys.modules or importlib.util.find_spec(name) is None:
+        return  # loaded already, or the importing code raises the error
     sys.modules[name] = module = _ModuleWhenUsed(name)
     package, _, own_name = name.rpartition(".")
     if package:  # otherwise `from package import name` would load it

@@ -9,59 +9,47 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
 
 from tests.servers import rocketmq
 from tests.servers.recording import RecordedStore, recorded
 from tests.servers.rocketmq import VERSIONS, BrokerOptions, RocketMQ, StartBroker
 from tests.servers.spark_classes import class_archive, quick_start
+from tests.support.server_groups import GroupScheduling, place
 from tests.support.waiting import wait_until
 
 FOLDER = Path(__file__).parent
 LOCK_TIMEOUT_SECONDS = 400  # within a test's own limit
 VERSION_FIXTURES = ("rocketmq_version", "client_version")
-LONGEST = (
-    "hbase",
-    "killed/test_killed_archive.py",
-    "test_guard_real_broker.py",
-    "spark/test_stream_kills.py",
-    "spark/test_archive.py",
-    "s3/test_lake.py",
-    "spark/test_audit.py",
-    "rebuild/test_real_brokers.py",
-)
-"""Tests that take minutes start first: otherwise one process would run the last of them while the others are idle."""
-WITH_ONE_SERVER = ("hbase", "remoting")
-"""Folders whose tests share a server that takes long to start."""
 
 
-def group(item: pytest.Item) -> str:
-    """Name the tests that one process runs: those of a folder with one server, else those of a file."""
-    path = item.path.relative_to(FOLDER)
-    return path.parts[0] if path.parts[0] in WITH_ONE_SERVER else str(path)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
+    """Let one process run each group of tests."""
+    return GroupScheduling(config, log) if config.getoption("dist") == "loadscope" else None
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group the tests, put long groups first, and leave the older RocketMQ versions of most tests to the long run.
+@pytest.hookimpl(
+    wrapper=True, tryfirst=True
+)  # before tests are chosen by their marks, and after they are sorted by fixtures
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Leave the older RocketMQ versions of most tests to the long run, and put long groups of tests first.
 
     Args:
         items: all that pytest runs, of other folders too.
     """
-    ours = [item for item in items if item.path.is_relative_to(FOLDER)]
-    for item in ours:
+    for item in items:
         call = getattr(item, "callspec", None)
         versions = {call.params.get(name) for name in VERSION_FIXTURES} if call is not None else set()
-        if versions & set(VERSIONS[1:]) and item.get_closest_marker("each_version") is None:
+        is_old = item.path.is_relative_to(FOLDER) and versions & set(VERSIONS[1:])
+        if is_old and item.get_closest_marker("each_version") is None:
             item.add_marker(pytest.mark.long("the same path as with the newest RocketMQ"))
-        item.add_marker(pytest.mark.xdist_group(group(item)))
-    places = {name: place for place, name in enumerate(LONGEST)}
-    ours.sort(key=lambda item: places.get(group(item), len(places)))
-    items[:] = [item for item in items if not item.path.is_relative_to(FOLDER)] + ours
+    yield
+    items.sort(key=lambda item: place(item.nodeid) if item.path.is_relative_to(FOLDER) else -1)
 
 
 @pytest.fixture(scope="session", params=VERSIONS)

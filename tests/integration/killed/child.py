@@ -23,6 +23,7 @@ from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.from_broker.source import BrokerSource
 from commitlake.pipelines.archive.run import Config, run_archive
+from commitlake.pipelines.quality.loading import load_quietly, spared_packages
 from tests.support.process_trees import kill_tree
 
 STEPS = {
@@ -122,6 +123,8 @@ def main() -> None:
     """Start, wait, archive, and print the result."""
     where, store, lake, *steps = sys.argv[1:]
     step = steps[0] if steps else None
+    with spared_packages():  # most kills would hit a run while it loads what judges it
+        load_quietly()
     with {"spark": spark_runner, "threads": thread_runner}[where](step) as runner:
         if step is not None and step != DISK_FULL:
             arm(step)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 from commitlake.pipelines.quality import loading
 
@@ -24,3 +27,10 @@ def test_a_program_without_a_file_loads_only_needed_packages() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stdout) == (0, "[] False\n0.5 ExpectColumnMaxToBeBetween\n"), done.stderr
+
+
+def test_a_loaded_package_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = ModuleType("scipy.stats")
+    monkeypatch.setitem(sys.modules, "scipy.stats", loaded)  # it has no specification
+    with loading.spared_packages():
+        assert sys.modules["scipy.stats"] is loaded

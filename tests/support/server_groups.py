@@ -1,0 +1,73 @@
+"""Groups of tests against real servers: one process runs all tests of a group, whose fixtures are made once.
+
+A group is a folder whose tests share a server, or a file. pytest-xdist's own groups (`--dist loadgroup`) have no effect
+from pytest 9.2 on, where a test's id cannot be changed: tests would be spread over all processes, each with its servers.
+"""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadScopeScheduling
+
+FOLDER = "tests/integration/"
+LONGEST = (
+    "hbase",
+    "remoting",
+    "killed/test_killed_archive.py",
+    "spark/test_follow.py",
+    "spark/test_cluster.py",
+    "test_guard_real_broker.py",
+    "broker/test_timers.py",
+    "rebuild/test_real_brokers.py",
+    "spark/test_stream.py",
+    "spark/test_archive.py",
+    "verify/test_on_spark.py",
+    "broker/test_java_consumers.py",
+    "s3/test_faults.py",
+    "s3/test_lake.py",
+    "broker/test_jmq_clients.py",
+    "test_broker_lite_store.py",
+    "lag/test_real_groups.py",
+    "spark/test_signals.py",
+    "lag/test_what_waits.py",
+    "replay/test_killed_replays.py",
+    "replay/test_redriven.py",
+    "spark/test_stream_kills.py",
+    "spark/test_audit_twins.py",
+)
+"""Groups of a minute or more start first: otherwise one process would run the last of them while others are idle."""
+_WITH_ONE_SERVER = ("hbase", "remoting")
+"""Folders whose tests share a server that takes long to start."""
+_APART = (
+    "killed/test_killed_archive.py",
+    "rebuild/test_real_brokers.py",
+    "broker/test_java_consumers.py",
+    "broker/test_jmq_clients.py",
+    "test_broker_lite_store.py",
+)
+"""Long files whose tests share nothing but what all processes share: each test is a group."""
+
+
+def file_group(nodeid: str) -> str:
+    """Return the folder with one server, or the file, of a test."""
+    path = nodeid.partition("::")[0].removeprefix(FOLDER)
+    folder = path.partition("/")[0]
+    return folder if folder in _WITH_ONE_SERVER else path
+
+
+def group(nodeid: str) -> str:
+    """Return the name of the group that one process runs."""
+    name = file_group(nodeid)
+    return nodeid if name in _APART else name
+
+
+def place(nodeid: str) -> int:
+    """Return where a test's group comes in the order of starts."""
+    name = file_group(nodeid)
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+
+class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Scheduler that gives each group of tests to one process."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group(nodeid)

@@ -1,0 +1,33 @@
+"""Tests of the groups of tests against real servers: each process makes a group's servers once."""
+
+from __future__ import annotations
+
+from unittest.mock import Mock
+
+from tests.support.server_groups import LONGEST, GroupScheduling, group, place
+
+SHARED = [f"tests/integration/hbase/test_{name}.py::test_it" for name in ("jobs", "source", "tables")]
+OTHERS = [f"tests/integration/spark/test_{name}.py::test_it[{number}]" for name in "ab" for number in range(3)]
+APART = [f"tests/integration/killed/test_killed_archive.py::test_{number}" for number in range(2)]
+
+
+def test_one_process_runs_all_tests_of_a_group() -> None:
+    nodes = [Mock(shutting_down=False) for _ in range(2)]
+    config = Mock(getvalue=lambda _: ["popen"] * 2, option=Mock(loadscopereorder=False))
+    scheduling = GroupScheduling(config)
+    tests = SHARED + OTHERS
+    for node in nodes:
+        scheduling.add_node(node)
+        scheduling.add_node_collection(node, tests)
+    scheduling.schedule()
+    sent = [[tests[number] for call in node.send_runtest_some.mock_calls for number in call.args[0]] for node in nodes]
+    assert sent == [SHARED, OTHERS[:3]]
+
+
+def test_long_tests_that_share_nothing_are_groups_of_their_own() -> None:
+    assert len({group(nodeid) for nodeid in APART}) == 2
+    assert len({group(nodeid) for nodeid in SHARED}) == 1
+
+
+def test_long_groups_start_first() -> None:
+    assert [place(nodeid) for nodeid in (SHARED[0], APART[0], OTHERS[0])] == [0, 2, len(LONGEST)]
