@@ -17,6 +17,8 @@ def spark() -> Iterator[SparkSession]:
     """The session that a job would have, with Delta and the source; a process has one, whoever asks for it."""
     from commitlake.jobs.cli.runner import open_session  # noqa: PLC0415 (pyspark, only where wanted)
 
+    # The optimizing compiler would take more processor time than it saves in the minutes that such a JVM lives.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
     session = open_session("tests")
     if os.environ.get("TEST_SPARK_CODEGEN") is None:
         # Of a query over a few rows, Spark spends a third on generating and compiling code. Jobs that tests start as

@@ -1,7 +1,8 @@
 """Groups of tests against real servers: one process runs all tests of a group, whose fixtures are made once.
 
 A group is a folder whose tests share a server, or a file. pytest-xdist's own groups (`--dist loadgroup`) have no effect
-from pytest 9.2 on, where a test's id cannot be changed: tests would be spread over all processes, each with its servers.
+from pytest 9.2 on, which ignores changes of a test's id: tests would be spread over all processes, and servers started
+in each.
 """
 
 from __future__ import annotations
