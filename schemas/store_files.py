@@ -253,6 +253,8 @@ def create_file(path: Path, *, below: Path | None = None, replace: bool = True) 
             pass
         except IsADirectoryError:
             raise UnsafeFileError.of(path, "a file or nothing", "a folder") from None
+        except PermissionError as error:  # the error has the name only
+            raise PermissionError(error.errno, error.strerror, str(path)) from None
         return _create(path, parent)
 
 
@@ -338,8 +340,12 @@ def make_folders(path: Path, *, below: Path | None = None) -> None:
     for depth in range(len(below.parts) + 1, len(path.parts) + 1):
         folder = Path(*path.parts[:depth])
         with open_parent(folder, below) as parent:
-            with suppress(FileExistsError):
+            try:
                 os.mkdir(folder.name, FOLDER_MODE, dir_fd=parent)
+            except FileExistsError:
+                pass
+            except OSError as error:  # the error has the name only
+                raise type(error)(error.errno, error.strerror, str(folder)) from None
             mode = os.stat(folder.name, dir_fd=parent, follow_symlinks=False).st_mode
         if not stat.S_ISDIR(mode):
             raise UnsafeFileError.of(folder, "a folder", kind_of(mode))
@@ -464,6 +470,8 @@ def _entries(folder: Path, below: Path | None) -> list[tuple[str, int]]:
             descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except PermissionError as error:  # the error names "." only
+        raise PermissionError(error.errno, error.strerror, str(folder)) from None
     try:
         with os.scandir(descriptor) as entries:
             return [(entry.name, _mode_of(entry)) for entry in entries]

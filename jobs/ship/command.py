@@ -51,7 +51,7 @@ _MIN_RATE = 1000
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the job's arguments."""
     parser = job_parser("ship", DESCRIPTION, EXAMPLES)
-    parser.set_defaults(reports_places=True)  # a store in an object store is refused, whatever is there
+    parser.set_defaults(reports_places=True)  # it checks its other arguments first, and has its own client
     parser.add_argument(
         "--store", required=True, metavar="PATH", help=f"the broker's store, the folder that holds {FOLDERS}; or, with "
         "--once, a copy at s3://bucket/prefix to fetch"

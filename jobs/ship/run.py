@@ -151,6 +151,7 @@ class _Shipping:
             with counted_progress("ship", agent.left_bytes(), "bytes", quiet=self._quiet) as advance:
                 self._show = advance
                 self._found = agent.ship_round()
+                self._report_skipped()  # the next round does not look at these files
                 if self._found.is_waiting and not self._stop.wait(1.1 * UNCHANGED_SECONDS):
                     self._found = agent.ship_round(with_other_files=False)
         code = self._end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import socket
@@ -225,6 +226,30 @@ def test_new_files_and_folders_have_restricted_modes(
         os.umask(before)
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "a").rglob("*") if path.is_dir()} == {folder_mode}
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "a").rglob("*") if path.is_file()} == {file_mode}
+
+
+@pytest.mark.parametrize(
+    ("name", "attempt", "place"),
+    [
+        ("open", files_in, "a"),
+        ("unlink", create_file, "new"),
+        ("mkdir", lambda path: make_folders(path, below=path.parent), "new"),
+    ],
+)
+def test_a_refused_permission_names_the_whole_path(
+    name: str, attempt: Callable[[Path], object], place: str, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function = getattr(os, name)
+
+    def denied(path: str, *rest: int, **folder: int) -> int:
+        if name == "open" and path != ".":
+            return int(function(path, *rest, **folder))
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(os, name, denied)
+    with pytest.raises(PermissionError) as found:
+        attempt(store / place)
+    assert found.value.filename == str(store / place)
 
 
 def test_error_can_be_pickled(store: Path) -> None:

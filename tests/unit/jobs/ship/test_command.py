@@ -18,6 +18,7 @@ from commitlake.jobs.dump import command as dump
 from commitlake.jobs.guard import command as guard
 from commitlake.jobs.ship import command as ship
 from commitlake.jobs.ship import run
+from commitlake.pipelines.ship.agent import Round, ShipAgent
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.shipped import LOG_MANIFEST, parse_manifest
 from tests.support.logs import closed_segment, messages, open_segment, write_store
@@ -65,6 +66,26 @@ def test_second_run_ships_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "shipped 0 B to copy" in capsys.readouterr().err
     shipped = sum(line.startswith("commitlake_ship_bytes_total") for line in Path("m.prom").read_text().splitlines())
     assert shipped == 1
+
+
+def test_skipped_files_are_named_though_the_log_needs_a_second_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = two_segments(tmp_path / "store")
+    (store / "consumequeue").mkdir()
+    (store / "consumequeue" / "orders").symlink_to(tmp_path)
+    round_of = ShipAgent.ship_round
+
+    def waiting(agent: ShipAgent, *, with_other_files: bool = True) -> Round:
+        found = round_of(agent, with_other_files=with_other_files)
+        found.is_waiting = with_other_files
+        return found
+
+    monkeypatch.setattr(ShipAgent, "ship_round", waiting)
+    monkeypatch.setattr(run, "UNCHANGED_SECONDS", 0)
+    assert ship.main(["--store", str(store), "--to", "copy", "--once"]) == 3
+    assert "skipped: " in (printed := capsys.readouterr().err)
+    assert "consumequeue/orders: expected a folder, found a symbolic link" in printed
 
 
 def test_lost_segments_end_with_exit_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
