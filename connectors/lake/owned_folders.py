@@ -107,7 +107,7 @@ def _owner_of(folder: Path) -> str | None:
         if _has_segment(folder):
             return "the log of a broker"
         return _folder_of_store(folder.name, is_store, (folder.parent / shipped.LOG_MANIFEST).is_file)
-    except PermissionError:  # nothing can be written there, either
+    except OSError:  # this user may not look there, or no such folder can exist: writing fails, too
         return None
 
 

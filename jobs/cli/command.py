@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import errno
 import io
 import logging
 import os
@@ -344,6 +345,9 @@ def _check_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
         parser.error(str(error))
 
 
+_IMPOSSIBLE_PATHS = frozenset({errno.ENAMETOOLONG, errno.ELOOP})
+
+
 class ErrorText(NamedTuple):
     """The message, hint and exit code of an error that ends a job.
 
@@ -371,6 +375,8 @@ def explain_error(error: BaseException) -> ErrorText:
     if (place := denied_place(error)) is not None:
         message = f"{place}: permission denied for this user"
         return ErrorText(message, HINT, ExitCode.USAGE)
+    if isinstance(error, OSError) and error.errno in _IMPOSSIBLE_PATHS:
+        return ErrorText(f"{error.filename}: {error.strerror}", "Name another place", ExitCode.USAGE)
     if (number := stop_signal()) is not None:  # a signal to the process group has ended processes that the job needs
         return ErrorText(f"ended by {signal.Signals(number).name}", exit_code=128 + number)
     return ErrorText(f"{type(error).__name__}: {_first_line(error)}")

@@ -11,8 +11,10 @@ import pytest
 
 from commitlake.connectors import plain_connections
 from commitlake.connectors.object_store.errors import S3Error
+from commitlake.jobs.archive import command as archive
 from commitlake.jobs.cli import command
 from commitlake.jobs.guard import command as guard
+from commitlake.jobs.restore import command as restore
 from commitlake.jobs.verify import command as verify
 from commitlake.schemas.errors import ExitCode
 
@@ -79,3 +81,12 @@ def test_an_endpoint_of_the_profile_is_set_for_arrow(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("commitlake.connectors.object_store.access.first_names", lambda *_: [])
     command._check_object_stores(argparse.Namespace(store="s3://stores/a"))
     assert os.environ["AWS_ENDPOINT_URL_S3"] == "http://127.0.0.1:9"
+
+
+def test_a_name_that_is_too_long_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = str(tmp_path / ("0" * 300))
+    assert restore.main(["--lake", str(tmp_path), "--out", place]) == ExitCode.USAGE
+    (line, _) = capsys.readouterr().err.splitlines()
+    assert f"error: {place}" in line
+    assert line.endswith(": File name too long")
+    assert archive.main(["--local", "--store", str(tmp_path), "--broker", "a", "--lake", place]) == ExitCode.USAGE
