@@ -39,6 +39,7 @@ from commitlake.schemas.layouts.rocketmq.consumequeue import DEFAULT_FILE_SIZE
 from commitlake.schemas.layouts.rocketmq.delay_levels import format_delay_levels
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
 from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
+from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES
 
 if TYPE_CHECKING:
     from commitlake.pipelines.restore.run import Restored
@@ -118,9 +119,13 @@ def _offset(text: str) -> int:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:  # it may be a pipe
+            data = file.read(MAX_SMALL_FILE_BYTES + 1)
     except OSError as error:
         raise JobError(f"--offsets {path}: {error.strerror or error}") from None
+    if len(data) > MAX_SMALL_FILE_BYTES:
+        raise JobError(f"--offsets {path}: expected at most {MAX_SMALL_FILE_BYTES} bytes, found more")
+    return data
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:

@@ -10,7 +10,8 @@ import pytest
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.jobs.restore.command import main
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.restore.command import _read, main
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.schemas.errors import ExitCode
@@ -123,3 +124,8 @@ def test_invalid_values_are_refused(lake: Path, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as end:
         restore(lake, *arguments)
     assert end.value.code == 2
+
+
+def test_offsets_are_read_up_to_a_limit() -> None:
+    with pytest.raises(JobError, match=r"--offsets /dev/zero: expected at most \d+ bytes, found more"):
+        _read(Path("/dev/zero"))
