@@ -44,14 +44,20 @@ def family(tmp_path: Path) -> Family:
     return Family(GrowingLake(tmp_path), [])
 
 
-@pytest.fixture(params=["one run", "a run for each record"])
+@pytest.fixture(
+    params=[
+        "one run",
+        "two runs",
+        pytest.param("a run for each record", marks=pytest.mark.long("two runs split the records each time")),
+    ]
+)
 def done(request: pytest.FixtureRequest, family: Family) -> Done:
-    """A function that stores records, and lets the lake and its edges follow, once or after each."""
+    """A function that stores records, and lets the lake and its edges follow once, twice, or after each."""
 
     def follow(*messages: NewMessage) -> None:
-        parts = [messages] if request.param == "one run" else [[message] for message in messages]
-        for part in parts:
-            family.write(*part)
+        size = {"one run": len(messages), "two runs": -(-len(messages) // 2)}.get(request.param, 1)
+        for start in range(0, len(messages), size):
+            family.write(*messages[start : start + size])
             family.growing.archive()
             follow_edges(family.growing.lake)
 
