@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -200,23 +202,30 @@ def test_only_one_of_two_simultaneous_replays_sends(world: ReplayWorld, monkeypa
     assert sum(map(len, world.received().values())) == 80 * codes.count(0)
 
 
+@pytest.fixture
+def used_disk() -> Iterator[Path]:
+    """A folder on a disk that has files; that of other tests may be in memory, where nearly nothing is used."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
 def test_a_replay_to_a_full_target_fails_and_can_be_resumed(
-    world: ReplayWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    world: ReplayWorld, used_disk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sending, "_FIRST_WAIT_SECONDS", 0.01)
-    usage = shutil.disk_usage(tmp_path)
+    usage = shutil.disk_usage(used_disk)
     limit = 100 * usage.used // usage.total - 1
     if limit < 1:
         pytest.skip("the disk is nearly empty: no limit of a broker is below what is used")
     full = ("--disk-percent", f"{limit},{limit},{limit}")
-    with BrokerLite(tmp_path / "full") as server, Admin(ClientOptions(server.name_server_address)) as admin:
+    with BrokerLite(used_disk / "full") as server, Admin(ClientOptions(server.name_server_address)) as admin:
         admin.create_topic("Full", 4)
-    with BrokerLite(tmp_path / "full", options=full) as server, target_client(server.name_server_address) as client:
+    with BrokerLite(used_disk / "full", options=full) as server, target_client(server.name_server_address) as client:
         target = ReplayWorld(world.lake, server.name_server_address, client, "Full")
         assert target.replay("--topic", TOPIC, "--patience", "1s") == 1
         assert f"'commitlake replay resume {world.replay_id()}' continues the replay" in capsys.readouterr().err
         assert sum(map(len, target.received().values())) == 0
-    with BrokerLite(tmp_path / "full") as server, target_client(server.name_server_address) as client:
+    with BrokerLite(used_disk / "full") as server, target_client(server.name_server_address) as client:
         target = ReplayWorld(world.lake, server.name_server_address, client, "Full")
         assert target.act("resume", target.replay_id(), "--quiet", "--namesrv", server.name_server_address) == 0
         assert sum(map(len, target.received().values())) == 80
