@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -71,6 +71,11 @@ class KeyFiles:
         """Number of rows of the files, as far as it was recorded."""
         return sum(file.rows or 0 for file in self.files)
 
+    @property
+    def reader(self) -> KeyFiles:
+        """The reader alone, for tasks that receive their own files only."""
+        return replace(self, files=())
+
     def read(self, file: AddedFile) -> Iterator[pa.Table]:
         """Yield the keys of a file as tables of `MESSAGE_KEYS`, each column in one chunk."""
         for rows in self.table.read(file):
@@ -131,10 +136,10 @@ def sum_keys(keys: KeyFiles, runner: Runner, parts: int = 1) -> Array:
         parts: number of parts.
 
     Returns:
-        2 x parts: 2 x parts: the number of keys of each part, and the sum of their hashes modulo 2^64.
+        2 x parts: the number of keys of each part, and the sum of their hashes modulo 2^64.
     """
     total = np.zeros((2, parts), np.int64)
-    for _, sums in runner.run(partial(_sums_of_file, keys, parts), keys.files):
+    for _, sums in runner.run(partial(_sums_of_file, keys.reader, parts), keys.files):
         total += sums
     return total
 

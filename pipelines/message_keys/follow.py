@@ -62,18 +62,18 @@ class KeysUpdate:
 
 @dataclass(frozen=True)
 class _Chunks:
-    """Files to read; each part becomes a file. An older data file may still have the keys of erased messages."""
+    """Parts of the new rows; each becomes a file. An older data file may still have the keys of erased messages."""
 
     lake: LakePaths
-    parts: Sequence[Sequence[AddedFile]]
     run_id: str
     erased: ErasedPlaces
 
-    def write(self, number: int) -> ManifestRow | None:
-        """Write the keys of one part to a file, if there are any."""
+    def write(self, part: tuple[int, Sequence[AddedFile]]) -> ManifestRow | None:
+        """Write the keys of a part, given by its number and its files, to a file, if there are any."""
+        number, read = part
         files = table_files(self.lake.messages, storage_options(self.lake.messages, self.lake.s3))
         tables = []
-        for added in self.parts[number]:
+        for added in read:
             with data_file_errors(self.lake.messages, added.name), files.open_input_file(added.name) as file:
                 tables.append(
                     pq.read_table(file, columns=COLUMNS, read_dictionary=REPEATING, page_checksum_verification=True)
@@ -128,8 +128,8 @@ def follow_keys(lake: LakePaths, runner: Runner = HERE) -> KeysUpdate:
         _CHUNK_ROWS, max(_DRIVER_ROWS, -(-rows // runner.cores))
     )  # smaller parts, so that all cores have work
     parts = list(file_groups(files, max_rows, unknown_rows=_CHUNK_ROWS))
-    chunks = _Chunks(lake, parts, secrets.token_hex(8), erased)
-    written = [row for _, row in runner.run(chunks.write, range(len(chunks.parts))) if row is not None]
+    chunks = _Chunks(lake, secrets.token_hex(8), erased)
+    written = [row for _, row in runner.run(chunks.write, list(enumerate(parts))) if row is not None]
     if version > progress or new.from_scratch:
         step = (None if progress < 0 else progress, version)
         files_of_keys = [row.data_file for row in written]

@@ -163,7 +163,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/pipelines/archive/test_task.py": ("connectors.lake.refusal_counts",),
     "tests/unit/pipelines/audit/test_tables.py": ("connectors.lake.plain_files",),
     "tests/unit/pipelines/maintenance/test_orphans.py": ("connectors.lake.archive_log", "connectors.lake.log_history"),
-    "tests/unit/pipelines/maintenance/test_repair.py": ("pipelines.message_keys.check",),
     "tests/unit/pipelines/message_keys/test_message_keys.py": ("pipelines.query.keys",),
     "tests/unit/jobs/pages/test_tps.py": ("pipelines.tps.report",),
     "tests/unit/jobs/tps/test_other_questions.py": (

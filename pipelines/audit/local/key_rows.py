@@ -64,7 +64,11 @@ def different_keys(expected: KeyFiles, found: KeyFiles, runner: Runner, folder: 
     if not wanted:
         return 0, []
     sides = [
-        [path for _, paths in runner.run(_Parts(keys, parts, wanted, folder).write, keys.files) for path in paths]
+        [
+            path
+            for _, paths in runner.run(_Parts(keys.reader, parts, wanted, folder).write, keys.files)
+            for path in paths
+        ]
         for keys in (expected, found)
     ]
     count, first = 0, SCHEMA.append(pa.field(_COUNT, pa.int64())).empty_table()

@@ -7,9 +7,7 @@ import datetime
 import errno
 import json
 import os
-import pickle
 import re
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +27,7 @@ from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.refusal_counts import RefusalCounts
-from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
-from commitlake.connectors.runtime.runner import Result, Task
+from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.wire import parse_profile
@@ -40,6 +37,7 @@ from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.quarantine import QUARANTINE
 from tests.support.logs import BROKER_HOST, closed_segment, messages, new_message, open_segment, write_store
+from tests.support.sending_runner import SendingRunner
 
 SIZE = 1 << 20
 MIDNIGHT_MS = 1_700_006_400_000
@@ -287,26 +285,6 @@ def test_a_task_divides_its_part_into_packs(tmp_path: Path) -> None:
     check(root, tmp_path / "divided", manifest)
     assert len(pack_ranges(tmp_path / "divided")) > 10
     assert pack_ranges(tmp_path / "divided") == pack_ranges(tmp_path / "planned")
-
-
-class SendingRunner(ThreadRunner):
-    """Runner that sends each task as bytes, as to another process."""
-
-    def __init__(self) -> None:
-        super().__init__(1)
-        self.sent: list[bytes] = []
-
-    def run(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_waiting: bool = False
-    ) -> Iterator[tuple[int, Result]]:
-        """Run the tasks from their bytes."""
-        self.sent = [pickle.dumps((function, task)) for task in tasks]
-        return super().run(_run_sent, self.sent, is_waiting=is_waiting)
-
-
-def _run_sent(data: bytes) -> Any:
-    function, task = pickle.loads(data)
-    return function(task)
 
 
 def test_a_task_receives_its_own_parts_only(tmp_path: Path) -> None:

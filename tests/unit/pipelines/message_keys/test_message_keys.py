@@ -21,6 +21,7 @@ from commitlake.connectors.lake.sql import Engine
 from commitlake.connectors.lake.versions import VersionGoneError
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.message_keys.check import keys_of_messages, sum_keys
 from commitlake.pipelines.message_keys.follow import catch_up_keys, follow_keys
 from commitlake.pipelines.message_keys.key_rows import key_hashes
 from commitlake.pipelines.message_keys.lookup import find_keys
@@ -30,6 +31,7 @@ from commitlake.pipelines.query.sql import Conditions, Question
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
 from tests.support.logs import new_message, open_segment, records, write_store
+from tests.support.sending_runner import SendingRunner
 
 SIZE = 1 << 16
 
@@ -195,6 +197,17 @@ def test_a_follower_rebuilds_the_table_after_the_log_was_cleaned(lake: LakePaths
     assert follow_keys(lake).rows == 11
     assert offsets(lake, "it's") == [3]
     assert DeltaTable(lake.message_keys).to_pyarrow_table().num_rows == 11
+
+
+def test_a_task_receives_its_own_files_only(lake: LakePaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive(tmp_path / "store", lake)
+    monkeypatch.setattr("commitlake.pipelines.message_keys.follow._DRIVER_ROWS", 1)
+    runner = SendingRunner(2)
+    follow_keys(lake, runner)
+    sums = sum_keys(keys_of_messages(lake), runner)
+    assert sums[0].sum() == len(DeltaTable(lake.message_keys).to_pyarrow_table())
+    names = [Path(uri).name.encode() for uri in DeltaTable(lake.messages).file_uris()]
+    assert [sum(name in sent for name in names) for sent in runner.sent] == [1, 1, 1, 1]
 
 
 def test_hashes_equal_those_of_zlib() -> None:
