@@ -56,7 +56,7 @@ def check_no_owner(place: str, option: str) -> None:
     found = owned_folder(place)
     if found is not None:
         raise LakeError(
-            f"{option} {place} lies in {found.folder}, {found.owner}, where unknown files may be deleted: "
+            f"{option} {place} is in {found.folder}, {found.owner}, where unknown files may be deleted: "
             "expected a place outside it"
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from commitlake.connectors.lake.owned_folders import check_no_owner
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 _HEAD_BYTES = 4096
@@ -27,18 +28,23 @@ def check_text_file(option: str, path: Path) -> None:
 
     Raises:
         OutputFileError: with option and path.
+        LakeError: if the path is in a table of a lake, or in a folder of a broker's store.
     """
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise OutputFileError(f"{option} {path}: expected a file in an existing folder")
-    if not path.is_file():
-        return
-    try:
-        with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-    except OSError:  # an unreadable file may still be replaceable
-        return
-    if b"\0" in head:
+    if _is_binary(path):
         raise OutputFileError(
             f"{option} {path}: expected a new file or a text, found a file with binary data, which would be replaced. "
             "Name another file"
         )
+    check_no_owner(str(path), option)
+
+
+def _is_binary(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return b"\0" in file.read(_HEAD_BYTES)
+    except OSError:  # an unreadable file may still be replaceable
+        return False

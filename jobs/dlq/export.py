@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from commitlake.connectors.lake.owned_folders import check_no_owner
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.choice import choose, explaining_where
@@ -14,7 +15,8 @@ from commitlake.schemas.errors import ExitCode
 
 
 def export(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
-    """Write the selected dead letters to a file."""
+    """Write the selected dead letters to a file, outside tables and stores."""
+    check_no_owner(arguments.out, "--out")
     chosen = choose(arguments, lake, samples=None)
     with explaining_where(arguments, lake):
         count = export_letters(

@@ -27,7 +27,7 @@ class BadRanges:
         return cls([each.start for each in ordered], [each.end for each in ordered])
 
     def has(self, offset: int) -> bool:
-        """Return whether an offset lies in a bad range."""
+        """Return whether an offset is in a bad range."""
         place = bisect_right(self.starts, offset) - 1
         return place >= 0 and offset < self.ends[place]
 

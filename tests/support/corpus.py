@@ -177,7 +177,7 @@ def _fill(folder: Path, segment_bytes: int, body_bytes: int, segments: int) -> l
     counts = [0] * segments
     with MessageStore.open(folder, options) as store:
         for batch in shop_batches(json_bodies(body_bytes)):
-            # A batch lies in one segment; the first batch in one segment more shows that the others are full.
+            # A batch is in one segment; the first batch in one segment more shows that the others are full.
             segment = store.put_batch(batch)[0].physical_offset // segment_bytes
             if segment == segments:
                 break

@@ -95,10 +95,10 @@ def test_an_object_store_that_cannot_be_reached_is_an_error(monkeypatch: pytest.
 
 def test_every_job_that_creates_files_refuses_such_a_place(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = str(root / "lake" / "messages" / "x")
-    with pytest.raises(LakeError, match=r"--lake .* lies in .*/lake/messages, a table of a lake"):
+    with pytest.raises(LakeError, match=r"--lake .* is in .*/lake/messages, a table of a lake"):
         LakePaths(place).check_writable()
     with pytest.raises(LakeError, match=r"--out .* expected a place outside it"):
         check_no_owner(place, "--out")
     assert restore.main(["--lake", str(root / "lake"), "--out", place]) == ExitCode.USAGE
     assert ship.main(["--store", str(root / "a"), "--to", place, "--once"]) == ExitCode.USAGE
-    assert capsys.readouterr().err.count(f"lies in {root}/lake/messages, a table of a lake") == 2
+    assert capsys.readouterr().err.count(f"is in {root}/lake/messages, a table of a lake") == 2

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.jobs.cli.main import main
 from commitlake.jobs.cli.output_files import OutputFileError, check_text_file
 from commitlake.schemas.layouts.segments import segment_name
@@ -24,6 +25,13 @@ def test_a_folder_and_a_file_in_no_folder_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "no" / "page.html"):
         with pytest.raises(OutputFileError, match="expected a file in an existing folder"):
             check_text_file("--html", path)
+
+
+def test_a_file_in_a_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lake" / "messages" / "_delta_log").mkdir(parents=True)
+    check_text_file("--html", tmp_path / "lake" / "page.html")
+    with pytest.raises(LakeError, match=r"--html .*page.html is in .*messages, a table of a lake"):
+        check_text_file("--html", tmp_path / "lake" / "messages" / "page.html")
 
 
 @pytest.mark.parametrize(

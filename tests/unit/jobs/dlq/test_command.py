@@ -117,6 +117,16 @@ def test_a_cause_is_exported(dlq: Dlq, group: str, tmp_path: Path, capsys: pytes
     assert {row["cause"] for row in rows} == {cause["cause"]}
 
 
+def test_an_export_into_a_table_is_refused(
+    dlq: Dlq, group: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other" / "_delta_log").mkdir(parents=True)
+    path = tmp_path / "other" / "letters.csv"
+    assert dlq("export", "--group", group, "--out", str(path)) == ExitCode.USAGE
+    assert "other, a table of a lake" in capsys.readouterr().err
+    assert not path.exists()
+
+
 # --- redrive and outcome ---
 
 

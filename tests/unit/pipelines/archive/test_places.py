@@ -102,7 +102,7 @@ def test_bodies_in_a_folder_of_another_lake_or_store_are_refused(
     lake, table = inside(tmp_path), tmp_path / "other" / "messages"
     (table / "_delta_log").mkdir(parents=True)
     place = str(table / "packs")
-    with pytest.raises(LakeError, match=r"--bodies .* lies in .*/other/messages, a table of a lake"):
+    with pytest.raises(LakeError, match=r"--bodies .* is in .*/other/messages, a table of a lake"):
         check_bodies(lake, place)
     monkeypatch.setattr("commitlake.pipelines.archive.places.read_last_commit", lambda _: replace(COMMIT, bodies=place))
     check_bodies(lake, place)  # they are already there
