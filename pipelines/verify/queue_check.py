@@ -52,12 +52,14 @@ def runs_of(entries: QueueEntries, counts: Array | int = 1) -> Iterator[tuple[Ru
         counts: number of messages in each record.
     """
     numbers, offsets = entries.queue_offset, entries.physical_offset
-    following = numbers + counts
-    breaks = np.flatnonzero(numbers[1:] != following[:-1]) + 1
+    each = np.broadcast_to(counts, numbers.shape)
+    following = numbers + each
+    overflows = following < numbers  # in a forged record: the number after it is larger than 64 bits
+    breaks = np.flatnonzero((numbers[1:] != following[:-1]) | overflows[:-1]) + 1
     for begin, end in pairwise([0, *breaks.tolist(), len(numbers)]):
         yield (
             Run(
-                entries.topic, entries.queue_id, int(numbers[begin]), int(following[end - 1]),
+                entries.topic, entries.queue_id, int(numbers[begin]), int(numbers[end - 1]) + int(each[end - 1]),
                 int(offsets[begin]), int(offsets[end - 1]),
             ),
             slice(begin, end),

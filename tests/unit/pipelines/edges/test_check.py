@@ -48,3 +48,11 @@ def test_a_table_that_is_behind_is_not_compared(family: Family) -> None:
     findings, note = compare_edges(lake, read_moment(lake))
     assert not findings
     assert "it follows messages only to version" in note
+
+
+def test_a_store_time_that_fits_no_timestamp_is_no_finding(family: Family) -> None:
+    lake = family.growing.lake
+    family.growing.write([dead("U4", 2, 0, 30), half("T4", 31), delayed("U4", 32)], lambda _: 1 << 62)
+    family.growing.archive()
+    follow_edges(lake)
+    assert compare_edges(lake, read_moment(lake)) == ([], "")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from commitlake.connectors.formats.engine.walk import BadRange
+from commitlake.connectors.formats.facts.entries import QueueEntries
 from commitlake.pipelines.verify.findings import Findings
-from commitlake.pipelines.verify.queue_check import Run
+from commitlake.pipelines.verify.queue_check import Run, runs_of
 from commitlake.pipelines.verify.runs import BadRanges, check_order, claimed, restarts_of
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
@@ -78,3 +80,11 @@ def test_bad_ranges_find_the_offsets_in_them() -> None:
     assert [bad.has(offset) for offset in (9, 10, 19, 20, 55, 60)] == [False, True, True, False, True, False]
     assert bad.any_between(0, 11)
     assert not bad.any_between(20, 50)
+
+
+def test_a_forged_queue_offset_has_no_negative_number_of_records() -> None:
+    last = (1 << 63) - 1
+    numbers = np.array([3, last, -last - 1, last], np.int64)
+    offsets = np.arange(4, dtype=np.int64)
+    found = [run for run, _ in runs_of(QueueEntries("orders", 0, numbers, *[offsets] * 5))]
+    assert [(run.first, run.end) for run in found] == [(3, 4), (last, last + 1), (-last - 1, -last), (last, last + 1)]
