@@ -348,11 +348,17 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close the connection at once, and drop waiting requests."""
-        self._pending.clear()
+        self._release()
         self._connections.note_kept(-self.kept_bytes)
         self.kept_bytes = 0
         if self._transport is not None:
             self._transport.abort()
+
+    def _release(self) -> None:
+        """Free the memory of requests and answers: the object itself may stay until the next garbage collection."""
+        self._pending.clear()
+        self._out, self._out_bytes = [], 0
+        self._reader = FrameReader(self._connections.limits.frame_bytes)
 
     def close(self) -> None:
         """Close the connection after its answers have been sent."""
@@ -363,6 +369,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (the reason does not matter)
         """Remove the closed connection."""
+        self._release()
         channel, self._channel = self._channel, None
         if channel is not None:
             self._connections.discard(self, channel.peer)

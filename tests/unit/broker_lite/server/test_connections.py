@@ -103,6 +103,20 @@ async def test_a_connection_with_an_unfinished_frame_times_out() -> None:
             writer.close()
 
 
+@pytest.mark.parametrize("close", [Connection.abort, Connection.close])
+@in_a_loop
+async def test_a_closed_connection_keeps_no_received_bytes(close: Callable[[Connection], None]) -> None:
+    async with serving(Echo(), Limits()) as (connections, port):
+        _, writer = await connect(port)
+        writer.write(FRAME[:900])
+        await until(lambda: connections._unfinished_bytes == 900)
+        (connection,) = connections._open
+        close(connection)
+        await until(lambda: not len(connections))
+        assert connection._reader.waiting_bytes == 0
+        writer.close()
+
+
 @in_a_loop
 async def test_a_frame_that_arrives_slowly_has_the_same_time_limit() -> None:
     async with serving(Echo(), Limits()) as (connections, port):
