@@ -18,7 +18,6 @@ from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _TEXT = re.compile(r"permission denied|\(os error 13\)|access ?denied|status code:? 403|403 forbidden", re.IGNORECASE)
 _PATH = re.compile(r"(?:s3a?:/|file:/)?/[^\s'\":,;()\[\]]+")
-_ENTRY = re.compile(r"[0-9]{20}\.json")
 HINT = "Run as a user with permission, or change the permissions: a folder needs read and execute, a file read"
 
 
@@ -81,7 +80,7 @@ def _check_folders(root: Path) -> None:
 def _check_files(folder: Path) -> None:
     """Check that a table, its partitions or its log have only files and folders; engines would wait for a FIFO forever.
 
-    Entries of logs, as `_ENTRY`, are checked by `connectors.lake`, which knows how to restore them.
+    A folder in the place of a log's entry is found by `connectors.lake`, which knows how to restore the entry.
     """
     others, partitions = [], []
     try:
@@ -95,7 +94,7 @@ def _check_files(folder: Path) -> None:
                 elif entry.is_dir():
                     if "=" in entry.name:
                         partitions.append(path)
-                elif not entry.is_file() and not _ENTRY.fullmatch(entry.name):
+                elif not entry.is_file():
                     others.append(path)
     except PermissionError:
         raise _refusal(folder) from None
