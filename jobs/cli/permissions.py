@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from commitlake.connectors.lake.links import check_lake_links
-from commitlake.connectors.lake.log_files import LOG
+from commitlake.connectors.lake.log_files import LOG, SEALS
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.schemas.store_files import kind_of
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
@@ -61,7 +61,7 @@ def _check_folders(root: Path) -> None:
     """Check that the lake, its tables and their logs are folders, as far as they exist."""
     tables = [root / table for table in LAKE_TABLES]
     found_folders = []
-    for path in (root, *tables, *(table / LOG for table in tables)):
+    for path in (root, *tables, *(table / name for table in tables for name in (LOG, SEALS))):
         try:
             mode = path.stat().st_mode if path.exists() else path.lstat().st_mode
         except PermissionError:

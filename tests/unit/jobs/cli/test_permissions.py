@@ -85,6 +85,7 @@ def test_anything_but_a_folder_in_the_place_of_a_folder_is_named(
         "messages/_delta_log/_last_checkpoint",
         f"messages/_delta_log/{1:020}.checkpoint.parquet",
         f"messages/_delta_log/{1:020}.json",
+        f"messages/_delta_log/_seals/{1:020}.json",
         "messages/store_date=2026-11-20/part-0.parquet",
         "message_keys/part-0.parquet",
     ],
