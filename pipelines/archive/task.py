@@ -13,14 +13,14 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.engine.part_sizes import cost_of, group_parts, part_bytes
+from commitlake.connectors.formats.engine.part_sizes import MIN_PART_BYTES, cost_of, group_parts, part_bytes
 from commitlake.connectors.formats.engine.plan import divide
 from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
 from commitlake.connectors.formats.engine.request import Request
@@ -49,6 +49,7 @@ _COLUMNS = StructType([field for field in SOURCE if field.name != BODY.name])
 
 _MAX_BATCHES = 8  # each keeps all of the kernel's buffers, even if it fills little of them
 _MAX_CLOSING = 16  # open files of a task; a broken clock can give rows of many dates
+_MAX_CORES_WITH_SMALL_ENDS = 16  # to divide a part, the driver reads some MiB of it
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class ArchiveTasks:
         """
         if not self.parts:
             return
-        groups = group_parts(self.parts, part_bytes(cost_of(self.parts), runner.cores, least=1))
+        groups = self._groups(runner.cores)
         numbers = accumulate(map(len, groups), initial=0)
         settings = replace(self, parts=())  # a task receives its own parts only
         tasks = list(zip(numbers, groups, strict=False))
@@ -135,6 +136,23 @@ class ArchiveTasks:
                 profile = stage_profile(waiting.profile, self.lake, self.run_id, name, most_inline)
             closing.finish()
         yield ManifestRow.of_task(pack_bytes, refusals.counts, refusals.first, profile, masking.left_out)
+
+    def _groups(self, cores: int) -> list[Sequence[Part]]:
+        """Group parts for tasks. The last tasks are small, so that all cores have work until the end."""
+        groups = group_parts(self.parts, part_bytes(cost_of(self.parts), cores, least=1))
+        if cores > _MAX_CORES_WITH_SMALL_ENDS:
+            return [*groups]
+        return [*groups[:-cores], *chain.from_iterable(map(self._small_groups, groups[-cores:]))]
+
+    def _small_groups(self, group: Sequence[Part]) -> Iterator[Sequence[Part]]:
+        """Divide a group that is one part of a local file, at the ends of packs."""
+        part = group[0]
+        if len(group) > 1 or not isinstance(part, Split) or self.pack_bytes is None or "://" in part.path:
+            yield group
+            return
+        size = max(1, MIN_PART_BYTES // self.pack_bytes) * self.pack_bytes
+        for piece in divide(part, size, DEFAULT_MAX_RECORD_BYTES):
+            yield [piece]
 
     def _of_packs(self, parts: Sequence[Part]) -> Iterator[Part]:
         """Divide parts of files into those whose bodies go into one pack."""

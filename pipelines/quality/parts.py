@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.arrays import Array
-from commitlake.pipelines.quality import kernel
 from commitlake.pipelines.quality.errors import ProfileError
 from commitlake.schemas.tables.profile import KEY_COLUMNS, MAX_RUNS, PROFILE, RUN, RUNS
 
@@ -22,7 +21,8 @@ LAST = ("last_queue_offset", "last_physical_offset", "max_store_timestamp", "max
 QUEUE = ("duplicate_rows", "duplicate_offsets", "missing_offsets", "restarts")
 """Columns that follow from the runs, if these are known."""
 SUMS = tuple(name for name in PROFILE.names if name not in {*KEY_COLUMNS, *FIRST, *LAST, *QUEUE, RUNS.name})
-_EMPTY = {**dict.fromkeys(FIRST, kernel.GREATEST), **dict.fromkeys(LAST, kernel.LEAST)}
+_INT64 = np.iinfo(np.int64)
+_EMPTY = {**dict.fromkeys(FIRST, int(_INT64.max)), **dict.fromkeys(LAST, int(_INT64.min))}
 
 
 @dataclass(frozen=True, slots=True)

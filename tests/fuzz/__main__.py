@@ -1,6 +1,7 @@
 """`poe fuzz`: random damage to bytes from peers and in files, until a case fails.
 
     python -m tests.fuzz --cases 10000000
+    python -m tests.fuzz --only planted-messages sent-messages planted-jmq    # ten million messages through all jobs
 
 Each target runs in a process of its own. The exit code is 1 where a case failed; the same seed finds it again.
 """
@@ -30,14 +31,15 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="poe fuzz", description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=10_000_000, help="of all targets (default: 10000000)")
     parser.add_argument("--seed", type=int, default=1, help="of all that is random (default: 1)")
-    parser.add_argument("--only", choices=sorted(TARGETS), help="one target (default: all)")
+    parser.add_argument("--only", choices=sorted(TARGETS), nargs="+", help="these targets (default: all)")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run all cases, and print the results."""
     arguments = build_parser().parse_args(argv)
-    shares = {arguments.only: 1.0} if arguments.only else SHARES
+    wanted = {name: SHARES[name] for name in arguments.only or SHARES}
+    shares = {name: share / sum(wanted.values()) for name, share in wanted.items()}
     started, failed = time.monotonic(), 0
     jobs = [
         (name, arguments.seed * _PIECES + piece, max(1, int(arguments.cases * share / _PIECES)))

@@ -287,6 +287,16 @@ def test_a_task_divides_its_part_into_packs(tmp_path: Path) -> None:
     assert pack_ranges(tmp_path / "divided") == pack_ranges(tmp_path / "planned")
 
 
+def test_the_last_tasks_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("commitlake.pipelines.archive.task.MIN_PART_BYTES", 30_000)
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(2000), SIZE))])
+    tasks = dataclasses.replace(tasks_of(root, tmp_path), pack_bytes=15_000)
+    runner = SendingRunner()
+    check(root, tmp_path, list(tasks.run_all(runner)))
+    assert len(tasks.parts) == 1
+    assert len(runner.sent) == -(-tasks.parts[0].size // 30_000)
+
+
 def test_a_task_receives_its_own_parts_only(tmp_path: Path) -> None:
     segments = [(number * 4000, closed_segment(messages(3), 4000, number * 4000)) for number in range(50)]
     root = write_store(tmp_path / "store", segments)
