@@ -50,7 +50,6 @@ def unique_keys(rows: list[Row]) -> set[str]:
 # --- what the recorded store holds ---
 
 
-@pytest.mark.each_version
 def test_every_acknowledged_message_is_at_its_offset_id(
     recorded_store: RecordedStore,
 ) -> None:

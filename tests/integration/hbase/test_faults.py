@@ -129,6 +129,7 @@ def test_following_fails_when_hbase_goes_down_and_then_catches_up(
     assert hbase_rows(options) == delta_rows(uri)
 
 
+@pytest.mark.long("HBase goes down and comes back each time")
 def test_following_completes_after_kills_at_random_moments(hbase: HBase, options: HBaseOptions, tmp_path: Path) -> None:
     """Seeded: each run is killed after a part of the time that an undisturbed one takes."""
     chance = random.Random(SEED)

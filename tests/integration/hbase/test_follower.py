@@ -161,6 +161,7 @@ def test_following_by_spark_gives_the_same_cells(spark: SparkSession, uri: str, 
     assert hbase_rows(options) == delta_rows(uri)
 
 
+@pytest.mark.long("versions of this package are followed each time; those of Spark have the same log")
 def test_versions_written_by_spark_are_followed(spark: SparkSession, options: HBaseOptions, tmp_path: Path) -> None:
     append(tmp_path / "model", message_rows(300))
     uri = str(tmp_path / "messages")

@@ -89,6 +89,7 @@ def check_same(where: str, store: GrowingStore, lake: Path, peaceful: Path) -> N
     assert sum(run["quarantined"] for run in runs) == store.damaged
 
 
+@pytest.mark.long("runs are killed around the commits each time")
 @pytest.mark.kills
 @pytest.mark.timeout(120 + 60 * KILLS)
 def test_runs_killed_at_random_moments_lose_and_duplicate_no_message(where: str, tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def test_runs_killed_at_a_step_lose_and_duplicate_no_message(
     check_same(broker, lake, tmp_path)
 
 
+@pytest.mark.long("runs are killed around the commit each time")
 @pytest.mark.kills
 @pytest.mark.timeout(120 + 60 * KILLS)
 def test_runs_killed_at_random_moments_lose_and_duplicate_no_message(broker: Broker, tmp_path: Path) -> None:

@@ -211,6 +211,7 @@ def parts_of(table: DeltaTable) -> Iterator[pa.Table]:
         yield pq.ParquetFile(uri).read()
 
 
+@pytest.mark.long("made stores have the same profile from log, table and tasks each time")
 def test_a_real_store_has_the_same_profile_from_log_table_and_tasks(
     spark: SparkSession, recorded_store: RecordedStore, archived: DeltaTable
 ) -> None:

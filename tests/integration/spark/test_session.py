@@ -58,6 +58,7 @@ def run(command: list[str], folder: Path, **environment: str) -> tuple[dict[str,
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
+@pytest.mark.long("settings that spark-submit has not set are ours each time")
 def test_a_job_starts_its_own_quiet_session(tmp_path: Path) -> None:
     assert run([sys.executable], tmp_path, SPARK_HOME="/another/spark") == (OURS, "")
 

@@ -83,6 +83,7 @@ def test_damage_that_is_skipped_fails_no_read(
         read(spark, copy, **copied).toArrow()
 
 
+@pytest.mark.long("the time bounds of a lost segment have unit tests")
 def test_a_lost_segment_that_may_hold_wanted_messages_fails_the_read(
     spark: SparkSession, store: Path, tmp_path: Path
 ) -> None:

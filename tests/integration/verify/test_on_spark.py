@@ -98,6 +98,7 @@ def test_a_message_that_only_the_lake_has_is_found(
     assert queues == {"lake_missing": "rare", "lake_extra": "elsewhere"}
 
 
+@pytest.mark.long("a lake is compared with a store that lost no segment each time")
 def test_a_segment_deleted_during_verify_is_not_a_finding(
     archived: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_segment_deleted_during_verify_is_not_a_finding(
     assert not {code for code in report["counts"] if code.startswith("lake_")}
 
 
+@pytest.mark.long("a lost message is found on Spark each time; the comparison is the same")
 def test_a_store_missing_from_the_lake_is_a_finding(
     archived: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
