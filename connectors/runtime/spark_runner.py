@@ -4,8 +4,8 @@ A run is divided into jobs of a few tasks, several at a time, so that results ar
 Spark returns the rows of a job all at once. `toLocalIterator` would return them one by one, but runs at most two tasks
 at a time.
 
-Code that needs more of a session than its SQL is only in this package, because it must be able to run over Spark
-Connect later.
+Code that needs more of a session than its SQL is only in this package: `classic_spark` for a JVM of this machine, and
+`connect_session` for Spark Connect.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import pickle
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.util import inheritable_thread_target
 
+from commitlake.connectors.runtime.connect_session import ConnectSession, is_connect
 from commitlake.connectors.runtime.gc_freeze import freeze_loaded
 from commitlake.connectors.runtime.memory import use_system_memory
 from commitlake.connectors.runtime.pool import run_in_pool
-from commitlake.connectors.runtime.runner import CounterGoneError, Result, Runner, Task, TaskCounter, divided
+from commitlake.connectors.runtime.runner import Result, Runner, Task, TaskCounter, divided
 from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from commitlake.connectors.runtime.classic_spark import ClassicSession
 
 _NUMBER, _RESULT = "number", "result"
 _SCHEMA = f"{_NUMBER} int, {_RESULT} binary"
@@ -49,11 +49,12 @@ class SparkRunner(Runner):
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
+        self._control = _control_of(session)
 
     @property
     def cores(self) -> int:
         """Number of tasks that run at a time."""
-        return self.session.sparkContext.defaultParallelism
+        return self._control.cores()
 
     def run(
         self,
@@ -74,13 +75,13 @@ class SparkRunner(Runner):
         ]
         workers = min(_MAX_JOBS, len(jobs))
         with ThreadPoolExecutor(workers) as pool:
-            for _, results in run_in_pool(pool, workers, _call, jobs, cancel=partial(self._cancel, tag)):
+            for _, results in run_in_pool(pool, workers, _call, jobs, cancel=partial(self._control.cancel, tag)):
                 yield from results
 
     def _run_job(
         self, tag: str, function: Callable[[Task], Result], job: Sequence[int], tasks: Sequence[Task]
     ) -> list[tuple[int, Result]]:
-        self.session.sparkContext.addJobTag(tag)
+        self._control.add_tag(tag)
         numbers = self.session.range(0, len(job), 1, numPartitions=len(job))
         # Each worker loads the function of the job, but only its own task.
         work = partial(
@@ -105,21 +106,24 @@ class SparkRunner(Runner):
             inheritable_thread_target(self.session)(partial(self._call_tagged, tag, question)) for question in questions
         ]
         with ThreadPoolExecutor(len(calls)) as pool:
-            results = dict(run_in_pool(pool, len(calls), _call, calls, cancel=partial(self._cancel, tag)))
+            results = dict(run_in_pool(pool, len(calls), _call, calls, cancel=partial(self._control.cancel, tag)))
         return [results[number] for number in range(len(calls))]
 
     def _call_tagged(self, tag: str, question: Callable[[], Any]) -> Any:
-        self.session.sparkContext.addJobTag(tag)
+        self._control.add_tag(tag)
         return question()
-
-    def _cancel(self, tag: str) -> None:
-        # Tags of a session, which Spark Connect has, can in classic Spark only be interrupted by their own thread.
-        with suppress(PySparkException, Py4JError, OSError):  # the JVM may have exited
-            self.session.sparkContext.cancelJobsWithTag(tag)
 
     def task_counter(self) -> TaskCounter:
         """Return a counter of the tasks of all stages of the session from now on."""
-        return _Stages(self.session).count
+        return self._control.task_counter()
+
+
+def _control_of(session: SparkSession) -> ClassicSession | ConnectSession:
+    if is_connect(session):
+        return ConnectSession(session)
+    from commitlake.connectors.runtime.classic_spark import ClassicSession  # noqa: PLC0415 (py4j, only with a JVM)
+
+    return ClassicSession(session)
 
 
 def divide_into_jobs(tasks: int, cores: int) -> list[Sequence[int]]:
@@ -142,34 +146,6 @@ def divide_into_jobs(tasks: int, cores: int) -> list[Sequence[int]]:
 
 def _call(job: Callable[[], Result]) -> Result:
     return job()
-
-
-class _Stages:
-    """Counter of finished and known tasks of all stages since its creation."""
-
-    def __init__(self, session: SparkSession) -> None:
-        self._tracker = session.sparkContext.statusTracker()
-        self._seen: dict[int, tuple[int, int]] = {}
-
-    def count(self) -> tuple[int, int]:
-        """Return the numbers of finished and known tasks.
-
-        Raises:
-            CounterGoneError: if the JVM has exited.
-        """
-        try:
-            return self._count()
-        except (Py4JError, OSError) as error:
-            raise CounterGoneError(str(error)) from None
-
-    def _count(self) -> tuple[int, int]:
-        active = set(self._tracker.getActiveStageIds())
-        for stage in active:
-            info = self._tracker.getStageInfo(stage)
-            if info is not None:
-                self._seen[stage] = (info.numCompletedTasks, info.numTasks)
-        done = sum(done if stage in active else known for stage, (done, known) in self._seen.items())
-        return done, sum(known for _, known in self._seen.values())
 
 
 def _run_in_worker(

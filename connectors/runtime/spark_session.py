@@ -3,7 +3,8 @@
 Existing settings are kept. In a notebook or on Databricks there is a session, which is used unchanged. Under
 spark-submit there is a JVM: the settings here apply if its command line does not set them. Otherwise a job starts the
 JVM itself, also through spark-submit, with the user's options in `PYSPARK_SUBMIT_ARGS`, and with those settings here
-that the installation's `spark-defaults.conf` does not have.
+that the installation's `spark-defaults.conf` does not have. If `SPARK_REMOTE` names a server of Spark Connect, the
+session is one of that server, whose own settings apply.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ import signal
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from py4j.java_gateway import JavaGateway
-from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.object_store.spark import s3a_settings
+from commitlake.connectors.runtime.connect_session import open_connect_session
 from commitlake.connectors.runtime.jars import delta_jars, s3_jars
-from commitlake.connectors.runtime.jvm import launch
+from commitlake.connectors.runtime.submit_arguments import REMOTE_VARIABLE
 from commitlake.schemas.store_files import restricted_umask
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+    from pyspark import SparkContext
 
 SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -76,20 +81,37 @@ def get_session(name: str, s3: S3Options | None = None) -> SparkSession:
             the output of `archive` do not go through Spark.
 
     Raises:
+        ConnectError: if `SPARK_REMOTE` names no server of Spark Connect that answers.
         JarsError: if jars are needed and missing.
         JavaError: if a JVM is needed and there is no Java.
     """
-    return SparkSession.getActiveSession() or _begin(name, s3)
+    if active := SparkSession.getActiveSession():
+        return active
+    if remote := os.environ.get(REMOTE_VARIABLE):
+        return _connect(remote)
+    return _begin(name, s3)
+
+
+def _connect(url: str) -> SparkSession:
+    """Return a session of a server of Spark Connect; settings that belong to the server are not ours to set."""
+    _silence_pyspark()
+    session = open_connect_session(url)
+    for key in ("spark.sql.session.timeZone", "spark.sql.variable.substitute"):
+        session.conf.set(key, SETTINGS[key])
+    return session
 
 
 def _begin(name: str, s3: S3Options | None) -> SparkSession:
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 (py4j, only with a JVM)
+
+    from commitlake.connectors.runtime.jvm import launch  # noqa: PLC0415 (likewise)
+
     application = f"commitlake {name}"
     with restricted_umask() as umask:  # Spark itself sets the mode of its files
         modes = {"spark.hadoop.fs.permissions.umask-mode": f"{umask:03o}"}
     settings = {**SETTINGS, **modes, **(s3a_settings(s3) if s3 else {})}
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._active_spark_context is None:  # noqa: SLF001 (no other way to ask)
-        # pyspark also logs errors that it raises, with Java's whole stack trace.
-        logging.getLogger("SQLQueryContextLogger").disabled = True
+        _silence_pyspark()
         gateway = launch({**settings, **launch_settings(s3)})
         return SparkSession(_new_context(application, gateway))
     SparkContext.getSystemProperty(
@@ -103,8 +125,15 @@ def _begin(name: str, s3: S3Options | None) -> SparkSession:
     return builder.getOrCreate()
 
 
+def _silence_pyspark() -> None:
+    """Stop pyspark from also logging errors that it raises, with Java's whole stack trace."""
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+
+
 def _new_context(application: str, gateway: JavaGateway) -> SparkContext:
     """Create a context that keeps the program's SIGINT handler, which pyspark would replace in the main thread."""
+    from pyspark import SparkContext  # noqa: PLC0415 (likewise)
+
     if signal.getsignal(signal.SIGINT) in (None, signal.default_int_handler):
         return SparkContext(appName=application, gateway=gateway)
     with ThreadPoolExecutor(1) as pool:

@@ -11,6 +11,8 @@ from pathlib import Path
 from commitlake.connectors.runtime.spark_defaults import configuration_folder, read_defaults
 
 VARIABLE = "PYSPARK_SUBMIT_ARGS"
+REMOTE_VARIABLE = "SPARK_REMOTE"
+"""Variable with the URL of a server of Spark Connect, as for pyspark."""
 _PATH_OPTIONS = frozenset({"--jars", "--files", "--py-files", "--archives", "--properties-file", "--keytab"})
 
 
@@ -20,8 +22,8 @@ def given() -> list[str]:
 
 
 def names_cluster() -> bool:
-    """Return whether the user or the installation's `spark-defaults.conf` has chosen a master on other machines."""
-    return is_cluster(given(), read_defaults(configuration_folder()))
+    """Return whether tasks run on other machines: on a master that the user, or `spark-defaults.conf`, has chosen."""
+    return bool(os.environ.get(REMOTE_VARIABLE)) or is_cluster(given(), read_defaults(configuration_folder()))
 
 
 def is_cluster(words: Sequence[str], defaults: Mapping[str, str]) -> bool:

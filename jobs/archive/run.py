@@ -165,12 +165,20 @@ def _hbase_options(arguments: argparse.Namespace) -> HBaseOptions | None:
 
 def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
     """Archive messages as they arrive, and return the worst exit code of all runs."""
+    from commitlake.connectors.runtime.connect_session import is_connect
     from commitlake.jobs.archive.follow import Follower, find_left
 
     lake = LakePaths(config.lake)
     check_writable(lake)
     check_bodies(lake, config.bodies)
     left = find_left(config)
+    session = open_session("archive", lake.s3)
+    if is_connect(session):
+        raise JobError(
+            "--follow and --available-now need a session in this process's JVM: each batch of the stream is archived "
+            "here, and Spark Connect would run that at the server",
+            "leave both out: a run archives all messages that are there",
+        )
     worst = ExitCode.OK
 
     def report(result: Result) -> None:
@@ -184,7 +192,7 @@ def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
         if snapshots.take_if_due():
             follower.add_deliveries()
 
-    follower = Follower(open_session("archive", lake.s3), config, report, between)
+    follower = Follower(session, config, report, between)
     follower.follow(interval, arguments.max_mib_per_run * MIB, left)
     return worst
 

@@ -4,7 +4,8 @@
 
 The job runs in this process. Spark's launcher, spark-submit, runs in a process that is started when the job requests a
 session. (With spark-submit as the parent, standard error would be printed to standard output, and there would be no
-terminal for a progress bar.) A job that never requests a session, such as `dump` or `query`, starts no JVM.
+terminal for a progress bar.) A job that never requests a session, such as `dump` or `query`, starts no JVM. Nor does
+`--remote URL`, which names a server of Spark Connect.
 """
 
 from __future__ import annotations
@@ -31,19 +32,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         from commitlake.connectors.printable import printable_line
 
         shown = printable_line(" ".join(options))
-        print(f"spark-submit.sh: error: no job is named after {shown}", file=sys.stderr)
-        print("  ./spark-submit.sh --help lists the jobs", file=sys.stderr)
-        return 2
+        return _refuse(f"no job is named after {shown}", "./spark-submit.sh --help lists the jobs")
     if "cluster" in _values(options, "--deploy-mode"):
-        print("spark-submit.sh: error: --deploy-mode cluster: expected client", file=sys.stderr)
-        print(
-            "  the job must run on this machine, because of its output and exit code; executors may be anywhere",
-            file=sys.stderr,
+        return _refuse(
+            "--deploy-mode cluster: expected client",
+            "the job must run on this machine, because of its output and exit code; executors may be anywhere",
         )
-        return 2
-    if options:
+    if remote := _values(options, "--remote"):
+        if "token=" in remote[-1].lower():
+            return _refuse(
+                "--remote: other users of this machine can read a token on the command line",
+                "put the URL into the environment variable SPARK_REMOTE, and leave --remote out",
+            )
+        if len(options) > 1 + ("--remote" in options):
+            return _refuse(
+                f"--remote {remote[-1]}: expected no other option, found {' '.join(options)}",
+                "a server of Spark Connect has its own master, memory and settings",
+            )
+        os.environ["SPARK_REMOTE"] = remote[-1]
+    elif options:
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*options, "pyspark-shell"])
     return cli.main(command)
+
+
+def _refuse(found: str, cure: str) -> int:
+    print(f"spark-submit.sh: error: {found}", file=sys.stderr)
+    print(f"  {cure}", file=sys.stderr)
+    return 2
 
 
 def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -55,6 +55,7 @@ from commitlake.pipelines.archive.staged import staging
 from commitlake.pipelines.archive.store_config import write_config_changes, write_files_changes
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
+from commitlake.pipelines.archive.written import check_written
 from commitlake.pipelines.masking.archiving import MASKED, ArchiveMasks, check_masks
 from commitlake.pipelines.quality.loading import prepare
 from commitlake.pipelines.quality.profile_judge import BeginJudging
@@ -242,6 +243,7 @@ def run_archive(
         HBaseError: if HBase cannot be updated; everything else is done then, and the next run completes it.
         CriticalQualityError: if a critical expectation is not met.
         ConcurrentArchiveError: if another run has committed the same stores meanwhile.
+        LakeError: if files that tasks have written cannot be seen by this process.
     """
     started = time.monotonic()
     lake = LakePaths(config.lake)
@@ -284,15 +286,15 @@ def run_archive(
     with staging(lake, work.commit.run_id) as manifest:
         with progress(runner, work.snapshot.size) if progress else nullcontext(_ignore_progress) as advance:
             manifest.extend(tasks.run_all(runner, advance))
+        check_written(lake, manifest)
         outcome = work.outcome(manifest, lake, config.parser_version)
         work = replace(work, commit=outcome.commit)
         manifest.extend(outcome.manifest)
         _check_refused(manifest, config)
         losses = _losses(manifest, config)
-        is_judged = config.quality and bool(parts)
         judged = (
             judge_run(lake, work, manifest, config.page, losses, config.judge, is_masked=config.masks is not None)
-            if is_judged
+            if config.quality and parts
             else Judged()
         )
     problems = list(config.problems)

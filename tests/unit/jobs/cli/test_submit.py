@@ -54,6 +54,32 @@ def test_the_environment_is_unchanged_without_options(started: list[list[str]]) 
     assert os.environ["PYSPARK_SUBMIT_ARGS"] == "untouched"
 
 
+@pytest.mark.parametrize("options", [["--remote", "sc://host:15002"], ["--remote=sc://host:15002"]])
+def test_a_server_of_spark_connect_gets_no_arguments_for_a_jvm(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "")
+    assert submit.main([*options, "archive"]) == 3
+    assert started == [["archive"]]
+    assert os.environ["SPARK_REMOTE"] == "sc://host:15002"
+    assert os.environ["PYSPARK_SUBMIT_ARGS"] == "untouched"
+
+
+def test_settings_of_a_jvm_are_refused_with_a_server_of_spark_connect(
+    started: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert submit.main(["--remote", "sc://host", "--driver-memory", "4g", "archive"]) == 2
+    assert "expected no other option, found --remote sc://host --driver-memory 4g" in capsys.readouterr().err
+    assert started == []
+
+
+def test_a_token_on_the_command_line_is_refused_and_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert submit.main(["--remote", "sc://host:443/;token=secret", "archive"]) == 2
+    printed = capsys.readouterr().err
+    assert "SPARK_REMOTE" in printed
+    assert "secret" not in printed
+
+
 def test_an_argument_that_names_no_job_is_shown_with_escapes(capsys: pytest.CaptureFixture[str]) -> None:
     assert submit.main(["--master", "\x1b[31m\u202e\n"]) == 2
     assert "named after --master \\x1b[31m\\u202e\\n\n" in capsys.readouterr().err

@@ -1,0 +1,67 @@
+"""What the runner needs of a session in a JVM of this machine, besides its SQL."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from commitlake.connectors.runtime.runner import CounterGoneError, TaskCounter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class ClassicSession:
+    """Cores, tags and progress of a session, from its Spark context."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    def cores(self) -> int:
+        """Return the number of tasks that run at a time."""
+        return self._session.sparkContext.defaultParallelism
+
+    def add_tag(self, tag: str) -> None:
+        """Tag the later jobs of this thread."""
+        self._session.sparkContext.addJobTag(tag)
+
+    def cancel(self, tag: str) -> None:
+        """Cancel the running jobs with a tag."""
+        # Tags of a session, which Spark Connect has, can in classic Spark only be interrupted by their own thread.
+        with suppress(PySparkException, Py4JError, OSError):  # the JVM may have exited
+            self._session.sparkContext.cancelJobsWithTag(tag)
+
+    def task_counter(self) -> TaskCounter:
+        """Return a counter of the tasks of all stages from now on."""
+        return _Stages(self._session).count
+
+
+class _Stages:
+    """Counter of finished and known tasks of all stages since its creation."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._tracker = session.sparkContext.statusTracker()
+        self._seen: dict[int, tuple[int, int]] = {}
+
+    def count(self) -> tuple[int, int]:
+        """Return the numbers of finished and known tasks.
+
+        Raises:
+            CounterGoneError: if the JVM has exited.
+        """
+        try:
+            return self._count()
+        except (Py4JError, OSError) as error:
+            raise CounterGoneError(str(error)) from None
+
+    def _count(self) -> tuple[int, int]:
+        active = set(self._tracker.getActiveStageIds())
+        for stage in active:
+            info = self._tracker.getStageInfo(stage)
+            if info is not None:
+                self._seen[stage] = (info.numCompletedTasks, info.numTasks)
+        done = sum(done if stage in active else known for stage, (done, known) in self._seen.items())
+        return done, sum(known for _, known in self._seen.values())

@@ -1,0 +1,133 @@
+"""What the runner needs of a session of Spark Connect, whose JVM is at a server.
+
+A session of Spark Connect has no Spark context: cores are counted by a query, jobs are cancelled by a tag of the
+session, and the server reports progress with its answers.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
+
+from pyspark.errors import PySparkException, PySparkImportError
+from pyspark.sql import SparkSession as AnySession
+
+from commitlake.connectors.runtime.runner import TaskCounter
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
+
+_MAX_CORES = 1 << 16
+_DEFAULT_PORT = 15002
+_TIMEOUT_SECONDS = 10
+
+
+class ConnectError(CommitLakeError):
+    """There is no session of Spark Connect; the message is for a user."""
+
+    exit_code = ExitCode.USAGE
+
+
+def open_connect_session(url: str) -> SparkSession:
+    """Return a session of a server.
+
+    Args:
+        url: as in `SPARK_REMOTE`, for example `sc://host:15002`; the part after the host may have a token.
+
+    Raises:
+        ConnectError: if the URL is wrong, no server answers there, or a package is missing.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or _DEFAULT_PORT
+    except ValueError:
+        host, port = None, 0
+    if host is None or parts.scheme != "sc":
+        raise ConnectError("SPARK_REMOTE: expected sc://HOST:PORT")
+    try:  # pyspark itself would try for ten minutes
+        socket.create_connection((host, port), _TIMEOUT_SECONDS).close()
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConnectError(f"no server of Spark Connect answers at {host}:{port}: {reason}") from None
+    try:
+        return AnySession.builder.remote(url).getOrCreate()
+    except PySparkImportError as error:
+        raise ConnectError(
+            f"Spark Connect needs more packages: {error}. In the clone, '.venv/bin/pip install .[connect]' installs them"
+        ) from None
+
+
+def is_connect(session: SparkSession) -> bool:
+    """Return whether a session is one of Spark Connect; this does not load Spark Connect's packages."""
+    return type(session).__module__.startswith("pyspark.sql.connect.")
+
+
+class ConnectSession:
+    """Cores, tags and progress of a session of Spark Connect."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._cores: int | None = None
+
+    def cores(self) -> int:
+        """Return the number of tasks that run at a time; the first call runs a small job."""
+        if self._cores is None:
+            # Without a number of partitions, Spark makes as many as it has cores.
+            parts = self._session.range(_MAX_CORES).selectExpr("spark_partition_id() AS part")
+            self._cores = int(parts.selectExpr("max(part) + 1 AS cores").collect()[0]["cores"])
+        return self._cores
+
+    def add_tag(self, tag: str) -> None:
+        """Tag the later operations of this thread."""
+        self._session.addTag(tag)
+
+    def cancel(self, tag: str) -> None:
+        """Cancel the running operations with a tag."""
+        with suppress(PySparkException, OSError):  # the server may have exited
+            self._session.interruptTag(tag)
+
+    def task_counter(self) -> TaskCounter:
+        """Return a counter of the tasks of all operations of the session from now on."""
+        operations = _Operations()
+        self._session.registerProgressHandler(cast("ProgressHandler", operations.report))
+        return operations.count
+
+
+class _Operations:
+    """Counter of the tasks of operations, as the server reports them."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[int, int]] = {}
+        self._lock = threading.Lock()
+
+    def report(
+        self,
+        stages: Iterable[StageInfo] | None,
+        inflight_tasks: int,  # noqa: ARG002 (pyspark passes these names)
+        operation_id: str | None,
+        done: bool,
+    ) -> None:
+        """Take the state of an operation. The last report has no stages; stages that Spark has skipped stay open."""
+        if operation_id is None:
+            return
+        with self._lock:
+            if stages := list(stages or ()):
+                self._seen[operation_id] = (
+                    sum(stage.num_completed_tasks for stage in stages),
+                    sum(stage.num_tasks for stage in stages),
+                )
+            if done:
+                _, known = self._seen.get(operation_id, (0, 0))
+                self._seen[operation_id] = (known, known)
+
+    def count(self) -> tuple[int, int]:
+        """Return the numbers of finished and known tasks."""
+        with self._lock:
+            counts = list(self._seen.values())
+        return sum(done for done, _ in counts), sum(known for _, known in counts)

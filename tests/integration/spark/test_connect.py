@@ -1,0 +1,147 @@
+"""Jobs and reads in a session of Spark Connect, whose JVM and Python workers are those of a server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.jobs.archive import command as archive
+from commitlake.jobs.rebuild import command as rebuild
+from tests.servers.spark_connect import SparkConnect
+from tests.support.lake_contents import content
+from tests.support.logs import messages
+from tests.support.served_stores import files_of
+
+ROOT = Path(__file__).parents[3]
+OPTIONS = StoreOptions(segment_size_bytes=1 << 18, index_slots=1000, index_entries=4000)
+MESSAGES = 3000
+PATIENCE_SECONDS = 300
+pytestmark = pytest.mark.timeout(900)
+PROGRAM = """
+import json, sys
+from pyspark.sql import SparkSession
+from commitlake import register
+from commitlake.connectors.runtime.spark_runner import SparkRunner
+
+url, folder = sys.argv[1:]  # the server has another working folder
+spark = SparkSession.builder.remote(url).getOrCreate()
+register(spark)
+rows = spark.read.format("commitlog").load(f"{folder}/store")
+rows.createOrReplaceTempView("log")
+found = {
+    "rows": rows.count(),
+    "topics": spark.sql("SELECT count(DISTINCT topic) AS n FROM log").collect()[0].n,
+    "queued": spark.read.format("consumequeue").load(f"{folder}/store").count(),
+    "delta": spark.read.format("delta").load(f"{folder}/here/messages").count(),
+}
+stream = spark.readStream.format("commitlog").load(f"{folder}/store").writeStream
+stream = stream.format("delta").option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
+stream.start(f"{folder}/streamed").awaitTermination()
+found["streamed"] = spark.read.format("delta").load(f"{folder}/streamed").count()
+
+runner = SparkRunner(spark)
+count = runner.task_counter()
+found["results"] = sorted(result for _, result in runner.run(abs, [-1, -2, -3]))
+found["cores"], found["tasks"] = runner.cores, count()
+try:
+    list(runner.run(json.loads, ["{"]))
+except json.JSONDecodeError as error:
+    found["error"] = error.msg
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkConnect]:
+    """A server for all tests here."""
+    with SparkConnect(tmp_path_factory.mktemp("connect") / "server") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a broker's store, and a lake that was archived on this machine."""
+    root = tmp_path_factory.mktemp("place")
+    with MessageStore.open(root / "store", OPTIONS) as store:
+        for message in messages(MESSAGES, seed=4):
+            store.put(message)
+    arguments = ["--store", str(root / "store"), "--broker", "a", "--lake", str(root / "here"), "--local", "--quiet"]
+    assert archive.main(arguments) == 0
+    return root
+
+
+def submit(server: SparkConnect, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a job with relative paths, as an operator does; there is no Java that it could start."""
+    return subprocess.run(
+        [str(ROOT / "spark-submit.sh"), "--remote", server.url, *arguments],
+        cwd=folder,
+        env={**os.environ, "JAVA_HOME": "/nowhere"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+
+
+def test_an_archive_equals_a_local_one(server: SparkConnect, place: Path) -> None:
+    done = submit(server, place, "archive", "--store", "store", "--broker", "a", "--lake", "there", "--quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+    found, expected = content(place / "there"), content(place / "here")
+    assert found.keys() == expected.keys()
+    for name, table in expected.items():
+        assert found[name].equals(table), name
+    assert found["messages"].num_rows == MESSAGES
+
+
+def test_a_program_reads_logs_and_runs_tasks(server: SparkConnect, place: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM, server.url, str(place)]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert [found[name] for name in ("rows", "queued", "delta", "streamed")] == [MESSAGES] * 4
+    assert found["topics"] > 1
+    assert (found["results"], found["cores"]) == ([1, 2, 3], 2)
+    done_tasks, known_tasks = found["tasks"]
+    assert done_tasks == known_tasks > 0
+    assert found["error"].startswith("Expecting property name")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("query", "--lake", "here", "--spark"), 2, "does not show the plan of a SELECT"),
+        (("tps", "--lake", "here", "--engine", "spark"), 2, "does not show the plan of a SELECT"),
+        (("archive", "--store", "store", "--broker", "a", "--lake", "here", "--follow"), 2, "leave both out"),
+    ],
+)
+def test_what_spark_connect_lacks_is_refused(
+    server: SparkConnect, place: Path, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    done = submit(server, place, *arguments)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.long("an archive has the same way to the server, each time")
+def test_other_jobs_run_at_the_server(server: SparkConnect, place: Path) -> None:
+    for arguments in (
+        ("verify", "store", "--quiet"),
+        ("rebuild", "store", "--out", "rebuilt-there"),
+        ("restore", "--lake", "here", "--out", "restored", "--segment-size", str(1 << 18), "--quiet"),
+        ("audit", "--lake", "here", "--quiet"),
+        ("query", "--lake", "here", "--grep", "a", "--spark", "--limit", "1"),
+    ):
+        done = submit(server, place, *arguments)
+        assert done.returncode == 0, (arguments, done.stderr)
+    assert rebuild.main([str(place / "store"), "--out", str(place / "rebuilt-here"), "--local", "--quiet"]) == 0
+    there, here = (files_of(place / f"rebuilt-{where}" / "consumequeue") for where in ("there", "here"))
+    assert here
+    assert there == here

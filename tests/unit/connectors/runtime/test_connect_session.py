@@ -1,0 +1,63 @@
+"""Progress and tags of a session of Spark Connect, as far as they can be tested without a server."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from pyspark.errors import PySparkException
+
+from commitlake.connectors.runtime.connect_session import ConnectError, ConnectSession, is_connect, open_connect_session
+from tests.servers.process import free_ports
+
+
+def stages(*counts: tuple[int, int]) -> list[Any]:
+    """Stages of which so many tasks are done, as the server reports them."""
+    return [SimpleNamespace(num_completed_tasks=done, num_tasks=known) for done, known in counts]
+
+
+def test_the_last_report_of_each_operation_counts_and_ended_ones_are_done() -> None:
+    session = Mock()
+    count = ConnectSession(session).task_counter()
+    assert count() == (0, 0)
+    (report,) = session.registerProgressHandler.call_args.args
+    report(stages=stages((0, 4)), inflight_tasks=2, operation_id="a", done=False)
+    report(stages=stages((4, 4), (1, 2)), inflight_tasks=1, operation_id="a", done=False)
+    report(stages=stages((0, 10)), inflight_tasks=1, operation_id="b", done=False)
+    assert count() == (5, 16)
+    report(stages=None, inflight_tasks=0, operation_id="a", done=True)
+    assert count() == (6, 16)
+
+
+def test_cores_are_counted_once() -> None:
+    session = Mock()
+    session.range.return_value.selectExpr.return_value.selectExpr.return_value.collect.return_value = [{"cores": 12}]
+    control = ConnectSession(session)
+    assert [control.cores(), control.cores()] == [12, 12]
+    session.range.assert_called_once()
+
+
+def test_a_server_that_has_exited_can_no_longer_cancel() -> None:
+    session = Mock()
+    session.interruptTag.side_effect = PySparkException("no server")
+    ConnectSession(session).cancel("tag")
+    session.interruptTag.assert_called_once_with("tag")
+
+
+def test_a_session_with_its_own_jvm_is_none_of_spark_connect() -> None:
+    assert not is_connect(Mock())
+
+
+@pytest.mark.parametrize("url", ["host:15002", "http://host", "sc://host:port", "sc://", "sc://[", "\x00"])
+def test_a_url_that_names_no_server_is_refused(url: str) -> None:
+    with pytest.raises(ConnectError, match="expected sc://HOST:PORT"):
+        open_connect_session(url)
+
+
+def test_a_server_that_does_not_answer_is_reported_at_once_without_its_token() -> None:
+    port = free_ports(1)
+    with pytest.raises(ConnectError, match=f"answers at 127.0.0.1:{port}: Connection refused") as error:
+        open_connect_session(f"sc://127.0.0.1:{port}/;token=secret")
+    assert "secret" not in str(error.value)
