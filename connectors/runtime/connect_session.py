@@ -58,9 +58,9 @@ def open_connect_session(url: str) -> SparkSession:
     try:
         return AnySession.builder.remote(url).getOrCreate()
     except PySparkImportError as error:
-        raise ConnectError(
-            f"Spark Connect needs more packages: {error}. In the clone, '.venv/bin/pip install .[connect]' installs them"
-        ) from None
+        reason = str(error).rstrip(".")
+        cure = "in the clone, '.venv/bin/pip install .[connect]' installs them"
+        raise ConnectError(f"Spark Connect needs more packages: {reason}; {cure}") from None
 
 
 def is_connect(session: SparkSession) -> bool:
