@@ -73,12 +73,19 @@ def open_session(job: str, s3: S3Options | None = None) -> SparkSession:
         s3: see `make_runner`.
 
     Raises:
+        ConnectError: if no server of Spark Connect answers.
         JarsError: if jars are needed and missing.
         JavaError: if a JVM is needed and Java is missing.
+        WorkersLackError: if workers on other machines cannot run the job.
     """
     from commitlake.connectors.runtime.spark_session import get_session
+    from commitlake.connectors.runtime.submit_arguments import names_cluster
     from commitlake.connectors.sources import register_stores
 
     spark = get_session(job, s3)
+    if names_cluster():
+        from commitlake.connectors.runtime.worker_check import check_workers
+
+        check_workers(spark)
     register_stores(spark)
     return spark

@@ -101,6 +101,19 @@ class SparkCluster(Server):
                 return True
         return False
 
+    def kill_worker(self) -> bool:
+        """Kill a worker that has an executor, and the executor, for good; return whether there was one."""
+        for worker in self.workers:
+            executors = [pid for pid in self.executors() if pid in descendants(worker.pid)]
+            if executors:
+                self._processes.remove(worker)
+                for pid in executors:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                worker.kill()
+                return True
+        return False
+
     def kill(self) -> None:
         """End all processes."""
         for process in reversed(self._processes):

@@ -3,7 +3,8 @@
     with SparkConnect(folder) as server:
         subprocess.run(["./spark-submit.sh", "--remote", server.url, "archive", ...])
 
-Its process has an environment of its own; its Python has this package, as on a cluster where it is installed.
+Its process has an environment of its own; its Python has this package, unless another is
+chosen, as on a cluster where it is installed.
 """
 
 from __future__ import annotations
@@ -37,13 +38,15 @@ class SparkConnect(Server):
         url: URL of the server, for `--remote`.
     """
 
-    def __init__(self, folder: Path, cores: int = 2) -> None:
+    def __init__(self, folder: Path, cores: int = 2, python: str = sys.executable) -> None:
         """Describe the server; `start`, or entering the context, starts it.
 
         Args:
             folder: An own folder, for its log and its working folder.
             cores: Tasks that run at a time.
+            python: Python of its workers.
         """
+        self._python = python
         self._folder = folder
         self._cores = cores
         self._port = free_ports(1)
@@ -60,7 +63,7 @@ class SparkConnect(Server):
         home = Path(pyspark.__file__).parent
         environment = {
             "PATH": "/usr/bin:/bin", "HOME": str(self._folder), "JAVA_HOME": str(java_home()), "SPARK_HOME": str(home),
-            "SPARK_LOCAL_IP": _IP, "SPARK_SCALA_VERSION": "2.13", "LANG": "C.UTF-8", "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": _IP, "SPARK_SCALA_VERSION": "2.13", "LANG": "C.UTF-8", "PYSPARK_PYTHON": self._python,
             "SPARK_SUBMIT_OPTS": quick_start(class_archive()),
         }  # fmt: skip
         settings = SETTINGS | {

@@ -16,6 +16,7 @@ LONGEST = (
     "killed/test_killed_archive.py",
     "spark/test_follow.py",
     "spark/test_cluster.py",
+    "spark/test_connect.py",
     "test_guard_real_broker.py",
     "broker/test_timers.py",
     "rebuild/test_real_brokers.py",

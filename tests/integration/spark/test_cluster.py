@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -46,9 +46,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def submit(cluster: SparkCluster, folder: Path, *arguments: object) -> subprocess.Popen[str]:
+def submit(
+    cluster: SparkCluster, folder: Path, *arguments: object, options: Sequence[str] = ()
+) -> subprocess.Popen[str]:
     """Start a job on the cluster with relative paths, as an operator does."""
-    command = [str(ROOT / "spark-submit.sh"), "--master", cluster.master, "--executor-memory", "1g"]
+    command = [str(ROOT / "spark-submit.sh"), "--master", cluster.master, "--executor-memory", "1g", *options]
     return subprocess.Popen(
         [*command, *map(str, arguments)],
         cwd=folder,
@@ -70,11 +72,37 @@ def test_an_archive_equals_a_local_one_although_an_executor_was_killed(cluster: 
     job = submit(cluster, place, "archive", "--store", "store", "--broker", "a", "--lake", "there", "--quiet")
     wait_until(cluster.kill_executor, PATIENCE_SECONDS)
     finish(job)
-    found, expected = content(place / "there"), content(place / "here")
-    assert found.keys() == expected.keys()
-    for name, table in expected.items():
+    check_equal(place / "there", place / "here")
+
+
+def check_equal(lake: Path, expected: Path) -> None:
+    """Check that two lakes have the same rows."""
+    found, wanted = content(lake), content(expected)
+    assert found.keys() == wanted.keys()
+    for name, table in wanted.items():
         assert found[name].equals(table), name
     assert found["messages"].num_rows == MESSAGES
+
+
+@pytest.mark.long("an executor is killed each time")
+def test_tasks_that_run_twice_by_speculation_archive_once(cluster: SparkCluster, place: Path) -> None:
+    options = [
+        word
+        for key, value in {"": "true", ".multiplier": "1", ".quantile": "0.1", ".interval": "10ms"}.items()
+        for word in ("--conf", f"spark.speculation{key}={value}")
+    ]
+    store = ("--store", "store", "--broker", "a", "--partition-mib", "1", "--quiet")
+    finish(submit(cluster, place, "archive", *store, "--lake", "speculated", options=options))
+    check_equal(place / "speculated", place / "here")
+
+
+@pytest.mark.long("an executor is killed each time")
+def test_a_worker_that_is_lost_for_good_is_done_without(place: Path, tmp_path: Path) -> None:
+    with SparkCluster(tmp_path / "cluster") as other:
+        job = submit(other, place, "archive", "--store", "store", "--broker", "a", "--lake", "fewer", "--quiet")
+        wait_until(other.kill_worker, PATIENCE_SECONDS)
+        finish(job)
+    check_equal(place / "fewer", place / "here")
 
 
 @pytest.mark.long("an archive has the same way to executors, each time")
@@ -96,6 +124,8 @@ def test_checks_and_queries_read_on_executors(cluster: SparkCluster, place: Path
     select = "SELECT count(*) AS messages FROM messages"
     printed = finish(submit(cluster, place, "query", "--lake", "here", "--engine", "spark", "--sql", select, "--quiet"))
     assert str(MESSAGES) in printed.replace(",", "")
+    rates = ("tps", "--lake", "here", "--by", "topic", "--from", "2020-01-01", "--format", "csv", "--quiet")
+    assert finish(submit(cluster, place, *rates, "--spark")) == finish(submit(cluster, place, *rates))
 
 
 @pytest.mark.long("batches have the same way to executors, each time")

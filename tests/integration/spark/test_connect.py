@@ -92,7 +92,7 @@ def submit(server: SparkConnect, folder: Path, *arguments: str) -> subprocess.Co
 
 def test_an_archive_equals_a_local_one(server: SparkConnect, place: Path) -> None:
     done = submit(server, place, "archive", "--store", "store", "--broker", "a", "--lake", "there", "--quiet")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
     found, expected = content(place / "there"), content(place / "here")
     assert found.keys() == expected.keys()
     for name, table in expected.items():
@@ -128,6 +128,17 @@ def test_what_spark_connect_lacks_is_refused(
     assert done.returncode == code, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_workers_without_the_package_are_named(place: Path, tmp_path: Path) -> None:
+    bare = str(Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}")
+    with SparkConnect(tmp_path / "server", python=bare) as other:
+        done = submit(other, place, "archive", "--store", "store", "--broker", "a", "--lake", "nowhere", "--quiet")
+    assert done.returncode == 2, done.stderr
+    assert f"({bare}) lacks " in done.stderr
+    assert "commitlake (ModuleNotFoundError" in done.stderr
+    assert "PYSPARK_PYTHON" in done.stderr
+    assert not (place / "nowhere" / "messages").exists()
 
 
 @pytest.mark.long("an archive has the same way to the server, each time")

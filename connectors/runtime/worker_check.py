@@ -1,0 +1,76 @@
+"""Check, with one small task, that workers on other machines have what the tasks of a job need.
+
+Without it, a job fails in its first task, after Spark has tried that task four times, with the worker's traceback. The
+function of the check must run where this package is missing, so it is sent as code and not by its name, and it needs
+neither Arrow nor numpy.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from commitlake.connectors.runtime.spark_errors import EXECUTION_ERRORS
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NEEDED = ("numpy", "pyarrow", "numba", "deltalake", "commitlake")
+"""Packages that the tasks of a job load."""
+_CODE = """
+def found(_):
+    import importlib, json, platform, sys
+    missing = {}
+    for name in %r:
+        try:
+            importlib.import_module(name)
+        except BaseException as error:
+            missing[name] = f"{type(error).__name__}: {error}"
+    python = f"Python {platform.python_version()} ({sys.executable})"
+    return json.dumps({"host": platform.node(), "python": python, "missing": missing})
+"""
+_CURE = (
+    "install CommitLake in the Python that PYSPARK_PYTHON names for the workers; on a standalone cluster, without "
+    "PYSPARK_PYTHON, the job sends it to them"
+)
+
+
+class WorkersLackError(CommitLakeError):
+    """Workers cannot run the tasks of a job; the message is for a user."""
+
+    exit_code = ExitCode.USAGE
+
+
+def check_workers(session: SparkSession, needed: tuple[str, ...] = NEEDED) -> None:
+    """Run one task that loads the needed packages.
+
+    Raises:
+        WorkersLackError: if a package is missing there, or no task can run at all.
+    """
+    from pyspark.sql.functions import col, udf  # noqa: PLC0415 (only where there is a session)
+
+    look = udf(_function(needed), "string", useArrow=False)
+    try:
+        rows = session.range(1, numPartitions=1).select(look(col("id")).alias("found")).collect()
+    except EXECUTION_ERRORS as error:
+        raise WorkersLackError(f"no task runs on Spark's workers: {_reason(error)}: {_CURE}") from None
+    answer = json.loads(rows[0]["found"])
+    if answer["missing"]:
+        missing = "; ".join(f"{name} ({why})" for name, why in answer["missing"].items())
+        raise WorkersLackError(f"on the worker {answer['host']}, {answer['python']} lacks {missing}: {_CURE}")
+
+
+def _function(needed: tuple[str, ...]) -> Any:
+    """Return the function of the task, in the module `__main__`, whose functions are sent as code."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(_CODE % (needed,), names)  # noqa: S102 (our own text)
+    return names["found"]
+
+
+def _reason(error: Exception) -> str:
+    """Return the line of Spark's error that says the most: the last cause, or else the first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    raised = [line for line in lines if line.startswith(("ModuleNotFoundError", "ImportError", "pyspark.errors"))]
+    return (raised or causes[-1:] or lines[:1] or [type(error).__name__])[-1]

@@ -1,0 +1,74 @@
+"""Check of the workers' packages, as far as it can be tested without Spark."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+
+from commitlake.connectors.runtime import worker_check
+from commitlake.connectors.runtime.worker_check import NEEDED, WorkersLackError, check_workers
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """A session that runs the function of the check here, as it arrives at a worker."""
+    made = Mock()
+    sent: list[bytes] = []
+
+    def udf(function: Any, *_: object, **__: object) -> Mock:
+        sent.append(cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
+        return Mock()
+
+    monkeypatch.setattr("pyspark.sql.functions.udf", udf)
+    monkeypatch.setattr("pyspark.sql.functions.col", Mock())
+    run = made.range.return_value.select.return_value.collect
+    run.side_effect = lambda: [{"found": pickle.loads(sent[-1])(0)}]
+    made.sent, made.run = sent, run
+    return made
+
+
+def test_workers_with_all_packages_are_accepted(session: Mock) -> None:
+    check_workers(session)
+    assert b"commitlake.connectors" not in session.sent[0]
+
+
+def test_missing_packages_are_named_with_the_workers_python(session: Mock) -> None:
+    with pytest.raises(
+        WorkersLackError, match=r"Python 3\.\d+\.\d+ \(.*\) lacks no_such \(ModuleNotFoundError: "
+    ) as error:
+        check_workers(session, ("json", "no_such"))
+    assert "json (" not in str(error.value)
+    assert "PYSPARK_PYTHON" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "[X] failed\nat y\nCaused by: java.io.IOException: Cannot run program\nat z",
+            "IOException: Cannot run program",
+        ),
+        (
+            "[X] failed\n  pyspark.errors.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] 3.9 and 3.11\n",
+            "VERSION_MISMATCH",
+        ),
+        ("only this", "only this"),
+        ("", "PySparkException"),
+    ],
+)
+def test_an_error_of_spark_is_one_line(session: Mock, text: str, reason: str) -> None:
+    session.run.side_effect = PySparkException(text)
+    with pytest.raises(WorkersLackError, match=f"no task runs on Spark's workers: .*{reason}"):
+        check_workers(session)
+
+
+def test_the_answer_is_json_of_strings() -> None:
+    found = json.loads(worker_check._function(NEEDED)(0))
+    assert found.keys() == {"host", "python", "missing"}
+    assert found["missing"] == {}
