@@ -9,20 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
-from commitlake.jobs.archive import command as archive
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.restore import command as restore
 from tests.servers.spark_cluster import SparkCluster
 from tests.support.lake_contents import content
-from tests.support.logs import messages
+from tests.support.local_archives import MESSAGES, SEGMENT_BYTES, archive_here, check_equal
 from tests.support.served_stores import files_of
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
-OPTIONS = StoreOptions(segment_size_bytes=1 << 18, index_slots=1000, index_entries=4000)
-SIZES = ("--segment-size", str(1 << 18), "--quiet")
-MESSAGES = 3000
+SIZES = ("--segment-size", str(SEGMENT_BYTES), "--quiet")
 PATIENCE_SECONDS = 400
 pytestmark = pytest.mark.timeout(900)
 
@@ -37,13 +33,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a broker's store, and a lake that was archived on this machine."""
-    root = tmp_path_factory.mktemp("place")
-    with MessageStore.open(root / "store", OPTIONS) as store:
-        for message in messages(MESSAGES, seed=4):
-            store.put(message)
-    arguments = ["--store", str(root / "store"), "--broker", "a", "--lake", str(root / "here"), "--local", "--quiet"]
-    assert archive.main(arguments) == 0
-    return root
+    return archive_here(tmp_path_factory.mktemp("place"))
 
 
 def submit(
@@ -73,15 +63,6 @@ def test_an_archive_equals_a_local_one_although_an_executor_was_killed(cluster: 
     wait_until(cluster.kill_executor, PATIENCE_SECONDS)
     finish(job)
     check_equal(place / "there", place / "here")
-
-
-def check_equal(lake: Path, expected: Path) -> None:
-    """Check that two lakes have the same rows."""
-    found, wanted = content(lake), content(expected)
-    assert found.keys() == wanted.keys()
-    for name, table in wanted.items():
-        assert found[name].equals(table), name
-    assert found["messages"].num_rows == MESSAGES
 
 
 @pytest.mark.long("an executor is killed each time")

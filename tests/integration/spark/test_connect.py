@@ -11,17 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
-from commitlake.jobs.archive import command as archive
 from commitlake.jobs.rebuild import command as rebuild
 from tests.servers.spark_connect import SparkConnect
-from tests.support.lake_contents import content
-from tests.support.logs import messages
+from tests.support.local_archives import MESSAGES, SEGMENT_BYTES, archive_here, check_equal
 from tests.support.served_stores import files_of
 
 ROOT = Path(__file__).parents[3]
-OPTIONS = StoreOptions(segment_size_bytes=1 << 18, index_slots=1000, index_entries=4000)
-MESSAGES = 3000
 PATIENCE_SECONDS = 300
 pytestmark = pytest.mark.timeout(900)
 PROGRAM = """
@@ -68,13 +63,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkConnect]:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a broker's store, and a lake that was archived on this machine."""
-    root = tmp_path_factory.mktemp("place")
-    with MessageStore.open(root / "store", OPTIONS) as store:
-        for message in messages(MESSAGES, seed=4):
-            store.put(message)
-    arguments = ["--store", str(root / "store"), "--broker", "a", "--lake", str(root / "here"), "--local", "--quiet"]
-    assert archive.main(arguments) == 0
-    return root
+    return archive_here(tmp_path_factory.mktemp("place"))
 
 
 def submit(server: SparkConnect, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -93,11 +82,7 @@ def submit(server: SparkConnect, folder: Path, *arguments: str) -> subprocess.Co
 def test_an_archive_equals_a_local_one(server: SparkConnect, place: Path) -> None:
     done = submit(server, place, "archive", "--store", "store", "--broker", "a", "--lake", "there", "--quiet")
     assert done.returncode == 0, done.stderr
-    found, expected = content(place / "there"), content(place / "here")
-    assert found.keys() == expected.keys()
-    for name, table in expected.items():
-        assert found[name].equals(table), name
-    assert found["messages"].num_rows == MESSAGES
+    check_equal(place / "there", place / "here")
 
 
 def test_a_program_reads_logs_and_runs_tasks(server: SparkConnect, place: Path) -> None:
@@ -146,7 +131,7 @@ def test_other_jobs_run_at_the_server(server: SparkConnect, place: Path) -> None
     for arguments in (
         ("verify", "store", "--quiet"),
         ("rebuild", "store", "--out", "rebuilt-there"),
-        ("restore", "--lake", "here", "--out", "restored", "--segment-size", str(1 << 18), "--quiet"),
+        ("restore", "--lake", "here", "--out", "restored", "--segment-size", str(SEGMENT_BYTES), "--quiet"),
         ("audit", "--lake", "here", "--quiet"),
         ("query", "--lake", "here", "--grep", "a", "--spark", "--limit", "1"),
     ):

@@ -1,0 +1,33 @@
+"""A store and a lake made of it on this machine, which jobs that run elsewhere must make again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.jobs.archive import command as archive
+from tests.support.lake_contents import content
+from tests.support.logs import messages
+
+SEGMENT_BYTES = 1 << 18
+MESSAGES = 3000
+OPTIONS = StoreOptions(segment_size_bytes=SEGMENT_BYTES, index_slots=1000, index_entries=4000)
+
+
+def archive_here(folder: Path) -> Path:
+    """Make the store `store` of the broker a, and its lake `here`; return the folder."""
+    with MessageStore.open(folder / "store", OPTIONS) as store:
+        for message in messages(MESSAGES, seed=4):
+            store.put(message)
+    places = ["--store", str(folder / "store"), "--broker", "a", "--lake", str(folder / "here")]
+    assert archive.main([*places, "--local", "--quiet"]) == 0
+    return folder
+
+
+def check_equal(lake: Path, here: Path) -> None:
+    """Check that a lake has the same rows as the one that was made here."""
+    found, wanted = content(lake), content(here)
+    assert found.keys() == wanted.keys()
+    for name, table in wanted.items():
+        assert found[name].equals(table), name
+    assert found["messages"].num_rows == MESSAGES
