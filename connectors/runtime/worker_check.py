@@ -7,8 +7,15 @@ neither Arrow nor numpy.
 
 from __future__ import annotations
 
+import importlib
 import json
-from typing import TYPE_CHECKING, Any
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark import cloudpickle
 
 from commitlake.connectors.runtime.spark_errors import EXECUTION_ERRORS
 from commitlake.schemas.errors import CommitLakeError, ExitCode
@@ -18,18 +25,6 @@ if TYPE_CHECKING:
 
 NEEDED = ("numpy", "pyarrow", "numba", "deltalake", "commitlake")
 """Packages that the tasks of a job load."""
-_CODE = """
-def found(_):
-    import importlib, json, platform, sys
-    missing = {}
-    for name in %r:
-        try:
-            importlib.import_module(name)
-        except BaseException as error:
-            missing[name] = f"{type(error).__name__}: {error}"
-    python = f"Python {platform.python_version()} ({sys.executable})"
-    return json.dumps({"host": platform.node(), "python": python, "missing": missing})
-"""
 _CURE = (
     "install CommitLake in the Python that PYSPARK_PYTHON names for the workers; on a standalone cluster, without "
     "PYSPARK_PYTHON, the job sends it to them"
@@ -42,17 +37,18 @@ class WorkersLackError(CommitLakeError):
     exit_code = ExitCode.USAGE
 
 
-def check_workers(session: SparkSession, needed: tuple[str, ...] = NEEDED) -> None:
+def check_workers(session: SparkSession, needed: Sequence[str] = NEEDED) -> None:
     """Run one task that loads the needed packages.
 
     Raises:
         WorkersLackError: if a package is missing there, or no task can run at all.
     """
-    from pyspark.sql.functions import col, udf  # noqa: PLC0415 (only where there is a session)
+    from pyspark.sql.functions import lit, udf  # noqa: PLC0415 (only where there is a session)
 
-    look = udf(_function(needed), "string", useArrow=False)
+    load = udf(load_packages, "string", useArrow=False)
     try:
-        rows = session.range(1, numPartitions=1).select(look(col("id")).alias("found")).collect()
+        with _sent_as_code():
+            rows = session.range(1, numPartitions=1).select(load(lit(" ".join(needed))).alias("found")).collect()
     except EXECUTION_ERRORS as error:
         raise WorkersLackError(f"no task runs on Spark's workers: {_reason(error)}: {_CURE}") from None
     answer = json.loads(rows[0]["found"])
@@ -61,11 +57,34 @@ def check_workers(session: SparkSession, needed: tuple[str, ...] = NEEDED) -> No
         raise WorkersLackError(f"on the worker {answer['host']}, {answer['python']} lacks {missing}: {_CURE}")
 
 
-def _function(needed: tuple[str, ...]) -> Any:
-    """Return the function of the task, in the module `__main__`, whose functions are sent as code."""
-    names: dict[str, Any] = {"__name__": "__main__"}
-    exec(_CODE % (needed,), names)  # noqa: S102 (our own text)
-    return names["found"]
+def load_packages(names: str) -> str:
+    """Load packages, in a worker.
+
+    Args:
+        names: names of the packages, separated by spaces.
+
+    Returns:
+        JSON of the worker's host, its Python, and the error of each package that cannot be loaded.
+    """
+    missing = {}
+    for name in names.split():
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # noqa: BLE001 (a damaged package can raise anything)
+            missing[name] = f"{type(error).__name__}: {error}"
+    python = f"Python {platform.python_version()} ({sys.executable})"
+    return json.dumps({"host": platform.node(), "python": python, "missing": missing})
+
+
+@contextmanager
+def _sent_as_code() -> Iterator[None]:
+    """Send the functions of this module as code, because a worker may be unable to import it."""
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _reason(error: Exception) -> str:

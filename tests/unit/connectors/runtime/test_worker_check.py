@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 from typing import Any
 from unittest.mock import Mock
 
@@ -11,31 +13,40 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
-from commitlake.connectors.runtime import worker_check
-from commitlake.connectors.runtime.worker_check import NEEDED, WorkersLackError, check_workers
+from commitlake.connectors.runtime.worker_check import NEEDED, WorkersLackError, check_workers, load_packages
 
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Mock:
     """A session that runs the function of the check here, as it arrives at a worker."""
     made = Mock()
-    sent: list[bytes] = []
+    functions: list[Any] = []
+    made.sent, made.run = [], made.range.return_value.select.return_value.collect
 
-    def udf(function: Any, *_: object, **__: object) -> Mock:
-        sent.append(cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
-        return Mock()
+    def udf(function: Any, *_: object, **__: object) -> Any:
+        def call(names: str) -> Mock:
+            functions.append((function, names))
+            return Mock()
+
+        return call
+
+    def collect() -> list[dict[str, str]]:
+        function, names = functions[-1]
+        made.sent.append(cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
+        return [{"found": pickle.loads(made.sent[-1])(names)}]
 
     monkeypatch.setattr("pyspark.sql.functions.udf", udf)
-    monkeypatch.setattr("pyspark.sql.functions.col", Mock())
-    run = made.range.return_value.select.return_value.collect
-    run.side_effect = lambda: [{"found": pickle.loads(sent[-1])(0)}]
-    made.sent, made.run = sent, run
+    monkeypatch.setattr("pyspark.sql.functions.lit", str)
+    made.run.side_effect = collect
     return made
 
 
 def test_workers_with_all_packages_are_accepted(session: Mock) -> None:
     check_workers(session)
-    assert b"commitlake.connectors" not in session.sent[0]
+    load = "import pickle; print(pickle.loads(sys.stdin.buffer.read())('json'))"
+    without = f"import sys; sys.modules['commitlake'] = None; {load}"
+    done = subprocess.run([sys.executable, "-c", without], input=session.sent[0], capture_output=True, check=False)
+    assert b'"missing": {}' in done.stdout, done.stderr.decode()
 
 
 def test_missing_packages_are_named_with_the_workers_python(session: Mock) -> None:
@@ -69,6 +80,6 @@ def test_an_error_of_spark_is_one_line(session: Mock, text: str, reason: str) ->
 
 
 def test_the_answer_is_json_of_strings() -> None:
-    found = json.loads(worker_check._function(NEEDED)(0))
+    found = json.loads(load_packages(" ".join(NEEDED)))
     assert found.keys() == {"host", "python", "missing"}
     assert found["missing"] == {}
