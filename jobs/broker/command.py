@@ -183,7 +183,9 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.broker_lite.server.limits import Limits
     from commitlake.broker_lite.server.service import FAST_PORT_DISTANCE
     from commitlake.broker_lite.stores.engine.errors import StoreError
+    from commitlake.connectors.lake.owned_folders import check_no_owner
 
+    check_no_owner(str(arguments.store), "--store")
     apply_settings(arguments)
     listen = _address("--listen", arguments.listen)
     if arguments.ha_listen and listen.port <= FAST_PORT_DISTANCE:

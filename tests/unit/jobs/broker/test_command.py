@@ -29,6 +29,17 @@ def run(tmp_path: Path, *arguments: str) -> int:
     return main(["--store", str(tmp_path / "store"), *SMALL, *arguments])
 
 
+@pytest.mark.parametrize("place", ["lake/messages/store", "store/commitlog", "store/consumequeue/orders"])
+def test_a_store_in_a_table_or_in_another_store_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    (tmp_path / "lake" / "messages" / "_delta_log").mkdir(parents=True)
+    write_indexed_store(tmp_path / "store", 5, options=OPTIONS)
+    assert main(["--store", str(tmp_path / place), *SMALL, "--listen", f"127.0.0.1:{free_ports(1)}"]) == ExitCode.USAGE
+    assert "where unknown files may be deleted" in capsys.readouterr().err
+    assert not (tmp_path / place / "config").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
