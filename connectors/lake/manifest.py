@@ -40,6 +40,7 @@ class ManifestRow:
         rows: number of rows in it.
         statistics: JSON of Delta's statistics.
         pack_bytes: size of the packs in bytes.
+        packs: JSON of the size of each pack in bytes, by its name.
         refused: JSON of the counts of unreadable data, by broker.
         first_refused: description of the first unreadable data.
         profile: profile of the rows, see `TaskProfile.data`; None if none was made.
@@ -55,6 +56,7 @@ class ManifestRow:
     rows: int = 0
     statistics: str = ""
     pack_bytes: int = 0
+    packs: str = ""
     refused: str = ""
     first_refused: str = ""
     profile: bytes | None = None
@@ -75,22 +77,28 @@ class ManifestRow:
     @classmethod
     def of_task(
         cls,
-        pack_bytes: int,
+        packs: Mapping[str, int],
         refused: Mapping[str, RefusalCounts],
         first_refused: str,
         profile: TaskProfile | None,
         left_out: int = 0,
     ) -> ManifestRow:
-        """Return the row for the results of a task that do not belong to a single file."""
+        """Return the row for the results of a task that do not belong to a single data file; packs by name and size."""
         counts = {broker: asdict(count) for broker, count in refused.items()}
         return cls(
-            pack_bytes=pack_bytes,
+            pack_bytes=sum(packs.values()),
+            packs=json.dumps(dict(packs)) if packs else "",
             refused=json.dumps(counts) if counts else "",
             first_refused=first_refused,
             profile=profile.data if profile else None,
             profile_path=profile.path if profile else "",
             left_out=left_out,
         )
+
+    @property
+    def pack_sizes(self) -> dict[str, int]:
+        """Return the size of each pack in bytes, by its name."""
+        return dict(json.loads(self.packs or "{}"))
 
     @property
     def refusal_counts(self) -> dict[str, RefusalCounts]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
-from pyspark.errors import PySparkException, PySparkImportError
+from pyspark.errors import PySparkException, PySparkImportError, PySparkValueError
 from pyspark.sql import SparkSession as AnySession
 
 from commitlake.connectors.runtime.runner import TaskCounter
@@ -26,41 +27,82 @@ if TYPE_CHECKING:
 _MAX_CORES = 1 << 16
 _DEFAULT_PORT = 15002
 _TIMEOUT_SECONDS = 10
+_EXPECTED_URL = "SPARK_REMOTE: expected sc://HOST:PORT, perhaps followed by /;NAME=VALUE;…"
 
 
 class ConnectError(CommitLakeError):
-    """There is no session of Spark Connect; the message is for a user."""
+    """There can be no session of Spark Connect; the message is for a user."""
 
     exit_code = ExitCode.USAGE
 
 
-def open_connect_session(url: str) -> SparkSession:
-    """Return a session of a server.
+class ConnectUnavailableError(CommitLakeError):
+    """The server of Spark Connect does not answer, or refuses the session; the message is for a user."""
+
+    exit_code = ExitCode.FAILED
+    is_transient = True
+
+
+def open_connect_session(url: str, settings: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
+    """Return a session of a server. No error has the URL, which may have a token.
 
     Args:
-        url: as in `SPARK_REMOTE`, for example `sc://host:15002`; the part after the host may have a token.
+        url: as in `SPARK_REMOTE`: `sc://host:15002`, or `sc://host:443/;token=…`.
+        settings: settings of the session.
 
     Raises:
-        ConnectError: if the URL is wrong, no server answers there, or a package is missing.
+        ConnectError: if the URL is wrong, or a package is missing.
+        ConnectUnavailableError: if no server answers, or the server refuses.
     """
+    host, port = _address(url)
+    try:
+        socket.create_connection((host, port), _TIMEOUT_SECONDS).close()
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConnectUnavailableError(f"no server of Spark Connect answers at {host}:{port}: {reason}") from None
+    try:
+        _wait_for_server(url, f"{host}:{port}")
+        session = AnySession.builder.remote(url).getOrCreate()
+        for key, value in settings.items():
+            session.conf.set(key, value)
+    except PySparkImportError as error:
+        reason = str(error).rstrip(".")
+        cure = "in the clone, '.venv/bin/pip install .[connect]' installs them"
+        raise ConnectError(f"Spark Connect needs more packages: {reason}; {cure}") from None
+    except PySparkValueError:
+        raise ConnectError(_EXPECTED_URL) from None
+    except PySparkException as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConnectUnavailableError(f"the server of Spark Connect at {host}:{port} refuses: {reason}") from None
+    return session
+
+
+def _address(url: str) -> tuple[str, int]:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or _DEFAULT_PORT
     except ValueError:
         host, port = None, 0
-    if host is None or parts.scheme != "sc":
-        raise ConnectError("SPARK_REMOTE: expected sc://HOST:PORT")
-    try:  # pyspark itself would try for ten minutes
-        socket.create_connection((host, port), _TIMEOUT_SECONDS).close()
-    except OSError as error:
-        reason = error.strerror or error
-        raise ConnectError(f"no server of Spark Connect answers at {host}:{port}: {reason}") from None
-    try:
-        return AnySession.builder.remote(url).getOrCreate()
-    except PySparkImportError as error:
-        reason = str(error).rstrip(".")
-        cure = "in the clone, '.venv/bin/pip install .[connect]' installs them"
-        raise ConnectError(f"Spark Connect needs more packages: {reason}; {cure}") from None
+    if host is None or parts.scheme != "sc" or not set(";=@").isdisjoint(parts.netloc):
+        raise ConnectError(_EXPECTED_URL)
+    return host, port
+
+
+def _wait_for_server(url: str, address: str) -> None:
+    """Wait until the server speaks gRPC: pyspark would try for ten minutes, without a word."""
+    from pyspark.sql.connect.utils import check_dependencies  # noqa: PLC0415 (only with Spark Connect)
+
+    check_dependencies()
+    import grpc  # noqa: PLC0415 (likewise)
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder  # noqa: PLC0415 (likewise)
+
+    with DefaultChannelBuilder(url).toChannel() as channel:
+        try:
+            grpc.channel_ready_future(channel).result(_TIMEOUT_SECONDS)
+        except grpc.FutureTimeoutError:
+            raise ConnectUnavailableError(
+                f"what answers at {address} is no server of Spark Connect, or one that expects TLS (use_ssl=true)"
+            ) from None
 
 
 def is_connect(session: SparkSession) -> bool:

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-EXECUTION_ERRORS: tuple[type[Exception], ...] = (PySparkException,)
-"""Exceptions of a query; with a JVM of this process, also py4j's, which pyspark has not converted."""
-
-try:
-    from py4j.protocol import Py4JJavaError
-except ImportError:  # a client of Spark Connect has no JVM
-    pass
-else:
-    EXECUTION_ERRORS = (Py4JJavaError, PySparkException)
+EXECUTION_ERRORS: tuple[type[Exception], ...] = (Py4JJavaError, PySparkException)
+"""Both classes are needed: the first one is raised if this process has its own JVM."""

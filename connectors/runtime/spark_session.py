@@ -81,7 +81,8 @@ def get_session(name: str, s3: S3Options | None = None) -> SparkSession:
             the output of `archive` do not go through Spark.
 
     Raises:
-        ConnectError: if `SPARK_REMOTE` names no server of Spark Connect that answers.
+        ConnectError: if `SPARK_REMOTE` is wrong, or a package is missing.
+        ConnectUnavailableError: if it names no server of Spark Connect that answers.
         JarsError: if jars are needed and missing.
         JavaError: if a JVM is needed and there is no Java.
     """
@@ -95,10 +96,8 @@ def get_session(name: str, s3: S3Options | None = None) -> SparkSession:
 def _connect(url: str) -> SparkSession:
     """Return a session of a server of Spark Connect; settings that belong to the server are not ours to set."""
     _silence_pyspark()
-    session = open_connect_session(url)
-    for key in ("spark.sql.session.timeZone", "spark.sql.variable.substitute"):
-        session.conf.set(key, SETTINGS[key])
-    return session
+    keys = ("spark.sql.session.timeZone", "spark.sql.variable.substitute")
+    return open_connect_session(url, {key: SETTINGS[key] for key in keys})
 
 
 def _begin(name: str, s3: S3Options | None) -> SparkSession:

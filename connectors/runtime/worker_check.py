@@ -32,16 +32,24 @@ _CURE = (
 
 
 class WorkersLackError(CommitLakeError):
-    """Workers cannot run the tasks of a job; the message is for a user."""
+    """Workers lack packages that the tasks of a job need; the message is for a user."""
 
     exit_code = ExitCode.USAGE
+
+
+class NoWorkersError(CommitLakeError):
+    """No task runs on the workers; the message is for a user."""
+
+    exit_code = ExitCode.FAILED
+    is_transient = True
 
 
 def check_workers(session: SparkSession, needed: Sequence[str] = NEEDED) -> None:
     """Run one task that loads the needed packages.
 
     Raises:
-        WorkersLackError: if a package is missing there, or no task can run at all.
+        NoWorkersError: if no task runs there.
+        WorkersLackError: if a package is missing there.
     """
     from pyspark.sql.functions import lit, udf  # noqa: PLC0415 (only where there is a session)
 
@@ -50,7 +58,7 @@ def check_workers(session: SparkSession, needed: Sequence[str] = NEEDED) -> None
         with _sent_as_code():
             rows = session.range(1, numPartitions=1).select(load(lit(" ".join(needed))).alias("found")).collect()
     except EXECUTION_ERRORS as error:
-        raise WorkersLackError(f"no task runs on Spark's workers: {_reason(error)}: {_CURE}") from None
+        raise NoWorkersError(f"no task runs on Spark's workers: {_reason(error)}") from None
     answer = json.loads(rows[0]["found"])
     if answer["missing"]:
         missing = "; ".join(f"{name} ({why})" for name, why in answer["missing"].items())

@@ -175,8 +175,8 @@ def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
     session = open_session("archive", lake.s3)
     if is_connect(session):
         raise JobError(
-            "--follow and --available-now need a session in this process's JVM: each batch of the stream is archived "
-            "here, and Spark Connect would run that at the server",
+            "--follow and --available-now need a session with a JVM of this process, which archives each batch of the "
+            "stream: Spark Connect would run that code at the server",
             "leave both out: a run archives all messages that are there",
         )
     worst = ExitCode.OK

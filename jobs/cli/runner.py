@@ -73,17 +73,20 @@ def open_session(job: str, s3: S3Options | None = None) -> SparkSession:
         s3: see `make_runner`.
 
     Raises:
-        ConnectError: if no server of Spark Connect answers.
+        ConnectError: if `SPARK_REMOTE` is wrong, or a package is missing.
+        ConnectUnavailableError: if no server of Spark Connect answers.
         JarsError: if jars are needed and missing.
         JavaError: if a JVM is needed and Java is missing.
-        WorkersLackError: if workers on other machines cannot run the job.
+        NoWorkersError: if no task runs on workers of other machines.
+        WorkersLackError: if they lack packages.
     """
+    from commitlake.connectors.runtime.connect_session import is_connect
     from commitlake.connectors.runtime.spark_session import get_session
     from commitlake.connectors.runtime.submit_arguments import names_cluster
     from commitlake.connectors.sources import register_stores
 
     spark = get_session(job, s3)
-    if names_cluster():
+    if names_cluster() or is_connect(spark):
         from commitlake.connectors.runtime.worker_check import check_workers
 
         check_workers(spark)

@@ -38,21 +38,28 @@ def main(argv: Sequence[str] | None = None) -> int:
             "--deploy-mode cluster: expected client",
             "the job must run on this machine, because of its output and exit code; executors may be anywhere",
         )
+    if problem := _connect_problem(options):
+        return _refuse(problem, "see docs/how-to/spark.md, With Spark Connect")
     if remote := _values(options, "--remote"):
-        if "token=" in remote[-1].lower():
-            return _refuse(
-                "--remote: other users of this machine can read a token on the command line",
-                "put the URL into the environment variable SPARK_REMOTE, and leave --remote out",
-            )
-        if len(options) > 1 + ("--remote" in options):
-            return _refuse(
-                f"--remote {remote[-1]}: expected no other option, found {' '.join(options)}",
-                "a server of Spark Connect has its own master, memory and settings",
-            )
-        os.environ["SPARK_REMOTE"] = remote[-1]
+        os.environ["SPARK_REMOTE"] = remote[0]
     elif options:
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*options, "pyspark-shell"])
     return cli.main(command)
+
+
+def _connect_problem(options: Sequence[str]) -> str | None:
+    """Return why options for Spark Connect are refused; values, which may be secret, are not shown."""
+    remote = _values(options, "--remote")
+    names = [option.partition("=")[0] for option in options if option.startswith("-")]
+    if any(value.startswith("spark.remote=") for value in (*_values(options, "--conf"), *_values(options, "-c"))):
+        return "--conf spark.remote: expected --remote URL, or the environment variable SPARK_REMOTE"
+    if any("token=" in url.lower() for url in remote):
+        return "--remote: others can read a token on the command line: put the URL into SPARK_REMOTE in the environment"
+    if remote and (names != ["--remote"] or not remote[0]):
+        return f"--remote: expected one URL and no other option of spark-submit, found {', '.join(names)}"
+    if not remote and options and os.environ.get("SPARK_REMOTE"):
+        return f"SPARK_REMOTE is set: expected no option of spark-submit, found {', '.join(names)}"
+    return None
 
 
 def _refuse(found: str, cure: str) -> int:

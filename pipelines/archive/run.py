@@ -286,7 +286,7 @@ def run_archive(
     with staging(lake, work.commit.run_id) as manifest:
         with progress(runner, work.snapshot.size) if progress else nullcontext(_ignore_progress) as advance:
             manifest.extend(tasks.run_all(runner, advance))
-        check_written(lake, manifest)
+        check_written(lake, bodies, manifest)
         outcome = work.outcome(manifest, lake, config.parser_version)
         work = replace(work, commit=outcome.commit)
         manifest.extend(outcome.manifest)

@@ -111,7 +111,7 @@ class ArchiveTasks:
         minutes = MinutesFiles(self.lake, name, self.run_id)
         refusals = Refusals(self.lake, name, self.run_id, self.parser_version, hides_bytes=self.masks is not None)
         masking = Masking(self.masks)
-        pack_bytes = 0
+        sizes: dict[str, int] = {}
         with ThreadPoolExecutor(1) as background:
             closing = _Closing(background)
             again = AgainErased(self.lake, name, self.erased, self.parser_version) if self.erased else None
@@ -123,7 +123,7 @@ class ArchiveTasks:
                     yield from refused
                     written = packs.finish()
                     closing.add(open_packs.pop_all().close)
-                pack_bytes += sum(pack.refs.end for pack in written)
+                sizes |= {pack.pack: pack.refs.end for pack in written}
                 if rows:
                     yield from _manifest_of(waiting.add(rows, written))
                     del rows
@@ -135,7 +135,7 @@ class ArchiveTasks:
             if waiting.profile is not None:
                 profile = stage_profile(waiting.profile, self.lake, self.run_id, name, most_inline)
             closing.finish()
-        yield ManifestRow.of_task(pack_bytes, refusals.counts, refusals.first, profile, masking.left_out)
+        yield ManifestRow.of_task(sizes, refusals.counts, refusals.first, profile, masking.left_out)
 
     def _groups(self, cores: int) -> list[Sequence[Part]]:
         """Group parts for tasks. The last tasks are small, so that all cores have work until the end."""

@@ -1,41 +1,59 @@
 """Check, before a commit, that the files of a run's tasks are where this process sees them.
 
-Tasks may run on machines whose folders are not this one's: a commit would then name files that nobody can read.
+Tasks may run on machines where a path is a different folder: a commit would then name files that nobody can read.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from commitlake.connectors.lake.manifest import ManifestRow
+from commitlake.connectors.lake.packs.errors import PackError
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.connectors.lake.versions import table_files
+from commitlake.connectors.object_store.uris import is_s3
 
 
-def check_written(lake: LakePaths, manifest: Iterable[ManifestRow]) -> None:
-    """Check the data files of a lake in a folder; in an object store, all machines see the same.
+def check_written(lake: LakePaths, bodies: PackLocation, manifest: Sequence[ManifestRow]) -> None:
+    """Check data files and packs in folders; in an object store, all machines see the same.
 
     Args:
         lake: locations of the tables.
+        bodies: location of the packs.
         manifest: the files, which have been written and not committed.
 
     Raises:
         LakeError: if a file is missing, or has another size.
     """
-    if lake.s3 is not None:
-        return
-    of_table: dict[str, list[ManifestRow]] = defaultdict(list)
-    for row in manifest:
-        if row.path:
-            of_table[row.table].append(row)
-    for table, rows in of_table.items():
-        uri = getattr(lake, table)
-        infos = table_files(uri, None).get_file_info([row.path for row in rows])
-        for row, info in zip(rows, infos, strict=True):
-            if not info.is_file or info.size != row.size:
-                found = f"{info.size:,} bytes" if info.is_file else "no such file"
-                raise LakeError(
-                    f"{uri}/{row.path}: a task wrote {row.size:,} bytes, found {found}: tasks run where this folder is "
-                    "another one. Nothing was committed. Choose a folder that all machines share, or an object store"
-                )
+    if lake.s3 is None:
+        for row in manifest:
+            if row.path:
+                path = Path(getattr(lake, row.table)) / row.path
+                _check_size(str(path), row.size, _size_of(path))
+    if not is_s3(bodies.root):
+        store = open_store(bodies)
+        for row in manifest:
+            for name, size in row.pack_sizes.items():
+                found = None
+                with suppress(PackError):
+                    found = store.size(name)
+                _check_size(f"{bodies.root}/{name}", size, found)
+
+
+def _size_of(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
+def _check_size(place: str, written: int, found: int | None) -> None:
+    if found != written:
+        there = "no such file" if found is None else f"{found:,} bytes"
+        raise LakeError(
+            f"{place}: a task wrote {written:,} bytes, found {there}: the task ran on a machine where this path is a "
+            "different folder. Nothing was committed. Choose a folder that all machines share, or an object store"
+        )

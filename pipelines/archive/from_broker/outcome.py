@@ -157,4 +157,4 @@ def _gap_rows(gaps: Sequence[Mapping[str, object]], work: BrokerWork, lake: Lake
     file = write_plain_file(rows, lake.gaps, f"part-pulled-{work.commit.run_id}.zstd.parquet", s3=lake.s3)
     yield ManifestRow.of_file(file, "gaps")
     counts = {str(gap["broker"]): RefusalCounts(missing_ranges=1) for gap in gaps}
-    yield ManifestRow.of_task(0, counts, f"{gaps[0]['broker']}: {gaps[0]['found']}", None)
+    yield ManifestRow.of_task({}, counts, f"{gaps[0]['broker']}: {gaps[0]['found']}", None)

@@ -29,7 +29,7 @@ def test_staged_profiles_are_gathered_and_deleted_with_the_run(s3_server: S3Serv
         for number, profile in enumerate(TASKS):
             most_inline = 1 << 20 if number == 3 else 0
             told = stage_profile(profile, lake, "run", f"part-{number}", most_inline)
-            manifest.append(ManifestRow.of_task(0, {}, "", told))
+            manifest.append(ManifestRow.of_task({}, {}, "", told))
         assert len(names_in(s3_server, bucket)) == len(TASKS) - 1
         with open_profiles_file(lake, "run") as file:
             pieces = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -9,7 +11,14 @@ from unittest.mock import Mock
 import pytest
 from pyspark.errors import PySparkException
 
-from commitlake.connectors.runtime.connect_session import ConnectError, ConnectSession, is_connect, open_connect_session
+from commitlake.connectors.runtime import connect_session
+from commitlake.connectors.runtime.connect_session import (
+    ConnectError,
+    ConnectSession,
+    ConnectUnavailableError,
+    is_connect,
+    open_connect_session,
+)
 from tests.servers.process import free_ports
 
 
@@ -50,14 +59,42 @@ def test_a_session_with_its_own_jvm_is_none_of_spark_connect() -> None:
     assert not is_connect(Mock())
 
 
-@pytest.mark.parametrize("url", ["host:15002", "http://host", "sc://host:port", "sc://", "sc://[", "\x00"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "host:15002", "http://host", "sc://host:port", "sc://", "sc://[", "\x00", "sc://host;token=hidden",
+        "sc://hidden@host",
+    ],
+)  # fmt: skip
 def test_a_url_that_names_no_server_is_refused(url: str) -> None:
-    with pytest.raises(ConnectError, match="expected sc://HOST:PORT"):
+    with pytest.raises(ConnectError, match="expected sc://HOST:PORT") as error:
         open_connect_session(url)
+    assert "hidden" not in str(error.value)
 
 
 def test_a_server_that_does_not_answer_is_reported_at_once_without_its_token() -> None:
     port = free_ports(1)
-    with pytest.raises(ConnectError, match=f"answers at 127.0.0.1:{port}: Connection refused") as error:
-        open_connect_session(f"sc://127.0.0.1:{port}/;token=secret")
-    assert "secret" not in str(error.value)
+    with pytest.raises(ConnectUnavailableError, match=f"answers at 127.0.0.1:{port}: Connection refused") as error:
+        open_connect_session(f"sc://127.0.0.1:{port}/;token=hidden")
+    assert "hidden" not in str(error.value)
+
+
+@pytest.fixture
+def another_server() -> Iterator[int]:
+    """The port of a server that accepts connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_a_url_that_pyspark_refuses_is_not_shown(another_server: int) -> None:
+    with pytest.raises(ConnectError, match="expected sc://HOST:PORT") as error:
+        open_connect_session(f"sc://127.0.0.1:{another_server}/;token=hidden==")
+    assert "hidden" not in str(error.value)
+
+
+def test_a_server_of_another_kind_is_reported_within_seconds(
+    another_server: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect_session, "_TIMEOUT_SECONDS", 0.5)
+    with pytest.raises(ConnectUnavailableError, match="is no server of Spark Connect"):
+        open_connect_session(f"sc://127.0.0.1:{another_server}")

@@ -13,7 +13,13 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
-from commitlake.connectors.runtime.worker_check import NEEDED, WorkersLackError, check_workers, load_packages
+from commitlake.connectors.runtime.worker_check import (
+    NEEDED,
+    NoWorkersError,
+    WorkersLackError,
+    check_workers,
+    load_packages,
+)
 
 
 @pytest.fixture
@@ -75,7 +81,7 @@ def test_missing_packages_are_named_with_the_workers_python(session: Mock) -> No
 )
 def test_an_error_of_spark_is_one_line(session: Mock, text: str, reason: str) -> None:
     session.run.side_effect = PySparkException(text)
-    with pytest.raises(WorkersLackError, match=f"no task runs on Spark's workers: .*{reason}"):
+    with pytest.raises(NoWorkersError, match=f"no task runs on Spark's workers: .*{reason}"):
         check_workers(session)
 
 

@@ -65,19 +65,38 @@ def test_a_server_of_spark_connect_gets_no_arguments_for_a_jvm(
     assert os.environ["PYSPARK_SUBMIT_ARGS"] == "untouched"
 
 
-def test_settings_of_a_jvm_are_refused_with_a_server_of_spark_connect(
-    started: list[list[str]], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (
+            ["--remote", "sc://host", "--conf", "spark.x.secret=hidden"],
+            "no other option of spark-submit, found --remote",
+        ),
+        (["--remote", "sc://host:443/;token=hidden"], "put the URL into SPARK_REMOTE"),
+        (["--remote=sc://host:443/;TOKEN=hidden"], "put the URL into SPARK_REMOTE"),
+        (["--remote", "sc://host/;token=hidden", "--remote", "sc://host"], "put the URL into SPARK_REMOTE"),
+        (["--remote", ""], "expected one URL"),
+        (["--conf", "spark.remote=sc://host/;token=hidden"], "--conf spark.remote: expected --remote URL"),
+    ],
+)
+def test_options_that_spark_connect_does_not_take_are_refused_without_their_values(
+    started: list[list[str]], capsys: pytest.CaptureFixture[str], options: list[str], expected: str
 ) -> None:
-    assert submit.main(["--remote", "sc://host", "--driver-memory", "4g", "archive"]) == 2
-    assert "expected no other option, found --remote sc://host --driver-memory 4g" in capsys.readouterr().err
+    assert submit.main([*options, "archive"]) == 2
+    printed = capsys.readouterr().err
+    assert expected in printed
+    assert "hidden" not in printed
     assert started == []
 
 
-def test_a_token_on_the_command_line_is_refused_and_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert submit.main(["--remote", "sc://host:443/;token=secret", "archive"]) == 2
-    printed = capsys.readouterr().err
-    assert "SPARK_REMOTE" in printed
-    assert "secret" not in printed
+def test_options_for_a_jvm_are_refused_where_the_environment_names_a_server(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://host/;token=hidden")
+    assert submit.main(["--master", "local[2]", "archive"]) == 2
+    assert "SPARK_REMOTE is set: expected no option of spark-submit, found --master" in capsys.readouterr().err
+    assert submit.main(["archive"]) == 3
+    assert started == [["archive"]]
 
 
 def test_an_argument_that_names_no_job_is_shown_with_escapes(capsys: pytest.CaptureFixture[str]) -> None:

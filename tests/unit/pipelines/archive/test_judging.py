@@ -77,7 +77,7 @@ def judged(
     ]
     counted = sum(sum(profile.column("messages").to_pylist()) for profile in tasks)
     file = DataFile("x.parquet", None, 1, counted, "{}")
-    manifest = [ManifestRow.of_file(file, "messages"), *(ManifestRow.of_task(0, {}, "", one) for one in profiles)]
+    manifest = [ManifestRow.of_file(file, "messages"), *(ManifestRow.of_task({}, {}, "", one) for one in profiles)]
     page = page_in(lake)
     kept = judge_run(lake, work, manifest, page)
     assert not (folder / "quality.html").exists()  # the run may not get as far as its commit

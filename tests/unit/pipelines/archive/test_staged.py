@@ -35,7 +35,7 @@ def lake(tmp_path: Path) -> LakePaths:
 def manifest_of(lake: LakePaths, most_inline: int, profiles: list[pa.Table]) -> list[ManifestRow]:
     """Return the manifest rows of tasks with these profiles."""
     return [
-        ManifestRow.of_task(0, {}, "", stage_profile(profile, lake, RUN, f"part-{number:05d}", most_inline))
+        ManifestRow.of_task({}, {}, "", stage_profile(profile, lake, RUN, f"part-{number:05d}", most_inline))
         for number, profile in enumerate(profiles)
     ]
 
@@ -152,7 +152,7 @@ lake, count = LakePaths(sys.argv[1]), int(sys.argv[2])
 manifest = []
 for number in range(count):
     profile = many_windows(range(number // 5 * 10, number // 5 * 10 + 10), broker=str(number % 5), topics=250)
-    manifest.append(ManifestRow.of_task(0, {}, "", stage_profile(profile, lake, "run", str(number), 0)))
+    manifest.append(ManifestRow.of_task({}, {}, "", stage_profile(profile, lake, "run", str(number), 0)))
 
 def gather():
     rows, figures = 0, PageFigures()

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.lake.manifest import ManifestRow
+from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.jobs.archive import command as archive
 from commitlake.pipelines.archive.task import ArchiveTasks
@@ -16,39 +18,62 @@ from commitlake.pipelines.archive.written import check_written
 from tests.support.indexed_stores import write_indexed_store
 from tests.support.lakes import rows_of
 
-
-def manifest(folder: Path, size: int = 3) -> list[ManifestRow]:
-    """A data file of three bytes, and another result of its task."""
-    (folder / "messages").mkdir()
-    (folder / "messages" / "part.parquet").write_bytes(b"abc")
-    return [ManifestRow("messages", "part.parquet", size=size), ManifestRow(pack_bytes=7)]
+PACK = pack_name(None, "a", 0, 7, "0" * 16)
+FILES = {"messages/part.parquet": 3, f"bodies/{PACK}": 7}
 
 
+def check(folder: Path, **sizes: int) -> None:
+    """Check a data file and a pack, written with these sizes."""
+    rows = [
+        ManifestRow("messages", "part.parquet", size=sizes.get("part", 3)),
+        ManifestRow.of_task({PACK: sizes.get("pack", 7)}, {}, "", None),
+    ]
+    check_written(LakePaths(str(folder)), pack_location(str(folder / "bodies")), rows)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """A data file of three bytes and a pack of seven, by name."""
+    paths = {name: tmp_path / name for name in FILES}
+    for name, path in paths.items():
+        path.parent.mkdir(parents=True)
+        path.write_bytes(bytes(FILES[name]))
+    return paths
+
+
+@pytest.mark.usefixtures("files")
 def test_files_that_are_there_are_accepted(tmp_path: Path) -> None:
-    check_written(LakePaths(str(tmp_path)), manifest(tmp_path))
+    check(tmp_path)
 
 
-@pytest.mark.parametrize(("size", "found"), [(3, "no such file"), (4, "found 3 bytes")])
-def test_a_missing_or_changed_file_is_named(tmp_path: Path, size: int, found: str) -> None:
-    rows = manifest(tmp_path, size)
-    if size == 3:
-        (tmp_path / "messages" / "part.parquet").unlink()
-    with pytest.raises(LakeError, match=rf"messages/part.parquet: a task wrote {size} bytes, .*{found}"):
-        check_written(LakePaths(str(tmp_path)), rows)
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_or_folder_is_named(tmp_path: Path, files: dict[str, Path], name: str) -> None:
+    for remove in (files[name].unlink, files[name].parent.rmdir):
+        remove()
+        with pytest.raises(LakeError, match=rf"{name}: a task wrote {FILES[name]} bytes, found no such file"):
+            check(tmp_path)
 
 
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(("kind", "found"), [("part", 3), ("pack", 7)])
+def test_a_file_of_another_size_is_named(tmp_path: Path, kind: str, found: int) -> None:
+    with pytest.raises(LakeError, match=f"a task wrote 9 bytes, found {found} bytes"):
+        check(tmp_path, **{kind: 9})
+
+
+@pytest.mark.parametrize("lost", ["messages", "bodies"])
 def test_nothing_is_committed_if_tasks_write_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lost: str
 ) -> None:
     store, lake = write_indexed_store(tmp_path / "store", 40), tmp_path / "lake"
     arguments = ["--store", str(store), "--lake", str(lake), "--local", "--quiet"]
     run_all = ArchiveTasks.run_all
 
     def elsewhere(tasks: ArchiveTasks, *others: Any) -> Iterator[ManifestRow]:
-        for row in run_all(tasks, *others):
-            if row.path:
-                (lake / row.table / row.path).unlink()
-            yield row
+        yield from run_all(tasks, *others)
+        for path in (lake / lost).rglob("*"):
+            if path.is_file() and "_delta_log" not in path.parts:
+                path.unlink()
 
     with monkeypatch.context() as patched:
         patched.setattr(ArchiveTasks, "run_all", elsewhere)
