@@ -83,7 +83,7 @@ class ManifestRow:
         profile: TaskProfile | None,
         left_out: int = 0,
     ) -> ManifestRow:
-        """Return the row for the results of a task that do not belong to a single data file; packs by name and size."""
+        """Return the row for results of a task without a data file of their own; `packs` has sizes by name."""
         counts = {broker: asdict(count) for broker, count in refused.items()}
         return cls(
             pack_bytes=sum(packs.values()),

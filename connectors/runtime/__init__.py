@@ -3,7 +3,7 @@
 runner         interface: run a function over many tasks
 local_runner   on this machine          spark_runner   on Spark          pool  distribution of tasks to workers
 fork_server    start of processes on this machine
-classic_spark, connect_session  what the runner needs of a session: cores, tags, progress
+classic_spark, connect_session  cores, tags and progress of a session, for the runner
 worker_check   packages of workers on other machines
 side_process   one process that starts early and answers calls
 spark_session  Spark session of a job   jvm, java, jars  its requirements    spark_noise  filter for its output

@@ -1,4 +1,4 @@
-"""What the runner needs of a session in a JVM of this machine, besides its SQL."""
+"""Cores, tags and progress of a session with a JVM of this process, for the runner."""
 
 from __future__ import annotations
 

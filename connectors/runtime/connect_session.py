@@ -1,4 +1,4 @@
-"""What the runner needs of a session of Spark Connect, whose JVM is at a server.
+"""Sessions of Spark Connect, whose JVM is at a server: how to open one, and its cores, tags and progress.
 
 A session of Spark Connect has no Spark context: cores are counted by a query, jobs are cancelled by a tag of the
 session, and the server reports progress with its answers.

@@ -1,0 +1,43 @@
+"""First lines of docstrings are sentences of a manual: they say what is there, or what a function does."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.source_tree import FOLDERS, parsed, python_files
+
+_UNWANTED = re.compile(r"(What|Whether|Of|Some)\b")
+
+
+def unclear(tree: ast.Module) -> Iterator[str]:
+    """Yield first lines that begin with a word that leaves the reader waiting, or are one word."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            line = (ast.get_docstring(node) or "").partition("\n")[0]
+            if line and (_UNWANTED.match(line) or len(line.split()) == 1):
+                yield line
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("What no queue has.", True),
+        ("Whether it is open.", True),
+        ("Of a queue.", True),
+        ("Rows.", True),
+        ("Rows of a queue.", False),
+        ("Offsets that the broker has stored.", False),
+    ],
+)
+def test_unclear_first_lines_are_found(line: str, expected: bool) -> None:
+    assert bool(list(unclear(ast.parse(f'def f():\n    """{line}\n\n    What follows is free.\n    """')))) == expected
+
+
+def test_no_first_line_is_unclear() -> None:
+    found = {str(path): list(unclear(parsed(path))) for folder in (*FOLDERS, "tests") for path in python_files(folder)}
+    assert len(found) > 1000
+    assert {path: lines for path, lines in found.items() if lines} == {}
