@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 MIN_PART_BYTES = 64 << 20
 _MAX_PART_BYTES = 256 << 20
 _OPENING_BYTES = 256 << 10  # opening a file costs as much as reading this
-_MOST_PARTS = 1024  # within segments; beyond that, a cluster has enough tasks without further cuts
+_MAX_PARTS = 1024  # within segments; beyond that, a cluster has enough tasks without further cuts
 
 
 class Part(Protocol):
@@ -37,7 +37,7 @@ def part_bytes(size: int, cores: int, *, unit: int = 1 << 20, least: int = MIN_P
     >>> [part_bytes(gib << 30, cores=16) >> 20 for gib in (1, 4, 100, 2000)]
     [64, 128, 256, 2000]
     """
-    most = max(_MAX_PART_BYTES, size // _MOST_PARTS)
+    most = max(_MAX_PART_BYTES, size // _MAX_PARTS)
     wanted = min(-(-size // (2 * cores)), most)
     return max(-(-wanted // unit) * unit, least)
 

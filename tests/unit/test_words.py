@@ -1,4 +1,4 @@
-"""First lines of docstrings are sentences of a manual: they say what is there, or what a function does."""
+"""Rules for words: first lines of docstrings say what is there, or what a function does; limits are named MAX."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.source_tree import FOLDERS, parsed, python_files
+from tests.support.source_tree import FOLDERS, ROOT, parsed, python_files
 
 _UNWANTED = re.compile(r"(What|Whether|Of|Some)\b")
 
@@ -41,3 +41,8 @@ def test_no_first_line_is_unclear() -> None:
     found = {str(path): list(unclear(parsed(path))) for folder in (*FOLDERS, "tests") for path in python_files(folder)}
     assert len(found) > 1000
     assert {path: lines for path, lines in found.items() if lines} == {}
+
+
+def test_limits_are_named_max() -> None:
+    paths = [path for folder in FOLDERS for path in python_files(folder)]
+    assert [str(path) for path in paths if re.search(r"\b_?MOST_", (ROOT / path).read_text(encoding="utf-8"))] == []
