@@ -79,6 +79,20 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def _same_priority() -> Iterator[None]:
+    """Fail a test that lowers the priority of the tests' process, because all later tests would be slow."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    yield
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before
+
+
+@pytest.fixture
+def usual_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `commitlake ship` keep the priority of the tests' process."""
+    monkeypatch.setattr("commitlake.jobs.ship.run.lower_priority", lambda: None)
+
+
 @pytest.fixture
 def without_collection() -> Iterator[None]:
     """Disable garbage collection, so that objects of other tests do not affect measured times."""

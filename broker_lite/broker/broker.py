@@ -115,14 +115,20 @@ class Broker:
         return self._resets.pop((topic, group, queue_id), None) if self._resets else None
 
     def notify_members(self, groups: set[str]) -> Steps:
-        """Notify the consumers of groups that members or subscriptions have changed, so that they rebalance."""
+        """Notify the consumers of groups that members or subscriptions have changed, so that they rebalance.
+
+        A connection with several members of a group is notified once, as by RocketMQ.
+        """
         for name in groups:
             config = self.groups.find(name)
             if config is None or not config.notify_consumer_ids_changed_enable:
                 continue
-            fields = to_ext_fields(ConsumerGroupRequest(name))
+            request = Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, to_ext_fields(ConsumerGroupRequest(name)))
+            notified: set[Channel] = set()
             for member in self.clients.members(name):
-                member.channel.send_one_way(Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields))
+                if member.channel not in notified:
+                    notified.add(member.channel)
+                    member.channel.send_one_way(request)
                 yield
 
 

@@ -30,16 +30,9 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse((ROOT / path).read_text(encoding="utf-8"))
 
 
-@cache
 def imported(path: Path) -> frozenset[str]:
     """Return all names that a file imports: modules, and names from them."""
-    names: set[str] = set()
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return frozenset(names)
+    return _facts(path)[0]
 
 
 def reached(starts: Iterable[str], imports: Mapping[str, frozenset[str]]) -> set[str]:
@@ -61,8 +54,22 @@ def reached(starts: Iterable[str], imports: Mapping[str, frozenset[str]]) -> set
 
 def has_code(path: Path) -> bool:
     """Return True if a file has a function with more than a docstring; constants, errors and protocols have none."""
-    functions = (node for node in ast.walk(parsed(path)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    return any(not _is_text(statement) for function in functions for statement in function.body)
+    return _facts(path)[1]
+
+
+@cache
+def _facts(path: Path) -> tuple[frozenset[str], bool]:
+    """Return what a file imports, and whether it has code, from one pass over it."""
+    names: set[str] = set()
+    found = False
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found = found or not all(map(_is_text, node.body))
+    return frozenset(names), found
 
 
 def _is_text(statement: ast.stmt) -> bool:

@@ -259,12 +259,13 @@ def test_every_listed_module_lacks_its_own_test(without_tests: list[str]) -> Non
     assert {name for names in TESTED_BY.values() for name in names} - set(without_tests) == set()
 
 
-@pytest.mark.parametrize("test", TESTED_BY)
-def test_a_listed_test_reaches_its_modules(test: str, imports: dict[str, frozenset[str]]) -> None:
-    helpers = {".".join(path.with_suffix("").parts): imported(path) for path in python_files("tests/support")}
-    assert (ROOT / test).exists(), "the test is gone: name the one that has taken its place"
-    found = reached(imported(Path(test)), {**imports, **helpers})
-    assert [name for name in TESTED_BY[test] if f"commitlake.{name}" not in found] == []
+def test_every_listed_test_reaches_its_modules(imports: dict[str, frozenset[str]]) -> None:
+    known, unreached = {**imports, **imports_of_helpers()}, []
+    for test, names in TESTED_BY.items():
+        assert (ROOT / test).exists(), f"{test} is gone: name the test that has taken its place"
+        found = reached(imported(Path(test)), known)
+        unreached += [f"{test} does not reach {name}" for name in names if f"commitlake.{name}" not in found]
+    assert unreached == []
 
 
 def test_every_folder_of_tests_mirrors_a_package(tests_of: dict[Path, set[str]]) -> None:
@@ -273,13 +274,17 @@ def test_every_folder_of_tests_mirrors_a_package(tests_of: dict[Path, set[str]])
     assert {folder for folder in folders if folder not in packages and folder.parts[0] not in OTHER_FOLDERS} == set()
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_a_test_imports_the_module_that_it_is_named_after(folder: str, imports: dict[str, frozenset[str]]) -> None:
+def test_a_test_imports_the_module_that_it_is_named_after(imports: dict[str, frozenset[str]]) -> None:
     """Only files with a module's name are checked; an import through helpers counts."""
-    helpers = {".".join(path.with_suffix("").parts): imported(path) for path in python_files("tests/support")}
-    known, strangers = {path: name for name, path in modules().items()}, []
-    for path in python_files(f"{UNIT}/{folder}"):
-        module = known.get(path.relative_to(UNIT).with_name(path.name.removeprefix("test_")))
-        if path.name.startswith("test_") and module and module not in reached(imported(path), {**imports, **helpers}):
+    paths, known = {path: name for name, path in modules().items()}, {**imports, **imports_of_helpers()}
+    strangers = []
+    for path in (path for folder in FOLDERS for path in python_files(f"{UNIT}/{folder}")):
+        module = paths.get(path.relative_to(UNIT).with_name(path.name.removeprefix("test_")))
+        if path.name.startswith("test_") and module and module not in reached(imported(path), known):
             strangers.append(f"{path} does not import {module}")
     assert strangers == []
+
+
+def imports_of_helpers() -> dict[str, frozenset[str]]:
+    """Return the imports of each helper of the tests."""
+    return {".".join(path.with_suffix("").parts): imported(path) for path in python_files("tests/support")}

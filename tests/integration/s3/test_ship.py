@@ -22,7 +22,6 @@ from commitlake.jobs.archive import command as archive
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.ship import command as ship
-from commitlake.jobs.ship import run
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
@@ -36,14 +35,10 @@ from tests.support.logs import closed_segment, messages, new_message, open_segme
 from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
 from tests.support.waiting import let_pass
 
+pytestmark = pytest.mark.usefixtures("usual_priority")
+
 SIZE = 12 << 20
 FIRST = f"commitlog/{segment_name(0)}"
-
-
-@pytest.fixture(autouse=True)
-def usual_priority(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the priority of the tests' process."""
-    monkeypatch.setattr(run, "lower_priority", lambda: None)
 
 
 def large_messages(count: int) -> list[object]:

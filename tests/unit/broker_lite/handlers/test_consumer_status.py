@@ -6,12 +6,13 @@ import time
 
 import pytest
 
-from commitlake.broker_lite.broker.limits import MAX_MEMBERS_ASKED, MAX_STATUS_BYTES
+from commitlake.broker_lite.broker.limits import MAX_STATUS_BYTES
 from commitlake.broker_lite.handlers.consumer_status import offsets_in
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.fastjson import parse_fastjson
 from tests.support.brokers import Peer
+from tests.support.machine_speed import slowness
 
 STATUS = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
 ASKED = {"topic": "orders", "group": "consumers"}
@@ -96,7 +97,7 @@ def test_a_large_answer_of_any_kind_is_checked_quickly(piece: bytes) -> None:
     started = time.process_time()
     offsets_in(body)
     offsets_in(body + b'"a":1}}')
-    assert time.process_time() - started < 0.5  # linear in its size; 20 ms are usual
+    assert time.process_time() - started < 0.5 * slowness()  # linear in its size; 20 ms are usual
 
 
 def test_an_answer_that_is_too_large_is_an_error_at_once(peer: Peer, dispatcher: Dispatcher) -> None:
@@ -129,10 +130,13 @@ def test_nothing_is_kept_for_a_client_that_has_left(peer: Peer, dispatcher: Disp
     assert (peer.sent, dispatcher.broker.kept_answers.total) == ([], 0)
 
 
-def test_a_group_with_too_many_members_is_not_asked(peer: Peer, dispatcher: Dispatcher) -> None:
-    consumers = [Peer(dispatcher) for _ in range(MAX_MEMBERS_ASKED // 256 + 1)]
-    for number in range(MAX_MEMBERS_ASKED + 1):
-        consumers[number // 256].heartbeat(f"client{number}", "consumers", "orders")
+def test_a_group_with_too_many_members_is_not_asked(
+    peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("commitlake.broker_lite.handlers.consumer_status.MAX_MEMBERS_ASKED", 20)
+    consumers = [Peer(dispatcher) for _ in range(3)]
+    for number in range(21):
+        consumers[number // 8].heartbeat(f"client{number}", "consumers", "orders")
     answer = peer.ask(STATUS, ASKED)
     assert (answer.code, "members asked at once" in str(answer.remark)) == (ResponseCode.SYSTEM_ERROR, True)
     codes = {command.code for consumer in consumers for command in consumer.sent}

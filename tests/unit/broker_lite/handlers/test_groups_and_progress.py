@@ -66,6 +66,14 @@ def test_members_are_notified_when_others_join_or_leave(peer: Peer, dispatcher: 
     assert members(other) == ()
 
 
+def test_a_connection_with_several_members_of_a_group_is_notified_once(peer: Peer, dispatcher: Dispatcher) -> None:
+    for number in range(3):
+        peer.heartbeat(f"client{number}", "consumers", "orders")
+    peer.sent.clear()
+    Peer(dispatcher).heartbeat("other", "consumers", "orders")
+    assert [command.code for command in peer.sent] == [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED]
+
+
 def test_a_silent_member_is_dropped(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
     peer.heartbeat("one", "consumers", "orders")
     clock.now_ms += 119_000

@@ -93,6 +93,7 @@ def test_an_object_store_that_cannot_be_reached_is_an_error(monkeypatch: pytest.
         owned_folder("s3://lakes/a")
 
 
+@pytest.mark.usefixtures("usual_priority")
 def test_every_job_that_creates_files_refuses_such_a_place(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = str(root / "lake" / "messages" / "x")
     with pytest.raises(LakeError, match=r"--lake .* is in .*/lake/messages, a table of a lake"):

@@ -25,13 +25,9 @@ from tests.support.logs import closed_segment, messages, open_segment, write_sto
 from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.usefixtures("own_folder", "usual_priority")
+
 SIZE = 1 << 14
-
-
-@pytest.fixture(autouse=True)
-def usual_priority(monkeypatch: pytest.MonkeyPatch, own_folder: Path) -> None:
-    """Keep the priority of the tests' process."""
-    monkeypatch.setattr(run, "lower_priority", lambda: None)
 
 
 def two_segments(root: Path) -> Path:

@@ -1,0 +1,30 @@
+"""How fast this machine is at the moment, for limits of processor time.
+
+Even processor time depends on the machine: on its clock, and on what else runs on the same core. A limit in seconds
+that holds on one machine fails on another, so tests multiply it by `slowness`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+_TEXT = json.dumps({str(number): [number, "value"] for number in range(10_000)})
+_REFERENCE_SECONDS = 0.005
+"""Processor time of `_work` on an idle server of 2024."""
+
+
+def slowness() -> float:
+    """Return how many times longer some fixed work takes here and now than on an idle server of 2024; at least 1."""
+    return max(1.0, *(_work_seconds() / _REFERENCE_SECONDS for _ in range(3)))
+
+
+def _work_seconds() -> float:
+    began = time.thread_time()
+    _work()
+    return time.thread_time() - began
+
+
+def _work() -> int:
+    """Parse, allocate and loop, as parsers do."""
+    return sum(len(value) for value in json.loads(_TEXT).values())
