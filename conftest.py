@@ -29,8 +29,24 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the unit tests with a Spark session first, where one process takes them all; two would start two JVMs."""
+    items.sort(key=lambda item: not _has_spark(item))
+
+
+def _has_spark(item: pytest.Item) -> bool:
+    """Return True if a unit test needs the session; integration tests have their own order."""
+    has_spark = "spark" in getattr(item, "fixturenames", ()) or _is_example(item)
+    return has_spark and "integration" not in item.path.parts
+
+
+def _is_example(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.DoctestItem) and "transforms" in item.path.parts
+
+
 @pytest.fixture(autouse=True)
 def _spark_in_examples(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any]) -> None:
     """Give the examples of transforms their session; other tests do not start one."""
-    if isinstance(request.node, pytest.DoctestItem) and "transforms" in request.node.path.parts:
+    if _is_example(request.node):
         doctest_namespace["spark"] = request.getfixturevalue("spark")

@@ -68,6 +68,7 @@ def here(folder: Path, words: Sequence[str]) -> list[str]:
     return changed
 
 
+@pytest.mark.usefixtures("usual_priority")
 @pytest.mark.parametrize("page", RUN_PAGES)
 def test_commands_of_a_page_run(page: str, demo: Path, tmp_path: Path) -> None:
     shutil.copytree(demo, tmp_path, dirs_exist_ok=True)

@@ -103,26 +103,28 @@ def test_a_fifo_in_a_table_is_refused_without_blocking(
         assert f"{path}: expected a file, found a FIFO: move it elsewhere" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("denied", ["lake", "lake/messages", "lake/messages/_delta_log"])
-def test_a_lake_without_read_permission_is_the_same_error_in_every_job(tmp_path: Path, denied: str) -> None:
+def test_a_lake_without_read_permission_is_the_same_error_in_every_job(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     for parent in tmp_path.parents[:2]:
         parent.chmod(0o755)
-    lake = tmp_path / "lake"
-    open_for_append(LakePaths(str(lake)).messages)
-    (tmp_path / denied).chmod(0)
-    commands = [f"{name} --lake {lake}" for name in ("query", "maintain", "audit")]
-    commands += [f"guard --lake {lake} --store {tmp_path}", f"restore --lake {lake} --out {tmp_path}/out"]
+    lakes = {tmp_path / str(number): name for number, name in enumerate((".", "messages", "messages/_delta_log"))}
+    commands = []
+    for lake, denied in lakes.items():
+        open_for_append(LakePaths(str(lake)).messages)
+        (lake / denied).chmod(0)
+        commands += [f"{name} --lake {lake}" for name in ("query", "maintain", "audit")]
+        commands += [f"guard --lake {lake} --store {tmp_path}", f"restore --lake {lake} --out {tmp_path}/out"]
     try:
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, str(ROOT), "\n".join(commands)],
             capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "HOME": "/"},
         )  # fmt: skip
     finally:
-        (tmp_path / denied).chmod(0o755)
+        for lake, denied in lakes.items():
+            (lake / denied).chmod(0o755)
     assert done.stdout.split() == ["2"] * len(commands), done.stderr
     assert done.stderr.count("permission denied for this user") == len(commands)
-    assert str(tmp_path / "lake") in done.stderr
+    assert all(str(lake) in done.stderr for lake in lakes)
 
 
 @pytest.mark.parametrize(

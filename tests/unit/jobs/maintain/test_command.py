@@ -308,7 +308,7 @@ def test_two_maintain_jobs_during_an_archive_lose_nothing(tmp_path: Path) -> Non
     growing.archive()
     context = multiprocessing.get_context("spawn")
     codes: multiprocessing.Queue[int] = context.Queue()
-    others = [context.Process(target=_maintain, args=(growing.lake.root, codes, 5)) for _ in range(2)]
+    others = [context.Process(target=_maintain, args=(growing.lake.root, codes, 3)) for _ in range(2)]
     for other in others:
         other.start()
     runs = 1
@@ -316,7 +316,7 @@ def test_two_maintain_jobs_during_an_archive_lose_nothing(tmp_path: Path) -> Non
         growing.write(shop_messages(20, seed=runs))
         growing.archive()
         runs += 1
-    found = [codes.get(timeout=10) for _ in range(10)]
+    found = [codes.get(timeout=10) for _ in range(6)]
     assert set(found) <= {ExitCode.OK, ExitCode.REFUSED}
     assert ExitCode.OK in found
     offsets = [row["physical_offset"] for row in rows_of(growing.lake.messages)]
