@@ -12,6 +12,7 @@ errors       errors of quality checks              verdict      verdict on the r
 result_rows  results and verdict as rows of `quality_results`
 row_runs     compiled: runs of consecutive rows, here and in topic_minutes
 profile_judge  interface of a judge: in this process, or in its own (judge_process)
+placeholders   modules of great_expectations that no suite uses
 
 Nothing here writes a file or opens a connection.
 """

@@ -1,0 +1,94 @@
+"""Placeholders for modules of great_expectations that no suite uses.
+
+great_expectations imports every expectation and data source that it has, some eighty modules. Their classes are models
+of pydantic, whose creation takes a third of the loading time. Placeholders have classes of the same names without
+content, which cannot be instantiated.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, NoReturn
+
+_PACKAGE = "great_expectations"
+_EXPECTATIONS = f"{_PACKAGE}.expectations.core"
+_SOURCES = f"{_PACKAGE}.datasource.fluent"
+USED_TYPES = frozenset(
+    {
+        "ExpectColumnMaxToBeBetween",
+        "ExpectColumnMinToBeBetween",
+        "ExpectColumnPairValuesAToBeGreaterThanB",
+        "ExpectColumnSumToBeBetween",
+        "ExpectColumnValueLengthsToBeBetween",
+        "ExpectColumnValuesToNotBeNull",
+        "ExpectCompoundColumnsToBeUnique",
+    }
+)
+"""Expectations of the suites, which are not imported here: they import pyspark, and great_expectations would use it."""
+_USED_SOURCES = frozenset({"pandas_datasource", "invalid_datasource"})
+
+
+@contextmanager
+def placeholders() -> Iterator[None]:
+    """Let imports of great_expectations inside the `with` load placeholders; modules that were loaded before stay."""
+    finder = _PlaceholderFinder()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+def _module_of(expectation: str) -> str:
+    """Return the module of an expectation.
+
+    >>> _module_of("ExpectColumnPairValuesAToBeGreaterThanB")
+    'expect_column_pair_values_a_to_be_greater_than_b'
+    """
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", expectation).lower()
+
+
+_USED_EXPECTATIONS = frozenset(map(_module_of, USED_TYPES))
+
+
+class _PlaceholderFinder(MetaPathFinder, Loader):
+    """Finder and loader of placeholders."""
+
+    def find_spec(self, fullname: str, path: object = None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ARG002
+        """Return the specification of a placeholder; None for modules that are used."""
+        package, _, name = fullname.rpartition(".")
+        is_unused = (package == _EXPECTATIONS and name.startswith("expect_") and name not in _USED_EXPECTATIONS) or (
+            package == _SOURCES and name.endswith(("_datasource", "fabric")) and name not in _USED_SOURCES
+        )
+        return ModuleSpec(fullname, self) if is_unused else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Create a placeholder."""
+        return _Placeholder(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: the content is made when it is asked for."""
+
+
+class _Placeholder(ModuleType):
+    """Module that has a class of any name."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # some code inspects all modules
+            raise AttributeError(name)
+        made = type(name, (_Absent,), {"__module__": self.__name__})
+        setattr(self, name, made)
+        return made
+
+
+class _Absent:
+    """Base of the placeholders' classes."""
+
+    def __new__(cls, *_: object, **__: object) -> NoReturn:
+        raise TypeError(f"{cls.__module__}.{cls.__name__} was not loaded, because no suite uses it")
