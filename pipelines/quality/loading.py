@@ -43,7 +43,7 @@ def load_quietly() -> None:
 def spared_packages() -> Iterator[None]:
     """Prevent great_expectations from loading what is not needed to judge frames by the suites.
 
-    Loading then takes a fifth of the time. It is meant for a process that does nothing else.
+    Loading then takes two fifths of the time. It is meant for a process that does nothing else.
     """
     for name in _RARELY_NEEDED:
         _load_when_used(name)

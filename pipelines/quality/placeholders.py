@@ -1,8 +1,8 @@
 """Placeholders for modules of great_expectations that no suite uses.
 
 great_expectations imports every expectation and data source that it has, some eighty modules. Their classes are models
-of pydantic, whose creation takes a third of the loading time. Placeholders have classes of the same names without
-content, which cannot be instantiated.
+of pydantic, which take long to create. Placeholders have classes of the same names without content, which cannot be
+instantiated.
 """
 
 from __future__ import annotations
