@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import tempfile
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +22,10 @@ from pyspark.sql import SparkSession
 
 from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.object_store.spark import s3a_settings
-from commitlake.connectors.runtime.connect_session import open_connect_session
+from commitlake.connectors.runtime.connect_session import is_connect, open_connect_session
 from commitlake.connectors.runtime.jars import delta_jars, s3_jars
-from commitlake.connectors.runtime.submit_arguments import REMOTE_VARIABLE
+from commitlake.connectors.runtime.submit_arguments import REMOTE_VARIABLE, names_cluster
+from commitlake.connectors.runtime.worker_check import check_workers
 from commitlake.schemas.store_files import restricted_umask
 
 if TYPE_CHECKING:
@@ -50,6 +52,10 @@ SETTINGS = {
 }
 
 
+_checked: weakref.WeakSet[SparkSession] = weakref.WeakSet()
+"""Sessions whose workers have what tasks need."""
+
+
 def launch_settings(s3: S3Options | None = None) -> dict[str, str]:
     """Return settings that must be set before the JVM starts.
 
@@ -73,7 +79,7 @@ def launch_settings(s3: S3Options | None = None) -> dict[str, str]:
 
 
 def get_session(name: str, s3: S3Options | None = None) -> SparkSession:
-    """Return the active session, or start one.
+    """Return the active session, or start one; workers on other machines are checked once.
 
     Args:
         name: name of the application, if the session is started here.
@@ -85,12 +91,19 @@ def get_session(name: str, s3: S3Options | None = None) -> SparkSession:
         ConnectUnavailableError: if it names no server of Spark Connect that answers.
         JarsError: if jars are needed and missing.
         JavaError: if a JVM is needed and there is no Java.
+        NoWorkersError: if no task runs on workers of other machines.
+        WorkersLackError: if they lack packages, or have another version of CommitLake.
     """
-    if active := SparkSession.getActiveSession():
-        return active
-    if remote := os.environ.get(REMOTE_VARIABLE):
-        return _connect(remote)
-    return _begin(name, s3)
+    session = SparkSession.getActiveSession() or _begin_or_connect(name, s3)
+    if (names_cluster() or is_connect(session)) and session not in _checked:
+        check_workers(session)
+        _checked.add(session)
+    return session
+
+
+def _begin_or_connect(name: str, s3: S3Options | None) -> SparkSession:
+    remote = os.environ.get(REMOTE_VARIABLE)
+    return _connect(remote) if remote else _begin(name, s3)
 
 
 def _connect(url: str) -> SparkSession:

@@ -1,4 +1,4 @@
-"""Check, with one small task, that workers on other machines have what the tasks of a job need.
+"""Check, with one small task, that workers on other machines have what the tasks of a job need, in this version.
 
 Without it, a job fails in its first task, after Spark has tried that task four times, with the worker's traceback. The
 function of the check must run where this package is missing, so it is sent as code and not by its name, and it needs
@@ -8,6 +8,7 @@ neither Arrow nor numpy.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import json
 import platform
 import sys
@@ -32,7 +33,7 @@ _CURE = (
 
 
 class WorkersLackError(CommitLakeError):
-    """Workers lack packages that the tasks of a job need; the message is for a user."""
+    """Workers lack packages that the tasks of a job need, or have another CommitLake; the message is for a user."""
 
     exit_code = ExitCode.USAGE
 
@@ -49,7 +50,7 @@ def check_workers(session: SparkSession, needed: Sequence[str] = NEEDED) -> None
 
     Raises:
         NoWorkersError: if no task runs there.
-        WorkersLackError: if a package is missing there.
+        WorkersLackError: if a package is missing there, or if CommitLake there has another version than here.
     """
     from pyspark.sql.functions import lit, udf  # noqa: PLC0415 (only where there is a session)
 
@@ -63,6 +64,12 @@ def check_workers(session: SparkSession, needed: Sequence[str] = NEEDED) -> None
     if answer["missing"]:
         missing = "; ".join(f"{name} ({why})" for name, why in answer["missing"].items())
         raise WorkersLackError(f"on the worker {answer['host']}, {answer['python']} lacks {missing}: {_CURE}")
+    here = _version()
+    if answer["version"] != here and answer["version"]:
+        raise WorkersLackError(
+            f"on the worker {answer['host']}, {answer['python']} has CommitLake {answer['version']}, "
+            f"but this job is CommitLake {here}: install the same version in both"
+        )
 
 
 def load_packages(names: str) -> str:
@@ -72,7 +79,8 @@ def load_packages(names: str) -> str:
         names: names of the packages, separated by spaces.
 
     Returns:
-        JSON of the worker's host, its Python, and the error of each package that cannot be loaded.
+        JSON of the worker's host, its Python, its version of CommitLake, and the error of each package that cannot be
+        loaded.
     """
     missing = {}
     for name in names.split():
@@ -81,7 +89,15 @@ def load_packages(names: str) -> str:
         except Exception as error:  # noqa: BLE001 (a damaged package can raise anything)
             missing[name] = f"{type(error).__name__}: {error}"
     python = f"Python {platform.python_version()} ({sys.executable})"
-    return json.dumps({"host": platform.node(), "python": python, "missing": missing})
+    return json.dumps({"host": platform.node(), "python": python, "version": _version(), "missing": missing})
+
+
+def _version() -> str:
+    """Return the version of CommitLake that is installed; empty where it came without metadata, as by `--py-files`."""
+    try:
+        return importlib.metadata.version("commitlake")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 @contextmanager

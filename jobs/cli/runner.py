@@ -78,17 +78,11 @@ def open_session(job: str, s3: S3Options | None = None) -> SparkSession:
         JarsError: if jars are needed and missing.
         JavaError: if a JVM is needed and Java is missing.
         NoWorkersError: if no task runs on workers of other machines.
-        WorkersLackError: if they lack packages.
+        WorkersLackError: if they lack packages, or have another version of CommitLake.
     """
-    from commitlake.connectors.runtime.connect_session import is_connect
     from commitlake.connectors.runtime.spark_session import get_session
-    from commitlake.connectors.runtime.submit_arguments import names_cluster
     from commitlake.connectors.sources import register_stores
 
     spark = get_session(job, s3)
-    if names_cluster() or is_connect(spark):
-        from commitlake.connectors.runtime.worker_check import check_workers
-
-        check_workers(spark)
     register_stores(spark)
     return spark

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from commitlake.jobs.lag import command as lag
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.restore import command as restore
+from commitlake.schemas.remoting.admin_headers import CreateTopicRequest
+from commitlake.schemas.remoting.codes import RequestCode
+from tests.servers.remoting import ask, max_offset
 from tests.servers.spark_cluster import SparkCluster
 from tests.support.lake_contents import content
 from tests.support.local_archives import MESSAGES, SEGMENT_BYTES, archive_here, check_equal
+from tests.support.replicas import master_lite
 from tests.support.served_stores import files_of
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 SIZES = ("--segment-size", str(SEGMENT_BYTES), "--quiet")
 PATIENCE_SECONDS = 400
+TOPIC = "topic-0"
+CHANGE = """
+from pyspark.sql import functions as F
+
+def change(messages):
+    return messages.withColumn("tags", F.lit("changed"))
+"""
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -56,6 +72,12 @@ def finish(job: subprocess.Popen[str]) -> str:
     printed, errors = job.communicate(timeout=PATIENCE_SECONDS)
     assert job.returncode == 0, errors
     return printed
+
+
+def figures(printed: str) -> list[dict[str, str]]:
+    """Return the rows that `lag` printed as CSV, without the time at which it ran."""
+    rows = list(csv.DictReader(printed.splitlines()))
+    return [{name: value for name, value in row.items() if name != "as_of"} for row in rows]
 
 
 def test_an_archive_equals_a_local_one_although_an_executor_was_killed(cluster: SparkCluster, place: Path) -> None:
@@ -107,6 +129,41 @@ def test_checks_and_queries_read_on_executors(cluster: SparkCluster, place: Path
     assert str(MESSAGES) in printed.replace(",", "")
     rates = ("tps", "--lake", "here", "--by", "topic", "--from", "2020-01-01", "--format", "csv", "--quiet")
     assert finish(submit(cluster, place, *rates, "--spark")) == finish(submit(cluster, place, *rates))
+
+
+@pytest.mark.long("an archive has the same way to executors, each time")
+def test_lag_and_replays_are_those_of_one_process(
+    cluster: SparkCluster, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(place / "store", tmp_path / "store")
+    offsets = {"offsetTable": {f"{TOPIC}@billing": {"0": 7}}}
+    (tmp_path / "store" / "config").mkdir(exist_ok=True)
+    (tmp_path / "store" / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    behind = ("lag", "--store", str(tmp_path / "store"), "--format", "csv", "--quiet")
+    there = finish(submit(cluster, tmp_path, *behind))
+    assert lag.main(behind[1:]) == 0
+    found, wanted = (figures(printed) for printed in (there, capsys.readouterr().out))
+    assert found == wanted != []
+    (tmp_path / "change.py").write_text(CHANGE)
+    queues = range(4)
+    with master_lite(tmp_path / "target") as target:
+        made = CreateTopicRequest("Again", "TBW102", 4, 4, 6, "SINGLE_TAG")
+        ask(target.broker_address, RequestCode.UPDATE_AND_CREATE_TOPIC, made)
+        change = ("--transform", "./change.py:change", "--to-topic", "Again", "--namesrv", target.name_server_address)
+        chosen = ("--lake", str(place / "here"), "--topic", TOPIC, "--where", "true")
+        printed = finish(submit(cluster, tmp_path, "replay", *chosen, *change, "--verify", "--yes"))
+        sent = sum(max_offset(target.broker_address, "Again", queue_id) for queue_id in queues)
+    assert sent == MESSAGES // 3, printed
+
+
+@pytest.mark.long("workers have the same check before each job")
+def test_a_select_names_workers_without_the_package(cluster: SparkCluster, place: Path) -> None:
+    bare = str(Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}")
+    select = ("query", "--lake", "here", "--engine", "spark", "--sql", "SELECT count(*) FROM messages")
+    job = submit(cluster, place, *select, options=("--conf", f"spark.pyspark.python={bare}"))
+    _, errors = job.communicate(timeout=PATIENCE_SECONDS)
+    assert job.returncode == 2, errors
+    assert f"({bare}) lacks " in errors
 
 
 @pytest.mark.long("batches have the same way to executors, each time")

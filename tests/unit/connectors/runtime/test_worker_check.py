@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import pickle
 import subprocess
@@ -28,6 +29,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Mock:
     made = Mock()
     functions: list[Any] = []
     made.sent, made.run = [], made.range.return_value.select.return_value.collect
+    made.changes = {}
 
     def udf(function: Any, *_: object, **__: object) -> Any:
         def call(names: str) -> Mock:
@@ -39,7 +41,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Mock:
     def collect() -> list[dict[str, str]]:
         function, names = functions[-1]
         made.sent.append(cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
-        return [{"found": pickle.loads(made.sent[-1])(names)}]
+        return [{"found": json.dumps({**json.loads(pickle.loads(made.sent[-1])(names)), **made.changes})}]
 
     monkeypatch.setattr("pyspark.sql.functions.udf", udf)
     monkeypatch.setattr("pyspark.sql.functions.lit", str)
@@ -62,6 +64,17 @@ def test_missing_packages_are_named_with_the_workers_python(session: Mock) -> No
         check_workers(session, ("json", "no_such"))
     assert "json (" not in str(error.value)
     assert "PYSPARK_PYTHON" in str(error.value)
+
+
+def test_another_version_of_commitlake_is_refused(session: Mock) -> None:
+    session.changes["version"] = "0.0.9"
+    with pytest.raises(WorkersLackError, match=r"has CommitLake 0\.0\.9, but this job is CommitLake \d+\."):
+        check_workers(session)
+
+
+def test_a_copy_of_commitlake_without_metadata_is_accepted(session: Mock) -> None:
+    session.changes["version"] = ""
+    check_workers(session)
 
 
 @pytest.mark.parametrize(
@@ -87,5 +100,6 @@ def test_an_error_of_spark_is_one_line(session: Mock, text: str, reason: str) ->
 
 def test_the_answer_is_json_of_strings() -> None:
     found = json.loads(load_packages(" ".join(NEEDED)))
-    assert found.keys() == {"host", "python", "missing"}
+    assert found.keys() == {"host", "python", "version", "missing"}
     assert found["missing"] == {}
+    assert found["version"] == importlib.metadata.version("commitlake")
