@@ -26,6 +26,7 @@ from commitlake.schemas.layouts.rocketmq import indexfile
 from commitlake.schemas.layouts.rocketmq.consumequeue import tags_code
 from commitlake.schemas.tables.messages import SOURCE
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore, has_pop
+from tests.support.index_times import check_index_times
 
 Row = dict[str, Any]
 Dump = Callable[..., tuple[int, list[Row], list[str]]]
@@ -207,17 +208,15 @@ def test_the_index_points_at_records_that_have_the_key(recorded_store: RecordedS
     code, entries, said = run_dump(recorded_store.store, "--index", *INDEX)
     assert (code, said) == (0, [f"{len(entries):,} entries"])
     found: dict[int, set[int]] = defaultdict(set)
-    before: int | None = None
     for entry in entries:
         record = records[entry["physical_offset"]]
         assert entry["key_hash"] in {indexfile.key_hash(record["topic"], key) for key in indexed_keys(record)}
         assert entry["slot"] == entry["key_hash"] % SLOTS
-        # A broker counts the seconds of a file's first entry from the last entry of the file before.
-        stored, is_first = record["store_timestamp"], entry["entry"] == 1
-        late = max(0, stored - before) // 1000 * 1000 if is_first and before is not None else 0
-        assert 0 <= stored - entry["store_timestamp"] + late < 1000
-        before = stored
         found[entry["physical_offset"]].add(entry["key_hash"])
+    check_index_times(
+        (entry["entry"], records[entry["physical_offset"]]["store_timestamp"], entry["store_timestamp"])
+        for entry in entries
+    )
     assert [entry["physical_offset"] for entry in entries] == sorted(entry["physical_offset"] for entry in entries)
     for row in recorded_store.sent:
         if row["kind"] in ("plain", "keys"):

@@ -14,6 +14,7 @@ from commitlake.schemas.layouts.rocketmq.consumequeue import tags_code
 from commitlake.schemas.layouts.rocketmq.indexfile import key_hash, tags_key
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC
 from tests.servers.recording import RecordedStore
+from tests.support.index_times import check_index_times
 from tests.support.indexed_stores import plan_of, read_splits
 
 
@@ -63,13 +64,10 @@ def test_index_entries_match_the_keys_of_the_records(
             by_tags[each.physical_offset, key_hash(each.topic, tags_key(tags))] += 1
     assert found == (by_keys + by_tags if recorded_store.version >= "5.5" else by_keys)
     times = {each.physical_offset: each.store_timestamp for each in messages}
-    before: int | None = None
-    for row in sorted(rows, key=lambda row: (row["file"], row["entry"])):
-        stored = times[row["physical_offset"]]
-        # A broker counts the seconds of a file's first entry from the last entry of the file before.
-        late = max(0, stored - before) // 1000 * 1000 if row["entry"] == 1 and before is not None else 0
-        assert 0 <= stored - row["store_timestamp"].timestamp() * 1000 + late < 1000
-        before = stored
+    check_index_times(
+        (row["entry"], times[row["physical_offset"]], row["store_timestamp"].timestamp() * 1000)
+        for row in sorted(rows, key=lambda row: (row["file"], row["entry"]))
+    )
     headers = reader.option("content", "headers").load(str(recorded_store.store)).collect()
     assert sum(header["index_count"] - 1 for header in headers) == len(rows)
     slots = reader.option("content", "slots").load(str(recorded_store.store)).collect()
