@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -12,11 +15,14 @@ from urllib.parse import unquote, urlsplit
 from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.object_store.uris import has_scheme, is_s3, parse_s3_uri
 from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.store_files import create_file
 
 STREAMS = "_streams"
 """Folder with the checkpoints of streams into a lake; it may exist before the first table."""
 _TABLE_MARK = "_delta_log"
 _NAME = "Name an empty folder or a new one"
+_PROBE = ".commitlake-probe-"
+_NO_LINKS = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
 _CATALOG_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+){1,2}")
 # deltalake misreads URLs of folders with these characters.
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\\[\]^|#?]|%[0-9A-Fa-f]{2}")
@@ -53,11 +59,12 @@ class LakePaths:
         if self.root.startswith("file:"):
             object.__setattr__(self, "root", unquote(urlsplit(self.root).path))
         if has_scheme(self.root):
-            raise LakeError(f"{self.root!r} cannot hold a lake: expected a folder, or s3://bucket/prefix")
+            expected = f"{self.root!r} cannot hold a lake: expected a folder, or s3://bucket/prefix"
+            raise LakeError(expected + _path_on_databricks(self.root))
         if _CATALOG_NAME.fullmatch(self.root) and not os.path.lexists(self.root):
             raise LakeError(
-                f"{self.root!r} looks like a name in a catalog, which cannot hold a lake: expected a folder, or "
-                f"s3://bucket/prefix. For a folder of this name, write ./{self.root}"
+                f"{self.root!r} looks like a name in a catalog, such as Unity Catalog, which cannot hold a lake: "
+                f"expected a folder, or s3://bucket/prefix. For a folder of this name, write ./{self.root}"
             )
         unsafe = _UNSAFE.search(os.path.abspath(self.root))  # noqa: PTH100 (pathlib has no such function)
         if unsafe is not None:
@@ -187,8 +194,8 @@ class LakePaths:
         """Refuse a folder that holds other files or is owned by another program, before anything is written into it.
 
         Raises:
-            LakeError: if the folder contains files but no lake, is not writable, or is to be a new lake in a table or
-                in a broker's store.
+            LakeError: if the folder contains files but no lake, is not writable, or is to be a new lake in a table, in
+                a broker's store, or in a file system without hard links.
             S3Error: if an object store cannot be reached, or the bucket cannot be listed.
         """
         if self.s3 is not None:
@@ -205,22 +212,59 @@ class LakePaths:
             if not os.access(parent, os.W_OK | os.X_OK):
                 raise LakeError(f"{root} cannot be created: {parent} cannot be written by this user")
             self._check_owner()
+            self._check_hard_links(parent)
             return
         if not root.is_dir():
             raise LakeError(f"{root} is a file: expected the folder of a lake, or a new path")
         if not os.access(root, os.W_OK | os.X_OK):
             raise LakeError(f"{root} cannot be written by this user")
-        others = [path for path in root.iterdir() if path.name != STREAMS]
+        others = [path for path in root.iterdir() if path.name != STREAMS and not path.name.startswith(_PROBE)]
         if others and not (Path(self.messages) / _TABLE_MARK).is_dir():
             raise LakeError(f"{root} is not a lake: it holds other files and no table 'messages'. {_NAME}")
         if not others:
             self._check_owner()
+            self._check_hard_links(root)
 
     def _check_owner(self) -> None:
         """Refuse a new lake in a table of another lake, or in a folder of a broker's store."""
         from commitlake.connectors.lake.owned_folders import check_no_owner
 
         check_no_owner(self.root, "--lake")
+
+    def _check_hard_links(self, folder: Path) -> None:
+        """Refuse a new lake in a file system without hard links, by which deltalake makes a commit atomic.
+
+        Volumes and DBFS of Databricks, and other mounted object stores, are such file systems.
+        """
+        probe = folder / f"{_PROBE}{secrets.token_hex(8)}"
+        linked = probe.with_name(f"{probe.name}-link")
+        os.close(create_file(probe, replace=False))
+        try:
+            os.link(probe, linked)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            raise LakeError(
+                f"{self.root} cannot hold a lake: its file system has no hard links, which commits to Delta tables "
+                "need. Name a folder on a disk, or s3://bucket/prefix"
+            ) from None
+        finally:
+            for path in (probe, linked):
+                with suppress(FileNotFoundError):
+                    path.unlink()
+
+
+def _path_on_databricks(place: str) -> str:
+    """Return a hint with the path that a `dbfs:` URI has on Databricks; empty for other URIs.
+
+    The URI is not replaced by the path, because elsewhere the path would be a folder of this machine.
+    """
+    if not place.lower().startswith("dbfs:/"):
+        return ""
+    path = f"/{place[len('dbfs:/') :].lstrip('/')}"
+    if not path.startswith("/Volumes/"):
+        path = f"/dbfs{path}"
+    return f". On Databricks, its path is {path}: jobs can read there, but Delta commits need a place with hard links"
 
 
 def _access() -> ModuleType:

@@ -161,12 +161,32 @@ def test_other_stores_are_refused_for_lakes_and_for_bodies(place: str) -> None:
         open_store(place)
 
 
+@pytest.mark.parametrize(
+    ("place", "path"),
+    [
+        ("dbfs:/Volumes/main/logs/lake", "/Volumes/main/logs/lake"),
+        ("dbfs:///Volumes/main/logs/lake", "/Volumes/main/logs/lake"),
+        ("DBFS:/mnt/lake", "/dbfs/mnt/lake"),
+        ("dbfs:/Volumes", "/dbfs/Volumes"),
+    ],
+)
+def test_a_uri_of_databricks_is_refused_with_its_path_there(place: str, path: str) -> None:
+    with pytest.raises(LakeError, match=f"s3://bucket/prefix. On Databricks, its path is {path}: "):
+        LakePaths(place)
+
+
+@pytest.mark.parametrize("place", ["abfss://logs@account.dfs.core.windows.net/lake", "gs://bucket/lake"])
+def test_other_schemes_get_no_hint_about_databricks(place: str) -> None:
+    with pytest.raises(LakeError, match=r"or s3://bucket/prefix$"):
+        LakePaths(place)
+
+
 @pytest.mark.parametrize("name", ["logs.messages", "main.logs.messages"])
 def test_a_name_in_a_catalog_is_refused_unless_it_is_a_folder(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(LakeError, match=f"For a folder of this name, write ./{name}"):
+    with pytest.raises(LakeError, match=rf"Unity Catalog, which cannot hold a lake: .* write \./{name}"):
         LakePaths(name)
     assert LakePaths(f"./{name}").root == f"./{name}"
     (tmp_path / name).mkdir()
