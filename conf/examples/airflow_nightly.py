@@ -75,14 +75,14 @@ def commitlake_nightly() -> None:
         return run("maintain")
 
     @task(trigger_rule="all_done")
-    def verdict(**codes: int | None) -> None:
+    def verdict(codes: dict[str, int | None]) -> None:  # not **codes, to which Airflow would add its context
         if wrong := wrong_jobs(codes):
             raise AirflowFailException(f"look at the logs of: {', '.join(wrong)}")
 
     guarded, archived, audited = guard(), archive(), audit()
     maintained = maintain(audited)
     guarded >> archived >> audited
-    verdict(guard=guarded, archive=archived, audit=audited, maintain=maintained)
+    verdict({"guard": guarded, "archive": archived, "audit": audited, "maintain": maintained})
 
 
 commitlake_nightly()
