@@ -46,6 +46,7 @@ def containers(pod: dict[str, Any]) -> list[dict[str, Any]]:
 
 def entry_point() -> list[str]:
     """Return the command that the image runs."""
+    line: str
     (line,) = re.findall(r'^ENTRYPOINT \["(.*)"\]$', (EXAMPLES / "Dockerfile").read_text(), re.MULTILINE)
     return line.split('", "')
 

@@ -6,7 +6,8 @@ the formats. In it, code is found by the name of its module: an installation tha
 finds the code that came with it. (For another processor numba compiles again.) For a package in a zip file, numba's own
 folder is used, and numba checks the zip file as a whole.
 The folder is in `NUMBA_CACHE_DIR` if that is set, else beside the source, else (for a read-only installation) in the
-user's cache folder. numba's own settings are not changed: functions of other packages are cached where numba puts them.
+user's cache folder, to which the compiled code of the installation is copied. numba's own settings are not changed:
+functions of other packages are cached where numba puts them.
 
 Several processes may compile at once. A file of code is written under a new name before the index refers to it, and a
 lock lets one process at a time write to the folder. Each file begins with a checksum, because LLVM aborts the process
@@ -23,6 +24,7 @@ import hashlib
 import logging
 import os
 import pickle
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,8 +53,27 @@ def cache_folder() -> Path | None:
         with contextlib.suppress(OSError):
             root.mkdir(parents=True, exist_ok=True)
             if os.access(root, os.W_OK | os.X_OK):
-                return root / f"kernel-{_digest()}"
+                folder = root / f"kernel-{_digest()}"
+                if not vars(config)["CACHE_DIR"]:
+                    _copy_installed(folder)
+                return folder
     return None
+
+
+def _copy_installed(folder: Path) -> None:
+    """Copy the code that was compiled beside a source that is read-only now, as in a container.
+
+    Args:
+        folder: the folder in the user's cache, or the one beside the source, which needs no copy.
+    """
+    installed = _HERE / "__pycache__" / folder.name
+    if folder.exists() or not installed.is_dir():
+        return
+    copy = folder.with_name(f"{folder.name}-{uuid.uuid4()}")
+    with contextlib.suppress(OSError):  # no space, or another process was first
+        shutil.copytree(installed, copy)
+        copy.rename(folder)
+    shutil.rmtree(copy, ignore_errors=True)
 
 
 def _roots() -> Iterator[Path]:

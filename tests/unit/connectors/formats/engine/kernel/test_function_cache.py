@@ -55,6 +55,24 @@ def test_the_folder_is_in_the_users_cache_for_a_read_only_installation(
     assert folder.parent == tmp_path / "commitlake"
 
 
+def test_a_read_only_installation_gives_its_compiled_code_to_the_users_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(function_cache, "_HERE", tmp_path / "installed")
+    installed = cache_folder()
+    assert installed is not None
+    installed.mkdir()
+    (installed / "function.nbi").write_bytes(b"compiled")
+    cache_folder.cache_clear()
+    user = tmp_path / "user"
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path).is_relative_to(user))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(user))
+    folder = cache_folder()
+    assert folder == user / "commitlake" / installed.name
+    assert [(path.name, path.read_bytes()) for path in folder.iterdir()] == [("function.nbi", b"compiled")]
+    assert list(folder.parent.iterdir()) == [folder]
+
+
 def test_the_folder_is_in_numbas_if_the_user_has_chosen_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     folder = cache_folder()
