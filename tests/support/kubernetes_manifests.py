@@ -132,6 +132,6 @@ def stop(process: subprocess.Popen[str], pod: dict[str, Any]) -> tuple[int, str]
 
 
 def _moved(text: str, places: dict[str, Path]) -> str:
-    for path, place in places.items():
-        text = re.sub(rf"(?<![\w/.]){re.escape(path)}(?=[/\"]|$)", str(place), text)
-    return text
+    """Replace paths of a container, all at once, because new ones may contain others."""
+    paths = "|".join(re.escape(path) for path in places)
+    return re.sub(rf"(?<![\w/.])({paths})(?=[/\"]|$)", lambda found: str(places[found[1]]), text)
