@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 from deltalake.exceptions import TableNotFoundError
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
@@ -20,6 +19,7 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.followed_runs import check_not_ahead, last_finished
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
 from commitlake.schemas.tables.erasures import ERASURES
 from commitlake.schemas.tables.gaps import GAPS
@@ -118,7 +118,7 @@ def restore_runs(lake: LakePaths, parser_version: str) -> int:
         append_rows(
             lake.archive_runs,
             ARCHIVE_RUNS,
-            pa.Table.from_pylist(rows, schema=to_arrow_schema(ARCHIVE_RUNS, timezone="UTC")),
+            pa.Table.from_pylist(rows, schema=to_arrow_schema(ARCHIVE_RUNS)),
         )
     return len(missing)
 
@@ -143,7 +143,7 @@ def _run_of(commit: ArchiveCommit, recovered: bool, parser_version: str) -> Arch
 
 def _append_run(run: ArchiveRun, runs_uri: str) -> None:
     """Record that a run is finished; without this row, the next run repeats the steps after the commit."""
-    row = pa.Table.from_pylist([asdict(run)], schema=to_arrow_schema(ARCHIVE_RUNS, timezone="UTC"))
+    row = pa.Table.from_pylist([asdict(run)], schema=to_arrow_schema(ARCHIVE_RUNS))
     # Two processes may finish the same run at once, so each writes a file of its own.
     file = write_plain_file(row, runs_uri, f"part-{run.run_id}-{secrets.token_hex(4)}.zstd.parquet")
     append_files(runs_uri, ARCHIVE_RUNS, [file], run.sequence)

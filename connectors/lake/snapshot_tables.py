@@ -11,7 +11,6 @@ import secrets
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.committer import advance, open_or_create
@@ -19,6 +18,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.tables.consumer_offsets import CONSUMER_OFFSETS
 from commitlake.schemas.tables.subscriptions import SUBSCRIPTIONS
 
@@ -116,7 +116,7 @@ def rows_between(
     times += "" if end is None else f" AND as_of <= {timestamp_literal(end)}"
     sql = f"SELECT * FROM {name} WHERE {_of(broker)} AND {times} ORDER BY as_of"
     # The engine returns texts as string views, which not all functions of Arrow support.
-    return run_sql(table, name, sql).read_all().cast(to_arrow_schema(SNAPSHOT_TABLES[name], timezone="UTC"))
+    return run_sql(table, name, sql).read_all().cast(to_arrow_schema(SNAPSHOT_TABLES[name]))
 
 
 def snapshot_brokers(table: DeltaTable, name: str) -> list[str]:
@@ -153,7 +153,7 @@ def _of_positions(broker: str, kind: str) -> str:
 def _run(table: DeltaTable, sql: str) -> pa.Table:
     """Query `consumer_offsets`, and cast the engine's string views, which not all functions of Arrow support."""
     rows = run_sql(table, OFFSETS, sql).read_all()
-    types = {field.name: field.type for field in to_arrow_schema(CONSUMER_OFFSETS, timezone="UTC")}
+    types = {field.name: field.type for field in to_arrow_schema(CONSUMER_OFFSETS)}
     return rows.cast(pa.schema([(name, types.get(name, pa.int64())) for name in rows.column_names]))
 
 
@@ -172,7 +172,7 @@ def append_snapshot(lake: LakePaths, name: str, broker: str, rows: pa.Table, ver
     """
     uri, schema = getattr(lake, name), SNAPSHOT_TABLES[name]
     open_or_create(uri, schema)
-    rows = rows.cast(to_arrow_schema(schema, timezone="UTC"))
+    rows = rows.cast(to_arrow_schema(schema))
     file = write_plain_file(rows, uri, f"part-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
     return advance(uri, schema, [file], _application(broker), (version, (version or 0) + 1))
 

@@ -1,7 +1,8 @@
 """Additional jars for Spark, fetched once with the Ivy that pyspark contains.
 
-    for Delta                two, fetched by `python -m commitlake.connectors.runtime.jars`
-    for object stores (s3a)  36, 13 MB, fetched when a session first needs them, or by `python -m
+    for Delta                two, fetched by `python -m commitlake.connectors.runtime.jars`; one is for the installed
+                             Spark, see `spark_versions`
+    for object stores (s3a)  36, 13 MB, for Spark 4.2, fetched when a session first needs them, or by `python -m
                              commitlake.connectors.runtime.jars s3`, which also prints their paths in the form of
                              `spark-submit --jars`
 
@@ -15,7 +16,6 @@ and whenever it is used: one with another checksum is not given to a JVM.
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import os
 import subprocess
 import sys
@@ -26,11 +26,14 @@ from pathlib import Path
 import pyspark
 
 from commitlake.connectors.runtime.java import JavaError, java_home
+from commitlake.connectors.runtime.spark_versions import SparkVersionError, spark_version
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 _VARIABLE = "COMMITLAKE_JARS"
 _SCALA = "2.13"
+_DELTA = "4.4.0"  # it has a jar for each of Spark's versions 4.0, 4.1 and 4.2
 _AWS_SDK = "2.35.4"
+_HADOOP = "3.5.0"  # of Spark 4.2
 _LOCK = Path(__file__).with_name("jars.lock")
 _S3 = "s3"
 # Another dependency of hadoop-aws is a bundle of the whole SDK, 640 MB; these are the parts that it uses. Spark already
@@ -67,9 +70,7 @@ class JarsError(CommitLakeError):
 
 
 def _modules() -> list[tuple[str, str]]:
-    version = importlib.metadata.version("delta-spark")
-    spark = ".".join(pyspark.__version__.split(".")[:2])
-    return [(f"delta-spark_{spark}_{_SCALA}", version), ("delta-storage", version)]
+    return [(f"delta-spark_{spark_version()}_{_SCALA}", _DELTA), ("delta-storage", _DELTA)]
 
 
 def jar_folder() -> Path:
@@ -83,6 +84,7 @@ def delta_jars() -> list[Path]:
 
     Raises:
         JarsError: if one is missing or has a wrong checksum.
+        SparkVersionError: if CommitLake does not work with the installed Spark.
     """
     folder = jar_folder()
     jars = [folder / f"{name}-{version}.jar" for name, version in _modules()]
@@ -130,6 +132,7 @@ def fetch() -> None:
 
     Raises:
         JarsError: if Ivy cannot fetch one, or its checksum is wrong.
+        SparkVersionError: if CommitLake does not work with the installed Spark.
     """
     folder = jar_folder()
     folder.mkdir(parents=True, exist_ok=True)
@@ -149,6 +152,11 @@ def s3_jars() -> list[Path]:
     Raises:
         JarsError: if Ivy cannot fetch them, or one is missing, has a wrong checksum, or is not in `jars.lock`.
     """
+    if _hadoop_version() != _HADOOP:
+        raise JarsError(
+            f"Spark {pyspark.__version__} contains Hadoop {_hadoop_version()}, for which no jars for object stores "
+            "were tested: use Spark 4.2, or run the job with --local, which needs no jars"
+        )
     folder = jar_folder() / _S3 / f"hadoop-{_hadoop_version()}-sdk-{_AWS_SDK}"
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -201,5 +209,5 @@ if __name__ == "__main__":
         fetch()
         if _S3 in sys.argv[1:]:
             print(",".join(str(jar) for jar in s3_jars()))
-    except (JarsError, JavaError) as problem:
+    except (JarsError, JavaError, SparkVersionError) as problem:
         sys.exit(f"error: {problem}")

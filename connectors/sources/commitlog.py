@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.errors import OptionError
@@ -34,6 +33,7 @@ from commitlake.connectors.formats.engine.options import BodyForm, Content, Read
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.registry import FormatChoice
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.connectors.sources.predicates import push
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
 from commitlake.connectors.sources.stream_ranges import RANGES
@@ -137,7 +137,7 @@ class CommitLogReader(DataSourceReader):
         _check_schema(schema, options)
         self._options = options
         self._filters = narrow(options)
-        self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self._arrow_schema: pa.Schema = to_arrow_schema(schema)
 
     @carry_errors()
     def partitions(self) -> list[SplitPartition]:

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.index_entries.entry_options import EntryOptions, parse_queue_options
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.connectors.sources.predicates import push
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
 from commitlake.connectors.worker_errors import carry_errors
@@ -87,7 +87,7 @@ class QueueReader(DataSourceReader):
         check_columns(schema, QUEUE_ENTRIES, options.mode, CORRUPT_ENTRY.name)
         self._options = options
         self._narrowing = options.narrowing
-        self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self._arrow_schema: pa.Schema = to_arrow_schema(schema)
 
     @carry_errors()
     def partitions(self) -> list[QueuePartition]:

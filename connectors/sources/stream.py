@@ -20,15 +20,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.errors import DataLossError
 from commitlake.connectors.formats.engine.filters import narrow_stream
 from commitlake.connectors.formats.engine.options import Content, Mode, ReadOptions
 from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.runtime.spark_versions import (
+    LimitedStreamReader,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    to_arrow_schema,
+)
 from commitlake.connectors.worker_errors import carry_errors
 
 if TYPE_CHECKING:
@@ -56,13 +61,13 @@ class RangesPartition(InputPartition):
     rows: bytes
 
 
-class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class CommitLogStreamReader(LimitedStreamReader):
     """Reader that plans micro-batches in one process, and reads their partitions on workers."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         """Keep options that are already checked; nothing is read yet."""
         self._options = options
-        self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self._arrow_schema: pa.Schema = to_arrow_schema(schema)
         self._known_planner: StreamPlanner | None = None
 
     @property
@@ -73,8 +78,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._known_planner = StreamPlanner(self._options)
         return self._known_planner
 
-    @carry_errors()
-    def initialOffset(self) -> Offset:  # noqa: N802 (Spark's name)
+    def first_offset(self) -> Offset:
         """Return the offset at which a new stream starts."""
         from commitlake.connectors.sources.stream_offsets import initial_checkpoint  # noqa: PLC0415
 
@@ -90,8 +94,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Set the current ends of the logs as the end of the stream."""
         self._planner.stop_at_current_ends()
 
-    @carry_errors()
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 (Spark's name)
+    def next_offset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return the end of the next micro-batch; `start` itself if there is nothing new."""
         from commitlake.connectors.sources.stream_offsets import from_checkpoint, next_checkpoint  # noqa: PLC0415
 
@@ -104,8 +107,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
         return to_checkpoint(self._planner.latest) if self._planner.latest else None
 
-    @carry_errors()
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+    def partitions_between(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return the partitions between two offsets."""
         from commitlake.connectors.sources.stream_offsets import batch_between  # noqa: PLC0415
 

@@ -31,6 +31,7 @@ from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.object_store.spark import spark_uri
 from commitlake.connectors.runtime.spark_runner import SparkRunner
+from commitlake.connectors.runtime.spark_versions import HAS_READ_LIMITS
 from commitlake.connectors.sources.stream_ranges import to_snapshot
 from commitlake.connectors.worker_errors import raised_in_worker
 from commitlake.jobs.cli.process import stop_softly
@@ -142,7 +143,9 @@ class Follower:
         config = self._config
         reader = self._spark.readStream.format("commitlog").option("content", "ranges")
         # Gaps are not an error here, because the archive run handles them by its own options.
-        reader = reader.option("failOnDataLoss", "false").option("maxBytesPerTrigger", str(max_bytes))
+        reader = reader.option("failOnDataLoss", "false")
+        if HAS_READ_LIMITS:  # without them, the archive run divides a long range itself
+            reader = reader.option("maxBytesPerTrigger", str(max_bytes))
         reader = reader.option("layout", str(config.layout))
         if config.broker is not None:
             reader = reader.option("broker", config.broker)

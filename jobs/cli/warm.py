@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
@@ -34,6 +33,7 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
@@ -84,13 +84,13 @@ def _warm_format(task: tuple[str, Path]) -> int:
                 queues.is_written(queues.to_entries(entries))
     wanted = RequestedSettings(index_slots=4, index_entries=16) if log_format.has_index_files else RequestedSettings()
     rebuild_store(store, root / "rebuilt", wanted)
-    request = Request(to_arrow_schema(SOURCE, timezone="UTC"), Mode.PERMISSIVE)
+    request = Request(to_arrow_schema(SOURCE), Mode.PERMISSIVE)
     return sum(batch.num_rows for split in splits for batch in read_split(split, request))
 
 
 def _encode() -> None:
     """Encode a message, as `replay` does."""
-    schema = to_arrow_schema(StructType([MESSAGES[name] for name in COLUMNS]), timezone="UTC")
+    schema = to_arrow_schema(StructType([MESSAGES[name] for name in COLUMNS]))
     row = {"broker": "a", "physical_offset": 0, "sys_flag": 0, "flag": 0, "properties": [("KEYS", "a")]}
     encode_part(pa.Table.from_pylist([row], schema), pa.array([b"a"], pa.large_binary()), "a")
 
@@ -119,7 +119,7 @@ def _decode_answer() -> None:
     segment = ROCKETMQ.sample_segment(_SEGMENT_BYTES)
     parsed = parse_message(segment)
     assert parsed is not None, "expected the segment to begin with a whole record"
-    request = Request(to_arrow_schema(SOURCE, timezone="UTC"), Mode.PERMISSIVE)
+    request = Request(to_arrow_schema(SOURCE), Mode.PERMISSIVE)
     for _ in PulledRecords("warm", request).batches([segment[: parsed[1]]]):
         pass
 

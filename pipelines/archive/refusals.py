@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
@@ -18,6 +17,7 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.refusal_counts import RefusalCounts
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.quarantine import QUARANTINE
@@ -117,7 +117,7 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _of_table(values: dict[str, pa.ChunkedArray | pa.Array], schema: StructType) -> pa.Table:
-    target = to_arrow_schema(schema, timezone="UTC")
+    target = to_arrow_schema(schema)
     return pa.table([values[name] for name in target.names], target.names).cast(target)
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.shipped import small_files_folder
@@ -30,6 +29,7 @@ from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, Key, read_store_config
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.verify.observed_delays import MAX_LEVELS, observe_delays
 from commitlake.pipelines.verify.store_view import likely_file_size
 from commitlake.schemas.layouts.errors import LayoutError
@@ -78,7 +78,7 @@ def _write(lake: LakePaths, rows: Sequence[tuple[Any, ...]], run_id: str) -> Dat
         return None
     names = STORE_CONFIG.names
     columns = [list(column) for column in zip(*rows, strict=True)]
-    table = pa.table(dict(zip(names, columns, strict=True)), schema=to_arrow_schema(STORE_CONFIG, timezone="UTC"))
+    table = pa.table(dict(zip(names, columns, strict=True)), schema=to_arrow_schema(STORE_CONFIG))
     return write_plain_file(table, lake.store_config, f"part-{run_id}.zstd.parquet", s3=lake.s3)
 
 

@@ -16,7 +16,6 @@ from functools import partial
 from itertools import accumulate, chain
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.options import Mode
@@ -33,6 +32,7 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.queue_reports import QueueReport
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.archive.again_erased import AgainErased
 from commitlake.pipelines.archive.bodies import BodyPacks
 from commitlake.pipelines.archive.parts import Part, read_part
@@ -244,7 +244,7 @@ def _read(
 
 def _request(*, with_bodies: bool) -> Request:
     columns = SOURCE if with_bodies else _COLUMNS
-    return Request(to_arrow_schema(columns, timezone="UTC"), Mode.PERMISSIVE, encoded=True)
+    return Request(to_arrow_schema(columns), Mode.PERMISSIVE, encoded=True)
 
 
 def _inspect_nothing(_: object) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.bodies import decompress_as
@@ -22,6 +21,7 @@ from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.plain_arrays import mask_of
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.edges.delay_levels import DelayLevels
 from commitlake.pipelines.edges.links.transactions import OPS
 from commitlake.pipelines.edges.members import COLUMNS, MEMBERS, REPEATING, has_role, plain_members, role_members
@@ -31,7 +31,7 @@ from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.layouts.rocketmq.transactions import finished_offsets
 from commitlake.schemas.tables.messages import MESSAGES
 
-_MESSAGES = to_arrow_schema(MESSAGES, timezone="UTC")
+_MESSAGES = to_arrow_schema(MESSAGES)
 ROWS: pa.Schema = pa.schema([_MESSAGES.field(name) for name in COLUMNS])
 """Columns of `messages` that are read."""
 _PLAIN = [

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.lake.erasures import ErasedPlaces, erased_places
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.erasure.hits import find_hits, read_hits, unerased
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
@@ -26,7 +26,7 @@ from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
 
-ROWS: pa.Schema = to_arrow_schema(MESSAGES, timezone="UTC").remove(MESSAGES.names.index(STORE_DATE.name))
+ROWS: pa.Schema = to_arrow_schema(MESSAGES).remove(MESSAGES.names.index(STORE_DATE.name))
 """Columns of rows of `messages` in its data files."""
 _PLACE = pa.schema([("broker", pa.string()), ("physical_offset", pa.int64())])
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.arrays import Array
@@ -30,6 +29,7 @@ from commitlake.connectors.formats.engine.plan import StoreRange, take_snapshot
 from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Queue, milliseconds, numbers, rows_by_queue
 from commitlake.pipelines.lag.messages import BODY, Count
 from commitlake.pipelines.lag.queues import QueueSpan, SpanFinder, Times
@@ -94,7 +94,7 @@ class StoreMessages:
         # Entries have no time, so messages after one of these times must not be counted by their entries.
         limits = [limit for limit in (until_ms, *(count.until_ms for count in counts)) if limit is not None]
         names = dict.fromkeys([*COLUMNS, *(name for count in counts for name in count.columns if name != BODY)])
-        schema = to_arrow_schema(StructType([SOURCE[name] for name in [*names, CORRUPT_RECORD]]), timezone="UTC")
+        schema = to_arrow_schema(StructType([SOURCE[name] for name in [*names, CORRUPT_RECORD]]))
         request = replace(Request.of(options, narrow(options).filters, schema), keeps_bad_ranges=True)
         for plan in plan_entries(self._store, self._range, options, by_entry, min(limits, default=None)):
             for part in in_log_order(plan):

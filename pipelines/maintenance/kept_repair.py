@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.archive_log import APPLICATION_ID as ARCHIVE
@@ -32,6 +31,7 @@ from commitlake.connectors.lake.newest_versions import delete_newest
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.versions import table_files
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.maintenance.data_check import DataDamage
 from commitlake.pipelines.maintenance.log_repair import AsideFolder
 from commitlake.pipelines.maintenance.lost_erasures import restore_erasures
@@ -61,7 +61,7 @@ def rebuild_kept_table(aside: AsideFolder, table: str, damages: Sequence[DataDam
     lake = aside.lake
     schema, application, key = KEPT_TABLES[table]
     uri = getattr(lake, table)
-    columns = to_arrow_schema(schema, timezone="UTC")
+    columns = to_arrow_schema(schema)
     parts, names = [columns.empty_table()], []
     try:
         files = table_files(uri, storage_options(uri, lake.s3))

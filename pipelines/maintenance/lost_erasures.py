@@ -25,13 +25,13 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces, erased_places, erasure_number
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.versions import table_files
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
 from commitlake.pipelines.masking.tombstones import SCHEMA, Writer, conform, tombstones
 from commitlake.schemas.counts import count_text
@@ -43,7 +43,7 @@ RETENTION = datetime.timedelta(days=7)
 UNKNOWN_REASON = "not known: the row with the reason was lost; a repair has written this one"
 _FOLLOWING = ("messages", "message_keys", "edges", "replay_rows")
 """Tables whose logs have the number of the newest erasure that they have applied."""
-_MESSAGES: pa.Schema = to_arrow_schema(MESSAGES, timezone="UTC").remove(MESSAGES.names.index("store_date"))
+_MESSAGES: pa.Schema = to_arrow_schema(MESSAGES).remove(MESSAGES.names.index("store_date"))
 
 
 @dataclass(frozen=True, slots=True)

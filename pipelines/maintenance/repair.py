@@ -26,7 +26,6 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake.exceptions import TableNotFoundError
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after, read_last_commit
 from commitlake.connectors.lake.committer import append_rows
@@ -44,6 +43,7 @@ from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.connectors.lake.versions import VersionsError
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.edges.progress import is_ahead
 from commitlake.pipelines.maintenance import replay_repair
@@ -460,7 +460,7 @@ def _write_gaps(lake: LakePaths, damages: Sequence[DataDamage], parser_version: 
             }
         )
     if rows:
-        append_rows(lake.gaps, GAPS, pa.Table.from_pylist(rows, schema=to_arrow_schema(GAPS, timezone="UTC")))
+        append_rows(lake.gaps, GAPS, pa.Table.from_pylist(rows, schema=to_arrow_schema(GAPS)))
 
 
 def _repair_keys(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.quality.checksums import column_hashes
 from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
 from commitlake.schemas.tables.profile import COLUMN_CHECKSUMS
 
-SCHEMA: pa.Schema = to_arrow_schema(ERASURES, timezone="UTC")
+SCHEMA: pa.Schema = to_arrow_schema(ERASURES)
 CHECKSUMS = {"row_checksum": "row", "lake_checksum": "lake"}
 """Prefix of the hash columns in `erasures`, by checksum of the profile. An erasure changes no other checksum."""
 _PLACE = ("broker", "physical_offset", "topic", "queue_id", "store_timestamp", "body_ref", "body_crc")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.message_keys.kernel import hash_texts
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
 
-SCHEMA = to_arrow_schema(MESSAGE_KEYS, timezone="UTC")
+SCHEMA = to_arrow_schema(MESSAGE_KEYS)
 REPEATING = ["broker", "topic"]
 COLUMNS = ["broker", "physical_offset", "topic", "unique_key", "keys", "store_timestamp"]
 _PLACE = ["broker", "physical_offset", "topic", "store_timestamp"]

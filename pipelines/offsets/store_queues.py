@@ -6,7 +6,6 @@ import datetime
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
@@ -17,6 +16,7 @@ from commitlake.connectors.formats.engine.plan import take_snapshot
 from commitlake.connectors.formats.engine.read_plan import plan_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Queue, milliseconds, numbers, rows_by_queue
 from commitlake.pipelines.lag.messages import Count
 from commitlake.pipelines.lag.queues import QueueSpan, Times
@@ -53,7 +53,7 @@ class StoreQueues:
         )
         narrowing = narrow(options)
         plan = plan_snapshot([self._store], take_snapshot([self._store]), options, narrowing)
-        schema = to_arrow_schema(StructType([SOURCE[name] for name in COLUMNS]), timezone="UTC")
+        schema = to_arrow_schema(StructType([SOURCE[name] for name in COLUMNS]))
         request = Request.of(options, narrowing.filters, schema)
         found: dict[Queue, int] = {}
         for split in plan.splits:

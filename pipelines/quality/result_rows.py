@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.quality.report import QualityReport
 from commitlake.pipelines.quality.verdict import RunVerdict
 from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
@@ -50,4 +50,4 @@ def to_table(report: QualityReport, *, run_id: str, verdict: RunVerdict | None =
                 "judged_at": report.judged_at,
             }
         )
-    return pa.Table.from_pylist(rows, schema=to_arrow_schema(QUALITY_RESULTS, timezone="UTC"))
+    return pa.Table.from_pylist(rows, schema=to_arrow_schema(QUALITY_RESULTS))

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.bodies import decompress
 from commitlake.connectors.formats.engine.errors import BodyError
 from commitlake.connectors.rocketmq.compression import DEFAULT_THRESHOLD_BYTES, compress
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.masking.errors import MaskError
 from commitlake.pipelines.masking.masks import Mask, Message, apply_masks
 from commitlake.pipelines.replay.batches import OWN_COLUMNS, property_entries
@@ -28,7 +28,7 @@ from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_
 from commitlake.schemas.tables.replay_rows import IDENTITY, TRANSFORMED
 
 Transform = Callable[[DataFrame], DataFrame]
-SCHEMA = to_arrow_schema(TRANSFORMED, timezone="UTC")
+SCHEMA = to_arrow_schema(TRANSFORMED)
 _CODEC_BITS = COMPRESSED | COMPRESSION_MASK
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
@@ -31,6 +30,7 @@ from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.range_reader import RangeReader
 from commitlake.connectors.rocketmq.source.ranges import plan_batch
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE, STORE_DATE
 from commitlake.schemas.times import epoch_ms
 
@@ -144,7 +144,7 @@ def copy_topics(
 
 
 def _read_schema(wanted: Narrowed) -> pa.Schema:
-    return to_arrow_schema(StructType([*wanted.columns, CORRUPT_RECORD]), timezone="UTC")
+    return to_arrow_schema(StructType([*wanted.columns, CORRUPT_RECORD]))
 
 
 def _copy(batches: Iterable[pa.RecordBatch], wanted: Narrowed, lake: LakePaths) -> int:

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.committer import advance, append_rows
@@ -29,6 +28,7 @@ from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import times_of
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError, UnknownReplayError
 from commitlake.pipelines.replay.plan import ReplayPlan
 from commitlake.pipelines.replay.plan_json import plan_from_json, plan_to_json
@@ -117,7 +117,7 @@ def add_event(
         "detail": detail,
         "speed": speed,
     }
-    append_rows(lake.replays, REPLAYS, pa.Table.from_pylist([row], to_arrow_schema(REPLAYS, timezone="UTC")))
+    append_rows(lake.replays, REPLAYS, pa.Table.from_pylist([row], to_arrow_schema(REPLAYS)))
 
 
 def read_states(
@@ -269,7 +269,7 @@ class Ledger:
         Raises:
             OtherProcessError: if another process has taken the replay over.
         """
-        rows = rows.cast(to_arrow_schema(REPLAY_MESSAGES, timezone="UTC"))
+        rows = rows.cast(to_arrow_schema(REPLAY_MESSAGES))
         name = f"part-{secrets.token_hex(16)}.zstd.parquet"
         file = write_plain_file(rows, self._lake.replay_messages, name, s3=self._lake.s3)
         self._advance([file], self._version)
@@ -331,7 +331,7 @@ class Ledger:
             `broker`, `physical_offset`, `target_topic`, `target_broker`, `target_queue_id` and `target_offset`.
         """
         rows = self._rows(", ".join(_PLACE), f"part = {part} AND target_offset IS NOT NULL")
-        schema = to_arrow_schema(StructType([REPLAY_MESSAGES[name] for name in _PLACE]), timezone="UTC")
+        schema = to_arrow_schema(StructType([REPLAY_MESSAGES[name] for name in _PLACE]))
         return schema.empty_table() if rows is None else rows.cast(schema)
 
     def ends(self) -> Mapping[MessageQueue, int]:

@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.snapshot_tables import (
@@ -28,6 +27,7 @@ from commitlake.connectors.lake.snapshot_tables import (
     version_of,
 )
 from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, StoreSnapshot, Subscription
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
@@ -108,7 +108,7 @@ def _append(
             return 0, True
         if not rows:
             return 0, False
-        added = pa.Table.from_pylist(rows, to_arrow_schema(SNAPSHOT_TABLES[name], timezone="UTC"))
+        added = pa.Table.from_pylist(rows, to_arrow_schema(SNAPSHOT_TABLES[name]))
         if append_snapshot(lake, name, progress.broker, added, version_of(table, progress.broker)):
             return sum(row["topic"] is not None for row in rows), False
     raise ConcurrentSnapshotError(

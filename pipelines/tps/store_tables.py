@@ -17,7 +17,6 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
@@ -39,6 +38,7 @@ from commitlake.connectors.lake.reader import open_table, run_sql
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.topic_minutes.files import MinutesFiles
 from commitlake.pipelines.topic_minutes.minutes import COLUMNS as MINUTES_COLUMNS
 from commitlake.pipelines.tps.coverage import Coverage, TimeSpan
@@ -189,7 +189,7 @@ class StoreLogs:
         """
         names = MINUTES_COLUMNS if table is MINUTES else tuple(dict.fromkeys([*_MESSAGES_COLUMNS, *self._columns]))
         columns = StructType([SOURCE[name] for name in names])
-        schema = to_arrow_schema(StructType([*columns, SOURCE[CORRUPT_RECORD]]), timezone="UTC")
+        schema = to_arrow_schema(StructType([*columns, SOURCE[CORRUPT_RECORD]]))
         tasks = _Tasks(lake, table.name, replace(self._request(schema), encoded=True, keeps_bad_ranges=True))
         groups = [[split] for split in self._splits]
         files: list[DataFile] = []

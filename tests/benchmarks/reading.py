@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
@@ -28,6 +27,7 @@ from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.engine.walk import End, walk
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 from tests.benchmarks.runs import Run
@@ -111,7 +111,7 @@ def find_splits(store: Path) -> list[Split]:
 
 def read_batches(split: Split, columns: StructType, *, encoded: bool = False) -> Iterator[pa.RecordBatch]:
     """A split's rows, as a task reads them."""
-    yield from read_split(split, Request(to_arrow_schema(columns, timezone="UTC"), encoded=encoded))
+    yield from read_split(split, Request(to_arrow_schema(columns), encoded=encoded))
 
 
 def read_bodies(split: Split) -> Iterator[memoryview]:

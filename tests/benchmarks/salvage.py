@@ -20,7 +20,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.arrays import Array
@@ -29,6 +28,7 @@ from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.tables.messages import CORRUPT_RECORD, SOURCE
 from tests.benchmarks.salvage_brokers import Served, serve
 from tests.support.corpus import make_corpora
@@ -115,7 +115,7 @@ def _fault(chance: random.Random, there: bytes) -> bytes:
 def records_of(store: Path) -> Found:
     """Return the records of a store's log."""
     (found,) = find_stores(str(store), "a")
-    request = Request(to_arrow_schema(_SCHEMA, timezone="UTC"), Mode.PERMISSIVE)
+    request = Request(to_arrow_schema(_SCHEMA), Mode.PERMISSIVE)
     rows = [
         batch
         for split in plan_splits(found, take_snapshot([found]).ranges["a"], _PARTITION)

@@ -5,13 +5,15 @@ It is what the JVM of a first, small job leaves when it ends, and is kept betwee
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pyspark
+
+from commitlake.connectors.runtime.jars import delta_jars
 from tests.servers.cache import build_once, cache_folder, digest
 from tests.servers.class_archives import java_version
 from tests.servers.process import ServerError
@@ -35,7 +37,7 @@ def class_archive() -> Path:
     Raises:
         ServerError: The job failed, or its JVM left no archive.
     """
-    versions = [f"{name} {importlib.metadata.version(name)}" for name in ("pyspark", "delta-spark")]
+    versions = [pyspark.__version__, *(jar.name for jar in delta_jars())]
     # An archive is for the jars at one place.
     name = digest([java_version(), *versions, sys.prefix, _JOB])
     return build_once(cache_folder() / "spark-classes" / name, _build) / _NAME

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.jobs.audit import command as audit
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.quality.facts import RunFacts
@@ -26,7 +26,7 @@ Row = dict[str, Any]
 Damage = Callable[[Path], object]
 ROWS = 120
 """Messages of each run of `write_lake`, each in a window of its own."""
-_MESSAGES = to_arrow_schema(MESSAGES, timezone="UTC")
+_MESSAGES = to_arrow_schema(MESSAGES)
 
 
 def write_lake(root: Path, counted: Sequence[bool] = (True, True)) -> Path:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
@@ -15,6 +14,7 @@ from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.tables.messages import SOURCE
 from tests.support.logs import open_segment, write_store
@@ -24,7 +24,7 @@ SIZE = 8192
 
 def arrow_schema(*columns: str) -> pa.Schema:
     """Return the given columns of the source, or all."""
-    return to_arrow_schema(StructType([SOURCE[name] for name in columns] or SOURCE.fields), timezone="UTC")
+    return to_arrow_schema(StructType([SOURCE[name] for name in columns] or SOURCE.fields))
 
 
 def splits_of(root: Path, data: bytes) -> list[Split]:

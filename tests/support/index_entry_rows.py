@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql.pandas.types import to_arrow_schema
-
 from commitlake.connectors.formats.index_entries.entry_options import (
     IndexContent,
     parse_index_options,
@@ -16,6 +14,7 @@ from commitlake.connectors.formats.index_entries.index_parts import plan_index_f
 from commitlake.connectors.formats.index_entries.index_rows import read_index_parts
 from commitlake.connectors.formats.index_entries.queue_parts import plan_queues
 from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.tables.index_entries import INDEX_ENTRIES, INDEX_HEADERS, INDEX_SLOTS, QUEUE_ENTRIES
 
 Rows = list[dict[str, Any]]
@@ -33,7 +32,7 @@ def _given(root: Path, options: dict[str, object]) -> dict[str, str]:
 def read_queue_rows(root: Path, **given: object) -> Rows:
     """Return the rows of `consumequeue` for these options."""
     options = parse_queue_options(_given(root, given))
-    schema, filters = to_arrow_schema(QUEUE_ENTRIES, timezone="UTC"), options.narrowing.filters
+    schema, filters = to_arrow_schema(QUEUE_ENTRIES), options.narrowing.filters
     return [
         row
         for parts in plan_queues(options, options.narrowing)
@@ -45,7 +44,7 @@ def read_queue_rows(root: Path, **given: object) -> Rows:
 def read_index_rows(root: Path, **given: object) -> Rows:
     """Return the rows of `indexfile` for these options."""
     options = parse_index_options(_given(root, given))
-    schema, narrowing = to_arrow_schema(_TABLES[options.content], timezone="UTC"), options.read.narrowing
+    schema, narrowing = to_arrow_schema(_TABLES[options.content]), options.read.narrowing
     return [
         row
         for parts in plan_index_files(options, narrowing)

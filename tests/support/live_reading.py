@@ -6,13 +6,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pyspark.sql.pandas.types import to_arrow_schema
-
 from commitlake.broker_lite.stores.engine.options import RetentionOptions
 from commitlake.broker_lite.stores.engine.retention import Retention
 from commitlake.connectors.rocketmq.source.batch import read_ranges, schema_of
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.ranges import Partition, plan_batch
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from tests.support.live_brokers import LiveBroker, LiveCluster
 from tests.support.message_stores import message
 
@@ -38,7 +37,7 @@ def partitions(chosen: SourceOptions) -> list[Partition]:
 
 def rows(chosen: SourceOptions, parts: Iterable[Partition] | None = None) -> list[Row]:
     """Return the rows of some partitions, by default of all partitions of a batch."""
-    schema = to_arrow_schema(schema_of(chosen), timezone="UTC")
+    schema = to_arrow_schema(schema_of(chosen))
     found = partitions(chosen) if parts is None else parts
     return [row for part in found for batch in read_ranges(chosen, schema, part) for row in batch.to_pylist()]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
 from commitlake.schemas.layouts.rocketmq.topics import kind_of
@@ -77,5 +77,5 @@ def table_of(rows: Sequence[Row], schema: StructType) -> pa.Table:
             {name: list(v.items()) if isinstance(v, dict) and name == "properties" else v for name, v in row.items()}
             for row in rows
         ],
-        schema=to_arrow_schema(schema, timezone="UTC"),
+        schema=to_arrow_schema(schema),
     )

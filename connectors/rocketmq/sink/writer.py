@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.errors import OptionError
@@ -24,6 +23,7 @@ from commitlake.connectors.rocketmq.sink.options import SinkOptions
 from commitlake.connectors.rocketmq.sink.outcomes import RowStatus
 from commitlake.connectors.rocketmq.sink.prepared_rows import TYPES, check_columns
 from commitlake.connectors.rocketmq.sink.sender import RowSender
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.messages import MESSAGES, SOURCE
@@ -64,7 +64,7 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
                 "messages, which are ignored. Put the application's own values into properties"
             )
     try:
-        check_columns(to_arrow_schema(schema, timezone="UTC"), options.settings.rows)
+        check_columns(to_arrow_schema(schema), options.settings.rows)
     except InvalidMessageError as error:
         raise OptionError(str(error)) from None
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.options import BodyForm
 from commitlake.connectors.rocketmq.queue_reading import QueueRange
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.ranges import plan_batch
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
@@ -56,7 +56,7 @@ class RocketmqReader(DataSourceReader):
         """
         check_columns(schema, SOURCE, options.mode, CORRUPT_RECORD.name)
         self._options = options
-        self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self._arrow_schema: pa.Schema = to_arrow_schema(schema)
 
     @carry_errors()
     def partitions(self) -> Sequence[QueuePartition]:

@@ -7,13 +7,11 @@ checkpoint. Trigger.AvailableNow reads up to the queues' ends at the start of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.rocketmq.source.batch import QueuePartition, read_ranges
@@ -26,6 +24,13 @@ from commitlake.connectors.rocketmq.source.stream_offsets import (
     to_checkpoint,
 )
 from commitlake.connectors.rocketmq.source.stream_plan import StreamPlanner
+from commitlake.connectors.runtime.spark_versions import (
+    LimitedStreamReader,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    to_arrow_schema,
+)
 from commitlake.connectors.sources.schema_choice import check_columns
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.tables.messages import CORRUPT_RECORD, SOURCE
@@ -33,7 +38,7 @@ from commitlake.schemas.tables.messages import CORRUPT_RECORD, SOURCE
 Offset = dict[str, Any]
 
 
-class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class RocketmqStreamReader(LimitedStreamReader):
     """The reader of a stream."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -44,7 +49,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         check_columns(schema, SOURCE, options.mode, CORRUPT_RECORD.name)
         self._options = options
-        self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self._arrow_schema: pa.Schema = to_arrow_schema(schema)
         self._known_planner: StreamPlanner | None = None
 
     @property
@@ -53,8 +58,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._known_planner = StreamPlanner(self._options.open_puller(), self._options)
         return self._known_planner
 
-    @carry_errors()
-    def initialOffset(self) -> Offset:  # noqa: N802 (Spark's name)
+    def first_offset(self) -> Offset:
         """Return the position at which a new stream begins."""
         return to_checkpoint(self._planner.first())
 
@@ -68,8 +72,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Make the stream stop at the current ends of the queues."""
         self._planner.stop_at_what_is_there()
 
-    @carry_errors()
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 (Spark's name)
+    def next_offset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return the end of the next micro-batch; `start` itself if there are no new messages."""
         begin = from_checkpoint(start)
         end = self._planner.next(begin, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
@@ -80,8 +83,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = self._planner.latest
         return to_checkpoint(StreamPosition(latest)) if latest else None
 
-    @carry_errors()
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+    def partitions_between(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Divide the range between two offsets into partitions."""
         ranges = ranges_between(from_checkpoint(start), from_checkpoint(end))
         return [QueuePartition(part) for part in to_partitions(ranges, self._options.min_partitions)]

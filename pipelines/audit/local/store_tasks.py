@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
@@ -16,6 +15,7 @@ from commitlake.connectors.formats.engine.read_plan import plan_read
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.registry import FormatChoice
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.archive.waiting_rows import join_rows
 from commitlake.pipelines.audit.local.message_rows import RowCriteria
 from commitlake.pipelines.audit.local.windows import merge_windows, to_windows
@@ -58,7 +58,7 @@ def count_split(wanted: RowCriteria, masks: ArchiveMasks | None, split: Split) -
 def _read(split: Split, masks: ArchiveMasks | None) -> Iterator[pa.Table]:
     with_bodies = masks is not None and masks.reads_bodies
     columns = SOURCE if with_bodies else _COLUMNS
-    request = Request(to_arrow_schema(columns, timezone="UTC"), Mode.PERMISSIVE, encoded=True)
+    request = Request(to_arrow_schema(columns), Mode.PERMISSIVE, encoded=True)
     waiting: list[pa.Table] = []
     for batch in read_split(split, request):
         if batch.column("size").null_count:  # bad ranges have batches of their own

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.connectors.lake.committer import append_rows
@@ -19,6 +18,7 @@ from commitlake.connectors.lake.packs.body import COLUMNS, fetch_body
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.jobs.archive import command as archive_command
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
@@ -321,7 +321,7 @@ def test_keys_in_texts_of_other_tables_are_erased(growing: GrowingLake, capsys: 
         (growing.lake.replays, REPLAYS, [replay]),
         (growing.lake.quarantine, QUARANTINE, [damaged, other]),
     ):
-        append_rows(uri, schema, pa.Table.from_pylist(rows, schema=to_arrow_schema(schema, timezone="UTC")))
+        append_rows(uri, schema, pa.Table.from_pylist(rows, schema=to_arrow_schema(schema)))
     printed = erase_key(capsys, growing)
     assert "quarantine: 1 row" in printed
     assert "replays: 1 row" in printed
@@ -340,7 +340,7 @@ def test_copies_of_a_replay_lose_their_contents(growing: GrowingLake, capsys: py
          "properties": [("phone", MARK)], "body": MARK.encode()}
         for offset in places
     ]  # fmt: skip
-    schema = to_arrow_schema(REPLAY_ROWS, timezone="UTC")
+    schema = to_arrow_schema(REPLAY_ROWS)
     append_rows(growing.lake.replay_rows, REPLAY_ROWS, pa.Table.from_pylist(rows, schema=schema))
     assert "replay_rows: 1 row" in erase_key(capsys, growing)
     erased, other = sorted(rows_of(growing.lake.replay_rows), key=lambda row: row["physical_offset"])

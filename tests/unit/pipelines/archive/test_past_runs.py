@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.follower import ArchiveRun
 from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, read_past_runs
 from commitlake.pipelines.quality.report import QualityReport
 from commitlake.pipelines.quality.result_rows import to_table
@@ -104,9 +104,7 @@ def test_only_the_newest_files_are_read(growing: GrowingLake) -> None:
 def vars_of(run: ArchiveRun) -> pa.Table:
     """A row of `archive_runs`."""
     names = ARCHIVE_RUNS.names
-    return pa.Table.from_pylist(
-        [{name: getattr(run, name) for name in names}], schema=to_arrow_schema(ARCHIVE_RUNS, timezone="UTC")
-    )
+    return pa.Table.from_pylist([{name: getattr(run, name) for name in names}], schema=to_arrow_schema(ARCHIVE_RUNS))
 
 
 def test_a_lake_without_a_finished_run_has_none(tmp_path: Path) -> None:

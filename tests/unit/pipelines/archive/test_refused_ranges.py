@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.committer import append_rows
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.archive.refused_ranges import SHOWN, read_refused
 from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.quarantine import QUARANTINE
@@ -40,7 +40,7 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
 
 def table_of(rows: Sequence[Mapping[str, object]], schema: StructType) -> pa.Table:
     """Rows of a table; columns that are not given are null."""
-    return pa.Table.from_pylist(list(rows), schema=to_arrow_schema(schema, timezone="UTC"))
+    return pa.Table.from_pylist(list(rows), schema=to_arrow_schema(schema))
 
 
 def test_rows_are_counted_by_reason_the_most_frequent_first(growing: GrowingLake) -> None:

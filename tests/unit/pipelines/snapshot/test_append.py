@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.lake.committer import append_rows, open_for_append
 from commitlake.connectors.lake.paths import LakeError, LakePaths
@@ -19,6 +18,7 @@ from commitlake.connectors.lake.snapshot_tables import (
     open_snapshots,
     snapshot_brokers,
 )
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
@@ -124,7 +124,7 @@ def test_rows_without_a_broker_add_no_store(lake: LakePaths) -> None:
 def test_impossible_offsets_are_not_read_as_offsets_of_a_group(lake: LakePaths, changed: dict[str, Any]) -> None:
     append_progress(lake, snapshot(0, {queue("orders", 0): 5}))
     row = next(row for row in rows(lake) if row["topic"]) | {"topic": "other"} | changed  # by another program
-    schema = to_arrow_schema(CONSUMER_OFFSETS, timezone="UTC")
+    schema = to_arrow_schema(CONSUMER_OFFSETS)
     append_rows(lake.consumer_offsets, CONSUMER_OFFSETS, pa.Table.from_pylist([row], schema))
     opened = open_snapshots(lake, OFFSETS)
     assert opened is not None

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine import cuts, plan
@@ -23,6 +22,7 @@ from commitlake.connectors.formats.engine.read_plan import plan_read
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.commitlog import serialize_blank
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.tables.messages import SOURCE
@@ -33,9 +33,9 @@ SIZE = 1 << 20
 PARTITION = 64 << 10
 LOOK_BACK = 8 << 10
 COLUMNS = {field.name: field for field in SOURCE}
-REQUEST = Request(to_arrow_schema(StructType([COLUMNS["physical_offset"]]), timezone="UTC"))
+REQUEST = Request(to_arrow_schema(StructType([COLUMNS["physical_offset"]])))
 MARKED = Request(
-    to_arrow_schema(StructType([COLUMNS["physical_offset"], COLUMNS["_corrupt_record"]]), timezone="UTC"),
+    to_arrow_schema(StructType([COLUMNS["physical_offset"], COLUMNS["_corrupt_record"]])),
     Mode.PERMISSIVE,
 )
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
@@ -17,6 +16,7 @@ from commitlake.connectors.formats.engine.options import Mode, ReadOptions
 from commitlake.connectors.formats.engine.read_plan import plan_read
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import ListedSplit
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from commitlake.schemas.tables.messages import SOURCE
 from tests.support.indexed_stores import RARE, STORED_MS, plan_of, read_by_scan, read_splits, unique_key
@@ -29,7 +29,7 @@ def rows(root: Path, *columns: str, **options: object) -> list[dict[str, object]
     """Return the rows of a read, without Spark."""
     parsed = ReadOptions.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
     fields = [SOURCE[name] for name in columns] or SOURCE.fields
-    schema: pa.Schema = to_arrow_schema(StructType(fields), timezone="UTC")
+    schema: pa.Schema = to_arrow_schema(StructType(fields))
     narrowing = narrow(parsed)
     request = Request(schema, parsed.mode, narrowing.filters, max_batch_bytes=parsed.max_batch_bytes)
     return [

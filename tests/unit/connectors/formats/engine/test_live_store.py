@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
@@ -14,10 +13,11 @@ from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.plan import StoreRange, plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.jobs.cli.warm import warm
 from commitlake.schemas.tables.messages import SOURCE
 
-SCHEMA = to_arrow_schema(StructType([SOURCE["physical_offset"], SOURCE["size"], SOURCE["keys"]]), timezone="UTC")
+SCHEMA = to_arrow_schema(StructType([SOURCE["physical_offset"], SOURCE["size"], SOURCE["keys"]]))
 MESSAGES = 30_000
 WRITER = """
 import random, sys

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
@@ -27,13 +26,14 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.engine.walk import BadRange, End, walk
 from commitlake.connectors.formats.engine.windows import OpenWindow, Windows
 from commitlake.connectors.formats.rocketmq.decoder import CommitLogDecoder
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from commitlake.schemas.tables.messages import SOURCE
 from tests.support.logs import closed_segment, messages, new_message, records, write_store
 
 SIZE = 4 << 20
 COUNT = 17_500
-SCHEMA = to_arrow_schema(StructType([field for field in SOURCE if field.name == "keys"]), timezone="UTC")
+SCHEMA = to_arrow_schema(StructType([field for field in SOURCE if field.name == "keys"]))
 pytestmark = pytest.mark.skipif(not IS_SUPPORTED, reason="segments are mapped on 64-bit Linux only")
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from commitlake.connectors.lake.packs import body_batches, spark_reader
@@ -14,6 +13,7 @@ from commitlake.connectors.lake.packs.body_batches import batches_with_bodies
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.reader import FrameCache
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF
 from tests.support.packs import NAME, TOKEN, MemoryStore, packed
