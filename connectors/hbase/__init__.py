@@ -7,11 +7,13 @@ Data
 Readers and writers
     follower  the projection, by version   work      its pieces, here or in tasks
     writer    batches into calls           lookups   by id, key, topic and time
-    source    the Spark data source        client    one connection, with retries; options: what a user can set
+    source    the Spark data source, or missing_client where happybase is not installed
+    client    one connection, with retries; options: what a user can set
 """
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
 
 def register_hbase(spark: SparkSession) -> None:
     """Make `format("hbase")` known to a session; see `connectors.hbase.source`."""
+    if find_spec("happybase") is None:
+        from commitlake.connectors.hbase.missing_client import MissingHBaseDataSource  # noqa: PLC0415 (pyspark)
+
+        spark.dataSource.register(MissingHBaseDataSource)
+        return
     from commitlake.connectors.hbase.source import HBaseDataSource  # noqa: PLC0415 (pyspark, only where wanted)
 
     spark.dataSource.register(HBaseDataSource)

@@ -33,7 +33,8 @@ NAME = "commitlake-env"
 PYTHON = f"./{NAME}/bin/python"
 """Path of the Python, on executors and on the driver."""
 _PROJECT = "commitlake"
-_FROM_SPARK = frozenset({"pyspark", "py4j", "delta-spark"})
+_FROM_SPARK = frozenset({"pyspark", "py4j"})
+_EXTRAS = ("", "spark", "hbase", "s3")  # what tasks import; Spark's workers need pandas
 _ONLY_ON_DRIVER = frozenset({"great-expectations"})  # it judges profiles there, and brings 150 MB of packages
 _UNUSED_FOLDERS = frozenset({"tests", "test", "include", "examples"})
 _COMPRESSION_LEVEL = 1  # the network to executors is fast, and the user waits for the packing
@@ -156,7 +157,7 @@ def _compiled_module(file: PurePosixPath, path: Path) -> Iterator[Member]:
 
 
 def _required() -> Iterator[metadata.Distribution]:
-    """Yield the installed distributions that this package requires, directly or not, without its extras."""
+    """Yield the installed distributions that this package requires, directly or not, with the extras of executors."""
     waiting, seen = [_PROJECT], {*_FROM_SPARK, *_ONLY_ON_DRIVER}
     while waiting:
         key = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
@@ -167,9 +168,10 @@ def _required() -> Iterator[metadata.Distribution]:
             distribution = metadata.distribution(key)
         except metadata.PackageNotFoundError:
             continue  # it is optional, or for another system
+        extras = _EXTRAS if key == _PROJECT else ("",)
         for text in distribution.requires or []:
             requirement = Requirement(text)
-            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras):
                 waiting.append(requirement.name)
         if key != _PROJECT:
             yield distribution

@@ -36,6 +36,7 @@ from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.evidence import add_evidence_argument
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument
+from commitlake.jobs.cli.missing_packages import require
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.process import is_own_process
@@ -199,6 +200,12 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         raise JobError("the following arguments are required: --store", "Name the store's folder, or --from-broker")
     if arguments.from_broker is None and arguments.local and (arguments.follow or arguments.available_now):
         raise JobError("--follow and --available-now need Spark, and --local runs without Spark", "leave --local out")
+    if not arguments.local:
+        require("pyspark", "archive without --local")
+    if not arguments.no_quality:
+        require("great_expectations", "archive without --no-quality")
+    if arguments.hbase is not None:
+        require("happybase", "--hbase")
     if not arguments.local or arguments.no_quality:
         return _archive(arguments, None)
     from commitlake.connectors.runtime.blocked_imports import blocked_imports

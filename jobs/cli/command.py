@@ -245,9 +245,15 @@ def _measured(
     """Run the job, and write its metrics if a file is given for them."""
     if not arguments.metrics_file:
         return _run(parser, job, arguments)
+    from commitlake.jobs.cli.missing_packages import require
     from commitlake.jobs.cli.output_files import OutputFileError
     from commitlake.jobs.cli.run_metrics import RunMetrics
 
+    try:
+        require("prometheus_client", "--metrics-file")
+    except JobError as error:
+        _print_error(parser.prog, str(error), error.hint)
+        return error.exit_code
     try:
         metrics = RunMetrics(Path(arguments.metrics_file), _job_name(parser))
     except OutputFileError as error:
@@ -391,6 +397,10 @@ def _unexpected(prog: str, error: BaseException, *, verbose: bool) -> int:
     if (raised := raised_in_worker(error)) is not None:
         raised.__cause__ = error
         error = raised
+    if isinstance(error, ModuleNotFoundError):
+        from commitlake.jobs.cli.missing_packages import missing_extra
+
+        error = missing_extra(error) or error
     shown = explain_error(error)
     if shown.exit_code is not None:
         _print_error(prog, shown.message, shown.hint)

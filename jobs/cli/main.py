@@ -69,15 +69,29 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         case [name, *rest] if name in JOBS:
             set_command_name(f"commitlake {name}")
-            with collector_off():
-                module = importlib.import_module(f"commitlake.jobs.{name}.command")
-            return int(module.main(rest))
+            try:
+                with collector_off():
+                    module = importlib.import_module(f"commitlake.jobs.{name}.command")
+                return int(module.main(rest))
+            except ModuleNotFoundError as error:
+                return _report_missing(f"commitlake {name}", error)
     from commitlake.connectors.printable import printable_line
 
     shown = printable_line(repr(arguments[0]))
     print(f"commitlake: error: there is no job {shown}.{_suggestion(arguments[0])}", file=sys.stderr)
     print("  commitlake --help lists the jobs", file=sys.stderr)
     return 2
+
+
+def _report_missing(prog: str, error: ModuleNotFoundError) -> int:
+    """Print that a package of an extra is not installed, and return the exit code; raise any other error again."""
+    from commitlake.jobs.cli.missing_packages import missing_extra
+
+    missing = missing_extra(error)
+    if missing is None:
+        raise error
+    print(f"{prog}: error: {missing}\n  {missing.hint}", file=sys.stderr)
+    return int(missing.exit_code)
 
 
 def run_as_process(command: Callable[[], int]) -> int:

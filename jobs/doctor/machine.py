@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from commitlake.jobs.cli.sizes import size_text
@@ -18,7 +19,7 @@ from commitlake.schemas.errors import CommitLakeError
 
 _OLDEST_PYTHON = (3, 11)
 _PACKAGES = (
-    "pyspark", "delta-spark", "deltalake", "pyarrow", "numpy", "numba", "pandas", "great-expectations", "boto3",
+    "pyspark", "deltalake", "pyarrow", "numpy", "numba", "pandas", "great-expectations", "boto3",
     "happybase", "prometheus-client",
 )  # fmt: skip
 _LITTLE_DISK = 1 << 30
@@ -60,11 +61,14 @@ def java() -> DoctorFinding:
 
 def jars() -> DoctorFinding:
     """Check that Delta's jars are present and have the tested versions."""
+    if find_spec("pyspark") is None:
+        return DoctorFinding("jars", State.WARNING, "not needed without pyspark", "only Spark needs them")
     from commitlake.connectors.runtime.jars import JarsError, delta_jars
+    from commitlake.connectors.runtime.spark_versions import SparkVersionError
 
     try:
         found = delta_jars()
-    except (JarsError, OSError) as error:
+    except (JarsError, OSError, SparkVersionError) as error:
         advice = (
             "only Spark needs them: use --local, or run 'python -m commitlake.connectors.runtime.jars' with network"
         )

@@ -1,0 +1,41 @@
+"""The Spark data source `hbase` where happybase is not installed: each use is an error that names the extra."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.hbase.errors import HBaseOptionError
+from commitlake.connectors.worker_errors import carry_errors
+
+
+class MissingHBaseDataSource(DataSource):
+    """Data source that says what to install; `connectors.hbase.source` has the one that works."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return "hbase"
+
+    @carry_errors()
+    def schema(self) -> StructType:
+        """Raise the error."""
+        _fail()
+
+    @carry_errors()
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002 (Spark's)
+        """Raise the error."""
+        _fail()
+
+    @carry_errors()
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, N802 (Spark's)
+        """Raise the error."""
+        _fail()
+
+
+def _fail() -> NoReturn:
+    raise HBaseOptionError(
+        "format hbase needs the package happybase, which is not installed: pip install 'commitlake[hbase]' installs it"
+    )
