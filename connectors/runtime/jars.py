@@ -16,6 +16,7 @@ and whenever it is used: one with another checksum is not given to a JVM.
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 _VARIABLE = "COMMITLAKE_JARS"
 _SCALA = "2.13"
-_DELTA = "4.4.0"  # it has a jar for each of Spark's versions 4.0, 4.1 and 4.2
+_DELTA = "4.4.0"  # where the package delta-spark is not installed; it has jars for Spark 4.0, 4.1 and 4.2
 _AWS_SDK = "2.35.4"
 _HADOOP = "3.5.0"  # of Spark 4.2
 _LOCK = Path(__file__).with_name("jars.lock")
@@ -70,7 +71,11 @@ class JarsError(CommitLakeError):
 
 
 def _modules() -> list[tuple[str, str]]:
-    return [(f"delta-spark_{spark_version()}_{_SCALA}", _DELTA), ("delta-storage", _DELTA)]
+    try:
+        delta = importlib.metadata.version("delta-spark")
+    except importlib.metadata.PackageNotFoundError:
+        delta = _DELTA
+    return [(f"delta-spark_{spark_version()}_{_SCALA}", delta), ("delta-storage", delta)]
 
 
 def jar_folder() -> Path:

@@ -19,7 +19,7 @@ from commitlake.schemas.errors import CommitLakeError
 
 _OLDEST_PYTHON = (3, 11)
 _PACKAGES = (
-    "pyspark", "deltalake", "pyarrow", "numpy", "numba", "pandas", "great-expectations", "boto3",
+    "pyspark", "delta-spark", "deltalake", "pyarrow", "numpy", "numba", "pandas", "great-expectations", "boto3",
     "happybase", "prometheus-client",
 )  # fmt: skip
 _LITTLE_DISK = 1 << 30

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.benchmarks.java import java_version
 
-_PACKAGES = ("pyspark", "deltalake", "pyarrow", "numpy", "numba")
+_PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow", "numpy", "numba")
 
 
 def machine() -> dict[str, str | float]:
