@@ -56,7 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         for night in range(1, arguments.nights + 1):
             year.run_night(night)
             if night in measured:
-                table.add_row(str(night), *year.figures())
+                row = [str(night), *year.figures()]
+                table.add_row(*row)
+                print(*row, sep=" | ", file=sys.stderr)
             if not arguments.without_maintain:
                 year.maintain()
             _age(year.lake)

@@ -60,7 +60,7 @@ def lake(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["dump", "{store}"], "order-9"),
         (["explain", "{store}"], "store"),
         (["rebuild", "--store", "{store}", "--local", "--out", "{out}"], ""),
-        (["query", "--lake", "{lake}", "--key", "order-1"], "orders"),
+        (["query", "--lake", "{lake}", "--key", "order-1"], "order-1"),
         (["query", "--lake", "{lake}", "--sql", "SELECT count(*) AS n FROM messages"], "10"),
         (["lineage", "--lake", "{lake}", "--key", "order-1"], "order-1"),
         (["tps", "--lake", "{lake}"], ""),

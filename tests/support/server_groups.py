@@ -30,6 +30,7 @@ LONGEST = (
     "test_broker_lite_store.py",
     "lag/test_real_groups.py",
     "spark/test_signals.py",
+    "test_kubernetes_examples.py",
     "lag/test_what_waits.py",
     "replay/test_killed_replays.py",
     "replay/test_redriven.py",
