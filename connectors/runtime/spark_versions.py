@@ -1,30 +1,19 @@
-"""Differences between the Spark versions that CommitLake works with, in one place: 4.1 and 4.2.
+"""Differences between the Spark versions that CommitLake works with: 4.1 and 4.2.
 
-    Spark 4.1, unlike 4.2    here
-    has no admission control in Python's stream readers: Spark passes no start and no limit to `latestOffset`
-                             `LimitedStreamReader`; a limit for each micro-batch is refused
-    has no module pyspark.sql.streaming.datasource
-                             `ReadLimit` and its subclasses
-    has no parameter `timezone` of `to_arrow_schema`, whose times are in UTC then
-                             `to_arrow_schema`
-
-Spark 4.0 does not work: it has no `DataSourceStreamArrowWriter` and no predicates (`Filter`) for data sources. Delta's
-jars for each version are in `jars`. Code outside this module and `jars` does not ask for Spark's version.
+Spark 4.1, unlike 4.2, has no parameter `timezone` of `to_arrow_schema`, whose times are in UTC then; its streams
+differ, too, see `limited_streams`. Spark 4.0 does not work: it has no `DataSourceStreamArrowWriter` and no predicates
+(`Filter`) for data sources. Delta's jars for each version are in `jars`. Other code does not ask for Spark's version.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyspark
-from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.pandas import types
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 TESTED = ("4.1", "4.2")
@@ -54,112 +43,6 @@ def spark_version() -> str:
 
 HAS_READ_LIMITS = not pyspark.__version__.startswith(("4.0.", "4.1."))
 """True if Spark can limit the size of a stream's micro-batches (4.2)."""
-
-if TYPE_CHECKING or HAS_READ_LIMITS:
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxBytes,
-        ReadMaxRows,
-        SupportsTriggerAvailableNow,
-    )
-else:
-
-    class ReadLimit:
-        """Limit of a micro-batch, as in Spark 4.2."""
-
-    @dataclass
-    class ReadAllAvailable(ReadLimit):
-        """No limit."""
-
-    @dataclass
-    class ReadMaxBytes(ReadLimit):
-        """Limit in bytes."""
-
-        max_bytes: int
-
-    @dataclass
-    class ReadMaxRows(ReadLimit):
-        """Limit in rows."""
-
-        max_rows: int
-
-    class SupportsTriggerAvailableNow:
-        """Stream reader that fixes its end when a query with Trigger.AvailableNow starts; Spark 4.1 does so itself."""
-
-
-__all__ = [
-    "HAS_READ_LIMITS",
-    "TESTED",
-    "LimitedStreamReader",
-    "ReadAllAvailable",
-    "ReadLimit",
-    "ReadMaxBytes",
-    "ReadMaxRows",
-    "SparkVersionError",
-    "spark_version",
-    "to_arrow_schema",
-]
-
-Offset = dict[str, Any]
-
-
-class LimitedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Stream reader whose micro-batches have a start and a limit, also on Spark 4.1.
-
-    Spark 4.1 asks for the end of the next micro-batch without its start. The start is the end of the last one, which
-    Spark has asked for, or, after a restart, has passed to `partitions` as an empty range.
-    """
-
-    _reached: Offset | None = None
-
-    @abstractmethod
-    def first_offset(self) -> Offset:
-        """Return the offset at which a new stream starts."""
-
-    @abstractmethod
-    def next_offset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return the end of the micro-batch that begins at `start`; `start` itself if there is nothing new."""
-
-    @abstractmethod
-    def partitions_between(self, start: Offset, end: Offset) -> list[Any]:
-        """Return the partitions of a micro-batch."""
-
-    @carry_errors()
-    def initialOffset(self) -> Offset:  # noqa: N802 (Spark's name)
-        """Return the offset at which a new stream starts."""
-        self._reached = self.first_offset()
-        return self._reached
-
-    @carry_errors()
-    def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:  # noqa: N802 (Spark's name)
-        """Return the end of the next micro-batch; its start if there is nothing new."""
-        if start is None:
-            start = self.initialOffset() if self._reached is None else self._reached
-        if limit is None:
-            limit = self.getDefaultReadLimit()
-            check_limit(limit)
-        self._reached = self.next_offset(start, limit)
-        return self._reached
-
-    @carry_errors()
-    def partitions(self, start: Offset, end: Offset) -> list[Any]:
-        """Return the partitions between two offsets; none between equal ones."""
-        self._reached = end
-        return [] if start == end else self.partitions_between(start, end)
-
-
-def check_limit(limit: ReadLimit) -> None:
-    """Check a limit that a user has set for the micro-batches of a Spark that has none.
-
-    Raises:
-        SparkVersionError: if there is a limit. Spark 4.1 with Trigger.AvailableNow would stop after one micro-batch.
-    """
-    if not isinstance(limit, ReadAllAvailable):
-        raise SparkVersionError(
-            f"Spark {pyspark.__version__} cannot limit a stream's micro-batches: remove the option maxBytesPerTrigger "
-            "or maxOffsetsPerTrigger, or use Spark 4.2"
-        )
 
 
 def to_arrow_schema(schema: StructType) -> pa.Schema:

@@ -27,13 +27,13 @@ from commitlake.connectors.formats.engine.errors import DataLossError
 from commitlake.connectors.formats.engine.filters import narrow_stream
 from commitlake.connectors.formats.engine.options import Content, Mode, ReadOptions
 from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.runtime.spark_versions import (
+from commitlake.connectors.runtime.limited_streams import (
     LimitedStreamReader,
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
-    to_arrow_schema,
 )
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.connectors.worker_errors import carry_errors
 
 if TYPE_CHECKING:

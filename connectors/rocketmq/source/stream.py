@@ -24,13 +24,13 @@ from commitlake.connectors.rocketmq.source.stream_offsets import (
     to_checkpoint,
 )
 from commitlake.connectors.rocketmq.source.stream_plan import StreamPlanner
-from commitlake.connectors.runtime.spark_versions import (
+from commitlake.connectors.runtime.limited_streams import (
     LimitedStreamReader,
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
-    to_arrow_schema,
 )
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.connectors.sources.schema_choice import check_columns
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.tables.messages import CORRUPT_RECORD, SOURCE
