@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +27,15 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    """Volumes, with the store of one broker that has 50 messages."""
-    found = Machine(tmp_path)
-    _send(found, 50, seed=1)
-    return found
+def machine() -> Iterator[Machine]:
+    """Volumes, with the store of one broker that has 50 messages.
+
+    Their paths are short: the jobs make sockets in the volume `tmp`, and a socket's path has at most 107 bytes.
+    """
+    with tempfile.TemporaryDirectory(prefix="pods-") as folder:
+        found = Machine(Path(folder))
+        _send(found, 50, seed=1)
+        yield found
 
 
 def test_the_cron_jobs_archive_audit_and_maintain_and_metrics_answer_probes(machine: Machine) -> None:
