@@ -90,12 +90,11 @@ class Machine:
             "XDG_CACHE_HOME": str(mounts["/home/commitlake/.cache"]),
             "TMPDIR": str(mounts["/tmp"]),
         }
+        command = [*container.get("command", entry_point()), *container["args"]]
         for variable in container.get("env", []):
             assert variable["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
             environment[variable["name"]] = POD_IP
-        command = [*container.get("command", entry_point()), *container["args"]]
-        for name in [variable["name"] for variable in container.get("env", [])]:
-            command = [word.replace(f"$({name})", environment[name]) for word in command]
+            command = [word.replace(f"$({variable['name']})", POD_IP) for word in command]
         for name in ("JAVA_HOME", "COMMITLAKE_JARS"):
             if name in os.environ:
                 environment[name] = os.environ[name]

@@ -64,3 +64,8 @@ def _run(command: list[str]) -> None:
         command, env=clean_variables(), capture_output=True, text=True, check=False, timeout=_PATIENCE_SECONDS
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def bare_python() -> str:
+    """Return the Python from which this environment was made; it has no package of this project."""
+    return str(Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}")

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from tests.support.local_archives import MESSAGES, SEGMENT_BYTES, archive_here, 
 from tests.support.replicas import master_lite
 from tests.support.served_stores import files_of
 from tests.support.waiting import wait_until
+from tests.support.wheel_environments import bare_python
 
 ROOT = Path(__file__).parents[3]
 SIZES = ("--segment-size", str(SEGMENT_BYTES), "--quiet")
@@ -158,7 +158,7 @@ def test_lag_and_replays_are_those_of_one_process(
 
 @pytest.mark.long("workers have the same check before each job")
 def test_a_select_names_workers_without_the_package(cluster: SparkCluster, place: Path) -> None:
-    bare = str(Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}")
+    bare = bare_python()
     select = ("query", "--lake", "here", "--engine", "spark", "--sql", "SELECT count(*) FROM messages")
     job = submit(cluster, place, *select, options=("--conf", f"spark.pyspark.python={bare}"))
     _, errors = job.communicate(timeout=PATIENCE_SECONDS)

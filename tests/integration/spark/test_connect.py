@@ -15,6 +15,7 @@ from commitlake.jobs.rebuild import command as rebuild
 from tests.servers.spark_connect import SparkConnect
 from tests.support.local_archives import MESSAGES, SEGMENT_BYTES, archive_here, check_equal
 from tests.support.served_stores import files_of
+from tests.support.wheel_environments import bare_python
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_SECONDS = 300
@@ -123,7 +124,7 @@ def test_what_spark_connect_lacks_is_refused(
 
 
 def test_workers_without_the_package_are_named(place: Path, tmp_path: Path) -> None:
-    bare = str(Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}")
+    bare = bare_python()
     with SparkConnect(tmp_path / "server", python=bare) as other:
         done = submit(other, place, "archive", "--store", "store", "--broker", "a", "--lake", "nowhere", "--quiet")
     assert done.returncode == 2, done.stderr
