@@ -12,6 +12,14 @@ from tests.support.message_stores import SMALL
 from tests.support.small_stores import Clock
 
 
+@pytest.fixture(autouse=True)
+def enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raise the time limits, so that no pull or delivery is cut on a busy machine."""
+    for limit in ("pulling.SLICE_SECONDS", "pulling.UNFILTERED_SECONDS", "dispatcher.SLICE_SECONDS"):
+        monkeypatch.setattr(f"commitlake.broker_lite.handlers.{limit}", 60)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.pulling.PULL_SECONDS", 600)  # some slices
+
+
 @pytest.fixture
 def clock() -> Clock:
     """A clock that does not advance by itself."""

@@ -20,13 +20,6 @@ def dispatcher(root: Path, clock: Clock) -> Iterator[Dispatcher]:
         yield opened
 
 
-@pytest.fixture(autouse=True)
-def enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Raise the time limits, so that no pull is cut on a busy machine."""
-    monkeypatch.setattr("commitlake.broker_lite.handlers.pulling.SLICE_SECONDS", 60)
-    monkeypatch.setattr("commitlake.broker_lite.handlers.pulling.UNFILTERED_SECONDS", 60)
-
-
 @pytest.fixture
 def peer(dispatcher: Dispatcher) -> Peer:
     """A client of the broker."""
