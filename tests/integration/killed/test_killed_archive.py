@@ -152,6 +152,7 @@ def test_a_full_disk_fails_the_run_and_leaves_the_lake_unchanged(where: str, tmp
     check_same(where, store, lake, tmp_path / "peaceful")
 
 
+@pytest.mark.long("two runs over one store are raced each time")
 def test_the_same_job_started_twice_archives_once(where: str, tmp_path: Path) -> None:
     store = GrowingStore(tmp_path / "store", seed=11)
     store.grow()
