@@ -65,7 +65,7 @@ def check_workers(session: SparkSession, needed: Sequence[str] = NEEDED) -> None
         missing = "; ".join(f"{name} ({why})" for name, why in answer["missing"].items())
         raise WorkersLackError(f"on the worker {answer['host']}, {answer['python']} lacks {missing}: {_CURE}")
     here = _version()
-    if answer["version"] != here and answer["version"]:
+    if answer["version"] != here and answer["version"] and here:
         raise WorkersLackError(
             f"on the worker {answer['host']}, {answer['python']} has CommitLake {answer['version']}, "
             f"but this job is CommitLake {here}: install the same version in both"

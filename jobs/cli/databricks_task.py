@@ -21,9 +21,12 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.main import JOBS
 from commitlake.jobs.cli.main import main as run_command
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.layouts.numbers import parse_int
 
 FIRST_WAIT_SECONDS = 60.0
 """Seconds between the first two attempts; each further wait is twice as long."""
+MAX_ATTEMPTS = 10
+"""Largest number of attempts; the last wait is then four hours."""
 _MEANINGS = {
     ExitCode.FAILED: "an error that may be gone at the next run",
     ExitCode.USAGE: "wrong usage, path or lake",
@@ -63,16 +66,17 @@ def parse_task(arguments: Sequence[str]) -> tuple[int, list[str]]:
     Raises:
         JobError: if one of the two is wrong.
     """
-    attempts = "1"
+    text = "1"
     given = list(arguments)
     if given[:1] == ["--attempts"]:
-        attempts, given = "".join(given[1:2]), given[2:]
-    if not attempts.isascii() or not attempts.isdecimal() or int(attempts) < 1:
-        raise JobError(f"--attempts: expected a number of at least 1, found {attempts!r}")
+        text, given = "".join(given[1:2]), given[2:]
+    attempts = parse_int(text, 1, MAX_ATTEMPTS)
+    if attempts is None:
+        raise JobError(f"--attempts: expected a number from 1 to {MAX_ATTEMPTS}, found {text[:40]!r}")
     if not given or given[0] not in JOBS:
         found = repr(given[0]) if given else "nothing"
         raise JobError(f"expected the name of a job, found {found}", "commitlake --help lists the jobs")
-    return int(attempts), given
+    return attempts, given
 
 
 def _exit_code(arguments: Sequence[str]) -> int:

@@ -77,6 +77,12 @@ def test_a_copy_of_commitlake_without_metadata_is_accepted(session: Mock) -> Non
     check_workers(session)
 
 
+def test_a_driver_without_metadata_accepts_workers_with_it(session: Mock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("commitlake.connectors.runtime.worker_check._version", lambda: "")
+    session.changes["version"] = "1.0"
+    check_workers(session)
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

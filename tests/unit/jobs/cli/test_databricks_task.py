@@ -111,9 +111,11 @@ def test_the_last_attempt_decides(no_server: str) -> None:
     [
         ([], "expected the name of a job, found nothing"),
         (["tsp"], "expected the name of a job, found 'tsp'"),
-        (["--attempts", "0", "tps"], "--attempts: expected a number of at least 1, found '0'"),
-        (["--attempts"], "--attempts: expected a number of at least 1, found ''"),
-        (["--attempts", "x"], "--attempts: expected a number of at least 1, found 'x'"),
+        (["--attempts", "0", "tps"], "--attempts: expected a number from 1 to 10, found '0'"),
+        (["--attempts"], "--attempts: expected a number from 1 to 10, found ''"),
+        (["--attempts", "x"], "--attempts: expected a number from 1 to 10, found 'x'"),
+        (["--attempts", "11", "tps"], "--attempts: expected a number from 1 to 10, found '11'"),
+        (["--attempts", "9" * 5000, "tps"], f"--attempts: expected a number from 1 to 10, found '{'9' * 40}'"),
     ],
 )
 def test_wrong_arguments_of_its_own_are_refused(arguments: list[str], message: str) -> None:
