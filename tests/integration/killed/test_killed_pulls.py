@@ -71,7 +71,6 @@ def check_same(broker: Broker, lake: Path, folder: Path) -> None:
     assert sum(run["messages"] for run in runs) == expected["messages"].num_rows
 
 
-@pytest.mark.long("pulled runs commit as runs over files do, which are killed each time")
 @pytest.mark.parametrize(
     "steps",
     [
