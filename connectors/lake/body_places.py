@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from commitlake.connectors.lake.owned_folders import local_folder
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.paths import LakePaths, local_folder
 from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
 
 WAY_OUT = (

@@ -9,7 +9,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.connectors.lake.kept_tables import LentTable, is_continued, take
 from commitlake.connectors.lake.log_check import check_log, seal_log
+from commitlake.connectors.lake.log_files import LogFolder, LogListing
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.object_store.errors import S3Error
 from commitlake.connectors.object_store.options import S3Options
@@ -34,17 +36,36 @@ def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
         OSError: if an object store cannot be reached.
     """
     options = storage_options(uri, s3)
-    try:
-        table = DeltaTable(uri, storage_options=options)
-    except DeltaError:  # check_log names a damaged file; TableNotFoundError is a subclass
-        check_log(uri, options)
-        raise
-    check_log(uri, options)
+    table, listing = _open_again(uri, options) or _open(uri, options)
     state = (str(table.metadata().id), table.version())
     if _checked_states.get(uri) != state:
         _check_paths(uri, table)
         _checked_states[uri] = state
+    table.keep_later(uri, options, listing)
     return table
+
+
+def _open_again(uri: str, options: dict[str, str] | None) -> tuple[LentTable, LogListing] | None:
+    kept = take(uri, options)
+    if kept is None:
+        return None
+    table, before = kept
+    listing = check_log(uri, options)
+    if table.version() < listing.newest or not is_continued(before, listing):
+        return None
+    return table, listing
+
+
+def _open(uri: str, options: dict[str, str] | None) -> tuple[LentTable, LogListing]:
+    try:
+        before = LogFolder(uri, options).read_listing()
+        table = LentTable(uri, storage_options=options)
+    except DeltaError:  # check_log names a damaged file; TableNotFoundError is a subclass
+        check_log(uri, options)
+        raise
+    listing = check_log(uri, options)
+    # What was changed while it was read must not be taken for what was read.
+    return table, listing if is_continued(before, listing) else LogListing()
 
 
 _checked_states: dict[str, tuple[str, int]] = {}

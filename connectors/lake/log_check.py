@@ -64,8 +64,8 @@ class LogDamage:
         return f"{kind} {self.version} of the log, {LOG}/{self.name}: {self.reason}"
 
 
-def check_log(table_uri: str, storage_options: StorageOptions = None) -> None:
-    """Refuse a table whose log is damaged.
+def check_log(table_uri: str, storage_options: StorageOptions = None) -> LogListing:
+    """Refuse a table whose log is damaged; return the files of the log.
 
     Raises:
         LogDamagedError: if the log is damaged.
@@ -73,11 +73,13 @@ def check_log(table_uri: str, storage_options: StorageOptions = None) -> None:
     try:
         folder = LogFolder(table_uri, storage_options)
     except TableNotFoundError:  # the folder does not exist
-        damage = missing_log(read_newest(table_uri, storage_options))
+        listing, damage = LogListing(), missing_log(read_newest(table_uri, storage_options))
     else:
-        damage = next(find_damage(folder), None)
+        listing = folder.read_listing()
+        damage = next(find_damage(folder, listing), None)
     if damage is not None:
         raise damaged_error(table_uri, damage)
+    return listing
 
 
 def missing_log(newest: int) -> LogDamage | None:

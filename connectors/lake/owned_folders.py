@@ -11,11 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.lake.paths import LakeError, local_folder
 from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
 from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.object_store.uris import S3Uri, is_s3, parse_s3_uri
@@ -82,11 +81,6 @@ def owned_folder(place: str) -> OwnedFolder | None:
         if owner is not None:
             return OwnedFolder(str(folder), owner)
     return None
-
-
-def local_folder(place: str) -> Path:
-    """Return a local folder's path without `..`; links are not resolved."""
-    return Path(os.path.abspath(unquote(urlsplit(place).path) if place.startswith("file:") else place))  # noqa: PTH100
 
 
 def broker_folders(log_format: Format) -> frozenset[str]:

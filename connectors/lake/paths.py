@@ -28,6 +28,11 @@ _CATALOG_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+){1,2}")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\\[\]^|#?]|%[0-9A-Fa-f]{2}")
 
 
+def local_folder(place: str) -> Path:
+    """Return the absolute path, without `..`, of a local folder given as a path or a `file:` URI; links stay."""
+    return Path(os.path.abspath(unquote(urlsplit(place).path) if place.startswith("file:") else place))  # noqa: PTH100
+
+
 class LakeError(CommitLakeError):
     """A folder is not, or cannot become, a lake; the message is for a user."""
 

@@ -10,14 +10,13 @@ import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.body_places import WAY_OUT, folder_around
 from commitlake.connectors.lake.owned_folders import broker_folders, check_no_owner
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.paths import LakeError, LakePaths, local_folder
 from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
 
 logger = logging.getLogger(__name__)
@@ -127,4 +126,4 @@ def _canonical_root(root: str) -> str:
     """Return a canonical form of a location."""
     if is_s3(root):
         return str(parse_s3_uri(root))
-    return os.path.abspath(unquote(urlsplit(root).path) if root.startswith("file:") else root)  # noqa: PTH100
+    return str(local_folder(root))

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
+from commitlake.connectors.lake import log_files as log_files_module
 from commitlake.connectors.lake.delta import delta_table, seal
 from commitlake.connectors.lake.log_check import LogDamagedError, check_entry, check_log, find_damage
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
@@ -90,20 +90,20 @@ def test_a_seal_with_a_false_name_is_ignored(copy: Path) -> None:
 
 
 def test_a_commit_during_the_check_is_not_damage(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = LogFolder._infos
+    listed = log_files_module._list_folder
 
-    def commit_between(folder: LogFolder, name: str) -> list[pafs.FileInfo]:
-        infos = listed(folder, name)
+    def commit_between(folder: Path) -> list[tuple[str, int, int]]:
+        files = listed(folder)
         if len(commits) < 1:
-            commits.append(name)
+            commits.append(folder.name)
             write_deltalake(copy, pa.table({"number": [VERSIONS]}), mode="append")
             seal(str(copy))
-        return infos
+        return files
 
     commits: list[str] = []
-    monkeypatch.setattr(LogFolder, "_infos", commit_between)
+    monkeypatch.setattr(log_files_module, "_list_folder", commit_between)
     check_log(str(copy))
-    assert commits == ["_delta_log/_seals"]
+    assert commits == ["_seals"]
 
 
 def test_a_checkpoint_made_after_the_listing_is_not_damage(copy: Path) -> None:
