@@ -21,7 +21,7 @@ from deltalake.exceptions import DeltaError
 from commitlake.connectors.lake.log_files import LogFile, LogListing
 from commitlake.connectors.lake.versions import StorageOptions
 
-MOST_KEPT = 24
+MAX_KEPT = 24
 """Tables kept in a process; a lake has twenty. The one that was let go of first is dropped first."""
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
@@ -73,7 +73,7 @@ class LentTable(DeltaTable):
         _kept.pop(self._place, None)
         _kept[self._place] = _Kept(dict(self.__dict__), self._listing)
         with suppress(StopIteration, KeyError, RuntimeError):  # another thread did the same
-            while len(_kept) > MOST_KEPT:
+            while len(_kept) > MAX_KEPT:
                 del _kept[next(iter(_kept))]
 
 

@@ -167,10 +167,10 @@ def test_a_new_column_is_seen(table: Path) -> None:
 
 
 def test_few_tables_are_kept(tmp_path: Path) -> None:
-    paths = [write_table(tmp_path / f"t{number}", 1) for number in range(kept_tables.MOST_KEPT + 3)]
+    paths = [write_table(tmp_path / f"t{number}", 1) for number in range(kept_tables.MAX_KEPT + 3)]
     for path in paths:
         numbers(path)
-    assert len(kept_tables._kept) == kept_tables.MOST_KEPT
+    assert len(kept_tables._kept) == kept_tables.MAX_KEPT
 
 
 def test_threads_that_open_and_append_at_once_see_all_versions(table: Path) -> None:
