@@ -6,7 +6,7 @@ import logging
 import re
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.kept_tables import LentTable, is_continued, take
@@ -58,7 +58,9 @@ def _open_again(uri: str, options: dict[str, str] | None) -> tuple[LentTable, Lo
 
 def _open(uri: str, options: dict[str, str] | None) -> tuple[LentTable, LogListing]:
     try:
-        before = LogFolder(uri, options).read_listing()
+        before = LogFolder(uri, options).read_entries()
+        if before.newest < 0:
+            raise TableNotFoundError(f"{uri}: expected a table, found no log")
         table = LentTable(uri, storage_options=options)
     except DeltaError:  # check_log names a damaged file; TableNotFoundError is a subclass
         check_log(uri, options)

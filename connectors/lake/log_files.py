@@ -6,7 +6,7 @@ import os
 import re
 import stat
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -101,12 +101,16 @@ class LogFolder:
 
     def read_listing(self) -> LogListing:
         """List the log; the listing is empty for a table without one."""
-        # Read before the entries; otherwise, a note added meanwhile would seem to lack its entry.
+        # Seals and note are read first; otherwise, those added meanwhile would seem to lack their entries.
         noted = read_newest(self.table_uri, self._options)
-        log, seals = self._listed_objects() if self._folder is None else _list_folders(self._folder)
+        seals = sorted((name for name, _, _ in self._list(SEALS) if _ENTRY.fullmatch(name)), reverse=True)
+        return replace(self.read_entries(), seals=seals, noted=noted)
+
+    def read_entries(self) -> LogListing:
+        """List the log's entries and checkpoints only, in one request."""
         found = LogListing()
         has_pointer = False
-        for name, size, mtime_ns in log:
+        for name, size, mtime_ns in self._list(LOG):
             has_pointer |= name == POINTER
             if entry := _ENTRY.fullmatch(name):
                 version = int(entry[1])
@@ -114,8 +118,7 @@ class LogFolder:
             elif checkpoint := _CHECKPOINT.fullmatch(name):
                 version = int(checkpoint[1])
                 found.checkpoints.setdefault(version, []).append(LogFile(name, version, size, mtime_ns))
-        names = sorted((name for name, _, _ in seals if _ENTRY.fullmatch(name)), reverse=True)
-        return LogListing(found.entries, found.checkpoints, names, has_pointer, noted)
+        return replace(found, has_pointer=has_pointer)
 
     def read(self, name: str, folder: str = LOG) -> bytes:
         """Read a file of the log.
@@ -151,25 +154,16 @@ class LogFolder:
         with suppress(FileNotFoundError):
             self.files.delete_file(f"{folder}/{name}")
 
-    def _listed_objects(self) -> tuple[_Listed, _Listed]:
-        """List both folders by one request; whoever finds a seal without its entry lists again, see `log_check`."""
-        found: dict[str, _Listed] = {LOG: [], SEALS: []}
-        for info in self.files.get_file_info(pafs.FileSelector(LOG, recursive=True, allow_not_found=True)):
-            folder = info.path.rpartition("/")[0]
-            if info.is_file and folder in found:
-                found[folder].append((info.base_name, info.size, info.mtime_ns or 0))
-        return found[LOG], found[SEALS]
+    def _list(self, folder: str) -> _Listed:
+        if self._folder is not None:
+            return _list_folder(self._folder / folder)
+        infos = self.files.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+        return [(info.base_name, info.size, info.mtime_ns or 0) for info in infos if info.is_file]
 
 
 def entry_name(version: int) -> str:
     """Return the name of a version's entry, and of its seal."""
     return f"{version:020d}.json"
-
-
-def _list_folders(table: Path) -> tuple[_Listed, _Listed]:
-    # Seals first; otherwise, one that is added meanwhile would seem to lack its entry.
-    seals = _list_folder(table / SEALS)
-    return _list_folder(table / LOG), seals
 
 
 def _list_folder(folder: Path) -> _Listed:

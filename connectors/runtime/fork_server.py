@@ -3,21 +3,59 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.util
 import os
 import signal
+import tempfile
 import threading
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait as wait_for
 
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+
+_SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 (mkdtemp makes a folder there that nobody else may open)
+_MAX_FOLDER_BYTES = 107 - len("/pymp-abcdefgh/listener-abcdefgh")
+"""Bytes of a folder's path in which the server can listen: the path of a socket has at most 107."""
+
+
+class TemporaryFolderError(CommitLakeError):
+    """There is no folder with a path that is short enough for a socket."""
+
+    exit_code = ExitCode.USAGE
+
 
 def start_fork_server() -> None:
-    """Start the server with SIGINT blocked, also for its children, so that only this process handles Ctrl-C."""
+    """Start the server with SIGINT blocked, also for its children, so that only this process handles Ctrl-C.
+
+    Raises:
+        TemporaryFolderError: if there is no folder for its socket.
+    """
+    _choose_folder()
     resource_tracker.ensure_running()  # it would unblock blocked signals, so start it first
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _choose_folder() -> None:
+    """Let the server listen in a short folder if the path of the temporary folder is too long, as in Python 3.14."""
+    given = tempfile.gettempdir()
+    if len(os.fsencode(given)) <= _MAX_FOLDER_BYTES:
+        return
+    short = next((folder for folder in _SHORT_FOLDERS if os.access(folder, os.W_OK | os.X_OK)), None)
+    if short is None:
+        raise TemporaryFolderError(
+            f"{given}: expected a temporary folder with a path of at most {_MAX_FOLDER_BYTES} bytes, found one of "
+            f"{len(os.fsencode(given))}, and none of {', '.join(_SHORT_FOLDERS)} can be written. Set TMPDIR to a "
+            "shorter path"
+        )
+    tempfile.tempdir = short
+    try:
+        multiprocessing.util.get_temp_dir()  # creates the folder, once
+    finally:
+        tempfile.tempdir = given
 
 
 def end_with_parent() -> None:

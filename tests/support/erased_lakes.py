@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from tests.support.audited_lakes import judge_nothing
-from tests.support.lakes import DAY_MS, MIDNIGHT_MS, GrowingLake
+from tests.support.lakes import DAY_MS, MIDNIGHT_MS, GrowingLake, prepared_lake
 from tests.support.logs import new_message
 
 SECRET = 17
@@ -55,18 +53,13 @@ def archive(growing: GrowingLake) -> Result:
 
 def write_lake(folder: Path, runs: int = 2) -> GrowingLake:
     """Create a lake with several runs of 50 messages each; the first run has the secret one."""
-    return _first_lake(runs)[0].copy_to(folder)
+    return prepared_lake(folder, _archive_runs, runs)
 
 
-@functools.cache
-def _first_lake(runs: int) -> tuple[GrowingLake, tempfile.TemporaryDirectory[str]]:
-    """The lake that all others are copies of, and its folder, which lasts as long as the process."""
-    folder = tempfile.TemporaryDirectory(prefix="commitlake-lake-")
-    growing = GrowingLake(Path(folder.name))
+def _archive_runs(growing: GrowingLake, runs: int) -> None:
     for run in range(runs):
         growing.write(shop_messages(50, first=50 * run))
         archive(growing)
-    return growing, folder
 
 
 def traces(root: Path, mark: str = MARK) -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import hashlib
 import json
 import shutil
+import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -116,6 +118,28 @@ class GrowingLake:
     def archive(self, *, finish: bool = True) -> ArchiveCommit:
         """Run the archive; with `finish=False`, like a run that was killed after its commit."""
         return archive_store(self.store, self.lake, finish=finish)
+
+
+def prepared_lake(folder: Path, prepare: Callable[..., object], *arguments: Hashable) -> GrowingLake:
+    """Return a store and a lake that a function makes; each process calls the function once, and copies the result.
+
+    Args:
+        folder: where to copy them; it may be there already.
+        prepare: a function of a module; it gets a lake, writes its store, and archives it.
+        arguments: further arguments of the function.
+    """
+    return _prepared(prepare, *arguments)[0].copy_to(folder)
+
+
+@functools.cache
+def _prepared(
+    prepare: Callable[..., object], *arguments: Hashable
+) -> tuple[GrowingLake, tempfile.TemporaryDirectory[str]]:
+    """The lake that others are copies of, and its folder, which lasts as long as the process."""
+    folder = tempfile.TemporaryDirectory(prefix="commitlake-lake-")
+    growing = GrowingLake(Path(folder.name))
+    prepare(growing, *arguments)
+    return growing, folder
 
 
 def archive_store(store: Path, lake: LakePaths, broker: str | None = None, *, finish: bool = True) -> ArchiveCommit:

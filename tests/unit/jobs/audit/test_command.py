@@ -25,7 +25,7 @@ from commitlake.pipelines.audit.store_ranges import ranges_in_store
 from commitlake.pipelines.audit.verdicts import AuditVerdict, as_text
 from commitlake.pipelines.maintenance.expiry import announce_expiry
 from commitlake.schemas.errors import ExitCode
-from tests.support.lakes import GrowingLake, shop_messages
+from tests.support.lakes import GrowingLake, prepared_lake, shop_messages
 
 DAY = datetime.date(2026, 11, 20)
 
@@ -34,11 +34,13 @@ DAY = datetime.date(2026, 11, 20)
 def growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GrowingLake:
     """A lake of two runs, which an audit does not wait for."""
     monkeypatch.setattr(audit_moment, "WAIT_SECONDS", 0)
-    growing = GrowingLake(tmp_path)
+    return prepared_lake(tmp_path, _archive_twice)
+
+
+def _archive_twice(growing: GrowingLake) -> None:
     for seed in range(2):
         growing.write(shop_messages(10, seed=seed))
         growing.archive()
-    return growing
 
 
 def at(text: str) -> datetime.datetime:

@@ -30,7 +30,7 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.support.copied_replays import COPIES, add_copied_replay, add_copies
-from tests.support.lakes import FIRST_DATE, GrowingLake, data_files, rows_of, shop_messages
+from tests.support.lakes import FIRST_DATE, GrowingLake, data_files, prepared_lake, rows_of, shop_messages
 
 DAY_SECONDS = 86_400
 STATISTICS = '{"numRecords": 10}'
@@ -39,11 +39,13 @@ STATISTICS = '{"numRecords": 10}'
 @pytest.fixture
 def growing(tmp_path: Path) -> GrowingLake:
     """A lake of four runs, each of two days."""
-    growing = GrowingLake(tmp_path)
+    return prepared_lake(tmp_path, _archive_four_times)
+
+
+def _archive_four_times(growing: GrowingLake) -> None:
     for seed in range(4):
         growing.write(shop_messages(50, days=2, seed=seed))
         growing.archive()
-    return growing
 
 
 def run(capsys: pytest.CaptureFixture[str], growing: GrowingLake, *more: str) -> tuple[int, str]:

@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.pipelines.replay.sending import TargetClient
 from tests.servers.broker_lite import BrokerLite
-from tests.support.lakes import GrowingLake, shop_messages
+from tests.support.lakes import GrowingLake, prepared_lake, shop_messages
 from tests.support.replays import ReplayWorld, target_client
 
 MESSAGES = 400
@@ -29,12 +29,15 @@ def client(broker: BrokerLite) -> Iterator[TargetClient]:
         yield made
 
 
+def _archive_shop(growing: GrowingLake) -> None:
+    growing.write(shop_messages(MESSAGES))
+    growing.archive()
+
+
 @pytest.fixture
 def world(tmp_path: Path, broker: BrokerLite, client: TargetClient) -> ReplayWorld:
     """A lake with messages of five topics, and a topic of the broker's with four queues."""
-    growing = GrowingLake(tmp_path)
-    growing.write(shop_messages(MESSAGES))
-    growing.archive()
+    growing = prepared_lake(tmp_path, _archive_shop)
     made = ReplayWorld(growing.lake, broker.name_server_address, client)
     made.make_topic()
     return made

@@ -25,19 +25,21 @@ from commitlake.pipelines.audit.tables import compare_archive_runs, damaged_file
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.profile import PROFILES
-from tests.support.lakes import GrowingLake, data_files, shop_messages
+from tests.support.lakes import GrowingLake, data_files, prepared_lake, shop_messages
 from tests.support.table_damages import damage
 
 
 @pytest.fixture
 def growing(tmp_path: Path) -> GrowingLake:
     """A lake of two runs."""
-    growing = GrowingLake(tmp_path)
+    return prepared_lake(tmp_path, _archive_twice)
+
+
+def _archive_twice(growing: GrowingLake) -> None:
     for seed in range(2):
         growing.write(shop_messages(20, seed=seed))
         growing.archive()
     follow_keys(growing.lake)
-    return growing
 
 
 def data_file(growing: GrowingLake, table: str) -> Path:

@@ -27,7 +27,7 @@ from commitlake.pipelines.maintenance.table_files import (
     read_table_files,
 )
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
-from tests.support.lakes import GrowingLake, data_files, rows_of, shop_messages
+from tests.support.lakes import GrowingLake, data_files, prepared_lake, rows_of, shop_messages
 
 SORT_COLUMNS = LAKE_TABLES["messages"].sort_columns
 MIB = 1 << 20
@@ -36,11 +36,13 @@ MIB = 1 << 20
 @pytest.fixture
 def growing(tmp_path: Path) -> GrowingLake:
     """A lake of six runs over two days."""
-    growing = GrowingLake(tmp_path)
+    return prepared_lake(tmp_path, _archive_six_times)
+
+
+def _archive_six_times(growing: GrowingLake) -> None:
     for seed in range(6):
         growing.write(shop_messages(60, days=2, seed=seed))
         growing.archive()
-    return growing
 
 
 def compact_all(growing: GrowingLake, target_bytes: int = 128 * MIB) -> compaction.Compaction:

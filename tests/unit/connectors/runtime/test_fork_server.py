@@ -1,0 +1,57 @@
+"""Tests of the process that starts processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import tempfile
+from commitlake.connectors.runtime import fork_server
+from commitlake.connectors.runtime.local_runner import ProcessRunner
+from commitlake.schemas.errors import CommitLakeError
+
+if __name__ == "__main__":
+    fork_server._SHORT_FOLDERS = {folders}
+    try:
+        print(sorted(ProcessRunner(2).run(abs, [-1, -2, -3])))
+    except CommitLakeError as error:
+        print(int(error.exit_code), error)
+    print(tempfile.gettempdir())
+"""
+
+
+def run(folder: Path, short_folders: tuple[str, ...]) -> list[str]:
+    """Run tasks in processes with a temporary folder; return the lines that the program prints."""
+    program = folder / "program.py"
+    program.write_text(PROGRAM.replace("{folders}", repr(short_folders)))
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    done = subprocess.run([sys.executable, str(program)], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+@pytest.fixture
+def long_folder(tmp_path: Path) -> Path:
+    """A folder whose path is too long for a socket in it."""
+    folder = tmp_path / ("n" * 100)
+    folder.mkdir()
+    return folder
+
+
+def test_processes_run_with_a_temporary_folder_of_any_length(long_folder: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        assert run(long_folder, ("/nowhere", short)) == ["[(0, 1), (1, 2), (2, 3)]", str(long_folder)]
+        assert list(Path(short).iterdir()) == []
+    assert [path.name for path in long_folder.iterdir()] == ["program.py"]
+
+
+def test_the_error_says_what_to_do_if_no_folder_is_short(long_folder: Path) -> None:
+    first, folder = run(long_folder, ("/nowhere",))
+    assert first.startswith(f"2 {long_folder}: expected a temporary folder with a path of at most 75 bytes")
+    assert first.endswith("Set TMPDIR to a shorter path")
+    assert folder == str(long_folder)
