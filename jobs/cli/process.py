@@ -215,7 +215,8 @@ def _wrapped(stream: TextIO | None, raw: io.FileIO) -> TextIO:
         buffer,
         encoding=stream.encoding,
         errors=stream.errors,
-        line_buffering=stream.line_buffering,
+        # With PYTHONUNBUFFERED, the interpreter writes at once: lines must not wait in the buffer here.
+        line_buffering=stream.line_buffering or stream.write_through,
         write_through=stream.write_through,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -302,3 +303,18 @@ def test_a_thread_of_arrow_that_is_still_reading_does_not_abort_the_process() ->
         [sys.executable, "-c", THREAD_AT_THE_END], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (3, "waited for\ncleaned up\n", "")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_lines_for_the_user_do_not_wait_for_the_end(unbuffered: str) -> None:
+    program = f"{START}run_process(lambda: print('a line', file=sys.stderr) or time.sleep(60))"
+    command = [sys.executable, "-c", program]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        try:
+            ready, _, _ = select.select([process.stderr], [], [], 30)
+            assert ready
+            assert os.read(process.stderr.fileno(), 100) == b"a line\n"
+        finally:
+            process.kill()
