@@ -11,11 +11,13 @@
 #   ./spark-submit.sh demo
 #   ./spark-submit.sh archive --store /data/rocketmq/store --lake /data/lake
 #   ./spark-submit.sh --master spark://host:7077 --driver-memory 4g archive --store /data/rocketmq/store --lake /data/lake
+#   ./spark-submit.sh --master yarn --deploy-mode cluster archive --store s3://logs/broker-a --lake s3://archive/lake
 #   ./spark-submit.sh --remote sc://host:15002 archive --store /data/rocketmq/store --lake /data/lake
 #   ./spark-submit.sh query --help
 #
 # On a cluster, executors get CommitLake and its packages as an archive, which the first run makes; see docs/how-to/spark.md. If
-# PYSPARK_PYTHON names a Python that has them on every executor, nothing is sent. --remote names a server of Spark Connect.
+# PYSPARK_PYTHON names a Python that has them on every executor, nothing is sent. With --deploy-mode cluster, on YARN only, the driver
+# runs there, too; its output and exit code are those of this command. --remote names a server of Spark Connect.
 #
 # Jobs that need no Spark (dump, query) start at once, without a JVM. The others run through spark-submit, on local[*] if no
 # --master is given. `.venv/bin/commitlake JOB ...` runs the same jobs without spark-submit.

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import pyspark
 from py4j.java_gateway import JavaGateway
@@ -35,6 +36,8 @@ from commitlake.connectors.runtime import submit_arguments, worker_environment
 from commitlake.connectors.runtime.java import JavaError, java_home
 from commitlake.connectors.runtime.spark_defaults import configuration_folder, read_defaults, without_defaults
 from commitlake.connectors.runtime.spark_noise import without_noise
+from commitlake.connectors.runtime.yarn import SETTINGS as YARN_SETTINGS
+from commitlake.connectors.runtime.yarn import check_configuration
 
 _PYTHON = "PYSPARK_PYTHON"
 _STANDARD_ERROR = 2
@@ -42,6 +45,18 @@ _CONNECTION = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # file in which the JVM writes i
 _GATEWAY_PORT, _GATEWAY_SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 5
+
+
+class Prepared(NamedTuple):
+    """Arguments of spark-submit, for which the environment of this process is set.
+
+    Attributes:
+        words: the arguments.
+        folder: working folder of the JVM; None for that of this process.
+    """
+
+    words: list[str]
+    folder: Path | None
 
 
 def launch(settings: Mapping[str, str]) -> JavaGateway:
@@ -52,17 +67,45 @@ def launch(settings: Mapping[str, str]) -> JavaGateway:
 
     Raises:
         JavaError: if there is no Java, or the JVM exits at once.
+        YarnConfigurationError: if the master is YARN, and its configuration is not found.
+    """
+    return start(*prepare(settings))
+
+
+def prepare(settings: Mapping[str, str], *, with_driver: bool = False) -> Prepared:
+    """Return the arguments for a JVM; on a cluster, with the archive for executors.
+
+    Args:
+        settings: as for `launch`.
+        with_driver: whether the cluster also runs the driver.
+
+    Raises:
+        JavaError: if there is no Java, or the archive cannot be made.
+        YarnConfigurationError: if the master is YARN, and its configuration is not found.
     """
     configuration = configuration_folder()
     defaults = read_defaults(configuration)
     given = submit_arguments.given()
+    if submit_arguments.is_yarn(given, defaults):
+        check_configuration(configuration)
+        settings = {**settings, **YARN_SETTINGS}
     words = submit_arguments.joined(without_defaults(settings, defaults), given)
     is_local = not submit_arguments.is_cluster(words, defaults)
     python = os.environ.get(_PYTHON) or {**defaults, **submit_arguments.settings(words)}.get("spark.pyspark.python")
     folder = None
     if python is None and not is_local:
-        words, python, folder = *_with_environment(words, defaults), worker_environment.driver_folder()
+        words, python = _with_environment(words, defaults, with_driver=with_driver)
+        folder = worker_environment.driver_folder()
     _set_environment(configuration, python or sys.executable, is_local=is_local)
+    return Prepared(words, folder)
+
+
+def start(words: Sequence[str], folder: Path | None = None) -> JavaGateway:
+    """Start a JVM with these arguments of spark-submit, in a folder.
+
+    Raises:
+        JavaError: if the JVM exits at once.
+    """
     errors = _FilteredErrors()
     try:
         with tempfile.TemporaryDirectory(prefix="commitlake-jvm-") as temporary:
@@ -77,6 +120,12 @@ def launch(settings: Mapping[str, str]) -> JavaGateway:
         raise JavaError(f"Spark did not start on the Java in {os.environ['JAVA_HOME']}: {errors.last()}") from None
     finally:
         errors.close()
+
+
+def stop(gateway: JavaGateway) -> None:
+    """Stop a JVM that runs no session."""
+    gateway.shutdown()
+    _stop(gateway.proc)
 
 
 class _JvmEndedError(Exception):
@@ -134,7 +183,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.stdin.close()
 
 
-def _with_environment(words: Sequence[str], defaults: Mapping[str, str]) -> tuple[list[str], str]:
+def _with_environment(words: Sequence[str], defaults: Mapping[str, str], *, with_driver: bool) -> tuple[list[str], str]:
     """Return the arguments with the archive for executors, and the Python in it.
 
     The JVM works in another folder then, so relative paths in the arguments are made absolute.
@@ -143,7 +192,7 @@ def _with_environment(words: Sequence[str], defaults: Mapping[str, str]) -> tupl
         JavaError: if the archive cannot be made.
     """
     try:
-        archive = worker_environment.executor_archive()
+        archive = worker_environment.executor_archive(with_driver=with_driver)
     except OSError as error:
         raise JavaError(
             f"cannot pack the Python environment for executors: {error}; set PYSPARK_PYTHON to a Python that has "

@@ -52,6 +52,11 @@ SETTINGS = {
 }
 
 
+QUIET_JVM = f"-Dlog4j2.configurationFile={Path(__file__).parent / 'log4j2.properties'}"
+"""Option of a JVM on this machine, which then prints no log."""
+# Arrow's vectors check every access by default; data from our workers is written by Arrow itself.
+_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+_COLLECTOR = "-XX:+UseParallelGC"  # for throughput: rows are transferred 10 % faster than with G1
 _checked: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 """Sessions whose workers have what tasks need."""
 
@@ -65,15 +70,26 @@ def launch_settings(s3: S3Options | None = None) -> dict[str, str]:
     Raises:
         JarsError: if Delta's jars are missing, or those for object stores cannot be fetched.
     """
-    log_configuration = Path(__file__).parent / "log4j2.properties"
-    # Arrow's vectors check every access by default; data from our workers is written by Arrow itself.
-    arrow = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-    collector = "-XX:+UseParallelGC"  # for throughput: rows are transferred 10 % faster than with G1
     return {
         "spark.master": "local[*]",
+        **submission_settings(s3),
+        "spark.driver.extraJavaOptions": f"{QUIET_JVM} {_ARROW} {_COLLECTOR}",
+    }
+
+
+def submission_settings(s3: S3Options | None = None) -> dict[str, str]:
+    """Return such settings for a driver that a cluster starts, whose own log is kept there.
+
+    Args:
+        s3: as for `launch_settings`.
+
+    Raises:
+        JarsError: as `launch_settings`.
+    """
+    return {
         "spark.driver.memory": "2g",
-        "spark.executor.extraJavaOptions": arrow,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_configuration} {arrow} {collector}",
+        "spark.executor.extraJavaOptions": _ARROW,
+        "spark.driver.extraJavaOptions": f"{_ARROW} {_COLLECTOR}",
         "spark.jars": ",".join(str(jar) for jar in [*delta_jars(), *(s3_jars() if s3 else [])]),
     }
 

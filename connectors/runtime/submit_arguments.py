@@ -9,10 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from commitlake.connectors.runtime.spark_defaults import configuration_folder, read_defaults
+from commitlake.connectors.runtime.yarn import MASTER as YARN
 
 VARIABLE = "PYSPARK_SUBMIT_ARGS"
 REMOTE_VARIABLE = "SPARK_REMOTE"
 """Variable with the URL of a server of Spark Connect, as for pyspark."""
+FLAGS = frozenset({"--verbose", "-v", "--supervise"})
+"""spark-submit's options that take no value; all others do."""
 _PATH_OPTIONS = frozenset({"--jars", "--files", "--py-files", "--archives", "--properties-file", "--keytab"})
 
 
@@ -28,7 +31,16 @@ def names_cluster() -> bool:
 
 def is_cluster(words: Sequence[str], defaults: Mapping[str, str]) -> bool:
     """Return whether the master is on other machines, by spark-submit's arguments, or else by `spark-defaults.conf`."""
-    return not (master(words) or defaults.get("spark.master", "local")).startswith("local")
+    return not _master(words, defaults).startswith("local")
+
+
+def is_yarn(words: Sequence[str], defaults: Mapping[str, str]) -> bool:
+    """Return whether the master is YARN, by the same."""
+    return _master(words, defaults) == YARN
+
+
+def _master(words: Sequence[str], defaults: Mapping[str, str]) -> str:
+    return master(words) or defaults.get("spark.master", "local")
 
 
 def joined(ours: Mapping[str, str], given: Sequence[str]) -> list[str]:
@@ -81,4 +93,23 @@ def absolute_paths(words: Sequence[str]) -> list[str]:
             found.append(word)
         if len(found) > 1 and found[-2] in _PATH_OPTIONS:
             found[-1] = ",".join(path if ":" in path else str(Path(path).absolute()) for path in found[-1].split(","))
+    return found
+
+
+def option_pairs(options: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return options of spark-submit, each with its value.
+
+    >>> option_pairs(["--conf=a=b", "-v", "--name", "x"])
+    [('--conf', 'a=b'), ('-v',), ('--name', 'x')]
+    """
+    found: list[tuple[str, ...]] = []
+    words = iter(options)
+    for word in words:
+        name, has_value, value = word.partition("=")
+        if has_value:
+            found.append((name, value))
+        elif word in FLAGS:
+            found.append((word,))
+        else:
+            found.append((word, next(words, "")))
     return found

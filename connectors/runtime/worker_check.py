@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 NEEDED = ("numpy", "pyarrow", "numba", "deltalake", "commitlake")
 """Packages that the tasks of a job load."""
 _CURE = (
-    "install CommitLake in the Python that PYSPARK_PYTHON names for the workers; on a standalone cluster, without "
-    "PYSPARK_PYTHON, the job sends it to them"
+    "install CommitLake in the Python that PYSPARK_PYTHON names for the workers; on a standalone cluster or YARN, "
+    "without PYSPARK_PYTHON, the job sends it to them"
 )
 
 

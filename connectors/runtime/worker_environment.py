@@ -3,7 +3,8 @@
 Spark unpacks an archive (`--archives`) in the working folder of each executor, where it is the folder `NAME`. It has
 the installed packages that this one requires, with their compiled modules and functions, and `bin/python`, a script
 that starts the executor's own Python with them. That Python must be of the same minor version. PySpark is not in it:
-executors use the one that belongs to their Spark. Packages that only the driver uses are left out, too.
+executors use the one that belongs to their Spark. Packages that only the driver uses are left out, too, unless the
+cluster also runs the driver.
 
 Spark starts workers on executors, and some on the driver, which plan reads. All use the same path to a Python. The path
 is therefore relative: in an executor's working folder it leads to the archive, and in the folder where the driver's JVM
@@ -23,6 +24,7 @@ import shlex
 import sys
 import tarfile
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -35,6 +37,7 @@ PYTHON = f"./{NAME}/bin/python"
 _PROJECT = "commitlake"
 _FROM_SPARK = frozenset({"pyspark", "py4j", "delta-spark"})
 _EXTRAS = ("", "spark", "hbase", "s3")  # what tasks import; Spark's workers need pandas
+_DRIVER_EXTRAS = ("quality", "metrics", "openlineage")
 _ONLY_ON_DRIVER = frozenset({"great-expectations"})  # it judges profiles there, and brings 150 MB of packages
 _UNUSED_FOLDERS = frozenset({"tests", "test", "include", "examples"})
 _COMPRESSION_LEVEL = 1  # the network to executors is fast, and the user waits for the packing
@@ -66,19 +69,23 @@ class Member(NamedTuple):
     path: Path
 
 
-def executor_archive() -> Path:
+def executor_archive(*, with_driver: bool = False) -> Path:
     """Return the archive for executors. It is made if the user's cache has none for the installed versions.
+
+    Args:
+        with_driver: also pack what only the driver uses, because the cluster runs it, too.
 
     Raises:
         OSError: if the cache folder cannot be written.
     """
-    members = sorted({member.name: member for member in _members()}.values())
+    members = sorted({member.name: member for member in _members(with_driver=with_driver)}.values())
     folder = _cache_folder()
     archive = folder / f"{NAME}-{_digest(members)}.tar.gz"
     if not archive.exists():
         folder.mkdir(parents=True, exist_ok=True)
         unfinished = archive.with_suffix(f".{os.getpid()}.tmp")
-        print("packing the Python environment for the cluster's executors, once", file=sys.stderr)
+        whose = "driver and executors" if with_driver else "executors"
+        print(f"packing the Python environment for the cluster's {whose}, once", file=sys.stderr)
         try:
             _pack(members, unfinished)
             unfinished.replace(archive)
@@ -119,8 +126,8 @@ def _delete_others(folder: Path, kept: Path) -> None:
             archive.unlink(missing_ok=True)
 
 
-def _members() -> Iterator[Member]:
-    for distribution in _required():
+def _members(*, with_driver: bool) -> Iterator[Member]:
+    for distribution in _required(with_driver=with_driver):
         for file in distribution.files or []:
             path = Path(str(distribution.locate_file(file)))
             if ".." not in file.parts and not _UNUSED_FOLDERS.intersection(file.parts[1:-1]) and path.is_file():
@@ -139,6 +146,7 @@ def _own_members() -> Iterator[Member]:
             file = PurePosixPath(_PROJECT, path.relative_to(package).as_posix())
             yield Member(file.as_posix(), path)
             yield from _compiled_module(file, path)
+    yield from _own_metadata()
     from commitlake.connectors.formats.engine.kernel.function_cache import cache_folder  # noqa: PLC0415 (numba)
 
     functions = cache_folder()
@@ -146,6 +154,14 @@ def _own_members() -> Iterator[Member]:
         for path in functions.rglob("*.nb[ic]"):
             beside = PurePosixPath(_PROJECT, "connectors/formats/engine/kernel/__pycache__", functions.name)
             yield Member((beside / path.relative_to(functions).as_posix()).as_posix(), path)
+
+
+def _own_metadata() -> Iterator[Member]:
+    """Yield the file that has the version; others of an editable installation lead to folders of this machine."""
+    with suppress(metadata.PackageNotFoundError):
+        for file in metadata.distribution(_PROJECT).files or []:
+            if file.parent.suffix == ".dist-info" and file.name == "METADATA":
+                yield Member(file.as_posix(), Path(str(file.locate())))
 
 
 def _compiled_module(file: PurePosixPath, path: Path) -> Iterator[Member]:
@@ -156,9 +172,10 @@ def _compiled_module(file: PurePosixPath, path: Path) -> Iterator[Member]:
         yield Member((file.parent / "__pycache__" / name).as_posix(), compiled)
 
 
-def _required() -> Iterator[metadata.Distribution]:
+def _required(*, with_driver: bool) -> Iterator[metadata.Distribution]:
     """Yield the installed distributions that this package requires, directly or not, with the extras of executors."""
-    waiting, seen = [_PROJECT], {*_FROM_SPARK, *_ONLY_ON_DRIVER}
+    waiting, seen = [_PROJECT], {*_FROM_SPARK, *(() if with_driver else _ONLY_ON_DRIVER)}
+    own_extras = (*_EXTRAS, *_DRIVER_EXTRAS) if with_driver else _EXTRAS
     while waiting:
         key = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
         if key in seen:
@@ -168,7 +185,7 @@ def _required() -> Iterator[metadata.Distribution]:
             distribution = metadata.distribution(key)
         except metadata.PackageNotFoundError:
             continue  # it is optional, or for another system
-        extras = _EXTRAS if key == _PROJECT else ("",)
+        extras = own_extras if key == _PROJECT else ("",)
         for text in distribution.requires or []:
             requirement = Requirement(text)
             if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras):

@@ -6,6 +6,8 @@ The job runs in this process. Spark's launcher, spark-submit, runs in a process 
 session. (With spark-submit as the parent, standard error would be printed to standard output, and there would be no
 terminal for a progress bar.) A job that never requests a session, such as `dump` or `query`, starts no JVM. Nor does
 `--remote URL`, which names a server of Spark Connect.
+
+With `--master yarn --deploy-mode cluster`, the job runs in the cluster instead; see `cluster_job`.
 """
 
 from __future__ import annotations
@@ -15,10 +17,8 @@ import sys
 from collections.abc import Sequence
 from itertools import pairwise
 
+from commitlake.connectors.runtime.submit_arguments import FLAGS
 from commitlake.jobs.cli import main as cli
-
-# spark-submit's options that take no value; all others do.
-_FLAGS = frozenset({"--verbose", "-v", "--supervise"})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,18 +33,41 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         shown = printable_line(" ".join(options))
         return _refuse(f"no job is named after {shown}", "./spark-submit.sh --help lists the jobs")
-    if "cluster" in _values(options, "--deploy-mode"):
-        return _refuse(
-            "--deploy-mode cluster: expected client",
-            "the job must run on this machine, because of its output and exit code; executors may be anywhere",
-        )
     if problem := _connect_problem(options):
         return _refuse(problem, "see docs/how-to/spark.md, With Spark Connect")
     if remote := _values(options, "--remote"):
         os.environ["SPARK_REMOTE"] = remote[0]
     elif options:
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*options, "pyspark-shell"])
+    if _is_cluster_mode(options):
+        return _run_in_cluster(options, command)
     return cli.main(command)
+
+
+def _is_cluster_mode(options: Sequence[str]) -> bool:
+    """Return whether the driver is to run in the cluster, by the last option, or else by the last setting."""
+    if modes := _values(options, "--deploy-mode"):
+        return modes[-1] == "cluster"
+    given = [*_values(options, "--conf"), *_values(options, "-c")]
+    modes = [value.partition("=")[2] for value in given if value.startswith("spark.submit.deployMode=")]
+    return modes[-1:] == ["cluster"]
+
+
+def _run_in_cluster(options: Sequence[str], command: Sequence[str]) -> int:
+    from commitlake.connectors.runtime.spark_defaults import configuration_folder, read_defaults
+    from commitlake.connectors.runtime.submit_arguments import is_yarn, master
+
+    defaults = read_defaults(configuration_folder())
+    if is_yarn(options, defaults):
+        from commitlake.jobs.cli.cluster_job import run_on_yarn
+
+        return run_on_yarn(options, command)
+    found = master(options) or defaults.get("spark.master", "none")
+    if found.startswith("k8s://"):
+        cure = "run the job itself in a pod, with --deploy-mode client: see docs/how-to/kubernetes.md"
+        return _refuse("--deploy-mode cluster: Kubernetes gives neither output nor exit code of the job", cure)
+    cure = "with another master, leave --deploy-mode out: executors may be anywhere"
+    return _refuse(f"--deploy-mode cluster: expected --master yarn, found {found}", cure)
 
 
 def _connect_problem(options: Sequence[str]) -> str | None:
@@ -76,7 +99,7 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """
     end = 0
     while end < len(argv) and argv[end].startswith("-"):
-        takes_next = argv[end] not in _FLAGS and "=" not in argv[end]
+        takes_next = argv[end] not in FLAGS and "=" not in argv[end]
         end += 2 if takes_next else 1
     return list(argv[:end]), list(argv[end:])
 

@@ -12,6 +12,7 @@ import pytest
 
 from commitlake.connectors.runtime import jvm
 from commitlake.connectors.runtime.java import JavaError
+from commitlake.connectors.runtime.yarn import YarnConfigurationError
 from commitlake.jobs.cli.process import descendants
 from tests.support.waiting import wait_until
 
@@ -70,3 +71,28 @@ def test_a_start_that_is_interrupted_leaves_no_process(monkeypatch: pytest.Monke
     with pytest.raises(KeyboardInterrupt):
         jvm.launch(SETTINGS)
     wait_until(lambda: not set(descendants()) - before)
+
+
+def test_yarn_without_its_configuration_is_refused_before_a_jvm_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", "exit 1")))
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master yarn pyspark-shell")
+    for variable in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(YarnConfigurationError, match=r"^--master yarn: expected HADOOP_CONF_DIR"):
+        jvm.launch(SETTINGS)
+
+
+def test_workers_on_yarn_have_no_sockets_in_their_long_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    home = fake_java(tmp_path / "java", f'printf "%s\\n" "$@" > {shlex.quote(str(seen))}; exit 1')
+    (tmp_path / "yarn-site.xml").write_text("<configuration/>")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master yarn pyspark-shell")
+    socket = "spark.python.unix.domain.socket.enabled"
+    with pytest.raises(JavaError):
+        jvm.launch({**SETTINGS, socket: "true"})
+    assert f"{socket}=false" in seen.read_text().splitlines()

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.runtime.submit_arguments import absolute_paths, joined, master, names_cluster, settings
+from commitlake.connectors.runtime.submit_arguments import (
+    absolute_paths,
+    is_yarn,
+    joined,
+    master,
+    names_cluster,
+    settings,
+)
 
 SETTINGS = {"spark.master": "local[*]", "spark.jars": "/delta.jar", "spark.driver.memory": "2g"}
 OURS = ["--conf", "spark.master=local[*]", "--conf", "spark.jars=/delta.jar", "--conf", "spark.driver.memory=2g"]
@@ -73,3 +80,19 @@ def test_the_master_of_an_installation_is_known(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
     assert names_cluster()
+
+
+@pytest.mark.parametrize(
+    ("given", "defaults", "expected"),
+    [
+        (["--master", "yarn"], {}, True),
+        ([], {"spark.master": "yarn"}, True),
+        (["--master", "local[2]"], {"spark.master": "yarn"}, False),
+        (["--conf", "spark.master=spark://host:7077"], {}, False),
+        ([], {}, False),
+    ],
+)
+def test_yarn_is_the_master_of_the_option_or_of_the_defaults(
+    given: list[str], defaults: dict[str, str], expected: bool
+) -> None:
+    assert is_yarn([*given, "pyspark-shell"], defaults) is expected

@@ -26,7 +26,7 @@ print(module.__file__, packaging.__file__, sys.prefix)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's cache folder, for archives with few packages."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(worker_environment, "_required", lambda: iter([metadata.distribution("packaging")]))
+    monkeypatch.setattr(worker_environment, "_required", lambda **_: iter([metadata.distribution("packaging")]))
     return tmp_path / "cache"
 
 
@@ -66,7 +66,7 @@ def test_another_version_has_another_archive_and_two_are_kept(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = tmp_path / "module.py"
-    monkeypatch.setattr(worker_environment, "_members", lambda: iter([Member("commitlake/module.py", module)]))
+    monkeypatch.setattr(worker_environment, "_members", lambda **_: iter([Member("commitlake/module.py", module)]))
     found = []
     for number in range(4):
         module.write_text(f"VALUE = {number}\n" * (number + 1))
@@ -91,12 +91,22 @@ def test_an_archive_that_was_not_finished_is_not_used(cache: Path, monkeypatch: 
 
 
 def test_packages_of_spark_and_of_the_driver_and_unneeded_folders_are_left_out() -> None:
-    names = {member.name for member in worker_environment._members()}
+    names = {member.name for member in worker_environment._members(with_driver=False)}
     tops = {name.split("/")[0] for name in names}
     assert {"commitlake", "numpy", "pyarrow", "numba", "deltalake"} <= tops
     assert not tops & {"pyspark", "py4j", "delta", "great_expectations", "scipy", "pytest", "mypy"}
     assert not any("/tests/" in name for name in names if name.startswith("pandas/"))
+    assert [name for name in names if "commitlake-" in name.split("/")[0]] == [
+        f"commitlake-{metadata.version('commitlake')}.dist-info/METADATA"
+    ]
     assert any(name.endswith(".nbi") for name in names)
+
+
+def test_a_driver_in_the_cluster_gets_what_judges_runs_too() -> None:
+    names = {member.name for member in worker_environment._members(with_driver=True)}
+    tops = {name.split("/")[0] for name in names}
+    assert {"commitlake", "numpy", "great_expectations", "prometheus_client"} <= tops
+    assert not tops & {"pyspark", "py4j", "delta", "pytest", "mypy"}
 
 
 def test_executor_without_a_suitable_python_prints_what_to_do(

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from commitlake.jobs.cli import cluster_job, submit
 from commitlake.jobs.cli import main as cli
-from commitlake.jobs.cli import submit
 
 
 @pytest.fixture
@@ -115,10 +115,52 @@ def test_a_command_line_without_a_job_is_an_error(
     assert started == []
 
 
-@pytest.mark.parametrize("options", [["--deploy-mode", "cluster"], ["--deploy-mode=cluster"]])
-def test_cluster_deploy_mode_is_refused(
-    options: list[str], started: list[list[str]], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("master", "found"),
+    [
+        (["--master", "spark://host:7077"], "expected --master yarn, found spark://host:7077"),
+        (["--conf", "spark.master=local[2]"], "expected --master yarn, found local[2]"),
+        ([], "expected --master yarn, found none"),
+        (["--master=k8s://https://host"], "Kubernetes gives neither output nor exit code"),
+    ],
+)
+@pytest.mark.parametrize(
+    "mode", [["--deploy-mode", "cluster"], ["--deploy-mode=cluster"], ["-c", "spark.submit.deployMode=cluster"]]
+)
+def test_cluster_deploy_mode_is_refused_without_yarn(
+    mode: list[str],
+    master: list[str],
+    found: str,
+    started: list[list[str]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert submit.main([*options, "archive"]) == 2
-    assert "--deploy-mode cluster: expected client" in capsys.readouterr().err
+    for variable in ("SPARK_CONF_DIR", "SPARK_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    assert submit.main([*master, *mode, "archive"]) == 2
+    assert f"--deploy-mode cluster: {found}" in capsys.readouterr().err
     assert started == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--master", "yarn", "--deploy-mode", "cluster"],
+        ["--conf", "spark.master=yarn", "--conf=spark.submit.deployMode=cluster"],
+    ],
+)
+def test_with_yarn_the_job_runs_in_the_cluster(
+    options: list[str], started: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[list[str], list[str]]] = []
+
+    def run(options: Sequence[str], command: Sequence[str]) -> int:
+        sent.append((list(options), list(command)))
+        return 4
+
+    monkeypatch.setattr(cluster_job, "run_on_yarn", run)
+    assert submit.main([*options, "archive", "--lake", "x"]) == 4
+    assert sent == [(options, ["archive", "--lake", "x"])]
+    assert shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"]) == [*options, "pyspark-shell"]
+    assert submit.main([*options, "--deploy-mode", "client", "archive"]) == 3
+    assert started == [["archive"]]

@@ -1,0 +1,144 @@
+"""An application on YARN whose driver runs in the cluster: submitted, followed and killed from this machine.
+
+One JVM here does it all: it submits with Spark's own launcher, asks the resource manager for the state, and reads the
+driver's output from the folder of `driver_output`. Spark's spark-submit would only tell success from failure.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+
+from commitlake.connectors.runtime.driver_output import copy_output
+from commitlake.connectors.runtime.hadoop_folder import HadoopFolder, staging_place
+from commitlake.connectors.runtime.submit_arguments import option_pairs
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+
+_POLL_SECONDS = 1.0
+_KILL_SECONDS = 10.0
+_SUCCEEDED = "SUCCEEDED"
+
+
+class YarnApplicationError(CommitLakeError):
+    """An application was not accepted by YARN, or ended without the job's exit code; the message is for a user."""
+
+    exit_code = ExitCode.FAILED
+    is_transient = True
+
+
+class YarnApplication:
+    """An application, from its submission to its end."""
+
+    def __init__(self, gateway: JavaGateway, folder: HadoopFolder, staging: str | None) -> None:
+        """Describe an application.
+
+        Args:
+            gateway: the JVM that submits it.
+            folder: folder of the driver's output.
+            staging: the setting `spark.yarn.stagingDir`, if any.
+        """
+        self._gateway = gateway
+        self._folder = folder
+        self._staging = staging
+        self._yarn: Any = None
+        self._handle: Any = None
+
+    def submit(self, options: Sequence[str], program: str) -> None:
+        """Begin to submit the application.
+
+        Args:
+            options: options of spark-submit.
+            program: path of the driver's Python program.
+        """
+        api = self._gateway.jvm.org.apache.spark.launcher
+        launcher = api.InProcessLauncher().setDeployMode("cluster").setAppResource(program)
+        for words in option_pairs(options):
+            launcher.addSparkArg(*words)
+        listeners = self._gateway.new_array(api.SparkAppHandle.Listener, 0)
+        self._handle = launcher.startApplication(listeners)
+
+    def follow(
+        self, write: Callable[[int, bytes], None], announce: Callable[[str], None], is_stopped: Callable[[], bool]
+    ) -> int | None:
+        """Pass on the driver's output until the application has ended.
+
+        Args:
+            write: gets the number of a stream and bytes for it.
+            announce: gets the application's id when it is known.
+            is_stopped: whether the user wants it to stop; the application is killed then.
+
+        Returns:
+            The job's exit code; None if the application was killed because the user wanted it.
+
+        Raises:
+            YarnApplicationError: if YARN does not accept the application, or if it ended without an exit code.
+        """
+        is_announced = False
+        while True:
+            is_over = bool(self._handle.getState().isFinal())
+            if not is_announced and (identifier := self._handle.getAppId()):
+                is_announced = True
+                announce(str(identifier))
+            code = copy_output(self._folder, write)
+            if is_over:
+                return self._outcome(code)
+            if is_stopped():
+                self.kill()
+                copy_output(self._folder, write)
+                return None
+            time.sleep(_POLL_SECONDS)
+
+    def kill(self) -> None:
+        """Kill the application if it was submitted, and delete its files."""
+        with suppress(Py4JError):
+            if (application := self._id()) is not None:
+                self._client().killApplication(application)
+                deadline = time.monotonic() + _KILL_SECONDS
+                while not self._handle.getState().isFinal() and time.monotonic() < deadline:
+                    time.sleep(_POLL_SECONDS / 10)
+                self._delete_files(application)
+
+    def _outcome(self, code: int | None) -> int:
+        application = self._id()
+        if application is None:
+            raise YarnApplicationError(f"YARN did not accept the application: {self._submission_error()}")
+        self._delete_files(application)
+        report = self._client().getApplicationReport(application)
+        status = str(report.getFinalApplicationStatus().toString())
+        if code is None or (code == ExitCode.OK and status != _SUCCEEDED):
+            reason = str(report.getDiagnostics() or "").strip() or "YARN gives no reason"
+            raise YarnApplicationError(f"{application.toString()} ended as {status}, without an exit code: {reason}")
+        return code
+
+    def _delete_files(self, application: Any) -> None:
+        """Delete the files that were sent. Spark does not always do so, and one of them has the job's environment."""
+        place = staging_place(self._gateway.jvm, f".sparkStaging/{application.toString()}", self._staging)
+        HadoopFolder(self._gateway.jvm, place).delete_all()
+
+    def _submission_error(self) -> str:
+        error = self._handle.getError()
+        if not error.isPresent():
+            return "Spark gives no reason"
+        cause = error.get()
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        return str(cause.toString())
+
+    def _id(self) -> Any:
+        found = self._handle.getAppId()
+        return self._gateway.jvm.org.apache.hadoop.yarn.api.records.ApplicationId.fromString(found) if found else None
+
+    def _client(self) -> Any:
+        if self._yarn is None:
+            hadoop = self._gateway.jvm.org.apache.hadoop.yarn
+            self._yarn = hadoop.client.api.YarnClient.createYarnClient()
+            self._yarn.init(hadoop.conf.YarnConfiguration())
+            self._yarn.start()
+        return self._yarn

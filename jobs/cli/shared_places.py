@@ -1,0 +1,79 @@
+"""Check that the places in a job's arguments exist on the machine that runs the job, where that is not this machine.
+
+A folder on a local disk of this machine is not there, or worse, is another folder of the same name. A folder is taken
+for a shared one if its file system is a network's, or if the setting `spark.commitlake.sharedFolders` names it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.settings_check import shown_names
+
+SETTING = "spark.commitlake.sharedFolders"
+"""Folders that all machines of the cluster have at the same place, separated by commas."""
+_METAVARS = frozenset({"DIR", "FILE", "PATH", "PLACE", "STORE"})
+_NETWORK = (
+    "nfs", "cifs", "smb", "ceph", "lustre", "gluster", "gpfs", "beegfs", "orangefs", "pvfs", "afs", "ocfs2", "gfs2",
+    "9p", "virtiofs", "fuse.", "wekafs", "panfs", "mapr",
+)  # fmt: skip
+_MOUNTS = Path("/proc/self/mounts")
+
+
+def check_shared(parser: argparse.ArgumentParser, arguments: argparse.Namespace, shared: Sequence[str]) -> None:
+    """Refuse places that only this machine has.
+
+    Args:
+        parser: parser of the job.
+        arguments: its parsed arguments.
+        shared: folders that the user, or the cluster's administrator, has named as shared.
+
+    Raises:
+        JobError: for the first place that is not shared.
+    """
+    for name, place in places(parser, arguments):
+        path = Path(unquote(urlsplit(place).path)) if place.startswith("file:") else Path(place)
+        if "://" in place and not place.startswith("file:"):
+            continue
+        if not path.is_absolute():
+            raise JobError(
+                f"{name} {place}: expected an absolute path, because the job runs on another machine",
+                "name a place in an object store, or a folder that all machines of the cluster have at the same place",
+            )
+        if ".." in path.parts or not (_is_below(path, shared) or file_system(path).startswith(_NETWORK)):
+            raise JobError(
+                f"{name} {place}: expected a place that all machines of the cluster share, found a local file system "
+                f"({file_system(path) or 'unknown'}) of this machine, on which the job does not run",
+                f"use s3://... or --deploy-mode client; if they all have this folder, --conf {SETTING}={path.parent}",
+            )
+
+
+def places(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """Yield the name and the value of each argument for a place; several in one value one by one."""
+    for action in parser._actions:  # noqa: SLF001 (no other way)
+        value = getattr(arguments, action.dest, None)
+        if action.metavar not in _METAVARS or not value or value == argparse.SUPPRESS:
+            continue
+        name = next((name for name in shown_names(action) if name.startswith("--")), str(action.metavar))
+        for each in value if isinstance(value, list) else str(value).split(","):
+            yield name, str(each).strip()
+
+
+def file_system(path: Path) -> str:
+    """Return the type of a path's file system; empty if the system does not tell."""
+    try:
+        lines = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return ""
+    found = [line.split(" ")[1:3] for line in lines]
+    mounts = {Path(folder.replace(r"\040", " ")): kind for folder, kind in found}
+    real = path.resolve()
+    return next((mounts[folder] for folder in (real, *real.parents) if folder in mounts), "")
+
+
+def _is_below(path: Path, folders: Sequence[str]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders if Path(folder).is_absolute())
