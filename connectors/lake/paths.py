@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
+from commitlake.connectors.catalog.names import is_catalog_place
 from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.object_store.uris import has_scheme, is_s3, parse_s3_uri
 from commitlake.schemas.errors import CommitLakeError, ExitCode
@@ -23,7 +24,6 @@ _TABLE_MARK = "_delta_log"
 _NAME = "Name an empty folder or a new one"
 _PROBE = ".commitlake-probe-"
 _NO_LINKS = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
-_CATALOG_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+){1,2}")
 # deltalake misreads URLs of folders with these characters.
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\\[\]^|#?]|%[0-9A-Fa-f]{2}")
 
@@ -44,21 +44,25 @@ class LakePaths:
     """The locations of a lake's tables and packs, by the folder or URI that holds them.
 
     Attributes:
-        root: a folder, as a path or a `file:` URI, or `s3://bucket/prefix`.
+        root: a folder, as a path or a `file:` URI, or `s3://bucket/prefix`. It may be given as `catalog.schema`, the
+            name of a lake in Unity Catalog.
         s3: the object store, by default that of the environment; None if the lake is in a folder. It is determined
             once, on the driver, and sent to workers with the paths.
 
     Raises:
         LakeError: if a lake cannot be there: another kind of store, or a folder name that deltalake misreads.
         S3Error: if a URI of an object store names no bucket.
+        CatalogError: if a catalog does not have the name.
     """
 
     root: str
     s3: S3Options | None = None
 
     def __post_init__(self) -> None:
+        if is_catalog_place(self.root):
+            object.__setattr__(self, "root", _lookup().find_lake(self.root))  # the class is frozen
         if is_s3(self.root):
-            object.__setattr__(self, "root", str(parse_s3_uri(self.root)))  # the class is frozen
+            object.__setattr__(self, "root", str(parse_s3_uri(self.root)))
             object.__setattr__(self, "s3", self.s3 or _finding().s3_options())
             return
         if self.root.startswith("file:"):
@@ -66,11 +70,6 @@ class LakePaths:
         if has_scheme(self.root):
             expected = f"{self.root!r} cannot hold a lake: expected a folder, or s3://bucket/prefix"
             raise LakeError(expected + _path_on_databricks(self.root))
-        if _CATALOG_NAME.fullmatch(self.root) and not os.path.lexists(self.root):
-            raise LakeError(
-                f"{self.root!r} looks like a name in a catalog, such as Unity Catalog, which cannot hold a lake: "
-                f"expected a folder, or s3://bucket/prefix. For a folder of this name, write ./{self.root}"
-            )
         unsafe = _UNSAFE.search(os.path.abspath(self.root))  # noqa: PTH100 (pathlib has no such function)
         if unsafe is not None:
             raise LakeError(
@@ -282,3 +281,9 @@ def _finding() -> ModuleType:
     from commitlake.connectors.object_store import finding
 
     return finding
+
+
+def _lookup() -> ModuleType:
+    from commitlake.connectors.catalog import lookup
+
+    return lookup

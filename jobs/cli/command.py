@@ -38,6 +38,7 @@ from typing import Any, NamedTuple, NoReturn, TextIO
 import configargparse
 from rich_argparse import RawDescriptionRichHelpFormatter
 
+from commitlake.connectors.catalog.names import is_catalog_place
 from commitlake.connectors.worker_errors import raised_in_worker
 from commitlake.jobs.cli.process import OutputError, is_own_process, stop_signal
 from commitlake.jobs.cli.repeatable import Repeatable
@@ -235,7 +236,8 @@ def _make_places_absolute(arguments: argparse.Namespace) -> None:
             setattr(arguments, name, place.absolute())
         elif place:
             parts = place.split(",") if name == "store" else [place]
-            absolute = [part if "://" in part else str(Path(part).absolute()) for part in parts]
+            is_named = name == "lake" and is_catalog_place(place)
+            absolute = [part if "://" in part or is_named else str(Path(part).absolute()) for part in parts]
             setattr(arguments, name, ",".join(absolute))
 
 
@@ -287,6 +289,7 @@ def _run(
         logging.basicConfig(level=level, format="%(levelname)s %(message)s")
     try:
         with restricted_umask():
+            _find_named_lake(arguments)
             _check_object_stores(arguments)
             exit_code = job(arguments)
         sys.stdout.flush()
@@ -302,6 +305,19 @@ def _run(
             raise
         return _unexpected(parser.prog, error, verbose=arguments.verbose)
     return exit_code
+
+
+def _find_named_lake(arguments: argparse.Namespace) -> None:
+    """Replace the name of a lake in a catalog by its root, which workers and other processes get, too.
+
+    Raises:
+        CatalogError: if there is no such lake, or its catalog cannot be asked.
+    """
+    place = getattr(arguments, "lake", None)
+    if isinstance(place, str) and is_catalog_place(place):
+        from commitlake.connectors.catalog.lookup import find_lake
+
+        arguments.lake = find_lake(place)
 
 
 def _check_object_stores(arguments: argparse.Namespace) -> None:

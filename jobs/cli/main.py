@@ -32,6 +32,7 @@ JOBS = {
     "guard": "show which segments a broker will delete, when, and whether they are archived; needs no Spark",
     "erase": "delete messages from the lake permanently, by key or id, and prove it; needs no Spark",
     "evidence": "create a key, and check the signed evidence of runs, audits and erasures; needs no Spark",
+    "catalog": "register a lake in Unity Catalog, so that catalog.schema names it; needs no Spark",
     "maintain": "compact small files, delete old data, clean up; needs no Spark",
     "broker": "run a small broker and name server that RocketMQ's clients use; needs no Spark",
     "doctor": "check Python, Java, jars, disks and servers, and name what is missing; needs no Spark",

@@ -11,7 +11,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.permissions import check_lake_is_readable
 from commitlake.jobs.cli.s3_arguments import add_s3_arguments, set_s3_environment
 
-_LAKE = "the lake: a folder, or s3://bucket/prefix"
+_LAKE = "the lake: a folder, s3://bucket/prefix, or catalog.schema of Unity Catalog"
 BODIES_HELP = "where the packs of bodies are: a folder, or s3://bucket/prefix (default: 'bodies' in the lake)"
 
 

@@ -47,7 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = job_parser("doctor", DESCRIPTION, EXAMPLES)
     parser.set_defaults(reports_places=True)  # an object store that cannot be reached is one of its findings
     parser.add_argument("--store", metavar="PATH", help="store folder, a glob, or several separated by commas")
-    parser.add_argument("--lake", metavar="PLACE", help="the lake: a folder, or s3://bucket/prefix")
+    parser.add_argument("--lake", metavar="PLACE", help="the lake: a folder, s3://bucket/prefix, or catalog.schema")
     parser.add_argument("--bodies", metavar="PLACE", help="where the packs of bodies are, if not in the lake")
     add_s3_arguments(parser)
     parser.add_argument("--hbase", metavar="HOST[:PORT]", help="HBase's Thrift server")

@@ -52,7 +52,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser = job_parser("evidence", DESCRIPTION, EXAMPLES)
     parser.add_argument("action", choices=(KEY, VERIFY, SHOW), help="what to do")
     parser.add_argument("file", nargs="?", metavar="FILE", help="verify: file of documents, one per line")
-    parser.add_argument("--lake", metavar="PLACE", help="verify and show: a folder, or s3://bucket/prefix")
+    parser.add_argument(
+        "--lake", metavar="PLACE", help="verify and show: a folder, s3://bucket/prefix, or catalog.schema"
+    )
     add_s3_arguments(parser)
     parser.add_argument(
         "--out", metavar="FILE", help="key: file for the private key; the public key is written to FILE.pub"

@@ -13,7 +13,7 @@ from commitlake.jobs.cli.s3_arguments import add_s3_arguments
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `--lake` and `--store`, one of which must be given, and the options that belong to them."""
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--lake", metavar="PLACE", help="the lake: a folder, or s3://bucket/prefix")
+    source.add_argument("--lake", metavar="PLACE", help="the lake: a folder, s3://bucket/prefix, or catalog.schema")
     source.add_argument("--store", metavar="PATH", help=f"a store folder (the one that holds {FOLDERS}), or a glob")
     add_s3_arguments(parser)
     add_layout_argument(parser)

@@ -65,7 +65,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--findings", type=positive, default=20, metavar="N",
                         help="maximum number of findings per class and store in JSON and on the page; a table shows "
                              "three; all are counted (default: 20)")  # fmt: skip
-    parser.add_argument("--lake", metavar="PLACE", help="also compare with this lake: a folder, or s3://bucket/prefix")
+    parser.add_argument("--lake", metavar="PLACE", help="also compare with this lake: a folder, "
+                        "s3://bucket/prefix, or catalog.schema")  # fmt: skip
     add_s3_arguments(parser)
     add_format_argument(parser)
     add_html_argument(parser)

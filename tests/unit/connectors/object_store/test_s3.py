@@ -10,6 +10,7 @@ import pytest
 from botocore import exceptions
 
 from commitlake.connectors import plain_connections
+from commitlake.connectors.catalog.errors import CatalogError
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.packs.errors import PackStoreError, PackStoreUnavailableError
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
@@ -182,11 +183,13 @@ def test_other_schemes_get_no_hint_about_databricks(place: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["logs.messages", "main.logs.messages"])
-def test_a_name_in_a_catalog_is_refused_unless_it_is_a_folder(
+def test_a_name_in_a_catalog_needs_a_catalog_unless_it_is_a_folder(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(LakeError, match=rf"Unity Catalog, which cannot hold a lake: .* write \./{name}"):
+    for variable in ("UNITY_CATALOG_URL", "DATABRICKS_HOST"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(CatalogError, match=rf"no catalog is set: .* write \./{name}"):
         LakePaths(name)
     assert LakePaths(f"./{name}").root == f"./{name}"
     (tmp_path / name).mkdir()

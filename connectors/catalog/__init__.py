@@ -1,0 +1,13 @@
+"""Unity Catalog: lakes by name, for Databricks and for the open source server.
+
+names        catalog.schema, and where a lake's tables are        client         requests to a server
+server       address and token, from the environment              lookup         the root of a named lake
+tables       a Delta table as the catalog describes it            registration   a lake's tables and its volume by name
+credentials  temporary credentials for a place                    errors         what can go wrong
+
+A lake in a catalog is a lake like any other: Delta tables and packs below one root, written by one commit protocol.
+The catalog only knows the names of its tables. It is asked once in a process, before anything is read or written.
+
+The code needs the standard library only. Databricks' own SDK has more ways to log in, but it does not know the open
+source server, and these are six requests that are the same for both.
+"""

@@ -1,0 +1,217 @@
+"""Requests to Unity Catalog's REST API, which Databricks and the open source server share.
+
+    GET  /catalogs/{catalog}                                POST /schemas
+    GET  /schemas/{catalog}.{schema}                        POST /tables, /volumes
+    GET  /tables?catalog_name=…&schema_name=…  by pages     POST /temporary-path-credentials
+    GET  /volumes/{catalog}.{schema}.{volume}
+
+The server is not trusted: answers are limited in size and time, redirects are not followed, so that the token stays
+with its server, and texts of the server are escaped and cut before they are shown.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from commitlake.connectors.catalog.errors import CatalogError, CatalogUnavailableError
+from commitlake.connectors.catalog.names import SchemaName
+from commitlake.connectors.catalog.server import CatalogServer
+from commitlake.connectors.printable import printable_line
+
+API = "/api/2.1/unity-catalog"
+PAGE = 50
+"""Tables in a page; Databricks gives no more."""
+_MAX_PAGES = 1000
+_MAX_BYTES = 16 << 20  # a page with 50 tables of 100 commented columns has 2 MiB
+_CHUNK = 1 << 16
+_CONNECTION_SECONDS = 30  # for each read
+_ANSWER_SECONDS = 120
+_WAITS_SECONDS = (1.0, 3.0)
+_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
+_SHOWN = 300
+
+Json = dict[str, Any]
+
+
+class _AnswerError(Exception):
+    """An answer with a code of an error.
+
+    Attributes:
+        status: the code of HTTP.
+        code: the catalog's own code, or empty.
+        text: the server's explanation, escaped.
+    """
+
+    def __init__(self, status: int, code: str, text: str) -> None:
+        super().__init__(status, code, text)
+        self.status = status
+        self.code = code
+        self.text = text
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        """Follow no redirect: the answer itself becomes an error."""
+
+
+class CatalogClient:
+    """A client of one server; every method raises CatalogError, or CatalogUnavailableError for a transient failure."""
+
+    def __init__(self, server: CatalogServer, sleep: Callable[[float], None] = time.sleep) -> None:
+        """Describe a client.
+
+        Args:
+            server: address and token.
+            sleep: what waits between attempts.
+        """
+        self.server = server
+        self._sleep = sleep
+        self._opener = urllib.request.build_opener(_NoRedirects)
+
+    def find(self, kind: str, name: str) -> Json | None:
+        """Return the description of a catalog, a schema or a volume; None if there is none.
+
+        Args:
+            kind: `catalogs`, `schemas` or `volumes`.
+            name: its full name.
+        """
+        try:
+            return self._request("GET", f"/{kind}/{quote(name, safe='')}")
+        except _AnswerError as error:
+            if error.status == 404 and error.code:
+                return None
+            raise self._explained(error, name) from None
+
+    def tables(self, name: SchemaName) -> Iterator[Json]:
+        """Yield the descriptions of all tables of a schema; a schema that does not exist has none."""
+        query = {"catalog_name": name.catalog, "schema_name": name.schema, "max_results": str(PAGE)}
+        for _ in range(_MAX_PAGES):
+            try:
+                page = self._request("GET", f"/tables?{urlencode(query)}")
+            except _AnswerError as error:
+                if error.status == 404 and error.code:
+                    return
+                raise self._explained(error, str(name)) from None
+            found = page.get("tables") or []
+            if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
+                raise self._unreadable("a list of tables")
+            yield from found
+            token = page.get("next_page_token")
+            if not token:
+                return
+            query["page_token"] = str(token)
+        raise CatalogError(f"{self.server.url}: the schema {name} has more than {_MAX_PAGES * PAGE} tables")
+
+    def create(self, kind: str, name: str, body: Mapping[str, Any]) -> bool:
+        """Create a schema, a table or a volume; return False if there is one of this name.
+
+        Args:
+            kind: `schemas`, `tables` or `volumes`.
+            name: its full name, for errors.
+            body: its description.
+        """
+        try:
+            self._request("POST", f"/{kind}", body)
+        except _AnswerError as error:
+            if error.code.endswith("ALREADY_EXISTS"):
+                return False
+            raise self._explained(error, name) from None
+        return True
+
+    def credentials(self, url: str) -> Json:
+        """Return the answer to a request for credentials to read and write below a place."""
+        try:
+            body = {"url": url, "operation": "PATH_READ_WRITE"}
+            return self._request("POST", "/temporary-path-credentials", body)
+        except _AnswerError as error:
+            raise self._explained(error, f"credentials for {url}") from None
+
+    def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Json:
+        """Send a request until the server answers; raise _AnswerError for a code that a retry does not change."""
+        for wait in (*_WAITS_SECONDS, None):
+            try:
+                return self._attempt(method, path, body)
+            except _AnswerError as error:
+                if error.status not in _TRANSIENT:
+                    raise
+                trouble = f"answered {error.status}: {error.text}"
+            except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
+                reason = getattr(error, "reason", None) or error
+                trouble = f"cannot be reached: {self._shown(str(reason) or type(error).__name__)}"
+            if wait is not None:
+                self._sleep(wait)
+        raise CatalogUnavailableError(f"the catalog {self.server.url} {trouble}. Check its address, or try again later")
+
+    def _attempt(self, method: str, path: str, body: Mapping[str, Any] | None) -> Json:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.server.url}{API}{path}", data, method=method)  # noqa: S310 (http or https)
+        request.add_header("Accept", "application/json")
+        if data is not None:
+            request.add_header("Content-Type", "application/json")
+        if self.server.token:
+            request.add_unredirected_header("Authorization", f"Bearer {self.server.token}")
+        try:
+            with self._opener.open(request, timeout=_CONNECTION_SECONDS) as answer:
+                return self._parsed(self._read(answer))
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._answer_error(error) from None
+
+    def _answer_error(self, error: urllib.error.HTTPError) -> _AnswerError:
+        if 300 <= error.code < 400:
+            return _AnswerError(error.code, "", "a redirect, which is not followed, because it could take the token")
+        try:
+            answer = self._parsed(self._read(error))
+        except CatalogError:  # a page of a proxy, or of another kind of server
+            return _AnswerError(error.code, "", self._shown(str(error.reason)))
+        return _AnswerError(
+            error.code, str(answer.get("error_code") or "")[:_SHOWN], self._shown(str(answer.get("message") or ""))
+        )
+
+    def _read(self, answer: Any) -> bytes:
+        """Read an answer, up to limits of size and time."""
+        read = bytearray()
+        end = time.monotonic() + _ANSWER_SECONDS
+        while chunk := answer.read1(_CHUNK):
+            read += chunk
+            if len(read) > _MAX_BYTES:
+                raise CatalogError(f"the catalog {self.server.url}: expected at most {_MAX_BYTES} bytes in an answer")
+            if time.monotonic() > end:
+                raise TimeoutError(f"no whole answer within {_ANSWER_SECONDS} s")
+        return bytes(read)
+
+    def _parsed(self, data: bytes) -> Json:
+        try:
+            answer = json.loads(data)
+        except (ValueError, RecursionError):
+            raise self._unreadable("JSON") from None
+        if not isinstance(answer, dict):
+            raise self._unreadable("a JSON object")
+        return answer
+
+    def _unreadable(self, expected: str) -> CatalogError:
+        return CatalogError(
+            f"{self.server.url} does not answer like a Unity Catalog: expected {expected}. Check the address"
+        )
+
+    def _explained(self, error: _AnswerError, name: str) -> CatalogError:
+        advice = {
+            401: "Check the token",
+            403: "Ask for the permission, or use another token",
+            404: "Check the address: it does not answer like a Unity Catalog",
+        }.get(error.status, "Check the address and the token" if error.status < 400 else "")
+        said = f"{error.status} {self._shown(error.code)}".rstrip() + (f": {error.text}" if error.text else "")
+        return CatalogError(f"the catalog {self.server.url}, {name}: {said.rstrip('.')}" + (advice and f". {advice}"))
+
+    def _shown(self, text: str) -> str:
+        """Return a text of the server in one short line, without the token, which it could repeat."""
+        token = self.server.token
+        text = text.replace(token, "***") if token else text
+        return printable_line(" ".join(text.split()))[:_SHOWN]

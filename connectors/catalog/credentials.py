@@ -1,0 +1,45 @@
+"""Temporary credentials for a place in S3, in the form in which AWS's tools take them from a command.
+
+AWS's SDKs run the command of `credential_process` in a profile, and run it again before its answer expires: boto3 here,
+and that of Java in Spark. So no code of a job has to renew anything, also if it runs for days.
+
+    [default]
+    credential_process = commitlake catalog --lake main.logs --credentials
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from commitlake.connectors.catalog.client import CatalogClient
+from commitlake.connectors.catalog.errors import CatalogError
+
+_MAX_MS = 1 << 43  # the year 2248
+
+
+def process_credentials(client: CatalogClient, root: str) -> dict[str, Any]:
+    """Return credentials that may read and write below a place, as the object that `credential_process` prints.
+
+    Args:
+        client: the catalog.
+        root: `s3://bucket/prefix`.
+
+    Raises:
+        CatalogError: if the catalog has no credentials for the place.
+    """
+    answer = client.credentials(root)
+    given = answer.get("aws_temp_credentials")
+    names = {"AccessKeyId": "access_key_id", "SecretAccessKey": "secret_access_key", "SessionToken": "session_token"}
+    found = {name: given.get(key) for name, key in names.items()} if isinstance(given, dict) else {}
+    if found and not found["SessionToken"]:  # keys without an end, of a server other than Amazon's
+        del found["SessionToken"]
+    if not found or not all(isinstance(value, str) and value.isascii() and value for value in found.values()):
+        raise CatalogError(
+            f"the catalog {client.server.url} gives no credentials of AWS for {root}: use those of the environment, "
+            "of a profile or of a role"
+        )
+    expires = answer.get("expiration_time")
+    if isinstance(expires, int) and 0 < expires < _MAX_MS:
+        found["Expiration"] = datetime.datetime.fromtimestamp(expires / 1000, datetime.UTC).isoformat()
+    return {"Version": 1, **found}

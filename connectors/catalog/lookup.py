@@ -1,0 +1,90 @@
+"""The root of a lake that is named as `catalog.schema`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from commitlake.connectors.catalog.client import CatalogClient
+from commitlake.connectors.catalog.errors import CatalogConflictError, CatalogError
+from commitlake.connectors.catalog.names import SchemaName, parse_name, root_of
+from commitlake.connectors.catalog.server import CatalogServer, catalog_server
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
+
+
+def find_lake(text: str) -> str:
+    """Return the root of a lake in a catalog, as a URI. A process asks for each name once.
+
+    Args:
+        text: `catalog.schema`.
+
+    Raises:
+        CatalogError: if no catalog is set, or the schema is not that of a lake.
+    """
+    server = catalog_server()
+    if server is None:
+        raise CatalogError(
+            f"{text!r} looks like a name in Unity Catalog, and no catalog is set: set UNITY_CATALOG_URL, or "
+            f"DATABRICKS_HOST and DATABRICKS_TOKEN. For a folder of this name, write ./{text}"
+        )
+    return _find(server, parse_name(text))
+
+
+@lru_cache(maxsize=64)
+def _find(server: CatalogServer, name: SchemaName) -> str:
+    roots = table_roots(name, CatalogClient(server).tables(name))
+    if "messages" not in roots:
+        raise CatalogError(
+            f"the catalog {server.url} has no lake {name}: expected a table {name}.messages. Register a lake with "
+            f"'commitlake catalog --lake PLACE --to {name}', or write ./{name} for a folder"
+        )
+    root = roots["messages"]
+    for table, other in sorted(roots.items()):
+        if other != root:
+            raise CatalogConflictError(
+                f"{name} has tables of two lakes: 'messages' is in {root}, {table!r} in {other}. Drop the tables of "
+                "one of them from the catalog, which deletes no file of an external table"
+            )
+    check_reachable(server, root)
+    return root
+
+
+def table_roots(name: SchemaName, tables: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the root in which each table of a lake is, by the table's name.
+
+    Tables that are not named like those of a lake are ignored: people may add some.
+
+    Args:
+        name: the schema.
+        tables: descriptions of its tables.
+
+    Raises:
+        CatalogError: if a table's location cannot be that of a lake's table.
+        CatalogConflictError: if a table is not an external Delta table.
+    """
+    roots = {}
+    for table in tables:
+        of_table = str(table.get("name"))
+        if of_table not in LAKE_TABLES:
+            continue
+        kind = (table.get("table_type"), table.get("data_source_format"))
+        if kind != ("EXTERNAL", "DELTA"):
+            raise CatalogConflictError(
+                f"{name}.{of_table}: expected an external Delta table of a lake, found {ascii(kind)[:100]}"
+            )
+        roots[of_table] = root_of(str(table.get("storage_location") or ""), of_table)
+    return roots
+
+
+def check_reachable(server: CatalogServer, root: str) -> None:
+    """Refuse a folder from a server on another machine, because it would not be that server's folder.
+
+    Raises:
+        CatalogError: if it is one.
+    """
+    if root.startswith("file:") and not server.is_local:
+        raise CatalogError(
+            f"the lake is in {root}, a folder, and the catalog {server.url} is on another machine: expected a lake in "
+            "an object store"
+        )

@@ -1,0 +1,79 @@
+"""Names of schemas, and the root that the locations of tables have in common."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from commitlake.connectors.catalog.errors import CatalogError
+
+_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+){1,2}", re.ASCII)
+_MAX_LENGTH = 255  # of each part, in Unity Catalog
+_LOCATION = re.compile(r"[a-z][a-z0-9+.-]*://?[^\x00-\x20\x7f?#\\]+")
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaName:
+    """The name of a schema in a catalog."""
+
+    catalog: str
+    schema: str
+
+    def __str__(self) -> str:
+        return f"{self.catalog}.{self.schema}"
+
+
+def is_name(place: str) -> bool:
+    """Return whether a text looks like a name in a catalog: two or three words of ASCII letters, digits and `_`.
+
+    >>> is_name("main.logs"), is_name("main.logs.messages"), is_name("./main.logs"), is_name("lake")
+    (True, True, False, False)
+    """
+    return _NAME.fullmatch(place) is not None
+
+
+def is_catalog_place(place: str) -> bool:
+    """Return whether a place is a name in a catalog; a folder that has the name of one is a folder."""
+    return is_name(place) and not os.path.lexists(place)
+
+
+def parse_name(text: str) -> SchemaName:
+    """Parse `catalog.schema`.
+
+    Raises:
+        CatalogError: if it is something else.
+    """
+    parts = text.split(".")
+    if not is_name(text) or len(parts) != 2 or max(map(len, parts)) > _MAX_LENGTH:
+        shown = repr(text[:_MAX_LENGTH])
+        raise CatalogError(
+            f"{shown}: expected catalog.schema, as in main.logs, each of letters, digits and '_'"
+            + (". A lake is a schema: leave the table's name out" if is_name(text) and len(parts) == 3 else "")
+        )
+    return SchemaName(*parts)
+
+
+def root_of(location: str, table: str) -> str:
+    """Return the place that holds the folder of a table, without a slash at its end.
+
+    Args:
+        location: the URI that a catalog has for the table.
+        table: name of the table, which its folder must have.
+
+    Raises:
+        CatalogError: if the location is not a plain URI, or its folder has another name.
+    """
+    scheme = location.partition(":")[0].lower()
+    uri = location.rstrip("/")
+    root, _, folder = uri.rpartition("/")
+    parts = unquote(urlsplit(uri).path).split("/") if _LOCATION.fullmatch(uri) else [".."]
+    if ".." in parts or "." in parts or folder != table or not root.partition(":")[2].strip("/"):
+        shown = ascii(location[:_MAX_LENGTH])
+        raise CatalogError(f"the location {shown} of the table {table!r}: expected a URI that ends with /{table}")
+    if scheme == "file":
+        if urlsplit(uri).netloc not in {"", "localhost"}:
+            raise CatalogError(f"the location {location[:_MAX_LENGTH]!a}: expected a folder without a host")
+        return f"file://{urlsplit(root).path}"
+    return re.sub(r"^s3[an]?:", "s3:", f"{scheme}:{root.partition(':')[2]}")

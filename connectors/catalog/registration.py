@@ -1,0 +1,116 @@
+"""Registration of a lake: its tables and its packs of bodies under names of a catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from commitlake.connectors.catalog.client import CatalogClient
+from commitlake.connectors.catalog.errors import CatalogConflictError, CatalogError
+from commitlake.connectors.catalog.lookup import check_reachable, table_roots
+from commitlake.connectors.catalog.names import SchemaName, root_of
+from commitlake.connectors.catalog.tables import CatalogTable
+
+BODIES = "bodies"
+"""Name of the volume with the packs of bodies."""
+_COMMENT = "A lake of CommitLake. Only its jobs may write to these tables; everybody may read them"
+_BODIES_COMMENT = "Packs of bodies, to which body_ref of the table messages refers"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """The outcome of a registration.
+
+    Attributes:
+        created: names of tables and of the volume that were registered by this call.
+        found: names of those that were there.
+        outdated: names of tables whose columns in the catalog differ from those in the lake.
+    """
+
+    created: tuple[str, ...]
+    found: tuple[str, ...]
+    outdated: tuple[str, ...]
+
+
+def register_lake(client: CatalogClient, name: SchemaName, root: str, tables: Sequence[CatalogTable]) -> Registration:
+    """Register the tables of a lake that the catalog does not have yet, and the volume of its bodies.
+
+    Nothing is changed or deleted. The table `messages`, by which the lake is found, comes last, so that a name leads to
+    a lake only once it is complete. A call that was killed is completed by the next one.
+
+    Args:
+        client: the catalog.
+        name: the schema, which is created if it does not exist; its catalog must exist.
+        root: URI of the lake.
+        tables: its tables; `messages` is one of them.
+
+    Raises:
+        CatalogError: if the catalog does not exist, or the server refuses.
+        CatalogConflictError: if the schema has tables of another lake, or a volume of this name.
+    """
+    root = root_of(f"{root}/messages", "messages")  # in the form in which locations are compared
+    check_reachable(client.server, root)
+    if client.find("catalogs", name.catalog) is None:
+        raise CatalogError(f"the catalog {client.server.url} has no {name.catalog!r}: create it, or name another")
+    known = {str(table.get("name")): table for table in client.tables(name)}
+    _check(name, root, known.values())
+    volume = client.find("volumes", f"{name}.{BODIES}")
+    if volume is not None and root_of(str(volume.get("storage_location") or ""), BODIES) != root:
+        raise CatalogConflictError(f"the volume {name}.{BODIES} is not the folder {root}/{BODIES}: name another schema")
+    if client.find("schemas", str(name)) is None:
+        schema = {"name": name.schema, "catalog_name": name.catalog, "comment": _COMMENT}
+        client.create("schemas", str(name), schema)
+    created = []
+    if volume is None and client.create("volumes", f"{name}.{BODIES}", _volume(name, root)):
+        created.append(BODIES)
+    new = [table for table in tables if table.name not in known]
+    new.sort(key=lambda table: table.name == "messages")  # it comes last
+    created += [
+        table.name for table in new if client.create("tables", f"{name}.{table.name}", _table(name, root, table))
+    ]
+    if len(created) < len(new) + (volume is None):  # another registration was first, perhaps that of another lake
+        _check(name, root, client.tables(name))
+    outdated = [table.name for table in tables if table.name in known and _differs(table, known[table.name])]
+    found_before = [each for each in (*(table.name for table in tables), BODIES) if each not in created]
+    return Registration(tuple(created), tuple(found_before), tuple(outdated))
+
+
+def _check(name: SchemaName, root: str, tables: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse a schema with a table of another lake."""
+    for table, found in sorted(table_roots(name, tables).items()):
+        if found != root:
+            raise CatalogConflictError(
+                f"{name}.{table} is a table of the lake {found}, not {root}: name another schema"
+            )
+
+
+def _volume(name: SchemaName, root: str) -> dict[str, Any]:
+    return {
+        "catalog_name": name.catalog,
+        "schema_name": name.schema,
+        "name": BODIES,
+        "volume_type": "EXTERNAL",
+        "storage_location": f"{root}/{BODIES}",
+        "comment": _BODIES_COMMENT,
+    }
+
+
+def _table(name: SchemaName, root: str, table: CatalogTable) -> dict[str, Any]:
+    return {
+        "catalog_name": name.catalog,
+        "schema_name": name.schema,
+        "name": table.name,
+        "table_type": "EXTERNAL",
+        "data_source_format": "DELTA",
+        "storage_location": f"{root}/{table.name}",
+        "comment": table.comment,
+        "columns": table.columns,
+    }
+
+
+def _differs(table: CatalogTable, known: Mapping[str, Any]) -> bool:
+    """Return whether the names of a table's columns in a catalog are not those of the lake."""
+    columns = known.get("columns")
+    names = [column.get("name") for column in columns if isinstance(column, dict)] if isinstance(columns, list) else []
+    return names != [column["name"] for column in table.columns]

@@ -1,0 +1,86 @@
+"""A Delta table, as the catalog describes it: columns by name, with their types in three forms and their comments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# Delta's name of a type, its name in SQL, and the catalog's.
+_TYPES = {
+    "string": ("string", "STRING"),
+    "long": ("bigint", "LONG"),
+    "integer": ("int", "INT"),
+    "short": ("smallint", "SHORT"),
+    "byte": ("tinyint", "BYTE"),
+    "float": ("float", "FLOAT"),
+    "double": ("double", "DOUBLE"),
+    "boolean": ("boolean", "BOOLEAN"),
+    "binary": ("binary", "BINARY"),
+    "date": ("date", "DATE"),
+    "timestamp": ("timestamp", "TIMESTAMP"),
+    "timestamp_ntz": ("timestamp_ntz", "TIMESTAMP_NTZ"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTable:
+    """A table of a lake, for a catalog.
+
+    Attributes:
+        name: its name in the schema, and that of its folder.
+        comment: what its rows are.
+        columns: its columns, as `catalog_columns` returns them.
+    """
+
+    name: str
+    comment: str
+    columns: Sequence[Mapping[str, Any]]
+
+
+def catalog_columns(schema: Mapping[str, Any], partitions: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the columns of a Delta table, for a catalog.
+
+    Args:
+        schema: Delta's schema, parsed from its JSON.
+        partitions: names of the partition columns.
+    """
+    columns = []
+    for position, field in enumerate(schema["fields"]):
+        name, text = field["name"], sql_type(field["type"])
+        column = {
+            "name": name,
+            "type_text": text,
+            "type_name": _catalog_type(field["type"]),
+            "type_json": json.dumps(field, separators=(",", ":")),
+            "position": position,
+            "nullable": field["nullable"],
+        }
+        if comment := field["metadata"].get("comment"):
+            column["comment"] = comment
+        if name in partitions:
+            column["partition_index"] = list(partitions).index(name)
+        columns.append(column)
+    return columns
+
+
+def sql_type(kind: Any) -> str:
+    """Return Spark's short text of a type of Delta.
+
+    >>> sql_type({"type": "map", "keyType": "string", "valueType": {"type": "array", "elementType": "long"}})
+    'map<string,array<bigint>>'
+    """
+    if isinstance(kind, str):
+        return _TYPES[kind][0] if kind in _TYPES else kind  # for example decimal(10,2)
+    if kind["type"] == "array":
+        return f"array<{sql_type(kind['elementType'])}>"
+    if kind["type"] == "map":
+        return f"map<{sql_type(kind['keyType'])},{sql_type(kind['valueType'])}>"
+    return "struct<" + ",".join(f"{field['name']}:{sql_type(field['type'])}" for field in kind["fields"]) + ">"
+
+
+def _catalog_type(kind: Any) -> str:
+    if isinstance(kind, str):
+        return _TYPES[kind][1] if kind in _TYPES else kind.partition("(")[0].upper()
+    return str(kind["type"]).upper()

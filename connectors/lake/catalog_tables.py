@@ -1,0 +1,31 @@
+"""The tables of a lake, as a catalog describes them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+from commitlake.connectors.catalog.tables import CatalogTable, catalog_columns
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.reader import NoTableError, open_table
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
+
+
+def catalog_tables(lake: LakePaths) -> list[CatalogTable]:
+    """Return the tables that a lake has by now.
+
+    Raises:
+        LakeError: if it has no table `messages`.
+    """
+    found = []
+    for name in LAKE_TABLES:
+        try:
+            table = open_table(lake, name)
+        except NoTableError:
+            continue
+        comment = (inspect.getdoc(getattr(LakePaths, name)) or "").rstrip(".")
+        columns = catalog_columns(json.loads(table.schema().to_json()), table.metadata().partition_columns)
+        found.append(CatalogTable(name, comment, columns))
+    if not any(table.name == "messages" for table in found):
+        raise LakeError(f"{lake.root} has no table 'messages': expected a lake with at least one archive run")
+    return found

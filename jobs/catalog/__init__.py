@@ -1,0 +1,1 @@
+"""The job `catalog`: a lake under a name of Unity Catalog."""

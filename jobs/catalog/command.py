@@ -1,0 +1,107 @@
+"""Register a lake in Unity Catalog, so that jobs find it as `catalog.schema`, and analysts read its tables by name.
+
+    commitlake catalog --lake s3://my-bucket/lake --to main.logs
+
+Reads the tables' schemas; writes to the catalog only: the schema, if it is missing, an external table for each table of
+the lake, and an external volume for its bodies. It changes and deletes nothing, so it may be run again after any error,
+and when the lake has new tables. Afterwards `--lake main.logs` names the lake in every job.
+
+Exit codes: 0; 1 if the catalog cannot be reached; 2 for a wrong lake, name, address or token; 4 if the schema has
+tables of another lake.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from commitlake.connectors.catalog.client import CatalogClient
+from commitlake.connectors.catalog.credentials import process_credentials
+from commitlake.connectors.catalog.errors import CatalogError
+from commitlake.connectors.catalog.names import parse_name
+from commitlake.connectors.catalog.registration import Registration, register_lake
+from commitlake.connectors.catalog.server import catalog_server
+from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.s3_arguments import add_s3_arguments
+from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import ExitCode
+
+DESCRIPTION = (
+    "Register a lake in Unity Catalog: its tables as external tables, and its bodies as an external volume. Then "
+    "--lake catalog.schema names it in every job, and Spark reads its tables by name. Only the catalog is written; "
+    "what is there stays as it is. Address and token come from UNITY_CATALOG_URL and UNITY_CATALOG_TOKEN, or from "
+    "DATABRICKS_HOST and DATABRICKS_TOKEN."
+)
+EXAMPLES = (
+    ("catalog --lake s3://my-bucket/lake --to main.logs", "give a lake a name"),
+    ("catalog --lake main.logs --to main.logs", "register tables that the lake has since then"),
+    ("catalog --lake main.logs --credentials", "temporary credentials of the catalog, for credential_process"),
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of the job's arguments."""
+    parser = job_parser("catalog", DESCRIPTION, EXAMPLES)
+    parser.add_argument(
+        "--lake", required=True, metavar="PLACE", help="the lake: a folder, s3://bucket/prefix, or catalog.schema"
+    )
+    action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument("--to", metavar="NAME", help="catalog.schema; the schema is created if it does not exist")
+    action.add_argument(
+        "--credentials", action="store_true", help="print temporary credentials for the lake in S3, as AWS's tools "
+        "take them from credential_process in a profile"
+    )  # fmt: skip
+    add_s3_arguments(parser)
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Register the lake, or print credentials."""
+    server = catalog_server()
+    if server is None:
+        raise CatalogError("no catalog is set: set UNITY_CATALOG_URL, or DATABRICKS_HOST and DATABRICKS_TOKEN")
+    client = CatalogClient(server)
+    return _print_credentials(client, arguments.lake) if arguments.credentials else _register(client, arguments)
+
+
+def _register(client: CatalogClient, arguments: argparse.Namespace) -> ExitCode:
+    from commitlake.connectors.lake.catalog_tables import catalog_tables
+    from commitlake.jobs.cli.places import lake_of
+
+    name = parse_name(arguments.to)
+    lake = lake_of(arguments)
+    root = lake.root if lake.s3 is not None else Path(lake.root).absolute().as_uri()
+    done = register_lake(client, name, root, catalog_tables(lake))
+    for table in done.outdated:
+        warn(
+            "commitlake catalog",
+            f"{name}.{table}: the catalog has other columns than the lake. Jobs and Spark read the lake's own; on "
+            f"Databricks, run MSCK REPAIR TABLE {name}.{table} SYNC METADATA",
+        )
+    if not arguments.quiet:
+        print(_summary(f"{name}", root, done))
+    return ExitCode.OK
+
+
+def _summary(name: str, root: str, done: Registration) -> str:
+    new = f"new: {', '.join(done.created)}" if done.created else "nothing new"
+    return f"{name} is the lake {root}: {count_text(len(done.created + done.found), 'name')}, {new}"
+
+
+def _print_credentials(client: CatalogClient, place: str) -> ExitCode:
+    if not is_s3(place):
+        raise JobError(f"--credentials: expected a lake in S3, found {place}")
+    if sys.stdout.isatty():
+        raise JobError("--credentials: a terminal would show secrets", "use it in credential_process of a profile")
+    print(json.dumps(process_credentials(client, str(parse_s3_uri(place)))))
+    return ExitCode.OK
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `commitlake catalog`."""
+    return run_job(build_parser(), job, argv)

@@ -1,0 +1,135 @@
+"""Tests of requests to a catalog: retries, hostile answers, and where the token goes."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import pytest
+
+from commitlake.connectors.catalog import client as requests
+from commitlake.connectors.catalog.client import CatalogClient
+from commitlake.connectors.catalog.errors import CatalogError, CatalogUnavailableError
+from commitlake.connectors.catalog.names import SchemaName
+from commitlake.connectors.catalog.server import CatalogServer
+from tests.support.unity_catalog import API, Answer, UnityCatalog, refusal
+
+TOKEN = "dapi-secret-0123"
+NAME = SchemaName("unity", "logs")
+
+
+def client_of(catalog: UnityCatalog, token: str = TOKEN) -> CatalogClient:
+    return CatalogClient(CatalogServer(catalog.url, token), sleep=lambda _: None)
+
+
+def failure(catalog: UnityCatalog, *answers: Answer) -> str:
+    """Return the message of a request that gets these answers."""
+    catalog.answers += answers
+    with pytest.raises(CatalogError) as failed:
+        client_of(catalog).find("schemas", str(NAME))
+    assert not isinstance(failed.value, CatalogUnavailableError)
+    assert TOKEN not in str(failed.value)
+    return str(failed.value)
+
+
+def test_what_is_missing_is_none_and_what_is_there_is_not_created_again(catalog: UnityCatalog) -> None:
+    catalog.token = TOKEN
+    client = client_of(catalog)
+    assert client.find("schemas", str(NAME)) is None
+    assert list(client.tables(NAME)) == []
+    schema = {"catalog_name": "unity", "name": "logs"}
+    assert client.create("schemas", str(NAME), schema)
+    assert not client.create("schemas", str(NAME), schema)
+    assert client.find("schemas", str(NAME)) == schema
+    assert {headers["Authorization"] for _, _, headers in catalog.requests} == {f"Bearer {TOKEN}"}
+
+
+def test_without_a_token_there_is_no_header(catalog: UnityCatalog) -> None:
+    client_of(catalog, "").find("catalogs", "unity")
+    assert "Authorization" not in catalog.requests[0][2]
+
+
+def test_tables_come_from_all_pages(catalog: UnityCatalog) -> None:
+    catalog.kinds["schemas"][str(NAME)] = {}
+    names = [f"table_{number:02}" for number in range(13)]
+    catalog.kinds["tables"] = {f"{NAME}.{name}": {"name": name} for name in names}
+    assert [table["name"] for table in client_of(catalog).tables(NAME)] == names
+
+
+def test_a_schema_without_an_end_is_refused(catalog: UnityCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_MAX_PAGES", 3)
+    catalog.answers += [Answer(body=b'{"tables": [], "next_page_token": "again"}')] * 4
+    with pytest.raises(CatalogError, match="has more than 150 tables"):
+        list(client_of(catalog).tables(NAME))
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_busy_server_is_asked_again(catalog: UnityCatalog, status: int) -> None:
+    catalog.answers += [refusal(status, "BUSY", "slow down"), Answer(status, b"<html>")]
+    assert client_of(catalog).find("catalogs", "unity") == {"name": "unity"}
+    assert len(catalog.requests) == 3
+
+
+def test_a_server_that_stays_busy_is_unavailable(catalog: UnityCatalog) -> None:
+    catalog.answers += [refusal(503, "BUSY", f"no\x1b[2J {TOKEN}")] * 3
+    with pytest.raises(CatalogUnavailableError, match=r"answered 503: no\\x1b\[2J \*\*\*\. Check its address"):
+        client_of(catalog).find("catalogs", "unity")
+    assert not catalog.answers
+
+
+def test_a_server_that_is_not_there_is_unavailable() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        client = CatalogClient(CatalogServer(f"http://127.0.0.1:{closed.getsockname()[1]}"), sleep=lambda _: None)
+        with pytest.raises(CatalogUnavailableError, match=r"cannot be reached: .*refused"):
+            client.find("catalogs", "unity")
+
+
+def test_no_redirect_takes_the_token_elsewhere(catalog: UnityCatalog) -> None:
+    with UnityCatalog() as other:
+        found = failure(catalog, Answer(302, b"", {"Location": f"{other.url}{API}/schemas/{NAME}"}))
+        assert "302: a redirect, which is not followed" in found
+        assert not other.requests
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>login</html>", b"[]", b"[" * 100_000, b"1" * 5000, b"\xff", b'{"a": NaN']
+)
+def test_an_answer_that_is_no_json_object_is_an_error(catalog: UnityCatalog, body: bytes) -> None:
+    assert "does not answer like a Unity Catalog" in failure(catalog, Answer(body=body))
+
+
+@pytest.mark.parametrize("tables", [5, "x", [1], {"a": 1}])
+def test_a_list_of_something_else_is_an_error(catalog: UnityCatalog, tables: object) -> None:
+    catalog.answers.append(Answer(body=json.dumps({"tables": tables}).encode()))
+    with pytest.raises(CatalogError, match="expected a list of tables"):
+        list(client_of(catalog).tables(NAME))
+
+
+def test_a_huge_answer_is_not_read(catalog: UnityCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_MAX_BYTES", 1 << 20)
+    assert "expected at most 1048576 bytes" in failure(catalog, Answer(body=b" " * (3 << 20)))
+
+
+def test_an_endless_answer_is_given_up(catalog: UnityCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_ANSWER_SECONDS", 0)
+    catalog.answers += [Answer(body=b" " * 100, part=1)] * 3
+    with pytest.raises(CatalogUnavailableError, match="no whole answer within 0 s"):
+        client_of(catalog).find("catalogs", "unity")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (refusal(401, "UNAUTHENTICATED", f"no {TOKEN}"), r": 401 UNAUTHENTICATED: no ***. Check the token"),
+        (refusal(403, "PERMISSION_DENIED", "a\n\x1b[31mb"), r": 403 PERMISSION_DENIED: a \x1b[31mb. Ask for"),
+        (Answer(404, b"<html>"), "404: Not Found. Check the address: it does not answer like a Unity Catalog"),
+        (refusal(400, "INVALID_ARGUMENT", "x" * 10_000), "400 INVALID_ARGUMENT: " + "x" * 300),
+        (refusal(400, "\x1b" * 10, ""), "400 " + r"\x1b" * 10),
+    ],
+)
+def test_refusals_are_explained(catalog: UnityCatalog, answer: Answer, expected: str) -> None:
+    found = failure(catalog, answer)
+    assert expected in found
+    assert len(found) < 600
+    assert "\x1b" not in found
