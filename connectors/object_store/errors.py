@@ -1,7 +1,10 @@
 """Errors of object stores: wrong names, and servers that do not answer.
 
-S3Error                     an invalid URI, endpoint or credentials: what was found, and what to do
-└── S3UnavailableError      a temporary failure of a server or network; a later attempt may succeed
+ObjectStoreError            an invalid URI, endpoint or credentials: what was found, and what to do
+├── S3Error                 of S3
+│   └── S3UnavailableError      a temporary failure of a server or network; a later attempt may succeed
+└── CloudError              of another object store, or a URI that names none
+    └── CloudUnavailableError   a temporary failure of a server or network
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
-class S3Error(CommitLakeError):
+class ObjectStoreError(CommitLakeError):
     """An object store, or the name of one, cannot be used.
 
     Attributes:
@@ -28,7 +31,22 @@ class S3Error(CommitLakeError):
         return f"{self.found}. {self.advice}"
 
 
+class S3Error(ObjectStoreError):
+    """An S3-compatible object store, or the name of one, cannot be used."""
+
+
 class S3UnavailableError(S3Error):
+    """An object store is busy, failing or unreachable; a retry may succeed."""
+
+    exit_code = ExitCode.FAILED
+    is_transient = True
+
+
+class CloudError(ObjectStoreError):
+    """Another object store, or the name of one, cannot be used."""
+
+
+class CloudUnavailableError(CloudError):
     """An object store is busy, failing or unreachable; a retry may succeed."""
 
     exit_code = ExitCode.FAILED

@@ -321,15 +321,20 @@ def _find_named_lake(arguments: argparse.Namespace) -> None:
 
 
 def _check_object_stores(arguments: argparse.Namespace) -> None:
-    """Check the object store of stores at `s3://…`, because Arrow's own errors say neither cause nor remedy.
+    """Check the object stores of stores at URIs, because later errors say neither cause nor remedy.
 
     Arrow opens such stores by the environment alone, so an endpoint of the profile is added to it.
 
     Raises:
-        S3Error: if the endpoint contains credentials or is not a URL, or a store's place cannot be listed.
+        ObjectStoreError: if a scheme is unknown, the endpoint contains credentials or is not a URL, or a store's place
+            cannot be listed.
     """
     given = getattr(arguments, "store", None) or ""
-    places = [part.strip() for part in str(given).split(",") if part.strip().startswith("s3://")]
+    parts = [part.strip() for part in str(given).split(",") if "://" in part]
+    if not parts:
+        return
+    _check_clouds(parts, has_requests=not getattr(arguments, "reports_places", False))
+    places = [part for part in parts if part.startswith("s3://")]
     if not places:
         return
     from commitlake.connectors.object_store.access import first_names
@@ -341,8 +346,30 @@ def _check_object_stores(arguments: argparse.Namespace) -> None:
     if getattr(arguments, "reports_places", False):
         return
     for place in places:
-        fixed = re.split(r"/[^/]*[*?\[{]", place, maxsplit=1)[0]  # the part before the first wildcard
-        first_names(options, fixed, "")
+        first_names(options, _before_wildcards(place), "")
+
+
+def _check_clouds(places: Sequence[str], *, has_requests: bool) -> None:
+    """Check the places that are not in S3, and whether they can be listed.
+
+    Raises:
+        CloudError: if a scheme is unknown, or a place is wrong or cannot be listed.
+    """
+    from commitlake.connectors.object_store.cloud_uris import check_scheme, is_cloud, parse_cloud_uri
+
+    for place in places:
+        check_scheme(place)
+        if is_cloud(place):
+            fixed = str(parse_cloud_uri(_before_wildcards(place)))
+            if has_requests:
+                from commitlake.connectors.object_store.cloud_filesystem import check_readable
+
+                check_readable(fixed)
+
+
+def _before_wildcards(place: str) -> str:
+    """Return the folder above the first wildcard of a URI."""
+    return re.split(r"/[^/]*[*?\[{]", place, maxsplit=1)[0]
 
 
 def _check_settings(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:

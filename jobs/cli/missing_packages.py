@@ -18,6 +18,7 @@ EXTRAS = {
     "happybase": "hbase",
     "boto3": "s3",
     "botocore": "s3",
+    "obstore": "azure",
     "prometheus_client": "metrics",
     "uvloop": "broker",
     "matplotlib": "notebooks",

@@ -137,7 +137,6 @@ def stores(place: str) -> Iterator[DoctorFinding]:
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.connectors.formats.registry import all_formats
     from commitlake.connectors.object_store.arrow_errors import s3_error_of
-    from commitlake.connectors.object_store.uris import is_s3
     from commitlake.jobs.cli.broker_name import broker_name
 
     formats = tuple(all_formats())
@@ -150,7 +149,7 @@ def stores(place: str) -> Iterator[DoctorFinding]:
         return
     for store in found:
         size = sum(segment.file_size for segment in store.segments)
-        local = [] if is_s3(store.root) else [segment.path for segment in store.segments]
+        local = [] if "://" in store.root else [segment.path for segment in store.segments]
         unreadable = [path for path in local if not os.access(path, os.R_OK)]
         what = f"{store.broker}: {store.root}, {count_text(len(store.segments), 'segment')}, {size_text(size)}"
         if unreadable:

@@ -21,6 +21,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from commitlake.connectors.object_store.cloud_uris import is_cloud
 from commitlake.connectors.object_store.uris import is_s3
 from commitlake.jobs.cli.broker_conf import read_store_conf
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
@@ -54,11 +55,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.set_defaults(reports_places=True)  # it checks its other arguments first, and has its own client
     parser.add_argument(
         "--store", required=True, metavar="PATH", help=f"the broker's store, the folder that holds {FOLDERS}; or, with "
-        "--once, a copy at s3://bucket/prefix to fetch"
+        "--once, a copy in an object store to fetch"
     )  # fmt: skip
     parser.add_argument(
-        "--to", required=True, metavar="PLACE", help="where the copy is kept: s3://bucket/prefix, or a folder; each "
-        "store needs a place of its own"
+        "--to", required=True, metavar="PLACE", help="where the copy is kept: s3://bucket/prefix, "
+        "abfss://container@account.dfs.core.windows.net/prefix, or a folder; each store needs a place of its own"
     )  # fmt: skip
     parser.add_argument(
         "--broker", help="the store's name (default: brokerName in broker.conf beside the store, or "
@@ -95,8 +96,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             raise JobError(f"--{name.replace('_', '-')}: expected more than 0 seconds")
     from commitlake.jobs.ship.run import fetch_store, ship_store
 
-    if is_s3(arguments.store):
-        if not arguments.once or is_s3(arguments.to):
+    if is_s3(arguments.store) or is_cloud(arguments.store):
+        if not arguments.once or is_s3(arguments.to) or is_cloud(arguments.to):
             raise JobError(
                 f"--store {arguments.store}: expected the broker's own folder on this machine",
                 "a copy in an object store can be fetched into a folder, with --once",

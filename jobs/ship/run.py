@@ -12,8 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from commitlake.connectors.lake.owned_folders import check_no_owner
+from commitlake.connectors.object_store.cloud_uris import check_no_secret, is_cloud
 from commitlake.connectors.object_store.uris import has_scheme, is_s3
 from commitlake.connectors.shipping.errors import ShipUnavailableError
 from commitlake.connectors.shipping.pace import Pace
@@ -32,6 +34,10 @@ from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.connectors.shipping.cloud import CloudTarget
+    from commitlake.connectors.shipping.s3 import S3Target
 
 _NICE = 10
 _IO_PRIORITY_IDLE = 3 << 13
@@ -62,16 +68,13 @@ def fetch_store(arguments: argparse.Namespace) -> ExitCode:
     Args:
         arguments: arguments of the job.
     """
-    from commitlake.connectors.object_store.finding import s3_options
     from commitlake.connectors.shipping.folder import FolderTarget
-    from commitlake.connectors.shipping.s3 import S3Target
     from commitlake.pipelines.ship.fetch import Fetcher
 
     if has_scheme(arguments.to):
         raise JobError(f"--to {arguments.to}: expected a folder", "mount other file systems as a folder")
-    set_s3_environment(arguments)
     check_no_owner(arguments.to, "--to")
-    source = S3Target(arguments.store, s3_options(), Pace(arguments.rate))
+    source = _object_store(arguments, arguments.store)
     started = time.monotonic()
     with closing(FolderTarget(arguments.to, Pace())) as target:
         target.claim()
@@ -95,23 +98,39 @@ def open_target(arguments: argparse.Namespace, source: SourceStore) -> ShipTarge
         JobError: if it is the store itself, or no target.
     """
     place: str = arguments.to
-    pace = Pace(arguments.rate)
     if is_s3(place):
         set_s3_environment(arguments)
-        from commitlake.connectors.object_store.finding import s3_options
-        from commitlake.connectors.shipping.s3 import S3Target
-
         check_no_owner(place, "--to")
-        return S3Target(place, s3_options(), pace)
+    if is_s3(place) or is_cloud(place):
+        return _object_store(arguments, place)
     if has_scheme(place):
-        raise JobError(f"--to {place}: expected s3://bucket/prefix or a folder", "mount other file systems as a folder")
+        check_no_secret(place)
+        raise JobError(
+            f"--to {place}: expected s3://bucket/prefix, abfss://container@account.dfs.core.windows.net/prefix, or a "
+            "folder",
+            "mount other file systems as a folder",
+        )
     from commitlake.connectors.shipping.folder import FolderTarget
 
     root, folder = Path(os.path.realpath(source.root)), Path(os.path.realpath(place))
     if folder == root or root in folder.parents or folder in root.parents:
         raise JobError(f"--to {place}: one of the store and its copy is inside the other", "ship to another folder")
     check_no_owner(place, "--to")
-    return FolderTarget(place, pace)
+    return FolderTarget(place, Pace(arguments.rate))
+
+
+def _object_store(arguments: argparse.Namespace, place: str) -> S3Target | CloudTarget:
+    """Return a prefix in an object store, as a target or as a source."""
+    pace = Pace(arguments.rate)
+    if is_cloud(place):
+        from commitlake.connectors.shipping.cloud import CloudTarget
+
+        return CloudTarget(place, pace)
+    from commitlake.connectors.object_store.finding import s3_options
+    from commitlake.connectors.shipping.s3 import S3Target
+
+    set_s3_environment(arguments)
+    return S3Target(place, s3_options(), pace)
 
 
 def lower_priority() -> None:

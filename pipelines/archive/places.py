@@ -83,7 +83,7 @@ def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> No
         return
     chosen = Path(os.path.realpath(_canonical_root(place)))
     for store in stores:
-        if is_s3(store.root):
+        if "://" in store.root:
             continue
         root = Path(os.path.realpath(store.root)).parent
         for name in sorted(broker_folders(store.format)):

@@ -13,9 +13,11 @@ from collections.abc import Callable
 from functools import partial
 
 from commitlake.connectors.runtime.jars import s3_jars
+from tests.servers import azure
 from tests.servers.go_programs import go_program
 from tests.servers.hbase import hbase_jars
 from tests.servers.mermaid import prepare_mermaid
+from tests.servers.node_programs import node_program
 from tests.servers.rocketmq import VERSIONS, rocketmq_jars
 from tests.servers.rocketmq_classes import class_archives
 from tests.servers.s3 import MODULE, VERSION
@@ -26,6 +28,7 @@ PARTS: dict[str, Callable[[], object]] = {
     "jars of HBase": hbase_jars,
     "jars for object stores": s3_jars,
     "an S3 server": partial(go_program, MODULE, VERSION),
+    "a server of Azure's blob protocol": partial(node_program, azure.PACKAGE),
     "Mermaid": prepare_mermaid,
     "an archive of Spark's classes": class_archive,
     **{f"archives of the classes of RocketMQ {version}": partial(class_archives, version) for version in VERSIONS},

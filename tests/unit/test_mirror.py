@@ -19,6 +19,7 @@ OTHER_FOLDERS = {
     "docs": "mirrors docs/generate, and tests statements of the documentation",
 }
 TESTED_BY: dict[str, tuple[str, ...]] = {
+    "tests/integration/azure/test_ship.py": ("connectors.shipping.cloud",),
     "tests/integration/hbase/test_follower.py": ("connectors.hbase.follower",),
     "tests/integration/hbase/test_jobs.py": ("pipelines.audit.local.hbase_tasks", "pipelines.query.hbase"),
     "tests/integration/hbase/test_lookups.py": ("connectors.hbase.lookups",),

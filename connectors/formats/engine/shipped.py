@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.object_store.cloud_uris import check_scheme, is_cloud
 from commitlake.schemas.shipped import (
     FILES_MANIFEST,
     LOG_MANIFEST,
@@ -34,6 +35,7 @@ from commitlake.schemas.shipped import (
 from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES, read_file
 
 _SPECIAL = re.compile(r"[\[{]")
+_URI_ERROR = "{path} cannot be opened: {error}"
 _ATTEMPTS = 5  # each needs a new manifest, so more are never needed unless parts are missing
 
 
@@ -66,13 +68,25 @@ def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
     """Return the filesystem of a path or URI, and the path within it.
 
     A URI may have a glob's brackets and placeholders in it, which URIs do not allow.
+
+    Raises:
+        CloudError: if the scheme is unknown, or the URI has not the form of its scheme.
+        StoreError: if Arrow cannot open it: for HDFS, it needs Hadoop's native library.
     """
     if "://" in path:
         if (special := _SPECIAL.search(path)) is not None:
             fixed = path[: path.rindex("/", 0, special.start())]
             filesystem, inner_path = resolve_filesystem(fixed)
             return filesystem, inner_path.rstrip("/") + path[len(fixed) :]
-        filesystem, inner_path = pafs.FileSystem.from_uri(path)
+        if is_cloud(path):
+            from commitlake.connectors.object_store.cloud_filesystem import cloud_filesystem  # noqa: PLC0415 (an extra)
+
+            return cloud_filesystem(path)
+        check_scheme(path)
+        try:
+            filesystem, inner_path = pafs.FileSystem.from_uri(path)
+        except (pa.ArrowException, OSError) as error:
+            raise StoreError(_URI_ERROR.format(path=path, error=str(error).splitlines()[0])) from None
         return filesystem, str(inner_path)
     return pafs.LocalFileSystem(), str(Path(path).absolute())
 

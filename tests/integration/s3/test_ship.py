@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.object_store import clients
@@ -30,6 +29,7 @@ from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.shipped import LOG_MANIFEST
 from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.servers.s3 import S3Server
+from tests.support.archived import TABLES, rows_of
 from tests.support.kills import kill_count
 from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
 from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
@@ -165,19 +165,6 @@ def test_wrong_credentials_bucket_and_server_are_named(
     assert ship.main(["--store", store, "--to", f"s3://{bucket}/copy", "--once"]) == 1
     assert "no server at the endpoint" in capsys.readouterr().err
     clients._forget()
-
-
-TABLES = ("messages", "message_keys", "topic_minutes", "consumer_offsets", "store_config", "consumptions", "edges")
-OWN_COLUMNS = ("run_id", "sequence", "body_ref", "archived_at", "as_of", "recorded_at")
-
-
-def rows_of(lake: Path, table: str) -> list[dict[str, object]]:
-    """Return the sorted rows of a table without columns that differ from run to run; none if there is no table."""
-    if not (lake / table).exists():
-        return []
-    rows = DeltaTable(str(lake / table)).to_pyarrow_table().to_pylist()
-    kept = [{name: value for name, value in row.items() if name not in OWN_COLUMNS} for row in rows]
-    return sorted(kept, key=str)
 
 
 @pytest.mark.parametrize("layout", [ROCKETMQ, JMQ], ids=lambda layout: layout.name)

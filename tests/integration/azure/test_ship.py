@@ -1,0 +1,261 @@
+"""`ship` to Azure's object store, and jobs that read it: a real server, kills, faults and wrong settings."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pytest
+
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.object_store.cloud_clients import cloud_client, forget_clients
+from commitlake.connectors.object_store.cloud_uris import parse_cloud_uri
+from commitlake.connectors.shipping.cloud import CloudTarget
+from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
+from commitlake.connectors.shipping.pace import Pace
+from commitlake.jobs.archive import command as archive
+from commitlake.jobs.dump import command as dump
+from commitlake.jobs.rebuild import command as rebuild
+from commitlake.jobs.ship import command as ship
+from commitlake.jobs.verify import command as verify
+from commitlake.pipelines.ship.agent import ShipAgent
+from commitlake.pipelines.ship.settings import ShipSettings
+from commitlake.pipelines.ship.store import SourceStore
+from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.shipped import LOG_MANIFEST
+from tests.servers.azure import AzureServer
+from tests.servers.fault_proxy import Fault, FaultProxy
+from tests.support.archived import TABLES, rows_of
+from tests.support.kills import kill_count
+from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
+from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
+from tests.support.waiting import let_pass
+
+pytestmark = pytest.mark.usefixtures("usual_priority")
+
+SIZE = 20 << 20  # more than two blocks of an upload
+FIRST = f"commitlog/{segment_name(0)}"
+
+
+def large_messages(count: int) -> list[Any]:
+    """Return messages of about 1 MiB."""
+    chance = random.Random(count)
+    return [new_message(number, body=chance.randbytes(1 << 20)) for number in range(count)]
+
+
+def target_of(copy: str) -> CloudTarget:
+    """Return a claimed target."""
+    target = CloudTarget(copy, Pace())
+    target.claim()
+    return target
+
+
+def objects_in(copy: str) -> dict[str, bytes]:
+    """Return the objects below a prefix."""
+    uri = parse_cloud_uri(copy)
+    client = cloud_client(uri)
+    keys = [str(each["path"]) for page in obstore.list(client, uri.prefix) for each in page]
+    return {key.removeprefix(f"{uri.prefix}/"): bytes(obstore.get(client, key).bytes()) for key in keys}
+
+
+def put_object(copy: str, name: str, data: bytes) -> None:
+    """Write an object that no agent has written."""
+    uri = parse_cloud_uri(copy)
+    obstore.put(cloud_client(uri), uri.key(name), data)
+
+
+@pytest.mark.parametrize("layout", [ROCKETMQ, JMQ], ids=lambda layout: layout.name)
+def test_archive_of_the_copy_equals_that_of_the_store(copy: str, tmp_path: Path, layout: StoreFormat) -> None:
+    store = layout.open(tmp_path / "store")
+    for part in range(2):  # the copy is archived as it grows
+        layout.fill(store, 30, 30 * part)
+        store.flush()
+        layout.note_progress(store)
+        assert ship.main(["--store", str(tmp_path / "store"), "--broker", "b", "--to", copy, "--once"]) == 0
+        for place, lake in ((str(tmp_path / "store"), "of-store"), (copy, "of-copy")):
+            assert archive.main(["--store", place, "--broker", "b", "--lake", str(tmp_path / lake), "--local"]) == 0
+    store.close()
+    assert len(rows_of(tmp_path / "of-store", "messages")) == 60
+    for table in TABLES:
+        found = rows_of(tmp_path / "of-copy", table)
+        expected = rows_of(tmp_path / "of-store", table)
+        if table == "store_config":  # sizes of files, and delay levels, are read from the store's own queues only
+            expected = [row for row in expected if row["kind"] != "setting"]
+        assert found == expected, table
+
+
+def test_file_is_made_of_its_parts(copy: str, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    all_messages = large_messages(18)
+    target, agent = target_of(copy), None
+    for count in (1, 2, 9, 17):
+        write_store(store, [(0, open_segment(all_messages[:count], SIZE))])
+        agent = agent or ShipAgent(SourceStore(str(store)), target, ShipSettings("b"))
+        agent.ship_round()
+    closed = closed_segment(all_messages, SIZE)
+    write_store(store, [(0, closed), (SIZE, open_segment(messages(3), SIZE, SIZE))])
+    assert agent is not None
+    agent.ship_round()
+    found = objects_in(copy)
+    assert found[FIRST] == closed
+    assert not any(FIRST in name for name in found if name != FIRST)
+
+
+def test_no_object_is_made_of_a_part_that_was_changed(copy: str, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    all_messages = large_messages(18)
+    write_store(store, [(0, open_segment(all_messages[:17], SIZE))])
+    agent = ShipAgent(SourceStore(str(store)), target_of(copy), ShipSettings("b"))
+    agent.ship_round()
+    last = max(name for name in objects_in(copy) if "/parts/" in name)
+    put_object(copy, last, bytes(len(objects_in(copy)[last])))
+    write_store(store, [(0, closed_segment(all_messages, SIZE)), (SIZE, open_segment(messages(3), SIZE, SIZE))])
+    with pytest.raises(ShipError, match="the object was changed"):
+        agent.ship_round()
+    assert FIRST not in objects_in(copy)
+
+
+@pytest.mark.kills
+def test_copy_is_complete_after_kills(copy: str, tmp_path: Path) -> None:
+    segments = [(SIZE * number, closed_segment(large_messages(18), SIZE, SIZE * number)) for number in range(3)]
+    last = open_segment(messages(2000), SIZE, 3 * SIZE)
+    store = write_store(tmp_path / "store", [*segments, (3 * SIZE, last)])
+    command = [sys.executable, "-m", "commitlake.jobs.cli.main", "ship", "--store", str(store), "--once", "--to", copy]
+    chance = random.Random(3)
+    killed = 0
+    for _ in range(kill_count(6)):
+        with subprocess.Popen([*command, "--rate", "30M"], stderr=subprocess.DEVNULL) as process:
+            let_pass(chance.uniform(0.6, 2.6), "the agent ships until it is killed")
+            killed += process.poll() is None
+            process.send_signal(signal.SIGKILL)
+    assert subprocess.run(command, check=False).returncode == 0
+    found = objects_in(copy)
+    for base, data in segments:
+        assert found[f"commitlog/{segment_name(base)}"] == data
+    parts = sorted(name for name in found if "of-commitlog" in name)
+    assert b"".join(found[name] for name in parts) == last.rstrip(b"\0")
+    assert killed > 1
+
+
+@pytest.mark.parametrize("fault", [Fault.ANSWER_503, Fault.DROP_REQUEST, Fault.LOSE_ANSWER])
+def test_faults_of_single_requests_change_nothing(
+    azure_server: AzureServer, copy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    closed = closed_segment(large_messages(18), SIZE)
+    store = write_store(tmp_path / "store", [(0, closed), (SIZE, open_segment(messages(3), SIZE, SIZE))])
+    with FaultProxy(azure_server.address) as proxy, monkeypatch.context() as environment:
+        for name, value in azure_server.environment(proxy.endpoint).items():
+            environment.setenv(name, value)
+        forget_clients()
+        for request in ("^PUT .*log[.]json", "^PUT .*/parts/", "^PUT .*comp=block&", "^PUT .*comp=blocklist", "^POST"):
+            proxy.inject(fault, times=2, request=request)
+        ShipAgent(SourceStore(str(store)), target_of(copy), ShipSettings("b")).ship_round()
+        assert find_stores(copy)[0].segments[0].file_size == SIZE
+        assert len(proxy.seen) > 10
+    forget_clients()
+    assert objects_in(copy)[FIRST] == closed
+
+
+def test_second_agent_ends_the_first(copy: str, tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))])
+    first, second = (ShipAgent(SourceStore(str(store)), target_of(copy), ShipSettings("b")) for _ in range(2))
+    second.ship_round()
+    with pytest.raises(ShipConflictError, match="another agent"):
+        first.ship_round()
+
+
+def test_manifest_replaces_only_the_version_that_was_read(copy: str) -> None:
+    first, second = target_of(copy), target_of(copy)
+    assert first.read_manifest(LOG_MANIFEST) is None
+    assert second.read_manifest(LOG_MANIFEST) is None
+    first.replace_manifest(LOG_MANIFEST, b"1")
+    with pytest.raises(ShipConflictError):
+        second.replace_manifest(LOG_MANIFEST, b"2")
+    second.replace_manifest(LOG_MANIFEST, b"1")  # as after a lost answer
+    second.replace_manifest(LOG_MANIFEST, b"3")
+    with pytest.raises(ShipConflictError):
+        first.replace_manifest(LOG_MANIFEST, b"4")
+    assert first.read_manifest(LOG_MANIFEST) == b"3"
+
+
+def test_foreign_objects_are_refused_or_left_alone(copy: str, tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))])
+    put_object(copy, "shipped/parts/notes", b"x")
+    put_object(f"{copy}-2", "commitlog/00000000000000000000", b"x")
+    ShipAgent(SourceStore(str(store)), target_of(copy), ShipSettings("b")).ship_round()
+    assert {"shipped/parts/notes", LOG_MANIFEST} <= set(objects_in(copy))
+    with pytest.raises(ShipConflictError, match="no agent has shipped"):
+        ShipAgent(SourceStore(str(store)), target_of(f"{copy}-2"), ShipSettings("b")).ship_round()
+
+
+def test_wrong_settings_are_named(
+    copy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = str(write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))]))
+    container = parse_cloud_uri(copy).container
+    missing = copy.replace(container, "no-such-container")
+
+    def both(place: str, code: int, expected: str) -> None:
+        for main, arguments in ((ship.main, ["--store", store, "--to", place, "--once"]), (dump.main, [place])):
+            forget_clients()
+            capsys.readouterr()
+            assert main([*arguments, "--verbose"]) == code
+            told = capsys.readouterr().err
+            assert expected in told
+            assert "d3Jvbmc=" not in told
+            assert "Traceback" not in told
+
+    both(missing, 2, "no container 'no-such-container'")
+    both(copy.replace(".dfs", ""), 2, "expected abfss://container@account.dfs.core.windows.net/prefix")
+    both(f"{copy}?sig=d3Jvbmc=", 2, "holds credentials")
+    both("gs://bucket/copy", 2, "gs://")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "d3Jvbmc=")
+    both(copy, 2, "access denied")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "not base64: d3Jvbmc=")
+    both(copy, 2, "no credentials that can be used")
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "ftp://server")
+    both(copy, 2, "AZURE_STORAGE_ENDPOINT")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "d3Jvbmc=")
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:9/account")
+    both(copy, 1, "no server at the endpoint")
+
+
+def test_jobs_find_copies_and_stores(copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("x", "y"):
+        root = write_store(tmp_path / name, [(0, open_segment(messages(9), SIZE))])
+        assert ship.main(["--store", str(root), "--broker", name, "--to", f"{copy}/{name}", "--once"]) == 0
+    put_object(copy, FIRST.replace("commitlog", "z/commitlog"), closed_segment(large_messages(18), SIZE))
+    for place in (f"{copy}/x", f"{copy}/x/commitlog", f"{copy}/*", f"{copy}/{{broker}}"):
+        found = find_stores(place)
+        assert [store.broker for store in found] == (["x"] if "/x" in place else ["x", "y", "z"])
+        assert {segment.file_size for store in found for segment in store.segments} == {SIZE}
+    for name, count in (("x", 9), ("z", 18)):
+        capsys.readouterr()
+        assert dump.main([f"{copy}/{name}", "--quiet"]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == count
+
+
+def test_jobs_that_need_a_folder_say_how_to_fetch_one(
+    copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = ROCKETMQ.write(tmp_path / "broker-a" / "store", 60)
+    assert ship.main(["--store", str(store), "--to", copy, "--once"]) == 0
+    commands = (
+        (verify.main, [copy, "--local"]),
+        (rebuild.main, [copy, "--out", str(tmp_path / "out"), "--local"]),
+        (dump.main, [copy, "--consumequeue"]),
+    )
+    for main, arguments in commands:
+        capsys.readouterr()
+        assert main(arguments) == 2
+        assert f"commitlake ship --store {copy} --to FOLDER --once" in capsys.readouterr().err
+    assert ship.main(["--store", copy, "--to", str(tmp_path / "folder"), "--once"]) == 0
+    for name in ("commitlog", "config"):
+        for path in (tmp_path / "folder" / name).iterdir():
+            assert path.read_bytes() == (store / name / path.name).read_bytes()
+    assert dump.main([str(tmp_path / "folder"), "--consumequeue", "--topic", "orders"]) == 0
