@@ -379,8 +379,9 @@ def test_errors_can_be_pickled() -> None:
     ],
 )
 def test_an_endpoint_without_tls_causes_one_warning(
-    endpoint: str, is_told: bool, caplog: pytest.LogCaptureFixture
+    endpoint: str, is_told: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr(plain_connections, "_warned", set())
     s3_options(endpoint)
     s3_options(endpoint)
     assert caplog.text.count(f"the object store {endpoint} is reached without TLS") == is_told
