@@ -142,3 +142,11 @@ class YarnApplication:
             self._yarn.init(hadoop.conf.YarnConfiguration())
             self._yarn.start()
         return self._yarn
+
+
+def forget_settings(gateway: JavaGateway) -> None:
+    """Remove the settings of the JVM that submits, which Spark would take for the application's."""
+    system = gateway.jvm.System
+    for name in list(system.getProperties().stringPropertyNames()):
+        if name.startswith("spark."):
+            system.clearProperty(name)

@@ -33,8 +33,6 @@ from commitlake.jobs.cli.yarn_driver import FILE
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import JavaGateway
-
     from commitlake.connectors.object_store.options import S3Options
     from commitlake.connectors.runtime.yarn_application import YarnApplication
 
@@ -107,7 +105,7 @@ def _submit(
     from commitlake.connectors.runtime.hadoop_folder import HadoopFolder, staging_place
     from commitlake.connectors.runtime.jvm import prepare, start, stop
     from commitlake.connectors.runtime.spark_session import QUIET_JVM, submission_settings
-    from commitlake.connectors.runtime.yarn_application import YarnApplication
+    from commitlake.connectors.runtime.yarn_application import YarnApplication, forget_settings
 
     prepared = prepare({**submission_settings(_s3_of(parsed)), **_CLUSTER_SETTINGS}, with_driver=True)
     no_defaults = folder / "no-defaults.conf"
@@ -115,7 +113,7 @@ def _submit(
     submitter = [*_SUBMITTER, "--properties-file", str(no_defaults), "--driver-java-options", QUIET_JVM]
     gateway = start([*submitter, "pyspark-shell"], prepared.folder)
     try:
-        _forget_settings(gateway)
+        forget_settings(gateway)
         staging = chosen.get(_STAGING) or None
         output = HadoopFolder(gateway.jvm, staging_place(gateway.jvm, f".commitlake/{secrets.token_hex(8)}", staging))
         job = folder / FILE
@@ -215,14 +213,6 @@ def _s3_of(parsed: argparse.Namespace) -> S3Options | None:
     from commitlake.connectors.object_store.finding import s3_options
 
     return s3_options(getattr(parsed, "s3_endpoint", None), getattr(parsed, "s3_region", None))
-
-
-def _forget_settings(gateway: JavaGateway) -> None:
-    """Remove the settings of the JVM that submits, which Spark would take for the application's."""
-    system = gateway.jvm.System
-    for name in list(system.getProperties().stringPropertyNames()):
-        if name.startswith("spark."):
-            system.clearProperty(name)
 
 
 def _report(name: str, message: str, hint: str, code: int) -> int:

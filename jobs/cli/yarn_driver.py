@@ -28,17 +28,15 @@ def main() -> int:
         os.environ["XDG_CONFIG_HOME"] = str(Path.cwd())
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 (a descriptor)
         os.dup2(nothing.fileno(), 0)
-    from pyspark import SparkContext
-
     from commitlake.connectors.runtime.driver_output import OutputSender
     from commitlake.connectors.runtime.hadoop_folder import HadoopFolder
+    from commitlake.connectors.runtime.yarn_master import end_session, join_jvm
 
-    SparkContext._ensure_initialized()  # noqa: SLF001 (joins the JVM of the application master)
-    sender = OutputSender(HadoopFolder(SparkContext._jvm, job["output"]))  # noqa: SLF001 (likewise)
+    sender = OutputSender(HadoopFolder(join_jvm(), job["output"]))
     code = 1
     try:
         code = _run(job["arguments"])
-        _end_session(code)
+        end_session(code)
     finally:
         _flush()
         sender.close(code)
@@ -55,17 +53,6 @@ def _run(arguments: list[str]) -> int:
             return error.code or 0
         print(error.code, file=sys.stderr)
         return 1
-
-
-def _end_session(code: int) -> None:
-    """Stop the session; for YARN, an application that succeeds must have had one."""
-    from pyspark import SparkContext
-
-    context = SparkContext._active_spark_context  # noqa: SLF001 (no other way to ask)
-    if context is None and code == 0:
-        context = SparkContext(appName="commitlake")
-    if context is not None:
-        context.stop()
 
 
 def _flush() -> None:

@@ -14,8 +14,8 @@ import pytest
 from commitlake.connectors.catalog import lookup
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.catalog import command as catalog
-from tests.integration.killed.test_killed_archive import GrowingStore, check_same
 from tests.support.archive_processes import PATIENCE_SECONDS, archive, begin, launched_ahead, ready
+from tests.support.growing_stores import GrowingStore, check_same
 from tests.support.unity_catalog import catalog_url
 
 WHERE = "threads"

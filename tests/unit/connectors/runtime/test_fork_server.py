@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.runtime import fork_server
+
 PROGRAM = """
 import tempfile
 from commitlake.connectors.runtime import fork_server
@@ -52,6 +54,7 @@ def test_processes_run_with_a_temporary_folder_of_any_length(long_folder: Path) 
 
 def test_the_error_says_what_to_do_if_no_folder_is_short(long_folder: Path) -> None:
     first, folder = run(long_folder, ("/nowhere",))
-    assert first.startswith(f"2 {long_folder}: expected a temporary folder with a path of at most 75 bytes")
+    limit = fork_server._MAX_FOLDER_BYTES
+    assert first.startswith(f"2 {long_folder}: expected a temporary folder with a path of at most {limit} bytes")
     assert first.endswith("Set TMPDIR to a shorter path")
     assert folder == str(long_folder)
