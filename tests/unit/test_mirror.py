@@ -31,7 +31,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.runtime.spark_plan_check",
         "connectors.lake.spark_reader",
     ),
-    "tests/integration/spark/test_yarn.py": ("connectors.runtime.yarn_master",),
     "tests/unit/broker_lite/handlers/test_broker_resources.py": (
         "broker_lite.broker.statistics",
         "broker_lite.broker.topics",
