@@ -5,14 +5,15 @@
     GET  /tables?catalog_name=…&schema_name=…  by pages     POST /temporary-path-credentials
     GET  /volumes/{catalog}.{schema}.{volume}
 
-The server is not trusted: answers are limited in size and time, redirects are not followed, so that the token stays
-with its server, and texts of the server are escaped and cut before they are shown.
+The server is not trusted: bodies of answers are limited in size and time, redirects are not followed, so that the token
+stays with its server, and texts of the server are escaped and cut before they are shown.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -56,9 +57,17 @@ class _AnswerError(Exception):
         self.text = text
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        """Follow no redirect: the answer itself becomes an error."""
+def _opener(url: str) -> urllib.request.OpenerDirector:
+    """Return what sends requests: it follows no redirect, whose answer so becomes an error."""
+    opener = urllib.request.OpenerDirector()
+    handlers: list[urllib.request.BaseHandler]
+    handlers = [urllib.request.HTTPHandler(), urllib.request.HTTPSHandler(), urllib.request.HTTPErrorProcessor(),
+                urllib.request.HTTPDefaultErrorHandler()]  # fmt: skip
+    if url.startswith("https:"):  # otherwise, a proxy would see the token, and could answer as this machine
+        handlers.append(urllib.request.ProxyHandler())
+    for handler in handlers:
+        opener.add_handler(handler)
+    return opener
 
 
 class CatalogClient:
@@ -73,7 +82,7 @@ class CatalogClient:
         """
         self.server = server
         self._sleep = sleep
-        self._opener = urllib.request.build_opener(_NoRedirects)
+        self._opener = _opener(server.url)
 
     def find(self, kind: str, name: str) -> Json | None:
         """Return the description of a catalog, a schema or a volume; None if there is none.
@@ -106,7 +115,9 @@ class CatalogClient:
             token = page.get("next_page_token")
             if not token:
                 return
-            query["page_token"] = str(token)
+            if not isinstance(token, str) or not token.isascii():
+                raise self._unreadable("a token of the next page")
+            query["page_token"] = token
         raise CatalogError(f"{self.server.url}: the schema {name} has more than {_MAX_PAGES * PAGE} tables")
 
     def create(self, kind: str, name: str, body: Mapping[str, Any]) -> bool:
@@ -144,6 +155,8 @@ class CatalogClient:
                 trouble = f"answered {error.status}: {error.text}"
             except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
                 reason = getattr(error, "reason", None) or error
+                if isinstance(reason, ssl.SSLCertVerificationError):
+                    raise CatalogError(f"the catalog {self.server.url}: {self._shown(str(reason))}") from None
                 trouble = f"cannot be reached: {self._shown(str(reason) or type(error).__name__)}"
             if wait is not None:
                 self._sleep(wait)
@@ -172,7 +185,7 @@ class CatalogClient:
         except CatalogError:  # a page of a proxy, or of another kind of server
             return _AnswerError(error.code, "", self._shown(str(error.reason)))
         return _AnswerError(
-            error.code, str(answer.get("error_code") or "")[:_SHOWN], self._shown(str(answer.get("message") or ""))
+            error.code, str(answer.get("error_code") or ""), self._shown(str(answer.get("message") or ""))
         )
 
     def _read(self, answer: Any) -> bytes:
@@ -185,6 +198,8 @@ class CatalogClient:
                 raise CatalogError(f"the catalog {self.server.url}: expected at most {_MAX_BYTES} bytes in an answer")
             if time.monotonic() > end:
                 raise TimeoutError(f"no whole answer within {_ANSWER_SECONDS} s")
+        if missing := getattr(answer, "length", None):  # `read1` does not notice
+            raise http.client.IncompleteRead(bytes(read), missing)
         return bytes(read)
 
     def _parsed(self, data: bytes) -> Json:

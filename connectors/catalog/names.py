@@ -11,7 +11,7 @@ from commitlake.connectors.catalog.errors import CatalogError
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.\w+){1,2}", re.ASCII)
 _MAX_LENGTH = 255  # of each part, in Unity Catalog
-_LOCATION = re.compile(r"[a-z][a-z0-9+.-]*://?[^\x00-\x20\x7f?#\\]+")
+_LOCATION = re.compile(r"(s3|s3a|s3n|file)://?[^?#\\]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,21 @@ def root_of(location: str, table: str) -> str:
     scheme = location.partition(":")[0].lower()
     uri = location.rstrip("/")
     root, _, folder = uri.rpartition("/")
-    parts = unquote(urlsplit(uri).path).split("/") if _LOCATION.fullmatch(uri) else [".."]
-    if ".." in parts or "." in parts or folder != table or not root.partition(":")[2].strip("/"):
-        shown = ascii(location[:_MAX_LENGTH])
-        raise CatalogError(f"the location {shown} of the table {table!r}: expected a URI that ends with /{table}")
+    shown = f"the location {location[:_MAX_LENGTH]!a} of the table {table!r}"
+    if _LOCATION.fullmatch(uri) is None or not uri.isprintable() or not _is_plain(uri):
+        raise CatalogError(f"{shown}: expected s3://bucket/prefix/{table}, or the file: URI of a folder, without '..'")
+    if folder != table or not root.partition(":")[2].strip("/"):
+        raise CatalogError(f"{shown}: expected a URI that ends with /{table}")
     if scheme == "file":
         if urlsplit(uri).netloc not in {"", "localhost"}:
             raise CatalogError(f"the location {location[:_MAX_LENGTH]!a}: expected a folder without a host")
         return f"file://{urlsplit(root).path}"
     return re.sub(r"^s3[an]?:", "s3:", f"{scheme}:{root.partition(':')[2]}")
+
+
+def _is_plain(uri: str) -> bool:
+    """Return whether a URI can be parsed, and its path has no `.` or `..`."""
+    try:
+        return not {".", ".."}.intersection(unquote(urlsplit(uri).path).split("/"))
+    except ValueError:
+        return False

@@ -55,9 +55,7 @@ def register_lake(client: CatalogClient, name: SchemaName, root: str, tables: Se
         raise CatalogError(f"the catalog {client.server.url} has no {name.catalog!r}: create it, or name another")
     known = {str(table.get("name")): table for table in client.tables(name)}
     _check(name, root, known.values())
-    volume = client.find("volumes", f"{name}.{BODIES}")
-    if volume is not None and root_of(str(volume.get("storage_location") or ""), BODIES) != root:
-        raise CatalogConflictError(f"the volume {name}.{BODIES} is not the folder {root}/{BODIES}: name another schema")
+    volume = _find_volume(client, name, root)
     if client.find("schemas", str(name)) is None:
         schema = {"name": name.schema, "catalog_name": name.catalog, "comment": _COMMENT}
         client.create("schemas", str(name), schema)
@@ -66,14 +64,33 @@ def register_lake(client: CatalogClient, name: SchemaName, root: str, tables: Se
         created.append(BODIES)
     new = [table for table in tables if table.name not in known]
     new.sort(key=lambda table: table.name == "messages")  # it comes last
-    created += [
-        table.name for table in new if client.create("tables", f"{name}.{table.name}", _table(name, root, table))
-    ]
-    if len(created) < len(new) + (volume is None):  # another registration was first, perhaps that of another lake
-        _check(name, root, client.tables(name))
+    was_first = volume is not None or bool(created)
+    for table in new:
+        if table.name == "messages" and not was_first:
+            _check_again(client, name, root)
+        if client.create("tables", f"{name}.{table.name}", _table(name, root, table)):
+            created.append(table.name)
+        else:
+            was_first = False
+    if not was_first:
+        _check_again(client, name, root)
     outdated = [table.name for table in tables if table.name in known and _differs(table, known[table.name])]
     found_before = [each for each in (*(table.name for table in tables), BODIES) if each not in created]
     return Registration(tuple(created), tuple(found_before), tuple(outdated))
+
+
+def _find_volume(client: CatalogClient, name: SchemaName, root: str) -> Mapping[str, Any] | None:
+    """Return the volume of bodies; refuse that of another lake."""
+    volume = client.find("volumes", f"{name}.{BODIES}")
+    if volume is not None and root_of(str(volume.get("storage_location") or ""), BODIES) != root:
+        raise CatalogConflictError(f"the volume {name}.{BODIES} is not the folder {root}/{BODIES}: name another schema")
+    return volume
+
+
+def _check_again(client: CatalogClient, name: SchemaName, root: str) -> None:
+    """Check what another registration has made meanwhile, which may be that of another lake."""
+    _find_volume(client, name, root)
+    _check(name, root, client.tables(name))
 
 
 def _check(name: SchemaName, root: str, tables: Iterable[Mapping[str, Any]]) -> None:

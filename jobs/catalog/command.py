@@ -16,7 +16,6 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from commitlake.connectors.catalog.client import CatalogClient
 from commitlake.connectors.catalog.credentials import process_credentials
@@ -71,11 +70,12 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 def _register(client: CatalogClient, arguments: argparse.Namespace) -> ExitCode:
     from commitlake.connectors.lake.catalog_tables import catalog_tables
+    from commitlake.connectors.lake.paths import local_folder
     from commitlake.jobs.cli.places import lake_of
 
     name = parse_name(arguments.to)
     lake = lake_of(arguments)
-    root = lake.root if lake.s3 is not None else Path(lake.root).absolute().as_uri()
+    root = lake.root if lake.s3 is not None else local_folder(lake.root).as_uri()
     done = register_lake(client, name, root, catalog_tables(lake))
     for table in done.outdated:
         warn(

@@ -24,7 +24,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.cli.command import JobError, explain_error
+from commitlake.jobs.cli.command import JobError, explain_error, find_named_lake
 from commitlake.jobs.cli.main import JOBS
 from commitlake.jobs.cli.process import set_command_name, stop_signal, stop_softly
 from commitlake.jobs.cli.settings_check import config_file
@@ -76,9 +76,25 @@ def _run(options: Sequence[str], command: Sequence[str]) -> int:
     check_attempts(settings(options))
     parser = importlib.import_module(f"commitlake.jobs.{job}.command").build_parser()
     parsed = parser.parse_args(arguments)
+    command = with_lake_found(command, parsed)
     check_shared(parser, parsed, [folder for folder in chosen.get(SETTING, "").split(",") if folder])
     with tempfile.TemporaryDirectory(prefix="commitlake-job-") as temporary:
         return _submit(command, parser, parsed, chosen, Path(temporary))
+
+
+def with_lake_found(command: Sequence[str], parsed: argparse.Namespace) -> list[str]:
+    """Return a job's words with the place of a lake that is named in a catalog, which only this machine asks.
+
+    The token stays here, and a folder in the driver's working folder cannot have the lake's name.
+
+    Args:
+        command: the job and its arguments.
+        parsed: the parsed arguments; the name in them is replaced, too.
+    """
+    given = getattr(parsed, "lake", None)
+    find_named_lake(parsed)
+    found = getattr(parsed, "lake", None)
+    return [*command] if found == given else [*command, "--lake", str(found)]  # the last one counts
 
 
 def check_attempts(given: Mapping[str, str]) -> None:

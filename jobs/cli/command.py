@@ -289,7 +289,7 @@ def _run(
         logging.basicConfig(level=level, format="%(levelname)s %(message)s")
     try:
         with restricted_umask():
-            _find_named_lake(arguments)
+            find_named_lake(arguments)
             _check_object_stores(arguments)
             exit_code = job(arguments)
         sys.stdout.flush()
@@ -307,13 +307,17 @@ def _run(
     return exit_code
 
 
-def _find_named_lake(arguments: argparse.Namespace) -> None:
+def find_named_lake(arguments: argparse.Namespace) -> None:
     """Replace the name of a lake in a catalog by its root, which workers and other processes get, too.
+
+    A job that reports on places does so itself.
 
     Raises:
         CatalogError: if there is no such lake, or its catalog cannot be asked.
     """
     place = getattr(arguments, "lake", None)
+    if getattr(arguments, "reports_places", False):
+        return
     if isinstance(place, str) and is_catalog_place(place):
         from commitlake.connectors.catalog.lookup import find_lake
 

@@ -100,12 +100,21 @@ def _checks(arguments: argparse.Namespace) -> Iterator[DoctorFinding]:
 
 
 def _place(name: str, place: str, arguments: argparse.Namespace) -> Iterator[DoctorFinding]:
-    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.connectors.catalog.lookup import find_lake
+    from commitlake.connectors.catalog.names import is_catalog_place
+    from commitlake.connectors.lake.paths import LakePaths, local_folder
     from commitlake.jobs.cli.places import lake_of
     from commitlake.jobs.doctor import machine
     from commitlake.jobs.doctor.servers import object_store
     from commitlake.schemas.errors import CommitLakeError
 
+    if is_catalog_place(place):
+        try:
+            place = find_lake(place)
+        except CommitLakeError as error:
+            advice = "check the catalog's address and token in the environment, and the name"
+            yield DoctorFinding(name, State.MISSING, str(error), advice)
+            return
     if place.startswith("s3://"):
         named = argparse.Namespace(**{**vars(arguments), "lake": place})
         try:
@@ -115,7 +124,7 @@ def _place(name: str, place: str, arguments: argparse.Namespace) -> Iterator[Doc
             return
         yield object_store(place)
     else:
-        yield machine.folder(name, place)
+        yield machine.folder(name, str(local_folder(place)) if place.startswith("file:") else place)
     if name == "lake":
         try:
             yield DoctorFinding(name, State.OK, _contents(LakePaths(place)))

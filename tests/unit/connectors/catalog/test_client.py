@@ -133,3 +133,35 @@ def test_refusals_are_explained(catalog: UnityCatalog, answer: Answer, expected:
     assert expected in found
     assert len(found) < 600
     assert "\x1b" not in found
+
+
+@pytest.mark.parametrize("location", ["http://[x", "http://127.0.0.1:1/", "\\"])
+def test_the_address_of_a_redirect_is_not_looked_at(catalog: UnityCatalog, location: str) -> None:
+    assert "a redirect, which is not followed" in failure(catalog, Answer(302, b"", {"Location": location}))
+
+
+def test_an_answer_that_was_cut_off_is_asked_for_again(catalog: UnityCatalog) -> None:
+    catalog.answers += [Answer(body=b'{"name":', headers={"Content-Length": "500"})]
+    assert client_of(catalog).find("catalogs", "unity") == {"name": "unity"}
+    assert len(catalog.requests) == 2
+
+
+@pytest.mark.parametrize("token", ['"\\ud800"', "7", '"\\u00fc"'])
+def test_an_odd_token_of_a_page_is_refused(catalog: UnityCatalog, token: str) -> None:
+    catalog.answers += [Answer(body=b'{"tables": [], "next_page_token": %s}' % token.encode())]
+    with pytest.raises(CatalogError, match="expected a token of the next page"):
+        list(client_of(catalog).tables(NAME))
+
+
+def test_a_proxy_of_the_environment_gets_no_unencrypted_request(
+    catalog: UnityCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with UnityCatalog() as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        assert client_of(catalog).find("catalogs", "unity") == {"name": "unity"}
+        assert proxy.requests == []
+
+
+def test_a_token_in_a_long_code_of_an_error_is_not_shown(catalog: UnityCatalog) -> None:
+    code = "C" * (300 - len(TOKEN) + 1) + TOKEN
+    assert TOKEN[:-1] not in failure(catalog, refusal(403, code, "no"))

@@ -60,7 +60,13 @@ def test_a_folder_with_the_name_of_a_schema_is_a_folder(tmp_path: Path, monkeypa
         ("s3://bucket/lake/messages/", "s3://bucket/lake"),
         ("s3a://bucket/messages", "s3://bucket"),
         ("S3://Bucket/lake/messages", None),  # no server gives such a scheme
-        ("abfss://logs@account.dfs.core.windows.net/lake/messages", "abfss://logs@account.dfs.core.windows.net/lake"),
+        ("abfss://logs@account.dfs.core.windows.net/lake/messages", None),
+        ("c:/lake/messages", None),  # it would be a folder
+        ("s3://bucket/my lake/messages", "s3://bucket/my lake"),
+        ("s3://[/messages", None),
+        ("s3://\u2100/messages", None),
+        ("s3://bucket/\u202elake/messages", None),
+        ("s3://bucket/\ud800/messages", None),
         ("file:///data/lake/messages", "file:///data/lake"),
         ("file:/data/lake/messages", "file:///data/lake"),
         ("file://localhost/data/lake/messages", "file:///data/lake"),
@@ -91,7 +97,6 @@ def test_the_root_is_the_folder_of_the_tables(location: str, root: str | None) -
         "s3://bucket/../messages",
         "s3://bucket/lake?x=/messages",
         "s3://bucket/lake#/messages",
-        "s3://bucket/la ke/messages",
         "s3://bucket/la\x1b[2Jke/messages",
         "s3://bucket\\lake/messages",
         "javascript:alert(1)/messages",

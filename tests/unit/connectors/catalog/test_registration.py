@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from commitlake.connectors.catalog import lookup
 from commitlake.connectors.catalog.client import CatalogClient
 from commitlake.connectors.catalog.errors import CatalogConflictError, CatalogError
 from commitlake.connectors.catalog.lookup import find_lake
@@ -130,8 +131,8 @@ def test_other_columns_in_the_catalog_are_reported(catalog: UnityCatalog) -> Non
     [
         ({"storage_location": "s3://elsewhere/lake/edges"}, "tables of two lakes: 'messages' is in s3://bucket/lake"),
         ({"storage_location": "s3://bucket/lake/secrets"}, "expected a URI that ends with /edges"),
-        ({"storage_location": None}, "expected a URI that ends with /edges"),
-        ({"storage_location": ["s3://bucket/lake/edges"]}, "expected a URI that ends with /edges"),
+        ({"storage_location": None}, "expected s3://bucket/prefix/edges"),
+        ({"storage_location": ["s3://bucket/lake/edges"]}, "expected s3://bucket/prefix/edges"),
         ({"table_type": "MANAGED"}, "expected an external Delta table"),
         ({"data_source_format": "ICEBERG"}, "expected an external Delta table"),
         ({"table_type": "\x1b" * 999}, "expected an external Delta table"),
@@ -166,8 +167,26 @@ def test_a_folder_is_not_taken_from_another_machine(catalog: UnityCatalog, monke
     register(catalog, TABLES, "file:///data/lake")
     assert find_lake("unity.logs") == "file:///data/lake"
     monkeypatch.setattr(CatalogServer, "is_local", False)
-    with pytest.raises(CatalogError, match=r"a folder, and the catalog .* is on another machine"):
-        register(catalog, TABLES, "file:///data/lake")
+    lookup._find.cache_clear()
+    for ask in (lambda: register(catalog, TABLES, "file:///data/lake"), lambda: find_lake("unity.logs")):
+        with pytest.raises(CatalogError, match=r"a folder, and the catalog .* is on another machine"):
+            ask()
+
+
+def test_a_volume_that_another_registration_made_meanwhile_is_refused_before_the_lake_has_a_name(
+    catalog: UnityCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = CatalogClient.create
+
+    def be_second(client: CatalogClient, kind: str, name: str, body: Mapping[str, Any]) -> bool:
+        if kind == "volumes":
+            catalog.kinds["volumes"][name] = {**body, "storage_location": "s3://bucket/other/bodies"}
+        return create(client, kind, name, body)
+
+    monkeypatch.setattr(CatalogClient, "create", be_second)
+    with pytest.raises(CatalogConflictError, match=r"the volume unity\.logs\.bodies is not the folder"):
+        register(catalog)
+    assert "unity.logs.messages" not in catalog.kinds["tables"]
 
 
 def test_a_name_without_a_catalog_says_how_to_set_one(monkeypatch: pytest.MonkeyPatch) -> None:

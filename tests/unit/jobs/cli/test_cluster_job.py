@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.catalog import lookup
 from commitlake.jobs.archive.command import build_parser
-from commitlake.jobs.cli.cluster_job import TerminalOutput, check_attempts, job_file, run_on_yarn, with_file
+from commitlake.jobs.cli.cluster_job import (
+    TerminalOutput,
+    check_attempts,
+    job_file,
+    run_on_yarn,
+    with_file,
+    with_lake_found,
+)
 from commitlake.jobs.cli.command import JobError
 
 COMMAND = ["archive", "--store", "s3://logs/{broker}", "--lake", "s3://b/lake", "--topic", "\udcff{{x}} $y"]
@@ -34,6 +42,16 @@ def test_the_file_is_sent_with_the_users_files_and_there_is_one_attempt() -> Non
     job = Path("/job.json")
     assert with_file(["--name", "x"], job) == ["--name", "x", "--files", "/job.json", *once]
     assert with_file(["--files", "a", "--name", "x"], job) == ["--files", "a,/job.json", "--name", "x", *once]
+
+
+def test_a_lake_that_is_named_in_a_catalog_is_found_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "find_lake", {"main.logs": "s3://b/lake"}.__getitem__)
+    words = ["archive", "--store", "s3://logs", "--lake", "main.logs", "--topic", "main.logs"]
+    parsed = build_parser().parse_args(words[1:])
+    sent = with_lake_found(words, parsed)
+    assert parsed.lake == "s3://b/lake"
+    assert build_parser().parse_args(sent[1:]) == parsed
+    assert with_lake_found(COMMAND, build_parser().parse_args(COMMAND[1:])) == COMMAND
 
 
 def test_more_than_one_attempt_is_refused() -> None:

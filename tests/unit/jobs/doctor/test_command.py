@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.catalog import lookup
 from commitlake.jobs.doctor import machine
 from commitlake.jobs.doctor.command import main
 from commitlake.jobs.doctor.findings import State
@@ -47,6 +48,18 @@ def test_a_store_and_a_lake_are_shown_with_their_contents(tmp_path: Path, capsys
     (growing.store / "broker.conf").write_text("brokerName=orders-1")  # by which archive would name it
     assert findings(capsys, "--store", str(growing.store))["store"]["found"].startswith("orders-1: ")
     assert "version" in found["lake"]["found"]
+
+
+def test_a_lake_whose_name_no_catalog_knows_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("UNITY_CATALOG_URL", "DATABRICKS_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    found = findings(capsys, "--lake", "main.logs", code=3)
+    assert "no catalog is set" in found["lake"]["found"]
+    (tmp_path / "a lake").mkdir()
+    monkeypatch.setattr(lookup, "find_lake", lambda _: (tmp_path / "a lake").as_uri())
+    assert findings(capsys, "--lake", "main.logs")["lake"]["found"] == "nothing is archived there yet"
 
 
 def test_a_lake_that_does_not_exist_yet_is_not_a_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
