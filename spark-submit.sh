@@ -11,7 +11,7 @@
 #   ./spark-submit.sh demo
 #   ./spark-submit.sh archive --store /data/rocketmq/store --lake /data/lake
 #   ./spark-submit.sh --master spark://host:7077 --driver-memory 4g archive --store /data/rocketmq/store --lake /data/lake
-#   ./spark-submit.sh --master yarn --deploy-mode cluster archive --store s3://logs/broker-a --lake s3://archive/lake
+#   ./spark-submit.sh --master yarn --deploy-mode cluster archive --store /mnt/logs/broker-a --lake /mnt/lake
 #   ./spark-submit.sh --remote sc://host:15002 archive --store /data/rocketmq/store --lake /data/lake
 #   ./spark-submit.sh query --help
 #

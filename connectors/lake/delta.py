@@ -50,10 +50,14 @@ def _open_again(uri: str, options: dict[str, str] | None) -> tuple[LentTable, Lo
     if kept is None:
         return None
     table, before = kept
-    listing = check_log(uri, options)
-    if table.version() < listing.newest or not is_continued(before, listing):
+    try:
+        listed = LogFolder(uri, options).read_entries()
+        table.update_incremental()
+    except DeltaError:
         return None
-    return table, listing
+    listing = check_log(uri, options)
+    is_whole = table.version() >= listing.newest and is_continued(before, listed) and is_continued(listed, listing)
+    return (table, listing) if is_whole else None
 
 
 def _open(uri: str, options: dict[str, str] | None) -> tuple[LentTable, LogListing]:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.lake.log_files import LogFile, LogListing
 from commitlake.connectors.lake.versions import StorageOptions
@@ -70,6 +69,8 @@ class LentTable(DeltaTable):
         """Keep the table's attributes; at the end of the interpreter, names of this module may be None."""
         if self._place is None or self._listing is None or _Kept is None:
             return
+        if self.version() > self._listing.newest:
+            return  # its newest entries were not listed, so a change of theirs would not be noticed
         _kept.pop(self._place, None)
         _kept[self._place] = _Kept(dict(self.__dict__), self._listing)
         with suppress(StopIteration, KeyError, RuntimeError):  # another thread did the same
@@ -78,10 +79,9 @@ class LentTable(DeltaTable):
 
 
 def take(uri: str, options: StorageOptions) -> tuple[LentTable, LogListing] | None:
-    """Take a kept table, updated to the newest version, and the files of the log that it was read from before.
+    """Take a kept table, and the files of the log that it was read from; None if there is no such table.
 
-    The caller must check that they are unchanged, see `is_continued`. Returns None if there is no such table, or if it
-    cannot be updated.
+    The caller must update it, and check that the files are unchanged, see `is_continued`.
 
     Args:
         uri: path or URI of the table.
@@ -93,10 +93,6 @@ def take(uri: str, options: StorageOptions) -> tuple[LentTable, LogListing] | No
     table = LentTable.__new__(LentTable)
     table.__dict__.update(kept.attributes)
     table._place = None  # noqa: SLF001 (it is this module's)
-    try:
-        table.update_incremental()
-    except DeltaError:
-        return None
     return table, kept.listing
 
 

@@ -42,6 +42,9 @@ def cloud_error(error: Exception, uri: CloudUri, what: str) -> CloudError:
     number = status[1] if status else ""
     if _NO_CREDENTIALS.search(text.partition("Error performing")[0]) or "token request" in text:
         found, advice = "no credentials that can be used", _CREDENTIALS
+        if number in _BUSY or (not number and "HTTP error" in text):
+            # The server of tokens may be back soon; on a machine without an identity, it never is.
+            return CloudUnavailableError(f"{what}found {found}, because their server cannot be reached", advice)
     elif (isinstance(error, FileNotFoundError) or number == "404") and code in {"ContainerNotFound", None}:
         found, advice = f"no container {uri.container!r} in the account {uri.account!r}", _CONTAINER
     elif isinstance(error, _DENIED_ERRORS) or number in _DENIED:

@@ -13,12 +13,16 @@ from typing import Any, NoReturn, TypeVar
 import obstore
 import pyarrow as pa
 import pyarrow.fs as pafs
+from obstore.exceptions import PreconditionError
 
 from commitlake.connectors.object_store.cloud_clients import FEW_ATTEMPTS, cloud_client
 from commitlake.connectors.object_store.cloud_errors import ERRORS, cloud_error
 from commitlake.connectors.object_store.cloud_uris import CloudUri, parse_cloud_uri
+from commitlake.connectors.object_store.errors import CloudUnavailableError
 
 _Result = TypeVar("_Result")
+_MAX_LOOKS = 5
+"""Attempts to begin to read an object that is being replaced."""
 
 
 def cloud_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
@@ -137,7 +141,11 @@ class _CloudFile(io.RawIOBase):
         super().__init__()
         self._uri, self._client = uri, cloud_client(uri)
         self._position = 0
-        self._size = int(self._get(lambda: obstore.head(self._client, uri.prefix))["size"])
+        self._look()
+
+    def _look(self) -> None:
+        found = self._get(lambda: obstore.head(self._client, self._uri.prefix))
+        self._size, self._version = int(found["size"]), found["e_tag"]
 
     def readable(self) -> bool:
         """Return True."""
@@ -159,17 +167,33 @@ class _CloudFile(io.RawIOBase):
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Read from the position; less only at the end of the object."""
-        end = self._size if size is None or size < 0 else min(self._size, self._position + size)
-        start = self._position
-        if start >= end:
-            return b""
-        data: bytes = self._get(lambda: obstore.get_range(self._client, self._uri.prefix, start=start, end=end))
-        self._position = end
-        return bytes(data)
+        for _ in range(_MAX_LOOKS):
+            end = self._size if size is None or size < 0 else min(self._size, self._position + size)
+            if self._position >= end:
+                return b""
+            try:
+                data = self._read_range(self._position, end)
+            except PreconditionError:
+                if self._position:
+                    break
+                self._look()
+            else:
+                self._position = end
+                return data
+        raise CloudUnavailableError(f"{self._uri} was replaced while it was read", "Run it again")
+
+    def _read_range(self, start: int, end: int) -> bytes:
+        """Read a range of the object that was looked at; of a newer one, it could be cut anywhere."""
+        options: Any = {"range": (start, end)}
+        if self._version:
+            options["if_match"] = self._version
+        return bytes(self._get(lambda: obstore.get(self._client, self._uri.prefix, options=options).bytes()))
 
     def _get(self, request: Callable[[], Any]) -> Any:
         try:
             return request()
+        except PreconditionError:
+            raise
         except FileNotFoundError:
             raise FileNotFoundError(f"{self._uri} does not exist") from None
         except ERRORS as error:

@@ -27,6 +27,8 @@ _END = re.compile(r"end-(?P<code>[0-9]{1,3})")
 _FLUSH_SECONDS = 1.0
 _MAX_PART_BYTES = 1 << 20
 _READ_BYTES = 1 << 16
+_WAITS_SECONDS = (1.0, 5.0)
+"""Waits between the attempts to write a file."""
 
 
 class Folder(Protocol):
@@ -84,7 +86,7 @@ class OutputSender:
         self._pending: list[tuple[int, bytearray]] = []
         self._number = 0
         self._flushed = time.monotonic()
-        self._is_broken = False
+        self._is_broken = self._is_told = False
         self._is_closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="output", daemon=True)
         self._thread.start()
@@ -95,6 +97,7 @@ class OutputSender:
             os.dup2(original, stream)
         self._is_closing.set()
         self._thread.join()
+        self._is_broken = False  # without it, a job that has ended well would be run again
         self._send(f"end-{code}", b"")
 
     def _run(self) -> None:
@@ -132,10 +135,18 @@ class OutputSender:
     def _send(self, name: str, content: bytes) -> None:
         if self._is_broken:
             return
-        try:
-            self._folder.write(name, content)
-        except Exception as error:  # noqa: BLE001 (a file system of Hadoop can raise anything)
-            self._is_broken = True
-            with suppress(OSError):
-                message = f"commitlake: the output cannot be sent to the user: {error}\n"
-                os.write(self._originals[STANDARD_ERROR], message.encode(errors="backslashreplace"))
+        for wait in (*_WAITS_SECONDS, None):
+            try:
+                self._folder.write(name, content)
+            except Exception as error:  # noqa: BLE001 (a file system of Hadoop can raise anything)
+                if wait is not None:
+                    time.sleep(wait)
+                    continue
+                self._is_broken = True
+                if self._is_told:
+                    return
+                self._is_told = True
+                with suppress(OSError):
+                    message = f"commitlake: the output cannot be sent to the user: {error}\n"
+                    os.write(self._originals[STANDARD_ERROR], message.encode(errors="backslashreplace"))
+            return

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
+
+from py4j.protocol import Py4JError
+
+logger = logging.getLogger(__name__)
 
 
 class HadoopFolder:
@@ -48,15 +53,19 @@ class HadoopFolder:
             stream.write(content)
         finally:
             stream.close()
-        self._files.rename(unfinished, self._path_of(name))
+        if not self._files.rename(unfinished, self._path_of(name)):
+            raise OSError(f"{self.place}/{name} cannot be written")
 
     def delete(self, name: str) -> None:
         """Delete a file."""
         self._files.delete(self._path_of(name), False)
 
     def delete_all(self) -> None:
-        """Delete the folder."""
-        self._files.delete(self._path, True)
+        """Delete the folder; if it cannot be deleted, that is a warning."""
+        try:
+            self._files.delete(self._path, True)
+        except Py4JError as error:
+            logger.warning("%s cannot be deleted, and may hold secrets: %s", self.place, str(error).splitlines()[0])
 
     def _path_of(self, name: str) -> Any:
         return self._make_path(self._path, name)

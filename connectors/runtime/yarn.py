@@ -43,6 +43,9 @@ def check_configuration(spark_configuration: Path | None, environment: Mapping[s
     if spark_configuration is not None and (spark_configuration / _SPARK_ENVIRONMENT).is_file():
         return
     given = {name: environment[name] for name in _VARIABLES if environment.get(name)}
+    for name, folder in given.items():
+        if not Path(folder).is_absolute():  # the JVM works in another folder
+            raise YarnConfigurationError(f"{name}={folder}: expected an absolute path")
     if any((Path(folder) / _SITE).is_file() for folder in given.values()):
         return
     found = ", ".join(f"no such file in {name}={folder}" for name, folder in given.items()) or "neither is set"

@@ -6,6 +6,7 @@ driver's output from the folder of `driver_output`. Spark's spark-submit would o
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 1.0
 _KILL_SECONDS = 10.0
 _SUCCEEDED = "SUCCEEDED"
+_ENDED = frozenset({"FINISHED", "FAILED", "KILLED"})
+_LAST_READS = 10
+logger = logging.getLogger(__name__)
 
 
 class YarnApplicationError(CommitLakeError):
@@ -49,6 +53,7 @@ class YarnApplication:
         self._staging = staging
         self._yarn: Any = None
         self._handle: Any = None
+        self._warnings: set[str] = set()
 
     def submit(self, options: Sequence[str], program: str) -> None:
         """Begin to submit the application.
@@ -82,18 +87,50 @@ class YarnApplication:
         """
         is_announced = False
         while True:
-            is_over = bool(self._handle.getState().isFinal())
+            is_over = self._is_over()
             if not is_announced and (identifier := self._handle.getAppId()):
                 is_announced = True
                 announce(str(identifier))
-            code = copy_output(self._folder, write)
+            code = self._copy_output(write, _LAST_READS if is_over else 1)
             if is_over:
                 return self._outcome(code)
             if is_stopped():
                 self.kill()
-                copy_output(self._folder, write)
+                self._copy_output(write)
                 return None
             time.sleep(_POLL_SECONDS)
+
+    def _is_over(self) -> bool:
+        """Return whether the application has ended; Spark also calls it so when it cannot ask YARN any more."""
+        if not self._handle.getState().isFinal():
+            return False
+        try:
+            application = self._id()
+            if application is None:
+                return True
+            report = self._client().getApplicationReport(application)
+            return str(report.getYarnApplicationState().toString()) in _ENDED
+        except Py4JError as error:
+            self._warn(f"YARN cannot be asked for the state of the job, and is asked again: {error}")
+            return False
+
+    def _copy_output(self, write: Callable[[int, bytes], None], attempts: int = 1) -> int | None:
+        """Pass on the output, and return the job's exit code, if it has one; what cannot be read now is read later."""
+        for attempt in range(attempts):
+            if attempt:
+                time.sleep(_POLL_SECONDS)
+            try:
+                return copy_output(self._folder, write)
+            except Py4JError as error:
+                self._warn(f"the output of the job cannot be read, and is read again: {error}")
+        return None
+
+    def _warn(self, text: str) -> None:
+        """Warn once of each trouble."""
+        line = text.splitlines()[0]
+        if line not in self._warnings:
+            self._warnings.add(line)
+            logger.warning("%s", line)
 
     def kill(self) -> None:
         """Kill the application if it was submitted, and delete its files."""
@@ -109,8 +146,8 @@ class YarnApplication:
         application = self._id()
         if application is None:
             raise YarnApplicationError(f"YARN did not accept the application: {self._submission_error()}")
-        self._delete_files(application)
         report = self._client().getApplicationReport(application)
+        self._delete_files(application)
         status = str(report.getFinalApplicationStatus().toString())
         if code is None or (code == ExitCode.OK and status != _SUCCEEDED):
             reason = str(report.getDiagnostics() or "").strip() or "YARN gives no reason"

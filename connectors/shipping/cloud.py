@@ -64,15 +64,17 @@ class CloudTarget(ShipTarget):
 
     def read_manifest(self, name: str) -> bytes | None:
         """See ShipTarget."""
-        self._versions[name] = None
-        with self._errors(name), suppress(FileNotFoundError):
-            answer = obstore.get(self._client, self._key(name))
+        with self._errors(name):
+            try:
+                answer = obstore.get(self._client, self._key(name))
+            except FileNotFoundError:
+                self._versions[name] = None
+                return None
             if answer.meta["size"] > MAX_MANIFEST_BYTES:
                 raise ShipError(f"{self.text}/{name}: expected at most {MAX_MANIFEST_BYTES} bytes, found more")
             data = bytes(answer.bytes())
             self._versions[name] = _version(answer.meta)
             return data
-        return None
 
     def read_range(self, name: str, offset: int, size: int) -> bytes | None:
         """Return a range of an object, or less if it ends before; None if it does not exist."""
@@ -167,8 +169,10 @@ class CloudTarget(ShipTarget):
             writer.close()
         except OSError:
             # The answer to an earlier attempt may be lost; a second attempt finds no parts of the upload any more.
-            if obstore.get(self._client, key, options={"head": True}).attributes.get(_MARK) != mark:
-                raise
+            with suppress(FileNotFoundError):
+                if obstore.get(self._client, key, options={"head": True}).attributes.get(_MARK) == mark:
+                    return
+            raise
 
     def _bytes_of(self, file: ShippedFile) -> Iterator[bytes]:
         """Yield the bytes of a file's parts, each part once its checksum is known to be right."""

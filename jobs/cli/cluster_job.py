@@ -1,8 +1,8 @@
 """A job whose driver runs in the cluster: `./spark-submit.sh --master yarn --deploy-mode cluster JOB …`.
 
 This process checks the arguments, submits the job to YARN, prints what the job prints, and ends with its exit code. The
-job's environment variables `COMMITLAKE_…` and `AWS_…` and the user's settings file go with it, in a file that only its
-owner can read: neither a command line nor Spark's settings, which its pages show, have them.
+job's environment variables `COMMITLAKE_…`, `AWS_…` and `AZURE_…` and the user's settings file go with it, in a file
+that only its owner can read: neither a command line nor Spark's settings, which its pages show, have them.
 
 A second attempt by YARN could succeed and so hide what the first one has found. So there is one attempt only; whoever
 reads the exit code decides on another.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = "spark.yarn.maxAppAttempts"
 _STAGING = "spark.yarn.stagingDir"
-_PREFIXES = ("COMMITLAKE_", "AWS_")
+_PREFIXES = ("COMMITLAKE_", "AWS_", "AZURE_")
 _ONLY_HERE = frozenset({"COMMITLAKE_PYTHON", "COMMITLAKE_JARS", "COMMITLAKE_CONFIG"})
 _SUBMITTER = ("--master", "local", "--driver-memory", "512m")
 _CLUSTER_SETTINGS = {
@@ -213,7 +213,7 @@ def with_file(options: Sequence[str], file: Path) -> list[str]:
     >>> with_file(["--files", "a,b"], Path("/job.json"))
     ['--files', 'a,b,/job.json', '--conf', 'spark.yarn.maxAppAttempts=1']
     """
-    words = list(options)
+    words = [part for word in options for part in (word.split("=", 1) if word.startswith("--files=") else [word])]
     places = [place for place, (option, _) in enumerate(pairwise(words)) if option == "--files"]
     if places:
         words[places[-1] + 1] += f",{file}"

@@ -16,7 +16,7 @@ from commitlake.jobs.cli.settings_check import shown_names
 
 SETTING = "spark.commitlake.sharedFolders"
 """Folders that all machines of the cluster have at the same place, separated by commas."""
-_METAVARS = frozenset({"DIR", "FILE", "PATH", "PLACE", "STORE"})
+_METAVARS = frozenset({"DIR", "FILE", "PATH", "PLACE", "STORE", "FILE|URL"})
 _NETWORK = (
     "nfs", "cifs", "smb", "ceph", "lustre", "gluster", "gpfs", "beegfs", "orangefs", "pvfs", "afs", "ocfs2", "gfs2",
     "9p", "virtiofs", "fuse.", "wekafs", "panfs", "mapr",

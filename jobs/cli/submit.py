@@ -106,8 +106,8 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _values(options: Sequence[str], name: str) -> list[str]:
     """Return all values given for an option."""
-    following = [value for option, value in pairwise(options) if option == name]
-    return following + [option.removeprefix(f"{name}=") for option in options if option.startswith(f"{name}=")]
+    words = [part for word in options for part in (word.split("=", 1) if word.startswith(f"{name}=") else [word])]
+    return [value for option, value in pairwise(words) if option == name]
 
 
 if __name__ == "__main__":

@@ -135,6 +135,17 @@ def test_an_entry_that_was_written_again_is_read_again(table: Path, opened: list
     assert opened == [str(table)]
 
 
+def test_a_version_that_was_replaced_while_the_table_was_open_is_read_again(table: Path) -> None:
+    shutil.rmtree(table / "_delta_log" / "_seals")
+    holder = delta_table(str(table))
+    write_deltalake(table, pa.table({"number": [99]}), mode="append")
+    holder.update_incremental()
+    del holder
+    (table / "_delta_log" / f"{VERSIONS:020d}.json").unlink()
+    write_deltalake(table, pa.table({"number": [7]}), mode="append")
+    assert numbers(table) == [*range(VERSIONS), 7]
+
+
 def test_a_table_whose_old_entries_a_checkpoint_replaced_stays_open(table: Path, opened: list[str]) -> None:
     numbers(table)
     DeltaTable(table).create_checkpoint()

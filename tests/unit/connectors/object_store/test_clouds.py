@@ -6,12 +6,15 @@ import multiprocessing
 import pickle
 from collections.abc import Iterator
 
+import obstore
 import pytest
 from obstore import exceptions
+from obstore.store import MemoryStore
 
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.shipped import resolve_filesystem
 from commitlake.connectors.object_store import cloud_clients
+from commitlake.connectors.object_store import cloud_filesystem as cloud_module
 from commitlake.connectors.object_store.cloud_clients import cloud_client, forget_clients
 from commitlake.connectors.object_store.cloud_errors import cloud_error
 from commitlake.connectors.object_store.cloud_filesystem import cloud_filesystem
@@ -191,3 +194,25 @@ def test_forked_processes_create_their_own_clients() -> None:
     child.start()
     child.join(60)
     assert child.exitcode == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["token request: HTTP error: error sending request", "token request: status code: 503"]
+)
+def test_a_server_of_tokens_that_cannot_be_reached_is_asked_later(text: str) -> None:
+    error = cloud_error(exceptions.GenericError(text), parse_cloud_uri(PLACE), "")
+    assert isinstance(error, CloudUnavailableError)
+    assert "AZURE_STORAGE_ACCOUNT_KEY" in str(error)
+
+
+def test_an_object_that_is_replaced_is_read_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    monkeypatch.setattr(cloud_module, "cloud_client", lambda _: store)
+    obstore.put(store, "log.json", b"old")
+    file = cloud_module._CloudFile(parse_cloud_uri(f"{PLACE}/log.json"))
+    obstore.put(store, "log.json", b"a longer one")
+    assert file.read() == b"a longer one"
+    file.seek(2)
+    obstore.put(store, "log.json", b"another one")
+    with pytest.raises(CloudUnavailableError, match="was replaced while it was read"):
+        file.read(3)

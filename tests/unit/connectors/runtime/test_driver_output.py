@@ -104,3 +104,35 @@ def test_parts_are_copied_in_their_order(tmp_path: Path) -> None:
     seen: list[bytes] = []
     assert copy_output(LocalFolder(tmp_path), lambda _, content: seen.append(content)) == 0
     assert b"".join(seen) == b"1 2 10 "
+
+
+FAILING = """
+import sys
+from commitlake.connectors.runtime import driver_output
+from tests.unit.connectors.runtime.test_driver_output import LocalFolder
+
+class Busy(LocalFolder):
+    failures = int(sys.argv[2])
+
+    def write(self, name, content):
+        if self.failures:
+            self.failures -= 1
+            raise RuntimeError("busy")
+        super().write(name, content)
+
+driver_output._WAITS_SECONDS = (0, 0)
+sender = driver_output.OutputSender(Busy(sys.argv[1]))
+print("text", flush=True)
+sender.close(3)
+"""
+
+
+@pytest.mark.parametrize(("failures", "expected"), [(2, b"text\n"), (3, b"")])
+def test_the_exit_code_arrives_after_failures_of_the_folder(tmp_path: Path, failures: int, expected: bytes) -> None:
+    subprocess.run(
+        [sys.executable, "-c", FAILING, str(tmp_path), str(failures)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True,
+    )  # fmt: skip
+    found = bytearray()
+    assert copy_output(LocalFolder(tmp_path), lambda _, content: found.extend(content)) == 3
+    assert found == expected

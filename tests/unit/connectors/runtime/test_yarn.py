@@ -34,3 +34,14 @@ def test_the_error_names_what_was_found(tmp_path: Path) -> None:
 def test_sparks_own_script_may_set_the_variables(tmp_path: Path) -> None:
     (tmp_path / "spark-env.sh").write_text("export HADOOP_CONF_DIR=/etc/hadoop/conf\n")
     check_configuration(tmp_path, {})
+
+
+def test_a_relative_folder_is_refused_because_the_jvm_works_in_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "yarn-site.xml").touch()
+    monkeypatch.chdir(tmp_path)
+    check_configuration(None, {"HADOOP_CONF_DIR": str(tmp_path / "conf")})
+    with pytest.raises(YarnConfigurationError, match="HADOOP_CONF_DIR=conf: expected an absolute path"):
+        check_configuration(None, {"HADOOP_CONF_DIR": "conf"})

@@ -6,7 +6,9 @@ from typing import Any
 from unittest.mock import MagicMock, Mock
 
 import pytest
+from py4j.protocol import Py4JError
 
+from commitlake.connectors.runtime import yarn_application
 from commitlake.connectors.runtime.yarn_application import YarnApplication, YarnApplicationError
 
 
@@ -45,6 +47,7 @@ def application(*files: str, identifier: str | None = "application_1_1", is_over
 def ended(client: Any, status: str, diagnostics: str | None) -> None:
     """Let YARN report an end."""
     report = client.getApplicationReport.return_value
+    report.getYarnApplicationState.return_value.toString.return_value = "FINISHED"
     report.getFinalApplicationStatus.return_value.toString.return_value = status
     report.getDiagnostics.return_value = diagnostics
 
@@ -75,6 +78,21 @@ def test_an_end_without_success_is_never_a_success(
     ended(client, status, diagnostics)
     with pytest.raises(YarnApplicationError, match=found):
         submitted.follow(Mock(), Mock(), lambda: False)
+
+
+def test_a_job_is_followed_while_yarn_or_its_output_cannot_be_reached(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(yarn_application, "_POLL_SECONDS", 0)
+    submitted, client = application("000000001-1", "end-3")
+    ended(client, "FAILED", None)
+    state = client.getApplicationReport.return_value.getYarnApplicationState.return_value
+    state.toString.side_effect = [Py4JError("no YARN"), "RUNNING", "FINISHED"]
+    names = submitted._folder.names
+    monkeypatch.setattr(submitted._folder, "names", Mock(side_effect=[Py4JError("no folder")] * 3 + [names()]))
+    assert submitted.follow(Mock(), Mock(), lambda: False) == 3
+    client.killApplication.assert_not_called()
+    assert caplog.text.count("no YARN") == caplog.text.count("no folder") == 1
 
 
 def test_an_application_that_is_not_accepted_has_sparks_reason() -> None:

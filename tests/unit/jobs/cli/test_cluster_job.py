@@ -41,7 +41,8 @@ def test_the_file_is_sent_with_the_users_files_and_there_is_one_attempt() -> Non
     once = ["--conf", "spark.yarn.maxAppAttempts=1"]
     job = Path("/job.json")
     assert with_file(["--name", "x"], job) == ["--name", "x", "--files", "/job.json", *once]
-    assert with_file(["--files", "a", "--name", "x"], job) == ["--files", "a,/job.json", "--name", "x", *once]
+    for given in (["--files", "a"], ["--files=a"]):
+        assert with_file([*given, "--name", "x"], job) == ["--files", "a,/job.json", "--name", "x", *once]
 
 
 def test_a_lake_that_is_named_in_a_catalog_is_found_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,3 +164,8 @@ def test_with_yarn_the_job_runs_in_the_cluster(
     assert shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"]) == [*options, "pyspark-shell"]
     assert submit.main([*options, "--deploy-mode", "client", "archive"]) == 3
     assert started == [["archive"]]
+
+
+def test_the_last_form_of_an_option_counts() -> None:
+    options = ["--deploy-mode=cluster", "--conf", "a=b", "--deploy-mode", "client"]
+    assert submit._values(options, "--deploy-mode") == ["cluster", "client"]

@@ -57,7 +57,6 @@ def test_a_lake_whose_name_no_catalog_knows_is_a_finding(
         monkeypatch.delenv(name, raising=False)
     found = findings(capsys, "--lake", "main.logs", code=3)
     assert "no catalog is set" in found["lake"]["found"]
-    (tmp_path / "a lake").mkdir()
     monkeypatch.setattr(lookup, "find_lake", lambda _: (tmp_path / "a lake").as_uri())
     assert findings(capsys, "--lake", "main.logs")["lake"]["found"] == "nothing is archived there yet"
 
