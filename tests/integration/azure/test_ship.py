@@ -69,7 +69,13 @@ def put_object(copy: str, name: str, data: bytes) -> None:
     obstore.put(cloud_client(uri), uri.key(name), data)
 
 
-@pytest.mark.parametrize("layout", [ROCKETMQ, JMQ], ids=lambda layout: layout.name)
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param(ROCKETMQ, id="rocketmq"),
+        pytest.param(JMQ, id="jmq", marks=pytest.mark.long("the target does not look into files")),
+    ],
+)
 def test_archive_of_the_copy_equals_that_of_the_store(copy: str, tmp_path: Path, layout: StoreFormat) -> None:
     store = layout.open(tmp_path / "store")
     for part in range(2):  # the copy is archived as it grows
@@ -142,7 +148,14 @@ def test_copy_is_complete_after_kills(copy: str, tmp_path: Path) -> None:
     assert killed > 1
 
 
-@pytest.mark.parametrize("fault", [Fault.ANSWER_503, Fault.DROP_REQUEST, Fault.LOSE_ANSWER])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Fault.ANSWER_503, marks=pytest.mark.long("a lost answer, which is harder, is tried each time")),
+        pytest.param(Fault.DROP_REQUEST, marks=pytest.mark.long("a lost answer, which is harder, is tried each time")),
+        Fault.LOSE_ANSWER,
+    ],
+)
 def test_faults_of_single_requests_change_nothing(
     azure_server: AzureServer, copy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
