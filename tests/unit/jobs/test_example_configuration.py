@@ -16,6 +16,7 @@ EXAMPLE = Path(__file__).parents[3] / "conf" / "commitlake.example.toml"
 NEEDED = {
     "archive": [],
     "broker": ["--store", "commitlake-broker"],
+    "catalog": ["--to", "main.logs"],
     "query": [],
     "verify": ["/store"],
     "rebuild": ["/store", "--out", "/out"],
