@@ -20,10 +20,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from commitlake.connectors.runtime.submit_arguments import option_pairs
 from commitlake.jobs.cli.command import JobError, explain_error, find_named_lake
 from commitlake.jobs.cli.main import JOBS
 from commitlake.jobs.cli.process import set_command_name, stop_signal, stop_softly
@@ -213,13 +214,12 @@ def with_file(options: Sequence[str], file: Path) -> list[str]:
     >>> with_file(["--files", "a,b"], Path("/job.json"))
     ['--files', 'a,b,/job.json', '--conf', 'spark.yarn.maxAppAttempts=1']
     """
-    words = [part for word in options for part in (word.split("=", 1) if word.startswith("--files=") else [word])]
-    places = [place for place, (option, _) in enumerate(pairwise(words)) if option == "--files"]
-    if places:
-        words[places[-1] + 1] += f",{file}"
+    pairs = [list(pair) for pair in option_pairs(options)]
+    if sent := [pair for pair in pairs if pair[0] == "--files"]:
+        sent[-1][1] += f",{file}"
     else:
-        words += ["--files", str(file)]
-    return [*words, "--conf", f"{_ATTEMPTS}=1"]
+        pairs.append(["--files", str(file)])
+    return [*chain.from_iterable(pairs), "--conf", f"{_ATTEMPTS}=1"]
 
 
 def _s3_of(parsed: argparse.Namespace) -> S3Options | None:

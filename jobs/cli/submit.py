@@ -15,9 +15,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from itertools import pairwise
 
-from commitlake.connectors.runtime.submit_arguments import FLAGS
+from commitlake.connectors.runtime.submit_arguments import FLAGS, option_pairs
 from commitlake.jobs.cli import main as cli
 
 
@@ -106,8 +105,7 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _values(options: Sequence[str], name: str) -> list[str]:
     """Return all values given for an option."""
-    words = [part for word in options for part in (word.split("=", 1) if word.startswith(f"{name}=") else [word])]
-    return [value for option, value in pairwise(words) if option == name]
+    return [value for option, *values in option_pairs(options) if option == name for value in values]
 
 
 if __name__ == "__main__":

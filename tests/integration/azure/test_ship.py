@@ -18,7 +18,6 @@ from commitlake.connectors.object_store.cloud_uris import parse_cloud_uri
 from commitlake.connectors.shipping.cloud import CloudTarget
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
 from commitlake.connectors.shipping.pace import Pace
-from commitlake.jobs.archive import command as archive
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.ship import command as ship
@@ -30,9 +29,9 @@ from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.shipped import LOG_MANIFEST
 from tests.servers.azure import AzureServer
 from tests.servers.fault_proxy import Fault, FaultProxy
-from tests.support.archived import TABLES, rows_of
 from tests.support.kills import kill_count
 from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
+from tests.support.shipped_archives import check_copy_is_archived_alike
 from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
 from tests.support.waiting import let_pass
 
@@ -77,22 +76,7 @@ def put_object(copy: str, name: str, data: bytes) -> None:
     ],
 )
 def test_archive_of_the_copy_equals_that_of_the_store(copy: str, tmp_path: Path, layout: StoreFormat) -> None:
-    store = layout.open(tmp_path / "store")
-    for part in range(2):  # the copy is archived as it grows
-        layout.fill(store, 30, 30 * part)
-        store.flush()
-        layout.note_progress(store)
-        assert ship.main(["--store", str(tmp_path / "store"), "--broker", "b", "--to", copy, "--once"]) == 0
-        for place, lake in ((str(tmp_path / "store"), "of-store"), (copy, "of-copy")):
-            assert archive.main(["--store", place, "--broker", "b", "--lake", str(tmp_path / lake), "--local"]) == 0
-    store.close()
-    assert len(rows_of(tmp_path / "of-store", "messages")) == 60
-    for table in TABLES:
-        found = rows_of(tmp_path / "of-copy", table)
-        expected = rows_of(tmp_path / "of-store", table)
-        if table == "store_config":  # sizes of files, and delay levels, are read from the store's own queues only
-            expected = [row for row in expected if row["kind"] != "setting"]
-        assert found == expected, table
+    check_copy_is_archived_alike(copy, tmp_path, layout)
 
 
 def test_file_is_made_of_its_parts(copy: str, tmp_path: Path) -> None:

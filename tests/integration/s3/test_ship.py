@@ -17,7 +17,6 @@ from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.shipping.errors import ShipConflictError
 from commitlake.connectors.shipping.pace import Pace
 from commitlake.connectors.shipping.s3 import MIN_COPIED_BYTES, S3Target
-from commitlake.jobs.archive import command as archive
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.ship import command as ship
@@ -29,9 +28,9 @@ from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.shipped import LOG_MANIFEST
 from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.servers.s3 import S3Server
-from tests.support.archived import TABLES, rows_of
 from tests.support.kills import kill_count
 from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
+from tests.support.shipped_archives import check_copy_is_archived_alike
 from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
 from tests.support.waiting import let_pass
 
@@ -171,23 +170,7 @@ def test_wrong_credentials_bucket_and_server_are_named(
 def test_archive_of_the_copy_equals_that_of_the_store(
     s3_server: S3Server, bucket: str, tmp_path: Path, layout: StoreFormat
 ) -> None:
-    store = layout.open(tmp_path / "store")
-    copy = f"s3://{bucket}/copy"
-    for part in range(2):  # the copy is archived as it grows
-        layout.fill(store, 30, 30 * part)
-        store.flush()
-        layout.note_progress(store)
-        assert ship.main(["--store", str(tmp_path / "store"), "--broker", "b", "--to", copy, "--once"]) == 0
-        for place, lake in ((str(tmp_path / "store"), "of-store"), (copy, "of-copy")):
-            assert archive.main(["--store", place, "--broker", "b", "--lake", str(tmp_path / lake), "--local"]) == 0
-    store.close()
-    assert len(rows_of(tmp_path / "of-store", "messages")) == 60
-    for table in TABLES:
-        found = rows_of(tmp_path / "of-copy", table)
-        expected = rows_of(tmp_path / "of-store", table)
-        if table == "store_config":  # sizes of files, and delay levels, are read from the store's own queues only
-            expected = [row for row in expected if row["kind"] != "setting"]
-        assert found == expected, table
+    check_copy_is_archived_alike(f"s3://{bucket}/copy", tmp_path, layout)
 
 
 def test_jobs_find_copies_without_a_complete_segment(
