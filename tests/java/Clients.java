@@ -56,6 +56,14 @@ final class Clients {
         return producer.fetchPublishMessageQueues(TEMPLATE_TOPIC).get(0).getBrokerName();
     }
 
+    /** Returns the name of the one broker. */
+    static String brokerName(DefaultMQPullConsumer puller) throws Exception {
+        return puller.fetchSubscribeMessageQueues(TEMPLATE_TOPIC)
+                .iterator()
+                .next()
+                .getBrokerName();
+    }
+
     /** Starts a producer that compresses large bodies by ZLIB, LZ4 or ZSTD. */
     static DefaultMQProducer producer(String nameServer, String group, String codec, boolean trace) throws Exception {
         System.setProperty(COMPRESS_TYPE, codec);
@@ -115,12 +123,13 @@ final class Clients {
     }
 
     /**
-     * Waits until a consumer has gone past every message of its queues, and ends it.
+     * Waits until a consumer has gone past every message of its queues and its traces have arrived, and ends it.
      *
      * <p>The broker stores a retry or a dead letter before the client knows: a client that ends in between gives the next
      * one of its group the same message again, or sends it back a second time.
      */
-    static void endAtTheEnd(DefaultMQPushConsumer consumer, DefaultMQProducer asker, int seconds) throws Exception {
+    static void endAtTheEnd(DefaultMQPushConsumer consumer, DefaultMQProducer asker, Traces traces, int seconds)
+            throws Exception {
         OffsetStore offsets = consumer.getDefaultMQPushConsumerImpl().getOffsetStore();
         waitUntil("offsets at the ends of the queues", seconds, () -> {
             for (MessageQueue queue : consumer.getDefaultMQPushConsumerImpl()
@@ -139,6 +148,7 @@ final class Clients {
             }
             return true;
         });
+        traces.await(asker.getNamesrvAddr(), seconds);
         consumer.shutdown();
     }
 

@@ -27,19 +27,19 @@ public final class FailingConsumer {
         DefaultMQProducer asker = Clients.producer(nameServer, "failing-consumer-asker", "ZLIB", false);
         Clients.Arrivals arrivals = new Clients.Arrivals(asker);
         long messages = arrivals.count(topic);
-        DefaultMQPushConsumer consumer = start(nameServer, topic, group, Integer.parseInt(arguments[3]));
+        Traces traces = Traces.ofConsumer();
+        DefaultMQPushConsumer consumer = start(nameServer, topic, group, Integer.parseInt(arguments[3]), traces);
         Clients.waitUntil(
                 messages + " dead letters of " + group,
                 Integer.parseInt(arguments[4]),
                 () -> arrivals.count("%DLQ%" + group) >= messages);
-        // Shutting down flushes the trace.
-        Clients.endAtTheEnd(consumer, asker, Integer.parseInt(arguments[4]));
+        Clients.endAtTheEnd(consumer, asker, traces, Integer.parseInt(arguments[4]));
         Lines.print(Lines.row("event", "dead", "count", arrivals.count("%DLQ%" + group)));
         asker.shutdown();
     }
 
-    private static DefaultMQPushConsumer start(String nameServer, String topic, String group, int maxReconsumeTimes)
-            throws Exception {
+    private static DefaultMQPushConsumer start(
+            String nameServer, String topic, String group, int maxReconsumeTimes, Traces traces) throws Exception {
         DefaultMQPushConsumer consumer = Clients.quick(new DefaultMQPushConsumer(group, true, null), nameServer);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setMaxReconsumeTimes(maxReconsumeTimes);
@@ -54,6 +54,7 @@ public final class FailingConsumer {
                         "unique_key", message.getMsgId(),
                         "offset_msg_id", ((MessageClientExt) message).getOffsetMsgId(),
                         "reconsume_times", message.getReconsumeTimes()));
+                traces.owe(message.getMsgId());
             }
             return ConsumeConcurrentlyStatus.RECONSUME_LATER;
         });

@@ -37,7 +37,7 @@ public final class PartlyFailingConsumer {
                 consumed + " messages and " + dead + " dead letters",
                 seconds,
                 () -> CONSUMED.size() >= consumed && arrivals.count("%DLQ%" + group) >= dead);
-        Clients.endAtTheEnd(consumer, asker, seconds);
+        Clients.endAtTheEnd(consumer, asker, Traces.ofConsumer(), seconds);
         asker.shutdown();
     }
 

@@ -237,16 +237,16 @@ public final class ProduceEveryKind {
     }
 
     private void traced() throws Exception {
-        long traces = arrivals.count("RMQ_SYS_TRACE_TOPIC");
+        Traces traces = Traces.ofProducer();
         DefaultMQProducer tracing = Clients.producer(nameServer, "every-traced", "ZLIB", true);
         for (int i = 0; i < 3; i++) {
             Message message = new Message("EveryTraced", "TagA", "traced-" + i, text("traced", i));
-            sent("traced", message, message.getBody(), tracing.send(message));
-            // A client that is shut down gives its traces half a second, on a busy machine too.
-            long before = traces + i;
-            Clients.waitUntil("a trace", 60, () -> arrivals.count("RMQ_SYS_TRACE_TOPIC") > before);
+            SendResult result = tracing.send(message);
+            sent("traced", message, message.getBody(), result);
+            traces.owe(result.getMsgId());
+            // One by one, so that each has a trace message of its own.
+            traces.await(nameServer, 60);
         }
-        Thread.sleep(2000); // one that came may have been another client's
         tracing.shutdown();
     }
 

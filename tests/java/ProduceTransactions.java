@@ -31,19 +31,21 @@ final class ProduceTransactions {
     private static final String GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC";
     /** The broker's response code; its class has another package in each version. */
     private static final int TOPIC_NOT_EXIST = 17;
+
+    private static final int TRACE_LIMIT_SECONDS = 60;
     private static final String[] OUTCOMES = {"check", "given_up", "immune", "commit", "rollback"};
     private final TransactionMQProducer producer;
     private final DefaultMQPullConsumer puller;
+    private final Traces traces = Traces.ofProducer();
 
-    private ProduceTransactions(TransactionMQProducer producer, DefaultMQPullConsumer puller) {
-        this.producer = producer;
-        this.puller = puller;
+    private ProduceTransactions(String nameServer) throws Exception {
+        this.producer = start(nameServer);
+        this.puller = Clients.puller(nameServer, "every-transaction-puller");
     }
 
     /** Sends them and promises that those that will be decided are decided and marked so; to be closed after that. */
     static AutoCloseable send(String nameServer, Clients.Arrivals arrivals) throws Exception {
-        ProduceTransactions transactions =
-                new ProduceTransactions(start(nameServer), Clients.puller(nameServer, "every-transaction-puller"));
+        ProduceTransactions transactions = new ProduceTransactions(nameServer);
         MessageQueue marks = new MessageQueue(OP_TOPIC, arrivals.brokerName, 0);
         long decided = transactions.decidedHalves(marks);
         arrivals.promise(TOPIC, 2);
@@ -57,14 +59,13 @@ final class ProduceTransactions {
 
     /** Sends one that stays undecided; to be closed. */
     static AutoCloseable sendPending(String nameServer) throws Exception {
-        ProduceTransactions transactions =
-                new ProduceTransactions(start(nameServer), Clients.puller(nameServer, "every-transaction-puller"));
+        ProduceTransactions transactions = new ProduceTransactions(nameServer);
         transactions.send("pending");
         return transactions::close;
     }
 
-    private void close() {
-        // Shutting down flushes the trace.
+    private void close() throws Exception {
+        traces.await(producer.getNamesrvAddr(), TRACE_LIMIT_SECONDS);
         producer.shutdown();
         puller.shutdown();
     }
@@ -75,6 +76,7 @@ final class ProduceTransactions {
             message.putUserProperty("CHECK_IMMUNITY_TIME_IN_SECONDS", "3600");
         }
         SendResult result = producer.sendMessageInTransaction(message, outcome);
+        traces.owe(result.getMsgId());
         ProduceEveryKind.sent("transaction_" + outcome, message, message.getBody(), result);
     }
 

@@ -10,6 +10,7 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageClientExt;
+import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
@@ -27,6 +28,7 @@ import org.apache.rocketmq.common.message.MessageExt;
  */
 public final class TracedConsumer {
     private static final Set<String> CONSUMED = ConcurrentHashMap.newKeySet();
+    private static final Traces TRACES = Traces.ofConsumer();
 
     public static void main(String[] arguments) {
         Clients.runAndExit(() -> run(arguments));
@@ -49,28 +51,31 @@ public final class TracedConsumer {
             consumer.registerMessageListener((MessageListenerOrderly) (batch, context) -> {
                 MessageExt message = batch.get(0);
                 boolean fails = message.getQueueOffset() % 5 == 4 && message.getReconsumeTimes() < 2;
-                tell(batch, fails);
+                tell(batch, fails, true);
                 return fails ? ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT : ConsumeOrderlyStatus.SUCCESS;
             });
         } else {
             AtomicBoolean isFirst = new AtomicBoolean(way.equals("batch"));
             consumer.registerMessageListener((MessageListenerConcurrently) (batch, context) -> {
                 boolean fails = isFirst.getAndSet(false);
-                tell(batch, fails);
+                tell(batch, fails, !way.equals("untraced"));
                 return fails ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             });
         }
         consumer.start();
         Clients.waitUntil(messages + " messages", seconds, () -> CONSUMED.size() >= messages);
-        // Shutting down flushes the trace.
-        Clients.endAtTheEnd(consumer, asker, seconds);
+        Clients.endAtTheEnd(consumer, asker, TRACES, seconds);
         asker.shutdown();
     }
 
-    private static void tell(List<MessageExt> batch, boolean fails) {
+    private static void tell(List<MessageExt> batch, boolean fails, boolean traced) {
         for (MessageExt message : batch) {
             if (!fails) {
                 CONSUMED.add(message.getMsgId());
+            }
+            // A client leaves out messages without a region, which a broker does not add to those of a batch.
+            if (traced && message.getProperty(MessageConst.PROPERTY_MSG_REGION) != null) {
+                TRACES.owe(message.getMsgId());
             }
             Lines.print(Lines.row(
                     "unique_key", message.getMsgId(),

@@ -23,6 +23,8 @@ from tests.servers.rocketmq import FAST_JVM, RocketMQ, rocketmq_jars, write_quie
 PROGRAMS = "programs"
 """Names their archive of classes."""
 _JAR = "programs.jar"
+_TRACES_LOST = 75
+"""The exit code of Traces.java."""
 
 Row = dict[str, Any]
 """One line of a program's output."""
@@ -36,6 +38,10 @@ CLIENT = ("-Drocketmq.client.rebalance.waitInterval=500", "-Drocketmq.client.log
 
 class JavaProgramError(Exception):
     """A program failed or took too long; the message holds what it printed to standard error."""
+
+
+class LostTracesError(JavaProgramError):
+    """A client's traces did not arrive: RocketMQ's client gives up those whose sending failed."""
 
 
 def programs_class_path(version: str) -> str:
@@ -84,6 +90,7 @@ def run_java(
         jvm: Settings of the virtual machine; by default those of a program that is over soon.
 
     Raises:
+        LostTracesError: A client's traces did not arrive; with new servers, the program may be run again.
         JavaProgramError: It ended with another code than 0, or not in time.
     """
     version = server if isinstance(server, str) else server.version
@@ -109,7 +116,8 @@ def run_java(
             said = (late.stderr or b"")[-4000:]
             raise JavaProgramError(f"{program} took over {timeout_seconds} s: {said!r}") from late
     if done.returncode != 0:
-        raise JavaProgramError(
+        kind = LostTracesError if done.returncode == _TRACES_LOST else JavaProgramError
+        raise kind(
             f"{program} on RocketMQ {version} ended with code {done.returncode}:\n"
             f"{done.stderr[-4000:]}\nafter {done.stdout[-500:]}"
         )

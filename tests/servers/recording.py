@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import shutil
 import time
@@ -16,10 +17,12 @@ from pathlib import Path
 
 from tests.servers.cache import build_once, cache_folder, digest
 from tests.servers.class_archives import JAVA_SOURCES
-from tests.servers.java_programs import Row, dump_store, fail_every_message, produce_every_kind
+from tests.servers.java_programs import LostTracesError, Row, dump_store, fail_every_message, produce_every_kind
 from tests.servers.process import is_free
 from tests.servers.remoting import max_offset, pop_and_forget
 from tests.servers.rocketmq import SMALL_FILES, RocketMQ
+
+_LOGGER = logging.getLogger(__name__)
 
 # Retries take the levels from 3 on. The last level keeps its messages waiting. A half message is
 # checked first when its mark ("op"), which 5.x writes up to 3 s late, is surely there.
@@ -96,7 +99,20 @@ def recorded(version: str, folder: Path) -> RecordedStore:
 
 
 def record(version: str, folder: Path) -> None:
-    """Run the servers and the programs, and leave the store and `recorded.json` in a folder."""
+    """Run the servers and the programs, and leave the store and `recorded.json` in a folder.
+
+    A recording from which traces are missing is begun anew, once.
+    """
+    try:
+        _record(version, folder)
+    except LostTracesError as lost:
+        _LOGGER.warning("recorded again: %s", lost)
+        shutil.rmtree(folder)
+        folder.mkdir()
+        _record(version, folder)
+
+
+def _record(version: str, folder: Path) -> None:
     has_ipv6 = is_free(0, "::1")
     with RocketMQ(version, folder, options=RECORDING_OPTIONS) as rocketmq:
         sent = produce_every_kind(rocketmq)
