@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from commitlake.connectors.catalog.errors import CatalogError
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.\w+){1,2}", re.ASCII)
+ADDRESS_VARIABLES = ("UNITY_CATALOG_URL", "DATABRICKS_HOST")
 _MAX_LENGTH = 255  # of each part, in Unity Catalog
 _LOCATION = re.compile(r"(s3|s3a|s3n|file)://?[^?#\\]+")
 
@@ -35,8 +36,24 @@ def is_name(place: str) -> bool:
 
 
 def is_catalog_place(place: str) -> bool:
-    """Return whether a place is a name in a catalog; a folder that has the name of one is a folder."""
-    return is_name(place) and not os.path.lexists(place)
+    """Return whether a place is a name in a catalog.
+
+    A folder that has such a name is a folder, if no catalog is set.
+
+    Raises:
+        CatalogError: if a catalog is set, and there is also a folder of this name, because the place may be either.
+    """
+    if not is_name(place):
+        return False
+    if not os.path.lexists(place):
+        return True
+    variable = next((name for name in ADDRESS_VARIABLES if os.environ.get(name, "").strip()), None)
+    if variable is not None:
+        raise CatalogError(
+            f"{place!r} may be a schema of the catalog that {variable} sets, or the folder of this name in "
+            f"{os.path.realpath('.')!a}. For the folder, write ./{place}; for the schema, run the command elsewhere"
+        )
+    return False
 
 
 def parse_name(text: str) -> SchemaName:

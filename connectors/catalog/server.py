@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from commitlake.connectors.catalog.errors import CatalogError
+from commitlake.connectors.catalog.names import ADDRESS_VARIABLES
 from commitlake.connectors.plain_connections import warn_of_plain
 
 _TOKEN = re.compile(r"[\x21-\x7e]{1,16384}")
@@ -48,7 +49,7 @@ def catalog_server() -> CatalogServer | None:
     Raises:
         CatalogError: if its address is not that of a server, or its token is missing or malformed.
     """
-    for address, secret in (("UNITY_CATALOG_URL", "UNITY_CATALOG_TOKEN"), ("DATABRICKS_HOST", "DATABRICKS_TOKEN")):
+    for address, secret in zip(ADDRESS_VARIABLES, ("UNITY_CATALOG_TOKEN", "DATABRICKS_TOKEN"), strict=True):
         given = os.environ.get(address, "").strip()
         if given:
             token = os.environ.get(secret, "").strip()

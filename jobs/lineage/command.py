@@ -18,6 +18,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from urllib.parse import quote, unquote
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.cli.command import job_parser, run_job
@@ -199,7 +200,9 @@ def _show_topics(arguments: argparse.Namespace, lake: LakePaths, started: float)
     if arguments.openlineage is not None:
         from commitlake.jobs.lineage.openlineage import graph_events
 
-        _write_events(arguments, graph_events(graph, f"rocketmq://{os.path.basename(arguments.lake.rstrip('/'))}"))  # noqa: PTH119 (it may be a URL)
+        is_uri = arguments.lake.startswith("file:")  # as a catalog has it
+        name = os.path.basename(arguments.lake.rstrip("/"))  # noqa: PTH119 (it may be a URL)
+        _write_events(arguments, graph_events(graph, f"rocketmq://{quote(unquote(name) if is_uri else name)}"))
     if arguments.format == JSON:
         trusted(sys.stdout).write(graph_json(graph))
     elif arguments.format == MERMAID:

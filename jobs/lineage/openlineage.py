@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 from commitlake.connectors.whole_files import write_whole
 from commitlake.jobs.cli.command import JobError
@@ -100,7 +100,7 @@ def _dataset(step: Step, story: Story) -> tuple[str, str]:
     broker = step.record.broker if step.record is not None else None
     if broker is None:  # for a missing step, use the broker of a neighbouring record
         broker = next((record.broker for record in story.records), "unknown")
-    return f"rocketmq://{broker}", step.lane
+    return f"rocketmq://{quote(broker)}", step.lane
 
 
 def _events(

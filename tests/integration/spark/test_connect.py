@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from commitlake.jobs.rebuild import command as rebuild
+from tests.servers.broker_lite import BrokerLite
 from tests.servers.spark_connect import SparkConnect
+from tests.support.jmq_stores import write_jmq_store
 from tests.support.local_archives import MESSAGES, SEGMENT_BYTES, archive_here, check_equal
 from tests.support.served_stores import files_of
 from tests.support.wheel_environments import bare_python
@@ -59,6 +61,39 @@ except json.JSONDecodeError as error:
     found["error"] = error.msg
 print(json.dumps(found))
 """
+
+SOURCES = """
+import json, sys
+from pyspark.sql import SparkSession
+from commitlake import register
+
+url, folder, namesrv = sys.argv[1:]
+spark = SparkSession.builder.remote(url).getOrCreate()
+register(spark)
+found = {}
+log = spark.read.format("commitlog").load(f"{folder}/store")
+index = spark.read.format("indexfile").load(f"{folder}/store")
+joined = index.join(log, "physical_offset", "left_anti")
+found["entries"], found["strays"] = index.count(), joined.count()
+journal = spark.read.format("journal").load(f"{folder}/jmq")
+found["journal"] = journal.count()
+found["jmq queued"] = spark.read.format("consumequeue").load(f"{folder}/jmq").count()
+stream = spark.readStream.format("journal").load(f"{folder}/jmq").writeStream.format("delta")
+stream = stream.option("checkpointLocation", f"{folder}/jmq-checkpoint").trigger(availableNow=True)
+stream.start(f"{folder}/jmq-streamed").awaitTermination()
+found["journal streamed"] = spark.read.format("delta").load(f"{folder}/jmq-streamed").count()
+given = {"namesrv": namesrv, "topic": "Copied"}
+bodies = spark.createDataFrame([(bytes([65 + number]),) for number in range(9)], "body binary")
+bodies.write.format("rocketmq").mode("append").options(**given).save()
+read = spark.read.format("rocketmq").options(namesrv=namesrv, topics="Copied", body="stored").load()
+found["sent"] = sorted(bytes(row.body).decode() for row in read.select("body").collect())
+stream = spark.readStream.format("rocketmq").options(namesrv=namesrv, topics="Copied", startingOffsets="earliest")
+stream = stream.load().writeStream.format("delta").trigger(availableNow=True)
+stream.option("checkpointLocation", f"{folder}/topic-checkpoint").start(f"{folder}/topic").awaitTermination()
+found["topic streamed"] = spark.read.format("delta").load(f"{folder}/topic").count()
+print(json.dumps(found))
+"""
+JMQ_MESSAGES = 600
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +170,23 @@ def test_workers_without_the_package_are_named(place: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.long("an archive has the same way to the server, each time")
+def test_other_sources_are_read_and_written(server: SparkConnect, place: Path, tmp_path: Path) -> None:
+    write_jmq_store(place / "jmq", JMQ_MESSAGES)
+    with BrokerLite(tmp_path / "broker") as broker:
+        command = [sys.executable, "-c", SOURCES, server.url, str(place), broker.name_server_address]
+        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found.pop("entries") > MESSAGES
+    assert found == {
+        "strays": 0,
+        **dict.fromkeys(("journal", "jmq queued", "journal streamed"), JMQ_MESSAGES),
+        "sent": list("ABCDEFGHI"),
+        "topic streamed": 9,
+    }
+
+
+@pytest.mark.long("an archive has the same way to the server, each time")
 def test_other_jobs_run_at_the_server(server: SparkConnect, place: Path) -> None:
     for arguments in (
         ("verify", "store", "--quiet"),
@@ -142,6 +194,11 @@ def test_other_jobs_run_at_the_server(server: SparkConnect, place: Path) -> None
         ("restore", "--lake", "here", "--out", "restored", "--segment-size", str(SEGMENT_BYTES), "--quiet"),
         ("audit", "--lake", "here", "--quiet"),
         ("query", "--lake", "here", "--grep", "a", "--spark", "--limit", "1"),
+        ("archive", "--store", "store", "--broker", "a", "--lake", "delta", "--no-quality", "--no-keys", "--quiet"),
+        ("maintain", "--lake", "delta", "--spark", "--quiet"),
+        ("archive", "--lake", "delta", "--backfill", "topic_minutes", "--quiet"),
+        ("erase", "--lake", "delta", "--key", "k1", "--reason", "a test", "--yes", "--spark", "--quiet"),
+        ("demo", "--orders", "20", "--quiet"),
     ):
         done = submit(server, place, *arguments)
         assert done.returncode == 0, (arguments, done.stderr)

@@ -53,6 +53,18 @@ def test_a_folder_with_the_name_of_a_schema_is_a_folder(tmp_path: Path, monkeypa
     assert not is_catalog_place("main.logs")
 
 
+@pytest.mark.parametrize("variable", ["UNITY_CATALOG_URL", "DATABRICKS_HOST"])
+def test_a_name_that_is_also_that_of_a_folder_is_refused_if_a_catalog_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(variable, "https://catalog.example")
+    (tmp_path / "main.logs").symlink_to("nowhere")
+    assert not is_catalog_place("./main.logs")
+    with pytest.raises(CatalogError, match=rf"'main\.logs' may be a schema .*{variable}.*write \./main\.logs"):
+        is_catalog_place("main.logs")
+
+
 @pytest.mark.parametrize(
     ("location", "root"),
     [

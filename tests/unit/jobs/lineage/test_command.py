@@ -11,6 +11,9 @@ from commitlake.jobs.lineage.command import main
 from commitlake.schemas.errors import ExitCode
 from tests.support.lineage_lakes import KEY, at, edge, make_lake, order_lake, record
 
+LINKED = [record(1, 0, "orders", keys=["k"]), record(2, 9, "payments", keys=["k"])]
+LINKED_TOPICS = ("--topics", "--from", "2026-11-20", "--to", "2026-11-21")
+
 
 @pytest.fixture
 def lake(tmp_path: Path) -> str:
@@ -136,9 +139,8 @@ def test_following_ends_when_each_outcome_is_final(tmp_path: Path, capsys: pytes
 
 
 def test_topics_are_shown_in_each_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [record(1, 0, "orders", keys=["k"]), record(2, 9, "payments", keys=["k"])]
-    lake = make_lake(tmp_path, rows).root
-    asked = ["--lake", lake, "--topics", "--from", "2026-11-20", "--to", "2026-11-21"]
+    lake = make_lake(tmp_path, LINKED).root
+    asked = ["--lake", lake, *LINKED_TOPICS]
     page = tmp_path / "topics.html"
     assert main([*asked, "--html", str(page)]) == ExitCode.OK
     out, err = capsys.readouterr()
@@ -154,6 +156,16 @@ def test_topics_are_shown_in_each_format(tmp_path: Path, capsys: pytest.CaptureF
     empty = [*asked[:4], "2020-01-01", "--to", "2020-01-02", "--format", "mermaid", "--quiet"]
     assert main(empty) == ExitCode.OK
     assert "no key passes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_the_namespace_of_a_lake_is_a_uri(tmp_path: Path, scheme: str) -> None:
+    (tmp_path / "my lake").symlink_to(make_lake(tmp_path, LINKED).root)
+    place = f"{scheme}{tmp_path}/my{'%20' if scheme else ' '}lake"
+    file = tmp_path / "events.jsonl"
+    assert main(["--lake", place, *LINKED_TOPICS, "--openlineage", str(file)]) == ExitCode.OK
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    assert {event["inputs"][0]["namespace"] for event in events} == {"rocketmq://my%20lake"}
 
 
 def test_events_are_written_to_a_file(lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
