@@ -5,6 +5,7 @@ local_runner   on this machine          spark_runner   on Spark          pool  d
 fork_server    start of processes on this machine
 classic_spark, connect_session  cores, tags and progress of a session, for the runner
 worker_check   packages of workers on other machines
+kubernetes_executor  entry point of an executor's pod
 side_process   one process that starts early and answers calls
 spark_session  Spark session of a job   jvm, java, jars  its requirements    spark_noise  filter for its output
 gc_freeze      garbage collection in worker processes          memory         source of Arrow's memory

@@ -49,6 +49,25 @@ def go_program(module: str, version: str) -> Path:
     return build_once(target, lambda folder: _install(f"{module}@{version}", folder)) / name
 
 
+def go_folder(sources: Path) -> Path:
+    """Return the path of a program that a folder of Go sources makes, from the cache if it was built before.
+
+    Args:
+        sources: The folder: `main.go`, `go.mod` and `go.sum`; the program has its name.
+
+    Raises:
+        GoError: It could not be built.
+    """
+    files = sorted(sources.iterdir())
+    target = cache_folder() / "go-programs" / f"{sources.name}-{digest([file.read_text() for file in files])}"
+
+    def build(folder: Path) -> None:
+        command = [str(go_command()), "build", "-C", str(sources), "-trimpath", "-ldflags", "-s -w"]
+        _run([*command, "-o", str(folder / sources.name)], folder)
+
+    return build_once(target, build) / sources.name
+
+
 def go_command() -> Path:
     """Return the path of a Go that is new enough.
 

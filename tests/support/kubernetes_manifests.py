@@ -81,7 +81,7 @@ class Machine:
         for place in mounts.values():
             place.mkdir(exist_ok=True)
         settings = (FOLDER / SETTINGS).read_text()
-        (self.folder / "config" / SETTINGS).write_text(_moved(settings, {"/stores": self.stores, "/lake": self.lake}))
+        (self.folder / "config" / SETTINGS).write_text(moved(settings, {"/stores": self.stores, "/lake": self.lake}))
         home = self.folder / "home"  # a file that a container writes here, it cannot write in its image
         home.mkdir(exist_ok=True)
         environment = {
@@ -99,7 +99,7 @@ class Machine:
             if name in os.environ:
                 environment[name] = os.environ[name]
         return subprocess.Popen(
-            [_moved(word, mounts) for word in command],
+            [moved(word, mounts) for word in command],
             cwd=home,
             env=environment,
             stdout=subprocess.PIPE,
@@ -130,7 +130,7 @@ def stop(process: subprocess.Popen[str], pod: dict[str, Any]) -> tuple[int, str]
     return process.returncode, output
 
 
-def _moved(text: str, places: dict[str, Path]) -> str:
+def moved(text: str, places: dict[str, Path]) -> str:
     """Replace paths of a container, all at once, because new ones may contain others."""
     paths = "|".join(re.escape(path) for path in places)
     return re.sub(rf"(?<![\w/.])({paths})(?=[/\"]|$)", lambda found: str(places[found[1]]), text)

@@ -14,11 +14,16 @@ MESSAGES = 3000
 OPTIONS = StoreOptions(segment_size_bytes=SEGMENT_BYTES, index_slots=1000, index_entries=4000)
 
 
-def archive_here(folder: Path) -> Path:
-    """Make the store `store` of the broker a, and its lake `here`; return the folder."""
-    with MessageStore.open(folder / "store", OPTIONS) as store:
+def write_messages(folder: Path) -> None:
+    """Make a store with `MESSAGES` messages."""
+    with MessageStore.open(folder, OPTIONS) as store:
         for message in messages(MESSAGES, seed=4):
             store.put(message)
+
+
+def archive_here(folder: Path) -> Path:
+    """Make the store `store` of the broker a, and its lake `here`; return the folder."""
+    write_messages(folder / "store")
     places = ["--store", str(folder / "store"), "--broker", "a", "--lake", str(folder / "here")]
     assert archive.main([*places, "--local", "--quiet"]) == 0
     return folder

@@ -11,12 +11,17 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
+from commitlake.connectors.runtime import kubernetes_executor
+from commitlake.jobs.cli.submit import split
 from commitlake.schemas.errors import ExitCode
 from tests.support.kubernetes_manifests import EXAMPLES, FOLDER, SETTINGS, containers, documents, pod_spec
 
 KUSTOMIZATION = "kustomization.yaml"
 MANIFESTS = sorted(path.name for path in FOLDER.glob("*.yaml") if path.name != KUSTOMIZATION)
-PODS = [("CronJob", "archive"), ("CronJob", "maintain"), ("Deployment", "follow"), ("Deployment", "metrics")]
+ON_EXECUTORS = ("CronJob", "archive-on-executors")
+PODS = [
+    ("CronJob", "archive"), ON_EXECUTORS, ("CronJob", "maintain"), ("Deployment", "follow"), ("Deployment", "metrics")
+]  # fmt: skip
 VERSIONS = ["1.31", "1.37"]  # the first with a stable podFailurePolicy, and the newest
 
 
@@ -38,7 +43,10 @@ def test_the_kustomization_names_every_file() -> None:
     named = re.findall(r"^ *(?:# )?- ([\w-]+\.(?:yaml|toml))$", (FOLDER / KUSTOMIZATION).read_text(), re.MULTILINE)
     assert sorted(named) == sorted(path.name for path in FOLDER.iterdir() if path.name != KUSTOMIZATION)
     (kustomization,) = documents(KUSTOMIZATION)
-    assert kustomization["configMapGenerator"] == [{"name": "commitlake-config", "files": [SETTINGS]}]
+    assert kustomization["configMapGenerator"] == [
+        {"name": "commitlake-config", "files": [SETTINGS]},
+        {"name": "commitlake-executor", "files": ["executor.yaml"]},
+    ]
     assert {image["name"] for image in kustomization["images"]} == {
         container["image"] for kind, name in PODS for container in containers(pod_spec(kind, name))
     }
@@ -53,7 +61,7 @@ def test_containers_have_valid_arguments_and_mount_what_their_settings_name(
     settings = tomllib.loads((FOLDER / SETTINGS).read_text())
     used = set()
     for container in containers(pod):
-        job, *arguments = container["args"]
+        job, *arguments = split(container["args"])[1]
         mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
         used |= {mount["name"] for mount in mounts.values()}
         places = [value for key, value in settings[job].items() if key in {"store", "lake"}]
@@ -65,6 +73,27 @@ def test_containers_have_valid_arguments_and_mount_what_their_settings_name(
         importlib.import_module(f"commitlake.jobs.{job}.command").build_parser().parse_args(arguments)
         assert mounts.get("/stores", {"readOnly": True})["readOnly"]
     assert used == volumes
+
+
+def test_executors_have_the_volumes_and_the_image_of_their_job() -> None:
+    (template,) = documents("executor.yaml")
+    pod = pod_spec(*ON_EXECUTORS)
+    (driver,), (executor,) = pod["containers"], template["spec"]["containers"]
+    own = {"/etc/commitlake", "/etc/commitlake-executor"}
+    mounts = [mount for mount in driver["volumeMounts"] if mount["mountPath"] not in own]
+    assert executor["volumeMounts"] == mounts
+    names = {mount["name"] for mount in mounts}
+    assert template["spec"]["volumes"] == [volume for volume in pod["volumes"] if volume["name"] in names]
+    assert template["spec"]["securityContext"] == pod["securityContext"]
+    assert executor["securityContext"] == driver["securityContext"]
+    assert executor["envFrom"] == driver["envFrom"]
+    assert executor["command"] == ["python3", "-m", kubernetes_executor.__name__]
+    options = split(driver["args"])[0]
+    settings = dict(word.split("=", 1) for word in options if word.startswith("spark."))
+    (image,) = documents(KUSTOMIZATION)[0]["images"]
+    assert settings["spark.kubernetes.container.image"] == f"{image['newName']}:{image['newTag']}"
+    template_file = PurePosixPath(settings["spark.kubernetes.executor.podTemplateFile"])
+    assert (str(template_file.parent), template_file.name) == ("/etc/commitlake-executor", "executor.yaml")
 
 
 @pytest.mark.parametrize(("kind", "name"), PODS)
@@ -79,12 +108,13 @@ def test_containers_run_as_the_user_of_the_image_without_privileges(kind: str, n
             "capabilities": {"drop": ["ALL"]},
         }
         assert set(container["resources"]["limits"]) == {"memory"}
-        assert all("value" not in variable for variable in container.get("env", []))
+        values = {variable["name"] for variable in container.get("env", []) if "value" in variable}
+        assert values <= {"PYSPARK_PYTHON"}  # anything secret is in the Secret
 
 
-@pytest.mark.parametrize("name", ["archive", "maintain"])
+@pytest.mark.parametrize("name", ["archive", "archive-on-executors", "maintain"])
 def test_only_failures_that_may_pass_are_retried(name: str) -> None:
-    (cron,) = documents(f"{name}.yaml")
+    (cron,) = (document for document in documents(f"{name}.yaml") if document["kind"] == "CronJob")
     job: dict[str, Any] = cron["spec"]["jobTemplate"]["spec"]
     (rule,) = (rule for rule in job["podFailurePolicy"]["rules"] if rule["action"] == "FailJob")
     assert rule["onExitCodes"]["operator"] == "In"

@@ -1,0 +1,93 @@
+"""Entry point of an executor's pod on Kubernetes, for images that have no `entrypoint.sh` of Spark's own images.
+
+    command: [python3, -m, commitlake.connectors.runtime.kubernetes_executor]
+
+in a pod template. Spark adds the argument `executor`, and passes everything else in variables (Spark's
+resource-managers/kubernetes/docker/src/main/dockerfiles/spark/entrypoint.sh). So the pod of the job and those of its
+executors have the same image.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NoReturn
+
+from commitlake.connectors.runtime.java import java_home
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+
+_MAIN = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
+_OPTION = re.compile(r"SPARK_JAVA_OPT_(\d+)")
+_ARGUMENTS = {
+    "--driver-url": "SPARK_DRIVER_URL",
+    "--executor-id": "SPARK_EXECUTOR_ID",
+    "--cores": "SPARK_EXECUTOR_CORES",
+    "--app-id": "SPARK_APPLICATION_ID",
+    "--hostname": "SPARK_EXECUTOR_POD_IP",
+    "--resourceProfileId": "SPARK_RESOURCE_PROFILE_ID",
+    "--podName": "SPARK_EXECUTOR_POD_NAME",
+}
+_MEMORY = "SPARK_EXECUTOR_MEMORY"
+
+
+class ExecutorPodError(CommitLakeError):
+    """The pod was not made by Spark, or its image has no Spark."""
+
+    exit_code = ExitCode.USAGE
+
+
+def executor_command(
+    arguments: Sequence[str], environment: Mapping[str, str], spark_home: Path, java: Path
+) -> list[str]:
+    """Return the command of an executor.
+
+    Args:
+        arguments: those of the container: `executor`.
+        environment: variables of the container.
+        spark_home: folder with Spark's `jars`.
+        java: home of Java.
+
+    Raises:
+        ExecutorPodError: if arguments or variables are not those that Spark gives to an executor.
+    """
+    if list(arguments) != ["executor"]:
+        raise ExecutorPodError(f"expected the argument 'executor', as Spark passes it, found {list(arguments)!a}")
+    missing = [name for name in (_MEMORY, *_ARGUMENTS.values()) if not environment.get(name)]
+    if missing:
+        raise ExecutorPodError(f"expected a pod that Spark has made, found none of the variables {', '.join(missing)}")
+    found = ((_OPTION.fullmatch(name), value) for name, value in environment.items())
+    options = sorted((int(match[1]), value) for match, value in found if match is not None)
+    memory = environment[_MEMORY]
+    configuration = environment.get("SPARK_CONF_DIR", "/opt/spark/conf")
+    return [
+        str(java / "bin" / "java"), *(value for _, value in options), f"-Xms{memory}", f"-Xmx{memory}",
+        "-cp", f"{configuration}:{spark_home}/jars/*", _MAIN,
+        *(word for option, name in _ARGUMENTS.items() for word in (option, environment[name])),
+    ]  # fmt: skip
+
+
+def main() -> NoReturn:
+    """Become the executor: the JVM replaces this process, so that it gets the signals of Kubernetes."""
+    try:
+        home = _spark_home()
+        command = executor_command(sys.argv[1:], os.environ, home, java_home())
+    except CommitLakeError as error:
+        print(f"executor: {error}", file=sys.stderr)
+        sys.exit(error.exit_code or ExitCode.FAILED)
+    os.environ["SPARK_HOME"] = str(home)
+    os.execv(command[0], command)  # noqa: S606 (no shell is wanted)
+
+
+def _spark_home() -> Path:
+    spark = find_spec("pyspark")
+    if spark is None or spark.origin is None:
+        raise ExecutorPodError("the image has no pyspark: install CommitLake with the extra 'spark' in it")
+    return Path(spark.origin).parent
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""The pods of a namespace as processes of this machine, as a node would run them whose images are this machine.
+
+The API server of `tests.servers.kubernetes` has no nodes. `Pods` watches it, starts the command of each pod's
+container with its variables and volumes, tells the server what became of it, and ends what is deleted. Paths of volumes
+are replaced by folders of this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from commitlake.connectors.runtime.java import java_home
+from tests.servers.kubernetes import Kubernetes
+from tests.support.kubernetes_manifests import moved
+from tests.support.process_trees import kill_tree
+
+IP = "127.0.0.1"
+_LOOK_SECONDS = 0.3
+Pod = dict[str, Any]
+
+
+class Pods:
+    """The processes of a namespace's pods; a context manager.
+
+    Attributes:
+        claims: folder with a volume for each claim, by its name.
+        processes: the process of each pod that was started, by its name.
+    """
+
+    def __init__(self, kubernetes: Kubernetes, namespace: str, folder: Path) -> None:
+        """Describe them; entering the context starts to watch.
+
+        Args:
+            kubernetes: the API server.
+            namespace: the namespace.
+            folder: an own folder, for volumes and output.
+        """
+        self._kubernetes = kubernetes
+        self._namespace = namespace
+        self._core = f"/api/v1/namespaces/{namespace}"
+        self._folder = folder
+        self._ended: set[str] = set()
+        self._closing = threading.Event()
+        self._watching = threading.Thread(target=self._watch, name="pods")
+        self._error: BaseException | None = None
+        self.claims = folder / "claims"
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        """Start to watch."""
+        self._watching.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End all processes."""
+        self._closing.set()
+        self._watching.join()
+        for process in self.processes.values():
+            if process.poll() is None:
+                kill_tree(process.pid)
+            process.wait()
+        if self._error is not None and kind is None:
+            raise self._error
+
+    def output(self, name: str) -> str:
+        """Return what a pod has printed."""
+        return self._output(name).read_text(errors="replace")
+
+    def exit_code(self, name: str) -> int | None:
+        """Return the exit code of a pod, or None if it has not ended.
+
+        Raises:
+            BaseException: what ended the watching.
+        """
+        if self._error is not None:
+            raise self._error
+        process = self.processes.get(name)
+        return None if process is None else process.poll()
+
+    def names(self) -> list[str]:
+        """Return the names of the pods that the server has."""
+        return [pod["metadata"]["name"] for pod in self._kubernetes.ask(f"{self._core}/pods")["items"]]
+
+    def _output(self, name: str) -> Path:
+        return self._folder / name / "output"
+
+    def _watch(self) -> None:
+        try:
+            while not self._closing.wait(_LOOK_SECONDS):
+                self._look()
+        except BaseException as error:  # noqa: BLE001 (raised again in the test)
+            self._error = error
+
+    def _look(self) -> None:
+        pods = {pod["metadata"]["name"]: pod for pod in self._kubernetes.ask(f"{self._core}/pods")["items"]}
+        for name, pod in pods.items():
+            if name not in self.processes and pod["status"]["phase"] == "Pending":
+                self._start(name, pod)
+        for name, process in list(self.processes.items()):
+            pod = pods.get(name)
+            code = process.poll()
+            if pod is None or "deletionTimestamp" in pod["metadata"]:
+                if code is None:
+                    process.terminate()
+                elif pod is not None:
+                    self._kubernetes.delete(f"{self._core}/pods/{name}")
+            elif code is not None and name not in self._ended:
+                self._ended.add(name)
+                ended = {"exitCode": code if code >= 0 else 128 - code}
+                self._tell(pod, "Failed" if code else "Succeeded", {"terminated": ended})
+
+    def _start(self, name: str, pod: Pod) -> None:
+        (container,) = pod["spec"]["containers"]
+        places, variables = self._mounted(name, pod, container)
+        values = {"status.podIP": IP, "metadata.name": name, "metadata.namespace": self._namespace}
+        for variable in container.get("env", []):
+            given = variable.get("valueFrom")
+            value = values[given["fieldRef"]["fieldPath"]] if given else variable.get("value", "")
+            variables[variable["name"]] = moved(value, places)
+        words = [*container["command"], *container["args"]]
+        for variable, value in variables.items():
+            words = [word.replace(f"$({variable})", value) for word in words]
+        server = f"https://{IP}:{self._kubernetes.port}"
+        words = [moved(word, places).replace("https://kubernetes.default.svc", server) for word in words]
+        with self._output(name).open("wb") as output:
+            self.processes[name] = subprocess.Popen(
+                words,
+                cwd=places.get(container.get("workingDir", ""), self._folder / name),
+                env=variables,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._tell(pod, "Running", {"running": {}})
+
+    def _mounted(self, name: str, pod: Pod, container: dict[str, Any]) -> tuple[dict[str, Path], dict[str, str]]:
+        """Make the volumes of a container; return their folders by path, and its first variables."""
+        own = self._folder / name
+        (own / "home").mkdir(parents=True)
+        variables = {
+            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(own / "home"), "LANG": "C.UTF-8",
+            "JAVA_HOME": str(java_home()), "KUBERNETES_SERVICE_HOST": IP,
+            "KUBERNETES_SERVICE_PORT": str(self._kubernetes.port),
+        }  # fmt: skip
+        if "COMMITLAKE_JARS" in os.environ:
+            variables["COMMITLAKE_JARS"] = os.environ["COMMITLAKE_JARS"]
+        volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+        places: dict[str, Path] = {}
+        for mount in container["volumeMounts"]:
+            volume, place = volumes[mount["name"]], own / mount["name"]
+            if "persistentVolumeClaim" in volume:
+                place = self.claims / volume["persistentVolumeClaim"]["claimName"]
+            elif "projected" in volume:
+                variables |= self._account(place, pod)
+            places[mount["mountPath"]] = place
+            place.mkdir(parents=True, exist_ok=True)
+        variables["TMPDIR"] = str(places["/tmp"])
+        variables["XDG_CACHE_HOME"] = str(places["/home/commitlake/.cache"])
+        for volume in volumes.values():
+            if "configMap" in volume:
+                found = self._kubernetes.ask(f"{self._core}/configmaps/{volume['configMap']['name']}")
+                for file, text in found["data"].items():
+                    (own / volume["name"] / file).write_text(moved(text, places))
+        return places, variables
+
+    def _account(self, place: Path, pod: Pod) -> dict[str, str]:
+        """Write the token of a pod's service account; return the variables that name it to Spark's client."""
+        place.mkdir(parents=True)
+        account = f"{self._core}/serviceaccounts/{pod['spec']['serviceAccountName']}/token"
+        (place / "token").write_text(self._kubernetes.create(account, {"spec": {}})["status"]["token"])
+        return {
+            "KUBERNETES_AUTH_SERVICEACCOUNT_TOKEN": str(place / "token"),
+            "KUBERNETES_CERTS_CA_FILE": str(self._kubernetes.certificate),
+        }
+
+    def _tell(self, pod: Pod, phase: str, state: dict[str, Any]) -> None:
+        (container,) = pod["spec"]["containers"]
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        state = {"running": {"startedAt": now}} if "running" in state else {
+            "terminated": {**state["terminated"], "startedAt": now, "finishedAt": now}
+        }  # fmt: skip
+        of_container = {
+            "name": container["name"], "image": container["image"], "imageID": "none", "restartCount": 0,
+            "ready": phase == "Running", "state": state,
+        }  # fmt: skip
+        status = {"phase": phase, "podIP": IP, "podIPs": [{"ip": IP}], "startTime": now}
+        path = f"{self._core}/pods/{pod['metadata']['name']}"
+        self._kubernetes.set_status(path, {**status, "containerStatuses": [of_container]})
