@@ -151,7 +151,7 @@ def fetch_hint(root: str) -> str:
     >>> fetch_hint("hdfs://host/a/commitlog")
     ''
     """
-    if not root.startswith(("s3:", "abfs:", "abfss:")):
+    if not root.startswith(("s3:", "abfs:", "abfss:", "gs:")):
         return ""
     store = root.rsplit("/", 1)[0]
     return f". 'commitlake ship --store {store} --to FOLDER --once' fetches a copy that 'commitlake ship' made"

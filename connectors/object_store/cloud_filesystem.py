@@ -7,20 +7,17 @@ other settings, and retries for many minutes where there are no credentials.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NoReturn
 
-import obstore
 import pyarrow as pa
 import pyarrow.fs as pafs
-from obstore.exceptions import PreconditionError
 
-from commitlake.connectors.object_store.cloud_clients import FEW_ATTEMPTS, cloud_client
-from commitlake.connectors.object_store.cloud_errors import ERRORS, cloud_error
-from commitlake.connectors.object_store.cloud_uris import CloudUri, parse_cloud_uri
+from commitlake.connectors.object_store.cloud_objects import FoundObject, ObjectReader, ReplacedError
+from commitlake.connectors.object_store.cloud_uris import GOOGLE, CloudUri, parse_cloud_uri
 from commitlake.connectors.object_store.errors import CloudUnavailableError
 
-_Result = TypeVar("_Result")
 _MAX_LOOKS = 5
 """Attempts to begin to read an object that is being replaced."""
 
@@ -42,8 +39,19 @@ def check_readable(uri: str) -> None:
         CloudError: if the server cannot be reached, or refuses the listing.
     """
     place = parse_cloud_uri(uri)
-    client = cloud_client(place, FEW_ATTEMPTS)
-    _asked(place, f"{place} cannot be listed: ", lambda: _first_object(client, place))
+    _reader_of(place.scheme).has_objects(place, is_waited_for=True)
+
+
+@cache
+def _reader_of(scheme: str) -> ObjectReader:
+    """Return the reader of a scheme, which needs the package of an extra."""
+    if scheme in GOOGLE:
+        from commitlake.connectors.object_store.gcs_objects import GcsReader  # noqa: PLC0415 (an extra)
+
+        return GcsReader()
+    from commitlake.connectors.object_store.azure_objects import AzureReader  # noqa: PLC0415 (an extra)
+
+    return AzureReader()
 
 
 class _CloudHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has no types
@@ -79,21 +87,14 @@ class _CloudHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has 
         if selector.recursive:
             raise NotImplementedError
         folder = self._uri(selector.base_dir)
-        client = cloud_client(folder)
-        found: Any = _asked(
-            folder,
-            f"{folder} cannot be listed: ",
-            lambda: obstore.list_with_delimiter(client, folder.prefix or None),
-        )
-        objects = {each["path"]: each for each in found["objects"]}
-        folders = set(found["common_prefixes"])
+        objects, folders = _reader_of(self._scheme).list_folder(folder)
         if not objects and not folders and not selector.allow_not_found:
             raise FileNotFoundError(f"{folder} does not exist")
         root = folder.authority
         return [
             *(pafs.FileInfo(f"{root}/{name}", pafs.FileType.Directory) for name in sorted(folders)),
             # With hierarchical namespaces, a folder is also an object.
-            *(_file_info(root, each) for name, each in sorted(objects.items()) if name not in folders),
+            *(_file_info(f"{root}/{name}", each) for name, each in sorted(objects.items()) if name not in folders),
         ]
 
     def open_input_file(self, path: str) -> pa.NativeFile:
@@ -110,18 +111,13 @@ class _CloudHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has 
 
     def _info(self, path: str) -> pafs.FileInfo:
         uri = self._uri(path)
-        client = cloud_client(uri)
-        if _asked(uri, f"{uri} cannot be listed: ", lambda: _first_object(client, uri)):
-            return pafs.FileInfo(path, pafs.FileType.Directory)
-        if not uri.prefix:
+        reader = _reader_of(self._scheme)
+        if reader.has_objects(uri) or not uri.prefix:
             return pafs.FileInfo(path, pafs.FileType.Directory)
         try:
-            found = obstore.head(client, uri.prefix)
+            return _file_info(path, reader.head(uri))
         except FileNotFoundError:
             return pafs.FileInfo(path, pafs.FileType.NotFound)
-        except ERRORS as error:
-            raise cloud_error(error, uri, f"{uri} cannot be read: ") from None
-        return pafs.FileInfo(path, pafs.FileType.File, size=found["size"], mtime=found["last_modified"])
 
     def _refuse(self, *arguments: Any, **named: Any) -> NoReturn:
         raise NotImplementedError("this filesystem is only read")
@@ -139,13 +135,9 @@ class _CloudFile(io.RawIOBase):
 
     def __init__(self, uri: CloudUri) -> None:
         super().__init__()
-        self._uri, self._client = uri, cloud_client(uri)
+        self._uri, self._reader = uri, _reader_of(uri.scheme)
         self._position = 0
-        self._look()
-
-    def _look(self) -> None:
-        found = self._get(lambda: obstore.head(self._client, self._uri.prefix))
-        self._size, self._version = int(found["size"]), found["e_tag"]
+        self._found = self._reader.head(uri)
 
     def readable(self) -> bool:
         """Return True."""
@@ -161,59 +153,30 @@ class _CloudFile(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         """Set the position of the next read."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._found.size}[whence]
         self._position = max(0, base + offset)
         return self._position
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Read from the position; less only at the end of the object."""
         for _ in range(_MAX_LOOKS):
-            end = self._size if size is None or size < 0 else min(self._size, self._position + size)
+            end = self._found.size
+            if size is not None and size >= 0:
+                end = min(end, self._position + size)
             if self._position >= end:
                 return b""
             try:
-                data = self._read_range(self._position, end)
-            except PreconditionError:
+                # Of a newer object, the range could be cut anywhere.
+                data = self._reader.read(self._uri, self._position, end, self._found)
+            except ReplacedError:
                 if self._position:
                     break
-                self._look()
+                self._found = self._reader.head(self._uri)
             else:
                 self._position = end
                 return data
         raise CloudUnavailableError(f"{self._uri} was replaced while it was read", "Run it again")
 
-    def _read_range(self, start: int, end: int) -> bytes:
-        """Read a range of the object that was looked at; of a newer one, it could be cut anywhere."""
-        options: Any = {"range": (start, end)}
-        if self._version:
-            options["if_match"] = self._version
-        return bytes(self._get(lambda: obstore.get(self._client, self._uri.prefix, options=options).bytes()))
 
-    def _get(self, request: Callable[[], Any]) -> Any:
-        try:
-            return request()
-        except PreconditionError:
-            raise
-        except FileNotFoundError:
-            raise FileNotFoundError(f"{self._uri} does not exist") from None
-        except ERRORS as error:
-            raise cloud_error(error, self._uri, f"{self._uri} cannot be read: ") from None
-
-
-def _first_object(client: Any, folder: CloudUri) -> bool:
-    """Return whether there is an object in a folder."""
-    prefix = f"{folder.prefix}/" if folder.prefix else None
-    return any(page for page in obstore.list(client, prefix, chunk_size=1))
-
-
-def _asked(uri: CloudUri, what: str, request: Callable[[], _Result]) -> _Result:
-    try:
-        return request()
-    except ERRORS as error:
-        raise cloud_error(error, uri, what) from None
-
-
-def _file_info(root: str, found: Any) -> pafs.FileInfo:
-    return pafs.FileInfo(
-        f"{root}/{found['path']}", pafs.FileType.File, size=found["size"], mtime=found["last_modified"]
-    )
+def _file_info(path: str, found: FoundObject) -> pafs.FileInfo:
+    return pafs.FileInfo(path, pafs.FileType.File, size=found.size, mtime=found.modified)

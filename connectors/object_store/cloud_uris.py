@@ -1,6 +1,9 @@
-"""URIs of places in Azure's object store: `abfss://container@account.dfs.core.windows.net/prefix`, as Hadoop writes it.
+"""URIs of places in object stores other than S3.
 
-Without a server's name, no request can be made, so each scheme has one form, which all tools of that cloud know.
+    abfss://container@account.dfs.core.windows.net/prefix    Azure's, as Hadoop writes it
+    gs://bucket/prefix                                       Google Cloud Storage
+
+Each scheme has one form, which all tools of that cloud know and which is enough to make a request.
 """
 
 from __future__ import annotations
@@ -11,13 +14,16 @@ from dataclasses import dataclass
 from commitlake.connectors.object_store.errors import CloudError
 
 AZURE = frozenset({"abfs", "abfss"})
+GOOGLE = frozenset({"gs"})
 _OF_ARROW = frozenset({"file", "s3", "hdfs", "viewfs"})
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _AZURE_AUTHORITY = re.compile(
     r"(?P<container>[$a-z0-9][a-z0-9-]{1,62})@(?P<account>[a-z0-9]{3,24})\.(?:dfs|blob)\.(?P<suffix>[a-z0-9.-]{3,100})"
 )
+_GOOGLE_AUTHORITY = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _SECRET = re.compile(r"[?&]sig=|://[^/@]*:[^/@]*@", re.IGNORECASE)
 _EXPECTED = "abfss://container@account.dfs.core.windows.net/prefix"
+_GOOGLE_EXPECTED = "gs://bucket/prefix"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +32,7 @@ class CloudUri:
 
     Attributes:
         scheme: scheme, in lower case.
-        authority: container, account and server.
+        authority: container, account and server; the bucket, at Google.
         prefix: path in the container.
     """
 
@@ -44,7 +50,7 @@ class CloudUri:
 
     @property
     def container(self) -> str:
-        """Name of the container."""
+        """Name of the container or bucket."""
         return self.authority.partition("@")[0]
 
     @property
@@ -74,7 +80,12 @@ def scheme_of(place: str) -> str | None:
 
 def is_cloud(place: str) -> bool:
     """Return whether a place is in an object store that is not S3, and can be read."""
-    return scheme_of(place) in AZURE
+    return scheme_of(place) in AZURE | GOOGLE
+
+
+def is_google(place: str) -> bool:
+    """Return whether a place is in Google Cloud Storage."""
+    return scheme_of(place) in GOOGLE
 
 
 def parse_cloud_uri(uri: str) -> CloudUri:
@@ -87,10 +98,14 @@ def parse_cloud_uri(uri: str) -> CloudUri:
     scheme = scheme_of(uri) or ""
     authority, _, path = uri.partition("://")[2].partition("/")
     prefix = path.strip("/")
-    if scheme not in AZURE or _AZURE_AUTHORITY.fullmatch(authority) is None:
-        raise CloudError(f"{uri!r}: expected {_EXPECTED}", "Name the container, the account and its server")
+    if scheme in GOOGLE:
+        expected, form, names = _GOOGLE_EXPECTED, _GOOGLE_AUTHORITY, "Name the bucket, in lower case, and no server"
+    else:
+        expected, form, names = _EXPECTED, _AZURE_AUTHORITY, "Name the container, the account and its server"
+    if scheme not in AZURE | GOOGLE or form.fullmatch(authority) is None:
+        raise CloudError(f"{uri!r}: expected {expected}", names)
     if prefix and not {"", ".", ".."}.isdisjoint(prefix.split("/")):
-        raise CloudError(f"{uri!r}: expected {_EXPECTED}", "A prefix has no empty part, no '.' and no '..'")
+        raise CloudError(f"{uri!r}: expected {expected}", "A prefix has no empty part, no '.' and no '..'")
     return CloudUri(scheme, authority, prefix)
 
 
@@ -115,9 +130,10 @@ def check_scheme(place: str) -> None:
     """
     check_no_secret(place)
     scheme = scheme_of(place)
-    if scheme is None or scheme in _OF_ARROW | AZURE:
+    if scheme is None or scheme in _OF_ARROW | AZURE | GOOGLE:
         return
     raise CloudError(
-        f"{place!r}: stores at {scheme}:// cannot be read: expected a folder, s3://bucket/prefix, or {_EXPECTED}",
+        f"{place!r}: stores at {scheme}:// cannot be read: expected a folder, s3://bucket/prefix, "
+        f"{_GOOGLE_EXPECTED}, or {_EXPECTED}",
         "Mount other file systems as a folder, or copy the store with 'commitlake ship'",
     )

@@ -19,12 +19,15 @@ EXTRAS = {
     "boto3": "s3",
     "botocore": "s3",
     "obstore": "azure",
+    "google.cloud.storage": "gcs",
     "prometheus_client": "metrics",
     "uvloop": "broker",
     "matplotlib": "notebooks",
     "openlineage": "openlineage",
 }
 """The extra that installs a package, by the name under which it is imported."""
+_NAMESPACES = {"google": "google.cloud.storage"}
+"""Names that many packages share, of which an extra installs one."""
 _ADVICE = {"spark": "; a cluster's own Python has its pyspark, 4.1 or 4.2"}
 
 
@@ -33,7 +36,8 @@ def missing_extra(error: BaseException) -> JobError | None:
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
     package = error.name.partition(".")[0]
-    if package not in EXTRAS or find_spec(package) is not None:
+    package = _NAMESPACES.get(package, package)
+    if package not in EXTRAS or _is_installed(package):
         return None
     return _error(package, EXTRAS[package])
 
@@ -48,8 +52,15 @@ def require(package: str, purpose: str) -> None:
     Raises:
         JobError: if it is not installed; the hint names the extra.
     """
-    if find_spec(package) is None:
+    if not _is_installed(package):
         raise _error(package, EXTRAS[package], purpose)
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # a package above it is missing, too
+        return False
 
 
 def _error(package: str, extra: str, purpose: str = "this command") -> JobError:

@@ -59,7 +59,8 @@ def build_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--to", required=True, metavar="PLACE", help="where the copy is kept: s3://bucket/prefix, "
-        "abfss://container@account.dfs.core.windows.net/prefix, or a folder; each store needs a place of its own"
+        "gs://bucket/prefix, abfss://container@account.dfs.core.windows.net/prefix, or a folder; each store needs a "
+        "place of its own"
     )  # fmt: skip
     parser.add_argument(
         "--broker", help="the store's name (default: brokerName in broker.conf beside the store, or "

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.lake.owned_folders import check_no_owner
-from commitlake.connectors.object_store.cloud_uris import check_no_secret, is_cloud
+from commitlake.connectors.object_store.cloud_uris import check_no_secret, is_cloud, is_google
 from commitlake.connectors.object_store.uris import has_scheme, is_s3
 from commitlake.connectors.shipping.errors import ShipUnavailableError
 from commitlake.connectors.shipping.pace import Pace
@@ -37,6 +37,7 @@ from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.shipping.cloud import CloudTarget
+    from commitlake.connectors.shipping.gcs import GcsTarget
     from commitlake.connectors.shipping.s3 import S3Target
 
 _NICE = 10
@@ -106,8 +107,8 @@ def open_target(arguments: argparse.Namespace, source: SourceStore) -> ShipTarge
     if has_scheme(place):
         check_no_secret(place)
         raise JobError(
-            f"--to {place}: expected s3://bucket/prefix, abfss://container@account.dfs.core.windows.net/prefix, or a "
-            "folder",
+            f"--to {place}: expected s3://bucket/prefix, gs://bucket/prefix, "
+            "abfss://container@account.dfs.core.windows.net/prefix, or a folder",
             "mount other file systems as a folder",
         )
     from commitlake.connectors.shipping.folder import FolderTarget
@@ -119,9 +120,13 @@ def open_target(arguments: argparse.Namespace, source: SourceStore) -> ShipTarge
     return FolderTarget(place, Pace(arguments.rate))
 
 
-def _object_store(arguments: argparse.Namespace, place: str) -> S3Target | CloudTarget:
+def _object_store(arguments: argparse.Namespace, place: str) -> S3Target | CloudTarget | GcsTarget:
     """Return a prefix in an object store, as a target or as a source."""
     pace = Pace(arguments.rate)
+    if is_google(place):
+        from commitlake.connectors.shipping.gcs import GcsTarget
+
+        return GcsTarget(place, pace)
     if is_cloud(place):
         from commitlake.connectors.shipping.cloud import CloudTarget
 

@@ -24,6 +24,11 @@ from typing import Self
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _BUSY_BODY = b'<?xml version="1.0"?><Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>'
 _BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(_BUSY_BODY), _BUSY_BODY)
+_DENIED_BODY = b'{"error": {"code": 403, "message": "denied", "errors": [{"reason": "forbidden"}]}}'
+_DENIED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (
+    len(_DENIED_BODY),
+    _DENIED_BODY,
+)
 
 
 class Fault(Enum):
@@ -31,6 +36,9 @@ class Fault(Enum):
 
     ANSWER_503 = auto()
     """The server does not see the request; the client is told to slow down."""
+
+    ANSWER_403 = auto()
+    """The server does not see the request; the client is refused, in the words of Google Cloud Storage."""
 
     DROP_REQUEST = auto()
     """The connection ends before the server sees the request."""
@@ -94,6 +102,12 @@ class FaultProxy:
         with self._lock:
             self._plans.append(_Plan(fault, times, lambda line: pattern.search(line) is not None))
 
+    @property
+    def unused(self) -> int:
+        """Number of injected faults that no request has met."""
+        with self._lock:
+            return sum(plan.times for plan in self._plans)
+
     def __enter__(self) -> Self:
         """Start listening."""
         threading.Thread(target=self._accept, daemon=True).start()
@@ -136,6 +150,8 @@ class FaultProxy:
         match fault:
             case Fault.ANSWER_503:
                 client.sendall(_BUSY)
+            case Fault.ANSWER_403:
+                client.sendall(_DENIED)
             case Fault.DROP_REQUEST:
                 pass
             case _:

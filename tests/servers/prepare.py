@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from commitlake.connectors.runtime.jars import s3_jars
-from tests.servers import azure
+from tests.servers import azure, gcs
 from tests.servers.go_programs import go_program
 from tests.servers.hbase import hbase_jars
 from tests.servers.mermaid import prepare_mermaid
@@ -29,6 +29,7 @@ PARTS: dict[str, Callable[[], object]] = {
     "jars for object stores": s3_jars,
     "an S3 server": partial(go_program, MODULE, VERSION),
     "a server of Azure's blob protocol": partial(node_program, azure.PACKAGE),
+    "a server of Google Cloud Storage's protocol": partial(go_program, gcs.MODULE, gcs.VERSION),
     "Mermaid": prepare_mermaid,
     "an archive of Spark's classes": class_archive,
     **{f"archives of the classes of RocketMQ {version}": partial(class_archives, version) for version in VERSIONS},

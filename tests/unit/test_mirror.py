@@ -20,6 +20,7 @@ OTHER_FOLDERS = {
 }
 TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/integration/azure/test_ship.py": ("connectors.shipping.cloud",),
+    "tests/integration/gcs/test_ship.py": ("connectors.shipping.gcs",),
     "tests/integration/hbase/test_follower.py": ("connectors.hbase.follower",),
     "tests/integration/hbase/test_jobs.py": ("pipelines.audit.local.hbase_tasks", "pipelines.query.hbase"),
     "tests/integration/hbase/test_lookups.py": ("connectors.hbase.lookups",),

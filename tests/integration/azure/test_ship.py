@@ -210,7 +210,7 @@ def test_wrong_settings_are_named(
     both(missing, 2, "no container 'no-such-container'")
     both(copy.replace(".dfs", ""), 2, "expected abfss://container@account.dfs.core.windows.net/prefix")
     both(f"{copy}?sig=d3Jvbmc=", 2, "holds credentials")
-    both("gs://bucket/copy", 2, "gs://")
+    both("wasbs://bucket/copy", 2, "wasbs://")
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "d3Jvbmc=")
     both(copy, 2, "access denied")
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "not base64: d3Jvbmc=")

@@ -29,8 +29,8 @@ def classes() -> Iterator[type[Exception]]:
 
 
 ALL = sorted(classes(), key=str)
-SIGNALS = {"OutputError", "OutputClosedError", "CounterGoneError"}
-"""Classes that only change the course of the module that raises them."""
+SIGNALS = {"OutputError", "OutputClosedError", "CounterGoneError", "ReplacedError"}
+"""Classes that only change the course of the module that raises them, or of its only caller."""
 
 
 @pytest.mark.parametrize("kind", ALL, ids=str)

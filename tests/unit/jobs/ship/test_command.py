@@ -103,7 +103,10 @@ def test_lost_segments_end_with_exit_code_3(tmp_path: Path, capsys: pytest.Captu
         (["--store", "nothing", "--to", "copy"], "expected a store's folder"),
         (["--store", "s3://bucket/prefix", "--to", "s3://bucket/other"], "the broker's own folder"),
         (["--store", "s3://bucket/prefix", "--to", "hdfs://host/copy"], "expected a folder"),
-        (["--store", "store", "--to", "hdfs://host/copy"], "expected s3://bucket/prefix, abfss://container@account"),
+        (
+            ["--store", "store", "--to", "hdfs://host/copy"],
+            "expected s3://bucket/prefix, gs://bucket/prefix, abfss://container@account",
+        ),
         (["--store", "store", "--to", "s3://user:secret@bucket/copy"], "holds credentials"),
         (["--store", "store", "--to", "copy", "--interval", "0s"], "more than 0"),
         (["--store", "store", "--to", "copy", "--rate", "12"], "is not a rate"),

@@ -1,0 +1,110 @@
+"""Translation of the errors of google-cloud-storage into messages for users.
+
+The messages of the package repeat URLs and answers, in which there may be credentials. So only classes, statuses and
+the reasons of answers are taken from them.
+"""
+
+from __future__ import annotations
+
+import http.client
+from typing import Any
+
+import requests
+import urllib3.exceptions
+from google.api_core import exceptions as api
+from google.auth import exceptions as auth
+from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+
+from commitlake.connectors.object_store.cloud_uris import CloudUri
+from commitlake.connectors.object_store.errors import CloudError, CloudUnavailableError
+
+_LATER = "Run it again later: nothing is lost, and nothing is done twice"
+_CREDENTIALS = (
+    "Name the key file of a service account in GOOGLE_APPLICATION_CREDENTIALS, run 'gcloud auth application-default "
+    "login', or give the machine a service account"
+)
+_ROLE = (
+    "Give the service account the role Storage Object User on the bucket, or Storage Object Viewer if it only reads; "
+    "or choose another one by GOOGLE_APPLICATION_CREDENTIALS"
+)
+_BUCKET = "Create the bucket, or correct its name or COMMITLAKE_GCS_ENDPOINT"
+_NETWORK = "Is COMMITLAKE_GCS_ENDPOINT right, if it is set, and does the network reach it? If so, run it again later"
+_CERTIFICATE = "Name the file of its authority in REQUESTS_CA_BUNDLE"
+_BUSY = frozenset({408, 429, 500, 502, 503, 504})
+_DENIED = frozenset({401, 403})
+ERRORS = (
+    api.GoogleAPIError, auth.GoogleAuthError, DataCorruption, InvalidResponse, requests.RequestException,
+    urllib3.exceptions.HTTPError, http.client.HTTPException, OSError, ValueError,
+)  # fmt: skip
+"""OSError and ValueError: the package raises them also for key files that it cannot read or use."""
+_OF_NETWORK = (
+    requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError, urllib3.exceptions.HTTPError,
+    http.client.HTTPException, ConnectionError, TimeoutError,
+)  # fmt: skip
+
+
+def gcs_error(error: Exception, uri: CloudUri, what: str) -> CloudError:
+    """Return the error to raise for a failed request.
+
+    Args:
+        error: the error that the package raised.
+        uri: a place in the bucket of the request.
+        what: beginning of the message: what was attempted.
+    """
+    if isinstance(error, CloudError):
+        return error
+    if isinstance(error, api.RetryError) and isinstance(error.cause, Exception):
+        error = error.cause
+    if isinstance(error, auth.GoogleAuthError):
+        return _of_credentials(error, what)
+    status = status_of(error)
+    if status is not None:
+        found, advice = _of_status(status, error, uri)
+    elif isinstance(error, DataCorruption):
+        found, advice = "bytes whose checksum is wrong, which were changed on their way", _LATER
+    elif isinstance(error, (requests.exceptions.SSLError, urllib3.exceptions.SSLError)):
+        found, advice = "a certificate that is not trusted", _CERTIFICATE
+    elif isinstance(error, _OF_NETWORK):
+        found, advice = "no server at the endpoint, or a connection that broke off, also when tried again", _NETWORK
+    else:
+        found, advice = f"wrong settings ({type(error).__name__})", _CREDENTIALS
+    kind = CloudUnavailableError if advice in {_LATER, _NETWORK} else CloudError
+    return kind(f"{what}found {found}", advice)
+
+
+def status_of(error: BaseException) -> int | None:
+    """Return the status of the server's answer, or None if there was no answer."""
+    if isinstance(error, api.GoogleAPICallError) and error.code is not None:
+        return int(error.code)
+    if isinstance(error, InvalidResponse):
+        return int(error.response.status_code)
+    return None
+
+
+def _of_credentials(error: auth.GoogleAuthError, what: str) -> CloudError:
+    found = f"{what}found no credentials that can be used"
+    if isinstance(error, auth.TransportError) or getattr(error, "retryable", False):
+        # The server of tokens may be back soon; on a machine without an identity, it never is.
+        return CloudUnavailableError(f"{found}, because their server cannot be reached", _CREDENTIALS)
+    if isinstance(error, auth.RefreshError):
+        return CloudError(f"{found}, because their server refuses them", _CREDENTIALS)
+    return CloudError(f"{found} ({type(error).__name__})", _CREDENTIALS)
+
+
+def _of_status(status: int, error: Exception, uri: CloudUri) -> tuple[str, str]:
+    code = _reason(error) or str(status)
+    if status == http.HTTPStatus.NOT_FOUND:
+        return f"no bucket {uri.container!r}", _BUCKET
+    if status in _DENIED:
+        return f"access denied ({code})", _ROLE
+    if status in _BUSY:
+        return f"a server that is busy or not well ({code}), also when asked again", _LATER
+    return f"the answer {code}", "See the server's log for its reason"
+
+
+def _reason(error: Exception) -> str | None:
+    """Return the reason in a server's answer, if it has letters and digits only."""
+    errors: Any = getattr(error, "errors", None)
+    first = errors[0] if errors else None
+    reason = first.get("reason") if isinstance(first, dict) else None
+    return reason if isinstance(reason, str) and reason.isascii() and reason.isalnum() and len(reason) < 65 else None

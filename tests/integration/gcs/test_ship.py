@@ -1,0 +1,318 @@
+"""`ship` to Google Cloud Storage, and jobs that read it: a server of its protocol, kills, faults and wrong settings."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.object_store.cloud_filesystem import cloud_filesystem
+from commitlake.connectors.object_store.cloud_uris import parse_cloud_uri
+from commitlake.connectors.object_store.errors import CloudUnavailableError
+from commitlake.connectors.object_store.gcs_clients import forget_client, gcs_bucket
+from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
+from commitlake.connectors.shipping.gcs import GcsTarget
+from commitlake.connectors.shipping.pace import Pace
+from commitlake.jobs.dump import command as dump
+from commitlake.jobs.rebuild import command as rebuild
+from commitlake.jobs.ship import command as ship
+from commitlake.jobs.verify import command as verify
+from commitlake.pipelines.ship.agent import ShipAgent
+from commitlake.pipelines.ship.settings import ShipSettings
+from commitlake.pipelines.ship.store import SourceStore
+from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.shipped import LOG_MANIFEST
+from tests.servers.fault_proxy import Fault, FaultProxy
+from tests.servers.gcs import GcsServer, other_key
+from tests.support.kills import kill_count
+from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
+from tests.support.shipped_archives import check_copy_is_archived_alike
+from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
+from tests.support.waiting import let_pass
+
+pytestmark = pytest.mark.usefixtures("usual_priority")
+
+SIZE = 20 << 20  # its largest part is sent by an upload of more than one request
+FIRST = f"commitlog/{segment_name(0)}"
+SECRET = "not-a-real-secret"
+
+
+def large_messages(count: int, size: int = 1 << 20) -> list[Any]:
+    """Return messages with large bodies."""
+    chance = random.Random(count)
+    return [new_message(number, body=chance.randbytes(size)) for number in range(count)]
+
+
+def target_of(copy: str) -> GcsTarget:
+    """Return a claimed target."""
+    target = GcsTarget(copy, Pace())
+    target.claim()
+    return target
+
+
+def objects_in(copy: str) -> dict[str, bytes]:
+    """Return the objects below a prefix."""
+    uri = parse_cloud_uri(copy)
+    blobs = list(gcs_bucket(uri).list_blobs(prefix=f"{uri.prefix}/"))
+    return {blob.name.removeprefix(f"{uri.prefix}/"): blob.download_as_bytes() for blob in blobs}
+
+
+def put_object(copy: str, name: str, data: bytes) -> None:
+    """Write an object that no agent has written."""
+    uri = parse_cloud_uri(copy)
+    gcs_bucket(uri).blob(uri.key(name)).upload_from_string(data)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param(ROCKETMQ, id="rocketmq"),
+        pytest.param(JMQ, id="jmq", marks=pytest.mark.long("the target does not look into files")),
+    ],
+)
+def test_archive_of_the_copy_equals_that_of_the_store(copy: str, tmp_path: Path, layout: StoreFormat) -> None:
+    # Characters that URLs give a meaning to, and one that is not ASCII.
+    check_copy_is_archived_alike(f"{copy}/a b/%41+&=#ü", tmp_path, layout)
+
+
+def test_file_is_made_of_its_parts_on_the_server(
+    gcs_server: GcsServer, copy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, size = tmp_path / "store", 3 << 20
+    settings = ShipSettings("b", part_bytes=64 << 10, full_part_bytes=32 << 10)  # so more than 32 parts
+    closed = closed_segment(large_messages(40, 70 << 10), size)
+    write_store(store, [(0, closed), (size, open_segment(messages(3), size, size))])
+    with FaultProxy(gcs_server.address) as proxy, monkeypatch.context() as environment:
+        environment.setenv("COMMITLAKE_GCS_ENDPOINT", proxy.endpoint)
+        forget_client()
+        ShipAgent(SourceStore(str(store)), target_of(copy), settings).ship_round()
+        assert len([line for line in proxy.seen if "/compose?" in line]) == 3
+        assert not [line for line in proxy.seen if line.startswith("GET") and "commitlog" in line and "media" in line]
+    forget_client()
+    found = objects_in(copy)
+    assert found[FIRST] == closed
+    assert not any(FIRST in name for name in found if name != FIRST)
+
+
+def test_no_object_is_made_of_a_part_that_was_changed(copy: str, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    all_messages = large_messages(18)
+    write_store(store, [(0, open_segment(all_messages[:17], SIZE))])
+    agent = ShipAgent(SourceStore(str(store)), target_of(copy), ShipSettings("b"))
+    agent.ship_round()
+    last = max(name for name in objects_in(copy) if "/parts/" in name)
+    put_object(copy, last, bytes(len(objects_in(copy)[last])))
+    write_store(store, [(0, closed_segment(all_messages, SIZE)), (SIZE, open_segment(messages(3), SIZE, SIZE))])
+    with pytest.raises(ShipError, match="the object was changed"):
+        agent.ship_round()
+    assert FIRST not in objects_in(copy)
+    ShipAgent(SourceStore(str(store)), target_of(copy), ShipSettings("b")).ship_round()  # it sends the part again
+    assert objects_in(copy)[FIRST] == closed_segment(all_messages, SIZE)
+
+
+@pytest.mark.kills
+def test_copy_is_complete_after_kills(copy: str, tmp_path: Path) -> None:
+    segments = [(SIZE * number, closed_segment(large_messages(18), SIZE, SIZE * number)) for number in range(3)]
+    last = open_segment(messages(2000), SIZE, 3 * SIZE)
+    store = write_store(tmp_path / "store", [*segments, (3 * SIZE, last)])
+    command = [sys.executable, "-m", "commitlake.jobs.cli.main", "ship", "--store", str(store), "--once", "--to", copy]
+    chance = random.Random(3)
+    killed = 0
+    for _ in range(kill_count(3)):
+        with subprocess.Popen([*command, "--rate", "30M"], stderr=subprocess.DEVNULL) as process:
+            let_pass(chance.uniform(1.0, 3.0), "the agent ships until it is killed")
+            killed += process.poll() is None
+            process.send_signal(signal.SIGKILL)
+    assert subprocess.run(command, check=False).returncode == 0
+    found = objects_in(copy)
+    for base, data in segments:
+        assert found[f"commitlog/{segment_name(base)}"] == data
+    parts = sorted(name for name in found if "of-commitlog" in name)
+    assert b"".join(found[name] for name in parts) == last.rstrip(b"\0")
+    assert killed > 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Fault.ANSWER_503, marks=pytest.mark.long("a lost answer, which is harder, is tried each time")),
+        pytest.param(Fault.DROP_REQUEST, marks=pytest.mark.long("a lost answer, which is harder, is tried each time")),
+        Fault.LOSE_ANSWER,
+    ],
+)
+def test_faults_of_single_requests_change_nothing(
+    gcs_server: GcsServer, copy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    closed = closed_segment(large_messages(18), SIZE)
+    store = write_store(tmp_path / "store", [(0, closed), (SIZE, open_segment(messages(3), SIZE, SIZE))])
+    requests = ("^POST .*=multipart.*[?&]ifGenerationMatch", "^POST .*=multipart", "^POST .*=resumable", "^PUT ",
+                "^POST .*/compose", "^DELETE")  # fmt: skip
+    with FaultProxy(gcs_server.address) as proxy, monkeypatch.context() as environment:
+        environment.setenv("COMMITLAKE_GCS_ENDPOINT", proxy.endpoint)
+        forget_client()
+        for request in requests:
+            proxy.inject(fault, request=request)
+        ShipAgent(SourceStore(str(store)), target_of(copy), ShipSettings("b")).ship_round()
+        assert find_stores(copy)[0].segments[0].file_size == SIZE
+        assert proxy.unused == 0
+    forget_client()
+    found = objects_in(copy)
+    assert found[FIRST] == closed
+    assert not any(FIRST in name for name in found if name != FIRST)
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_BODY, Fault.WRONG_RANGE])
+def test_answers_that_are_not_the_range_are_not_read(
+    gcs_server: GcsServer, copy: str, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    put_object(copy, "log", bytes(range(256)) * 4096)
+    with FaultProxy(gcs_server.address) as proxy, monkeypatch.context() as environment:
+        environment.setenv("COMMITLAKE_GCS_ENDPOINT", proxy.endpoint)
+        forget_client()
+        filesystem, path = cloud_filesystem(f"{copy}/log")
+        with filesystem.open_input_file(path) as file:
+            file.seek(100)
+            proxy.inject(fault, request="^GET .*alt=media")
+            assert file.read(10000) == (bytes(range(256)) * 4096)[100:10100]
+            assert proxy.unused == 0
+    forget_client()
+
+
+def test_an_object_that_is_replaced_is_read_whole_or_not_at_all(copy: str) -> None:
+    put_object(copy, "log.json", b"old")
+    filesystem, path = cloud_filesystem(f"{copy}/log.json")
+    with filesystem.open_input_file(path) as file:
+        put_object(copy, "log.json", b"a longer one")
+        assert file.read(100) == b"a longer one"
+        file.seek(2)
+        put_object(copy, "log.json", b"another one")
+        with pytest.raises(CloudUnavailableError, match="was replaced while it was read"):
+            file.read(3)
+
+
+def test_second_agent_ends_the_first(copy: str, tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))])
+    first, second = (ShipAgent(SourceStore(str(store)), target_of(copy), ShipSettings("b")) for _ in range(2))
+    second.ship_round()
+    with pytest.raises(ShipConflictError, match="another agent"):
+        first.ship_round()
+
+
+def test_manifest_replaces_only_the_version_that_was_read(copy: str) -> None:
+    first, second = target_of(copy), target_of(copy)
+    assert first.read_manifest(LOG_MANIFEST) is None
+    assert second.read_manifest(LOG_MANIFEST) is None
+    first.replace_manifest(LOG_MANIFEST, b"1")
+    with pytest.raises(ShipConflictError):
+        second.replace_manifest(LOG_MANIFEST, b"2")
+    assert second.read_manifest(LOG_MANIFEST) == b"1"
+    second.replace_manifest(LOG_MANIFEST, b"3")
+    with pytest.raises(ShipConflictError):
+        first.replace_manifest(LOG_MANIFEST, b"4")
+    assert first.read_manifest(LOG_MANIFEST) == b"3"
+
+
+def test_foreign_objects_are_refused_or_left_alone(copy: str, tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))])
+    put_object(copy, "shipped/parts/notes", b"x")
+    put_object(copy, "commitlog/", b"")  # as some tools create folders
+    put_object(f"{copy}-2", "commitlog/00000000000000000000", b"x")
+    ShipAgent(SourceStore(str(store)), target_of(copy), ShipSettings("b")).ship_round()
+    assert {"shipped/parts/notes", LOG_MANIFEST} <= set(objects_in(copy))
+    assert [store.broker for store in find_stores(copy)] == ["b"]
+    with pytest.raises(ShipConflictError, match="no agent has shipped"):
+        ShipAgent(SourceStore(str(store)), target_of(f"{copy}-2"), ShipSettings("b")).ship_round()
+
+
+def test_wrong_settings_are_named(
+    gcs_server: GcsServer,
+    copy: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store = str(write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))]))
+
+    def both(place: str, code: int, expected: str) -> None:
+        for main, arguments in ((ship.main, ["--store", store, "--to", place, "--once"]), (dump.main, [place])):
+            forget_client()
+            capsys.readouterr()
+            assert main([*arguments, "--verbose"]) == code
+            told = capsys.readouterr().err
+            assert expected in told
+            assert "PRIVATE KEY" not in told
+            assert SECRET not in told
+            assert "Traceback" not in told
+
+    both(copy.replace("logs-", "no-such-"), 2, "no bucket 'no-such-")
+    both("gs://Not_a_bucket/a", 2, "expected gs://bucket/prefix")
+    both(f"gs://user:{SECRET}@bucket/a", 2, "holds credentials")
+    with FaultProxy(gcs_server.address) as proxy, monkeypatch.context() as environment:
+        environment.setenv("COMMITLAKE_GCS_ENDPOINT", proxy.endpoint)
+        proxy.inject(Fault.ANSWER_403, times=100)
+        both(copy, 2, "access denied (forbidden)")
+    with monkeypatch.context() as environment:
+        environment.setenv("COMMITLAKE_GCS_ENDPOINT", "http://127.0.0.1:9")
+        both(copy, 1, "no server at the endpoint")
+        environment.setenv("COMMITLAKE_GCS_ENDPOINT", f"https://user:{SECRET}@server")
+        both(copy, 2, "COMMITLAKE_GCS_ENDPOINT")
+    for key, expected in (
+        (
+            gcs_server.write_key("other.json", other_key()),
+            "no credentials that can be used, because their server refuses",
+        ),
+        (gcs_server.write_key("broken.json", SECRET), "no credentials that can be used"),
+        (tmp_path / "missing.json", "no credentials that can be used (DefaultCredentialsError)"),
+        (tmp_path, "GOOGLE_APPLICATION_CREDENTIALS"),
+    ):
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
+        both(copy, 2, expected)
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS")
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    both(copy, 2, "no credentials that can be used (DefaultCredentialsError)")
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_server.endpoint)  # no credentials are needed
+    monkeypatch.delenv("COMMITLAKE_GCS_ENDPOINT")
+    forget_client()
+    assert ship.main(["--store", store, "--to", copy, "--once"]) == 0
+
+
+def test_jobs_find_copies_and_stores(copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("x", "y"):
+        root = write_store(tmp_path / name, [(0, open_segment(messages(9), SIZE))])
+        assert ship.main(["--store", str(root), "--broker", name, "--to", f"{copy}/{name}", "--once"]) == 0
+    put_object(copy, FIRST.replace("commitlog", "z/commitlog"), closed_segment(large_messages(18), SIZE))
+    for place in (f"{copy}/x", f"{copy}/x/commitlog", f"{copy}/*", f"{copy}/{{broker}}"):
+        found = find_stores(place)
+        assert [store.broker for store in found] == (["x"] if "/x" in place else ["x", "y", "z"])
+        assert {segment.file_size for store in found for segment in store.segments} == {SIZE}
+    for name, count in (("x", 9), ("z", 18)):
+        capsys.readouterr()
+        assert dump.main([f"{copy}/{name}", "--quiet"]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == count
+
+
+def test_jobs_that_need_a_folder_say_how_to_fetch_one(
+    copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = ROCKETMQ.write(tmp_path / "broker-a" / "store", 60)
+    assert ship.main(["--store", str(store), "--to", copy, "--once"]) == 0
+    commands = (
+        (verify.main, [copy, "--local"]),
+        (rebuild.main, [copy, "--out", str(tmp_path / "out"), "--local"]),
+        (dump.main, [copy, "--consumequeue"]),
+    )
+    for main, arguments in commands:
+        capsys.readouterr()
+        assert main(arguments) == 2
+        assert f"commitlake ship --store {copy} --to FOLDER --once" in capsys.readouterr().err
+    assert ship.main(["--store", copy, "--to", str(tmp_path / "folder"), "--once"]) == 0
+    for name in ("commitlog", "config"):
+        for path in (tmp_path / "folder" / name).iterdir():
+            assert path.read_bytes() == (store / name / path.name).read_bytes()
+    assert dump.main([str(tmp_path / "folder"), "--consumequeue", "--topic", "orders"]) == 0
