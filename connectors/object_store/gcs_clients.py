@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from google.cloud.storage import Client
 from google.cloud.storage.retry import DEFAULT_RETRY
+from requests.adapters import HTTPAdapter
 
 from commitlake.connectors.object_store.cloud_uris import CloudUri
 from commitlake.connectors.object_store.errors import CloudError
@@ -26,6 +27,8 @@ TIMEOUTS: dict[str, Any] = {"timeout": (10, 60), "retry": _RETRIES.with_timeout(
 """Arguments of a request: limits for a connection and for each answer, and retries for three minutes."""
 SHORT_TIMEOUTS: dict[str, Any] = {"timeout": (5, 30), "retry": _RETRIES.with_timeout(3.0)}
 """The same if a user waits, and a wrong endpoint is more likely than an overloaded server."""
+_CONNECTIONS = 32
+"""More than the threads that read at the same time; the client warns of each connection that it cannot keep."""
 _ENDPOINT_VARIABLES = ("COMMITLAKE_GCS_ENDPOINT", "STORAGE_EMULATOR_HOST")
 """With the second one, which all of Google's clients know, no credentials are sent."""
 
@@ -48,7 +51,11 @@ def _client() -> Any:
     if endpoint is not None:
         _check_endpoint(endpoint)
     # No request needs a project, and the search for one may take long.
-    return Client(project=None, client_options={"api_endpoint": endpoint} if endpoint else None)
+    client = Client(project=None, client_options={"api_endpoint": endpoint} if endpoint else None)
+    session = client._http  # noqa: SLF001 (the package has no other way to the size of its pool)
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, HTTPAdapter(pool_maxsize=_CONNECTIONS))
+    return client
 
 
 def _check_endpoint(endpoint: str) -> None:

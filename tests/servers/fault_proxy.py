@@ -52,6 +52,9 @@ class Fault(Enum):
     SLOW_ANSWER = auto()
     """The answer's body comes in four pieces with a wait of `SLOW_SECONDS` before each."""
 
+    IGNORE_RANGE = auto()
+    """The answer holds the whole object, as that of a server which does not know ranges."""
+
     WRONG_RANGE = auto()
     """The answer does not say which bytes it holds, as that of a server which does not know ranges."""
 
@@ -168,6 +171,8 @@ class FaultProxy:
 
     def _pass_on(self, client: socket.socket, head: bytes, body: bytes, fault: Fault | None) -> None:
         head = re.sub(rb"\r\nconnection: [^\r]*", b"", head, flags=re.IGNORECASE)
+        if fault is Fault.IGNORE_RANGE:
+            head = re.sub(rb"\r\nrange: [^\r]*", b"", head, flags=re.IGNORECASE)
         with socket.create_connection(self._server) as server:
             server.sendall(head.replace(b"\r\n", b"\r\nConnection: close\r\n", 1) + body)
             answer_head, rest = _read_head(server)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -167,20 +169,23 @@ def test_faults_of_single_requests_change_nothing(
     assert not any(FIRST in name for name in found if name != FIRST)
 
 
-@pytest.mark.parametrize("fault", [Fault.CUT_BODY, Fault.WRONG_RANGE])
 def test_answers_that_are_not_the_range_are_not_read(
-    gcs_server: GcsServer, copy: str, monkeypatch: pytest.MonkeyPatch, fault: Fault
+    gcs_server: GcsServer, copy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put_object(copy, "log", bytes(range(256)) * 4096)
+    data = bytes(range(256)) * 4096
+    put_object(copy, "log", data)
     with FaultProxy(gcs_server.address) as proxy, monkeypatch.context() as environment:
         environment.setenv("COMMITLAKE_GCS_ENDPOINT", proxy.endpoint)
         forget_client()
         filesystem, path = cloud_filesystem(f"{copy}/log")
         with filesystem.open_input_file(path) as file:
             file.seek(100)
-            proxy.inject(fault, request="^GET .*alt=media")
-            assert file.read(10000) == (bytes(range(256)) * 4096)[100:10100]
+            proxy.inject(Fault.CUT_BODY, request="^GET .*alt=media")
+            assert file.read(10000) == data[100:10100]
             assert proxy.unused == 0
+            proxy.inject(Fault.IGNORE_RANGE, request="^GET .*alt=media")
+            with pytest.raises(CloudUnavailableError, match=f"expected 10000 bytes at 10100, found {len(data)}"):
+                file.read(10000)
     forget_client()
 
 
@@ -216,6 +221,25 @@ def test_manifest_replaces_only_the_version_that_was_read(copy: str) -> None:
     with pytest.raises(ShipConflictError):
         first.replace_manifest(LOG_MANIFEST, b"4")
     assert first.read_manifest(LOG_MANIFEST) == b"3"
+
+
+def test_one_of_many_agents_replaces_a_manifest(copy: str) -> None:
+    targets = [target_of(copy) for _ in range(8)]
+    for round_number in range(3):
+        for target in targets:
+            target.read_manifest(LOG_MANIFEST)
+
+        def replaced(number: int, round_number: int = round_number) -> bytes | None:
+            data = f"{round_number}-{number}".encode()
+            try:
+                targets[number].replace_manifest(LOG_MANIFEST, data)
+            except ShipConflictError:
+                return None
+            return data
+
+        with ThreadPoolExecutor(len(targets)) as agents:
+            done = [data for data in agents.map(replaced, range(len(targets))) if data]
+        assert done == [targets[0].read_manifest(LOG_MANIFEST)]
 
 
 def test_foreign_objects_are_refused_or_left_alone(copy: str, tmp_path: Path) -> None:
@@ -257,11 +281,25 @@ def test_wrong_settings_are_named(
         environment.setenv("COMMITLAKE_GCS_ENDPOINT", proxy.endpoint)
         proxy.inject(Fault.ANSWER_403, times=100)
         both(copy, 2, "access denied (forbidden)")
+    with FaultProxy(gcs_server.address) as proxy, monkeypatch.context() as environment:  # a role that only reads
+        environment.setenv("COMMITLAKE_GCS_ENDPOINT", proxy.endpoint)
+        proxy.inject(Fault.ANSWER_403, times=100, request="^POST")
+        forget_client()
+        assert ship.main(["--store", store, "--to", copy, "--once"]) == 2
+        assert "access denied (403). Give the service account the role" in capsys.readouterr().err
     with monkeypatch.context() as environment:
         environment.setenv("COMMITLAKE_GCS_ENDPOINT", "http://127.0.0.1:9")
         both(copy, 1, "no server at the endpoint")
         environment.setenv("COMMITLAKE_GCS_ENDPOINT", f"https://user:{SECRET}@server")
         both(copy, 2, "COMMITLAKE_GCS_ENDPOINT")
+    key_file = gcs_server.write_key("away.json", other_key())
+    key_file.write_text(json.dumps({**json.loads(key_file.read_text()), "token_uri": "http://127.0.0.1:9/token"}))
+    with monkeypatch.context() as environment:
+        environment.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
+        forget_client()
+        capsys.readouterr()
+        assert dump.main([copy]) == 1
+        assert "no credentials that can be used, because their server cannot be reached" in capsys.readouterr().err
     for key, expected in (
         (
             gcs_server.write_key("other.json", other_key()),

@@ -17,6 +17,7 @@ from google.api_core import exceptions as api_exceptions
 from google.auth import exceptions as auth_exceptions
 from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 
+from commitlake.connectors.formats.engine.time_bounds import _READERS
 from commitlake.connectors.object_store import gcs_clients
 from commitlake.connectors.object_store.cloud_filesystem import cloud_filesystem
 from commitlake.connectors.object_store.cloud_uris import check_scheme, is_cloud, is_google, parse_cloud_uri
@@ -184,6 +185,12 @@ def test_buckets_share_a_client() -> None:
     first, second = gcs_bucket(parse_cloud_uri(f"{PLACE}/a")), gcs_bucket(parse_cloud_uri("gs://other/a"))
     assert first.client is second.client
     assert (first.name, second.name) == ("logs", "other")
+
+
+def test_each_reading_thread_can_keep_its_connection() -> None:
+    session = gcs_bucket(parse_cloud_uri(PLACE)).client._http
+    for url in ("https://storage.googleapis.com/", "http://127.0.0.1:9/"):
+        assert session.get_adapter(url)._pool_maxsize > _READERS
 
 
 def test_filesystems_of_the_scheme_are_equal_and_only_read() -> None:
