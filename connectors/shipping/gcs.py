@@ -229,8 +229,8 @@ class GcsTarget(ShipTarget):
 
     def _uploaded(self, name: str, mark: str) -> int | None:
         """Return the generation of an object if it has the mark of an upload."""
-        with suppress(*ERRORS):
-            found = self._head(name)
+        with suppress(*ERRORS):  # of a server that is away; the next attempt asks again
+            found = self._head(name, SHORT_TIMEOUTS)
             if found is not None and (found.metadata or {}).get(_UPLOAD) == mark:
                 return int(found.generation)
         return None
@@ -246,9 +246,9 @@ class GcsTarget(ShipTarget):
             self._pace.take(min(count, self._pace.slice_bytes))
             count -= self._pace.slice_bytes
 
-    def _head(self, name: str) -> Any:
+    def _head(self, name: str, limits: dict[str, Any] = TIMEOUTS) -> Any:
         """Return the newest generation of an object, or None if there is none."""
-        return self._bucket.get_blob(self._key(name), **TIMEOUTS)
+        return self._bucket.get_blob(self._key(name), **limits)
 
     def _key(self, name: str) -> str:
         check_relative(name)
