@@ -1,6 +1,7 @@
 """Download and build of everything that the tests' servers need, before any test's time is measured.
 
-    python -m tests.servers.prepare
+    python -m tests.servers.prepare            what the tests of each run need
+    python -m tests.servers.prepare --long     also what only the tests marked `long` need
 
 Existing results of earlier runs are not changed.
 """
@@ -13,8 +14,8 @@ from collections.abc import Callable
 from functools import partial
 
 from commitlake.connectors.runtime.jars import s3_jars
-from tests.servers import azure, gcs
-from tests.servers.go_programs import go_program
+from tests.servers import azure, gcs, kubernetes
+from tests.servers.go_programs import go_folder, go_program
 from tests.servers.hbase import hbase_jars
 from tests.servers.mermaid import prepare_mermaid
 from tests.servers.node_programs import node_program
@@ -22,6 +23,7 @@ from tests.servers.rocketmq import VERSIONS, rocketmq_jars
 from tests.servers.rocketmq_classes import class_archives
 from tests.servers.s3 import MODULE, VERSION
 from tests.servers.spark_classes import class_archive
+from tests.servers.yarn_cluster import yarn_jars
 
 PARTS: dict[str, Callable[[], object]] = {
     **{f"jars of RocketMQ {version}": partial(rocketmq_jars, version) for version in VERSIONS},
@@ -29,16 +31,22 @@ PARTS: dict[str, Callable[[], object]] = {
     "jars for object stores": s3_jars,
     "an S3 server": partial(go_program, MODULE, VERSION),
     "a server of Azure's blob protocol": partial(node_program, azure.PACKAGE),
-    "a server of Google Cloud Storage's protocol": partial(go_program, gcs.MODULE, gcs.VERSION),
     "Mermaid": prepare_mermaid,
     "an archive of Spark's classes": class_archive,
     **{f"archives of the classes of RocketMQ {version}": partial(class_archives, version) for version in VERSIONS},
 }
+LONG_PARTS: dict[str, Callable[[], object]] = {
+    "a server of Google Cloud Storage's protocol": partial(go_program, gcs.MODULE, gcs.VERSION),
+    "an API server of Kubernetes": partial(go_folder, kubernetes.SOURCES),
+    "jars of Hadoop's servers": yarn_jars,
+}
+"""Servers that take minutes to build, or of which others show the same each time."""
 
 
 def main() -> None:
     """Prepare everything, and print how long each part took."""
-    for what, make in PARTS.items():
+    parts = PARTS | (LONG_PARTS if sys.argv[1:] == ["--long"] else {})
+    for what, make in parts.items():
         started = time.monotonic()
         make()
         print(f"{what}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)

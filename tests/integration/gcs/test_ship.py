@@ -38,7 +38,10 @@ from tests.support.shipped_archives import check_copy_is_archived_alike
 from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
 from tests.support.waiting import let_pass
 
-pytestmark = pytest.mark.usefixtures("usual_priority")
+pytestmark = [
+    pytest.mark.usefixtures("usual_priority"),
+    pytest.mark.long("its server is built for minutes; ship to Azure has the same steps each time"),
+]
 
 SIZE = 20 << 20  # its largest part is sent by an upload of more than one request
 FIRST = f"commitlog/{segment_name(0)}"
@@ -92,7 +95,6 @@ def test_records_of_the_copy_are_those_of_the_store(
     store.close()
 
 
-@pytest.mark.long("four archives for each format; the test above compares the records of a copy")
 @pytest.mark.parametrize("layout", [pytest.param(ROCKETMQ, id="rocketmq"), pytest.param(JMQ, id="jmq")])
 def test_archive_of_the_copy_equals_that_of_the_store(copy: str, tmp_path: Path, layout: StoreFormat) -> None:
     check_copy_is_archived_alike(f"{copy}/{ODD}", tmp_path, layout)
@@ -158,8 +160,8 @@ def test_copy_is_complete_after_kills(copy: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param(Fault.ANSWER_503, marks=pytest.mark.long("a lost answer, which is harder, is tried each time")),
-        pytest.param(Fault.DROP_REQUEST, marks=pytest.mark.long("a lost answer, which is harder, is tried each time")),
+        Fault.ANSWER_503,
+        Fault.DROP_REQUEST,
         Fault.LOSE_ANSWER,
     ],
 )
