@@ -5,9 +5,10 @@ store, and a folder `shipped` of its own:
 
     commitlog/00000000000000000000     a file that is complete ("sealed")
     config/topics.json, …              newest snapshot of a small file
-    shipped/log.json                   manifest of the log's segments
-    shipped/files.json                 manifest of all other files
-    shipped/parts/of-commitlog/…       object stores only: parts of files that are not sealed yet
+    shipped/log.json                   manifest of the log's segments; in HDFS, a folder with its newest versions
+    shipped/files.json                 manifest of all other files; in HDFS, likewise
+    shipped/parts/of-commitlog/…       object stores and HDFS only: parts of files that are not sealed yet
+    shipped/temporary/…                HDFS only: files that are being written
     shipped/lock                       folders only: locked by the agent that writes there
 
 A reader may rely only on the manifests. Each entry covers the first bytes of a file without a gap, and a segment
@@ -148,10 +149,10 @@ def fetch_hint(root: str) -> str:
 
     >>> fetch_hint("s3://logs/a/commitlog")
     ". 'commitlake ship --store s3://logs/a --to FOLDER --once' fetches a copy that 'commitlake ship' made"
-    >>> fetch_hint("hdfs://host/a/commitlog")
+    >>> fetch_hint("/data/store/commitlog")
     ''
     """
-    if not root.startswith(("s3:", "abfs:", "abfss:", "gs:")):
+    if not root.startswith(("s3:", "abfs:", "abfss:", "gs:", "hdfs:")):
         return ""
     store = root.rsplit("/", 1)[0]
     return f". 'commitlake ship --store {store} --to FOLDER --once' fetches a copy that 'commitlake ship' made"

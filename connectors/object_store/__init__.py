@@ -1,4 +1,4 @@
-"""Object stores: S3, which is Amazon's and any server that speaks its protocol; Azure's and Google's, for stores.
+"""Object stores: S3, which is Amazon's and any server that speaks its protocol; for stores, Azure's, Google's and HDFS.
 
 uris         parsing of s3://bucket/prefix                  clients     boto3's clients, one per process
 options      endpoint and region, for workers               access      the same server for Arrow and Delta
@@ -12,8 +12,12 @@ cloud_clients obstore's clients                             cloud_errors      ex
 gcs_objects  these requests by google-cloud-storage         gcs_clients       its client
 gcs_errors   explanation of its errors
 
-Code that needs boto3, obstore or google-cloud-storage is in separate modules: the import takes a fifth of a second or
-more, which a local lake should not need.
+hdfs_uris    parsing of hdfs://…                            hdfs_clients      hdfs-native's clients, with retries
+hdfs_errors  explanation of hdfs-native's errors            hdfs_filesystem   the same for Arrow, for reading
+hdfs_versions files that are replaced on a condition
+
+Code that needs boto3, obstore, google-cloud-storage or hdfs-native is in separate modules: the import takes a fifth of
+a second or more, which a local lake should not need.
 
 Credentials come only from the places where these packages look (environment, profiles, roles of machines and
 containers). No option, URI or setting contains any.

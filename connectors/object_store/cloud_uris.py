@@ -15,7 +15,7 @@ from commitlake.connectors.object_store.errors import CloudError
 
 AZURE = frozenset({"abfs", "abfss"})
 GOOGLE = frozenset({"gs"})
-_OF_ARROW = frozenset({"file", "s3", "hdfs", "viewfs"})
+_OTHERS = frozenset({"file", "s3", "hdfs"})
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _AZURE_AUTHORITY = re.compile(
     r"(?P<container>[$a-z0-9][a-z0-9-]{1,62})@(?P<account>[a-z0-9]{3,24})\.(?:dfs|blob)\.(?P<suffix>[a-z0-9.-]{3,100})"
@@ -130,10 +130,10 @@ def check_scheme(place: str) -> None:
     """
     check_no_secret(place)
     scheme = scheme_of(place)
-    if scheme is None or scheme in _OF_ARROW | AZURE | GOOGLE:
+    if scheme is None or scheme in _OTHERS | AZURE | GOOGLE:
         return
     raise CloudError(
         f"{place!r}: stores at {scheme}:// cannot be read: expected a folder, s3://bucket/prefix, "
-        f"{_GOOGLE_EXPECTED}, or {_EXPECTED}",
+        f"{_GOOGLE_EXPECTED}, hdfs://host:port/folder, or {_EXPECTED}",
         "Mount other file systems as a folder, or copy the store with 'commitlake ship'",
     )

@@ -2,6 +2,7 @@
 
 ShipError                   a target cannot be used: what was found, and what to do
 ├── ShipUnavailableError    a disk that is full or a server that is away; a later attempt may succeed
+├── ShipNameError           the target cannot have a file of that name
 └── ShipConflictError       another agent writes to the target, or it has the copy of another store
 """
 
@@ -21,6 +22,10 @@ class ShipUnavailableError(ShipError):
 
     exit_code = ExitCode.FAILED
     is_transient = True
+
+
+class ShipNameError(ShipError):
+    """The target cannot have a file of that name, so the file is skipped."""
 
 
 class ShipConflictError(ShipError):

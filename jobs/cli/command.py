@@ -360,6 +360,7 @@ def _check_clouds(places: Sequence[str], *, has_requests: bool) -> None:
         CloudError: if a scheme is unknown, or a place is wrong or cannot be listed.
     """
     from commitlake.connectors.object_store.cloud_uris import check_scheme, is_cloud, parse_cloud_uri
+    from commitlake.connectors.object_store.hdfs_uris import is_hdfs, parse_hdfs_uri
 
     for place in places:
         check_scheme(place)
@@ -369,6 +370,12 @@ def _check_clouds(places: Sequence[str], *, has_requests: bool) -> None:
                 from commitlake.connectors.object_store.cloud_filesystem import check_readable
 
                 check_readable(fixed)
+        elif is_hdfs(place):
+            fixed = str(parse_hdfs_uri(_before_wildcards(place)))
+            if has_requests:
+                from commitlake.connectors.object_store import hdfs_filesystem
+
+                hdfs_filesystem.check_readable(fixed)
 
 
 def _before_wildcards(place: str) -> str:

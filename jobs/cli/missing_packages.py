@@ -20,6 +20,7 @@ EXTRAS = {
     "botocore": "s3",
     "obstore": "azure",
     "google.cloud.storage": "gcs",
+    "hdfs_native": "hdfs",
     "prometheus_client": "metrics",
     "uvloop": "broker",
     "matplotlib": "notebooks",

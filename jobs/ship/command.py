@@ -1,4 +1,4 @@
-"""Copy a broker's store to an object store or a folder, from beside the broker.
+"""Copy a broker's store to an object store, HDFS or a folder, from beside the broker.
 
     commitlake ship --store /data/rocketmq/store --to s3://logs/broker-a
 
@@ -21,8 +21,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from commitlake.connectors.object_store.cloud_uris import is_cloud
-from commitlake.connectors.object_store.uris import is_s3
 from commitlake.jobs.cli.broker_conf import read_store_conf
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
@@ -55,12 +53,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.set_defaults(reports_places=True)  # it checks its other arguments first, and has its own client
     parser.add_argument(
         "--store", required=True, metavar="PATH", help=f"the broker's store, the folder that holds {FOLDERS}; or, with "
-        "--once, a copy in an object store to fetch"
+        "--once, a copy in an object store or HDFS to fetch"
     )  # fmt: skip
     parser.add_argument(
         "--to", required=True, metavar="PLACE", help="where the copy is kept: s3://bucket/prefix, "
-        "gs://bucket/prefix, abfss://container@account.dfs.core.windows.net/prefix, or a folder; each store needs a "
-        "place of its own"
+        "gs://bucket/prefix, abfss://container@account.dfs.core.windows.net/prefix, hdfs://host:port/folder, or a "
+        "folder; each store needs a place of its own"
     )  # fmt: skip
     parser.add_argument(
         "--broker", help="the store's name (default: brokerName in broker.conf beside the store, or "
@@ -95,13 +93,13 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     for name in ("interval", "files_interval"):
         if getattr(arguments, name) <= datetime.timedelta(0):
             raise JobError(f"--{name.replace('_', '-')}: expected more than 0 seconds")
-    from commitlake.jobs.ship.run import fetch_store, ship_store
+    from commitlake.jobs.ship.run import fetch_store, is_remote, ship_store
 
-    if is_s3(arguments.store) or is_cloud(arguments.store):
-        if not arguments.once or is_s3(arguments.to) or is_cloud(arguments.to):
+    if is_remote(arguments.store):
+        if not arguments.once or is_remote(arguments.to):
             raise JobError(
                 f"--store {arguments.store}: expected the broker's own folder on this machine",
-                "a copy in an object store can be fetched into a folder, with --once",
+                "a copy in an object store or HDFS can be fetched into a folder, with --once",
             )
         return fetch_store(arguments)
     return ship_store(arguments, store_name(arguments))

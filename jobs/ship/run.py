@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from commitlake.connectors.lake.owned_folders import check_no_owner
 from commitlake.connectors.object_store.cloud_uris import check_no_secret, is_cloud, is_google
+from commitlake.connectors.object_store.hdfs_uris import is_hdfs
 from commitlake.connectors.object_store.uris import has_scheme, is_s3
 from commitlake.connectors.shipping.errors import ShipUnavailableError
 from commitlake.connectors.shipping.pace import Pace
@@ -38,6 +39,7 @@ from commitlake.schemas.errors import ExitCode
 if TYPE_CHECKING:
     from commitlake.connectors.shipping.cloud import CloudTarget
     from commitlake.connectors.shipping.gcs import GcsTarget
+    from commitlake.connectors.shipping.hdfs import HdfsTarget
     from commitlake.connectors.shipping.s3 import S3Target
 
 _NICE = 10
@@ -102,13 +104,13 @@ def open_target(arguments: argparse.Namespace, source: SourceStore) -> ShipTarge
     if is_s3(place):
         set_s3_environment(arguments)
         check_no_owner(place, "--to")
-    if is_s3(place) or is_cloud(place):
+    if is_remote(place):
         return _object_store(arguments, place)
     if has_scheme(place):
         check_no_secret(place)
         raise JobError(
             f"--to {place}: expected s3://bucket/prefix, gs://bucket/prefix, "
-            "abfss://container@account.dfs.core.windows.net/prefix, or a folder",
+            "abfss://container@account.dfs.core.windows.net/prefix, hdfs://host:port/folder, or a folder",
             "mount other file systems as a folder",
         )
     from commitlake.connectors.shipping.folder import FolderTarget
@@ -120,9 +122,18 @@ def open_target(arguments: argparse.Namespace, source: SourceStore) -> ShipTarge
     return FolderTarget(place, Pace(arguments.rate))
 
 
-def _object_store(arguments: argparse.Namespace, place: str) -> S3Target | CloudTarget | GcsTarget:
-    """Return a prefix in an object store, as a target or as a source."""
+def is_remote(place: str) -> bool:
+    """Return whether a place is in an object store or HDFS, which `ship` can write."""
+    return is_s3(place) or is_cloud(place) or is_hdfs(place)
+
+
+def _object_store(arguments: argparse.Namespace, place: str) -> S3Target | CloudTarget | GcsTarget | HdfsTarget:
+    """Return a prefix in an object store or HDFS, as a target or as a source."""
     pace = Pace(arguments.rate)
+    if is_hdfs(place):
+        from commitlake.connectors.shipping.hdfs import HdfsTarget
+
+        return HdfsTarget(place, pace)
     if is_google(place):
         from commitlake.connectors.shipping.gcs import GcsTarget
 

@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
+from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipNameError
 from commitlake.connectors.shipping.target import ShipTarget
 from commitlake.pipelines.ship.growing import ChangedFileError, GrowingFiles, Shipped
 from commitlake.pipelines.ship.log_end import LogEnd, LogEndSearch
@@ -296,7 +296,7 @@ class ShipAgent:
                     entry = self._grow_other(entry, source, end, is_last=is_last)
                 except ChangedFileError:
                     entry = self._files.cut(self._other.files.get(name, entry), source)
-        except OSError as error:
+        except (OSError, ShipNameError) as error:
             self._source.skipped.append(str(error))
             return
         if entry.parts or entry.is_sealed:
@@ -326,7 +326,11 @@ class ShipAgent:
             entry = ShippedFile(file.name, size, is_sealed=True, crc=crc, modified_ms=file.modified_ms)
             if known == entry:
                 continue
-            self._target.put(file.name, file.data, file.modified_ms)
+            try:
+                self._target.put(file.name, file.data, file.modified_ms)
+            except ShipNameError as error:
+                self._source.skipped.append(str(error))
+                continue
             self.counts.sent_bytes += size
             self._other = self._other.with_file(entry)
         # `abort` shows whether the broker was shut down cleanly. Other files stay in the copy: if one is missing, the

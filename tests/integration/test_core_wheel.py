@@ -94,6 +94,8 @@ def test_doctor_names_the_packages_that_are_missing(commitlake: Command, store: 
         (["archive", "--store", "{store}", "--lake", "{lake}", "--local"], "quality"),
         (["archive", "--store", "{store}", "--lake", "{lake}", "--local", "--no-quality"], "spark"),
         (["lag", "--store", "{store}"], "spark"),
+        (["dump", "hdfs://127.0.0.1:9/store"], "hdfs"),
+        (["ship", "--store", "{store}", "--to", "hdfs://127.0.0.1:9/store", "--once"], "hdfs"),
         (["verify", "--store", "{store}", "--local", "--metrics-file", "metrics.prom"], "metrics"),
     ],
 )

@@ -31,6 +31,7 @@ PARTS: dict[str, Callable[[], object]] = {
     "jars for object stores": s3_jars,
     "an S3 server": partial(go_program, MODULE, VERSION),
     "a server of Azure's blob protocol": partial(node_program, azure.PACKAGE),
+    "jars of HDFS and YARN": yarn_jars,
     "Mermaid": prepare_mermaid,
     "an archive of Spark's classes": class_archive,
     **{f"archives of the classes of RocketMQ {version}": partial(class_archives, version) for version in VERSIONS},

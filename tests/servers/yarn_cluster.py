@@ -38,7 +38,7 @@ _PORTS = (
     "nodemanager.localizer.address", "nodemanager.webapp.address", "nodemanager.collector-service.address",
 )  # fmt: skip
 _FIFO = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fifo.FifoScheduler"
-_LOGGING = """rootLogger.level = warn
+LOGGING = """rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = console
 appender.console.type = Console
 appender.console.name = console
@@ -141,7 +141,7 @@ class YarnCluster(Server):
 
     def _write_settings(self) -> None:
         self.configuration.mkdir(parents=True)
-        (self.configuration / "log4j2.properties").write_text(_LOGGING)
+        (self.configuration / "log4j2.properties").write_text(LOGGING)
         core = {"fs.defaultFS": "file:///", "hadoop.tmp.dir": self._folder / "hadoop"}
         yarn = {
             **{f"yarn.{name}": f"{_IP}:{port}" for name, port in self._ports.items()},

@@ -21,6 +21,7 @@ import pyarrow.fs as pafs
 
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.object_store.cloud_uris import check_scheme, is_cloud
+from commitlake.connectors.object_store.hdfs_uris import is_hdfs
 from commitlake.schemas.shipped import (
     FILES_MANIFEST,
     LOG_MANIFEST,
@@ -71,7 +72,7 @@ def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
 
     Raises:
         CloudError: if the scheme is unknown, or the URI has not the form of its scheme.
-        StoreError: if Arrow cannot open it: for HDFS, it needs Hadoop's native library.
+        StoreError: if Arrow cannot open it.
     """
     if "://" in path:
         if (special := _SPECIAL.search(path)) is not None:
@@ -82,6 +83,10 @@ def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
             from commitlake.connectors.object_store.cloud_filesystem import cloud_filesystem  # noqa: PLC0415 (an extra)
 
             return cloud_filesystem(path)
+        if is_hdfs(path):
+            from commitlake.connectors.object_store.hdfs_filesystem import hdfs_filesystem  # noqa: PLC0415 (an extra)
+
+            return hdfs_filesystem(path)
         check_scheme(path)
         try:
             filesystem, inner_path = pafs.FileSystem.from_uri(path)

@@ -102,9 +102,10 @@ def test_lost_segments_end_with_exit_code_3(tmp_path: Path, capsys: pytest.Captu
         (["--store", "store/commitlog", "--to", "store"], "is inside the other"),
         (["--store", "nothing", "--to", "copy"], "expected a store's folder"),
         (["--store", "s3://bucket/prefix", "--to", "s3://bucket/other"], "the broker's own folder"),
-        (["--store", "s3://bucket/prefix", "--to", "hdfs://host/copy"], "expected a folder"),
+        (["--store", "s3://bucket/prefix", "--to", "wasbs://host/copy"], "expected a folder"),
+        (["--store", "s3://bucket/prefix", "--to", "hdfs://host/copy"], "the broker's own folder"),
         (
-            ["--store", "store", "--to", "hdfs://host/copy"],
+            ["--store", "store", "--to", "wasbs://host/copy"],
             "expected s3://bucket/prefix, gs://bucket/prefix, abfss://container@account",
         ),
         (["--store", "store", "--to", "s3://user:secret@bucket/copy"], "holds credentials"),

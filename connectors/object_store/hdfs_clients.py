@@ -1,0 +1,215 @@
+"""Clients of HDFS by the package hdfs-native, which needs no JVM: one for each cluster and process.
+
+Settings come from `core-site.xml` and `hdfs-site.xml` in `HADOOP_CONF_DIR` (else in `HADOOP_HOME`): nameservices
+with several NameNodes, and Kerberos. Credentials come from the environment: a ticket in `KRB5CCNAME`, tokens in
+`HADOOP_TOKEN_FILE_LOCATION`, and without Kerberos the name in `HADOOP_USER_NAME`.
+
+hdfs-native asks each NameNode of a nameservice, but does not repeat what DataNodes or a NameNode in safe mode refuse,
+and has no limit for the time of a whole request. So each request runs in a thread of its own, whose answer is waited
+for, and is retried here if its error may be gone the next time. All requests here can be repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import hdfs_native
+
+from commitlake.connectors.object_store.errors import CloudUnavailableError
+from commitlake.connectors.object_store.hdfs_errors import hdfs_error
+from commitlake.connectors.object_store.hdfs_uris import HdfsUri
+from commitlake.schemas.store_files import FILE_MODE, FOLDER_MODE
+
+if TYPE_CHECKING:
+    from hdfs_native import FileReader, FileStatus, FileWriter
+
+_Result = TypeVar("_Result")
+MAX_ATTEMPTS = 8
+FEW_ATTEMPTS = 2  # if a user waits, and a wrong address is more likely than a cluster that is busy
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.5, 20.0
+_REQUEST_SECONDS = 120.0
+# By default, a NameNode that cannot be reached is asked for minutes. Each NameNode of a nameservice needs one attempt.
+_SETTINGS = {
+    "dfs.client.failover.max.attempts": "4",
+    "dfs.client.failover.sleep.base.millis": "100",
+    "dfs.client.failover.sleep.max.millis": "1000",
+}
+
+
+class HdfsClient:
+    """Requests to one cluster.
+
+    Every method raises a `CloudError` for what a user has to correct, a `CloudUnavailableError` for what may be gone
+    later, and a `FileNotFoundError`, `FileExistsError` or `NotADirectoryError` about its path.
+
+    Args:
+        uri: a place in the cluster, for its address and for messages.
+        attempts: maximum number of attempts for a request.
+    """
+
+    def __init__(self, uri: HdfsUri, attempts: int = MAX_ATTEMPTS) -> None:
+        self._uri, self._attempts = uri, attempts
+
+    def status(self, path: str) -> FileStatus | None:
+        """Return the status of a file or folder, or None if there is none."""
+        try:
+            found: FileStatus = self.retried(
+                lambda client: client.get_file_info(path), f"{self._at(path)} cannot be read: "
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found
+
+    def list(self, path: str, limit: int | None = None, *, recursive: bool = False) -> list[FileStatus]:
+        """Return what is in a folder, at most `limit` entries; of a file, the file itself."""
+        return self.retried(
+            lambda client: list(islice(client.list_status(path, recursive), limit)),
+            f"{self._at(path)} cannot be listed: ",
+        )
+
+    def open(self, path: str) -> FileReader:
+        """Open a file for reading. Its content is what it has now, even if it is replaced."""
+        reader: FileReader = self.retried(lambda client: client.read(path), f"{self._at(path)} cannot be read: ")
+        return reader
+
+    def read(self, reader: FileReader, start: int, end: int, path: str) -> bytes:
+        """Read a range of an open file; it may not be after the file's end."""
+        return self.retried(lambda _: reader.read_range(start, end - start), f"{self._at(path)} cannot be read: ")
+
+    def make_folder(self, path: str) -> None:
+        """Create a folder and those above it, if they do not exist."""
+        self.retried(lambda client: client.mkdirs(path, FOLDER_MODE, True), f"{self._at(path)} cannot be created: ")
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a folder that is empty, if it exists."""
+        self.retried(lambda client: client.delete(path, False), f"{self._at(path)} cannot be deleted: ")
+
+    def rename(self, source: str, path: str, *, replace: bool) -> None:
+        """Rename a file once: an error may mean that it is renamed, but the answer was lost.
+
+        Args:
+            source: its path.
+            path: its new path, in a folder that exists.
+            replace: whether to replace a file of that name; if not, it is a `FileExistsError`.
+        """
+        self.once(lambda client: client.rename(source, path, replace), f"{self._at(path)} cannot be written: ")
+
+    def write_new(self, folder: str, pieces: Iterable[bytes]) -> str:
+        """Write a file with a random name into a folder, once, and return its path.
+
+        After an error, no complete file exists. What is there is deleted, if that is possible.
+        """
+        path = f"{folder}/{secrets.token_hex(16)}"
+        what = f"{self._at(folder)} cannot be written: "
+        options = hdfs_native.WriteOptions(permission=FILE_MODE)
+        writer: FileWriter = self.once(lambda client: client.create(path, options), what)
+        try:
+            for piece in pieces:
+                self.once(lambda _, piece=piece: writer.write(piece), what)  # type: ignore[misc]
+            self.once(lambda _: writer.close(), what)
+        except FileNotFoundError:  # another process has deleted the file
+            raise CloudUnavailableError(f"{what}found its temporary file deleted", "Run it again") from None
+        except BaseException:
+            self._try_delete(path)
+            raise
+        return path
+
+    def retried(self, request: Callable[[Any], _Result], what: str) -> _Result:
+        """Return the answer to a request that can be repeated.
+
+        Args:
+            request: function of a client of the package.
+            what: beginning of an error's message.
+        """
+        for attempt in range(1, self._attempts + 1):
+            try:
+                return self.once(request, what)
+            except CloudUnavailableError:
+                if attempt == self._attempts:
+                    raise
+            pause(attempt)
+        raise AssertionError
+
+    def once(self, request: Callable[[Any], _Result], what: str) -> _Result:
+        """Return the answer to a request that is tried once."""
+        try:
+            client = _client(self._uri.authority)
+            return _within(_REQUEST_SECONDS, lambda: request(client))
+        except BaseException as error:
+            if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, CloudUnavailableError)):
+                raise
+            raise hdfs_error(error, self._uri, what) from None
+
+    def _try_delete(self, path: str) -> None:
+        try:
+            self.once(lambda client: client.delete(path, False), "")
+        except Exception:  # noqa: BLE001 (the next agent deletes it)
+            return
+
+    def _at(self, path: str) -> str:
+        return f"hdfs://{self._uri.authority}{path}"
+
+
+def pause(attempt: int) -> None:
+    """Wait before another attempt.
+
+    Args:
+        attempt: number of the one that failed, from 1 on.
+    """
+    time.sleep(min(_FIRST_WAIT_SECONDS * 2 ** (attempt - 1), _LONGEST_WAIT_SECONDS))
+
+
+def _within(seconds: float, request: Callable[[], _Result]) -> _Result:
+    """Return what a function returns, in another thread; signals are handled meanwhile.
+
+    Raises:
+        TimeoutError: if it takes longer; the thread then goes on alone, and the next request has another connection.
+    """
+    answers: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            answers.put((True, request()))
+        except BaseException as error:  # noqa: BLE001 (a panic of the library is no Exception)
+            answers.put((False, error))
+
+    threading.Thread(target=run, name="hdfs", daemon=True).start()
+    try:
+        is_done, found = answers.get(timeout=seconds)
+    except queue.Empty:
+        forget_clients()
+        raise TimeoutError from None
+    if not is_done:
+        raise found
+    return found  # type: ignore[no-any-return]
+
+
+_clients: dict[str, Any] = {}
+_of_parent: list[Any] = []
+
+
+def _client(authority: str) -> Any:
+    if authority not in _clients:
+        _clients[authority] = hdfs_native.Client(f"hdfs://{authority}", _SETTINGS)
+    return _clients[authority]
+
+
+def forget_clients() -> None:
+    """Let the next requests create clients from the environment again."""
+    _clients.clear()
+
+
+def _keep_clients_of_parent() -> None:
+    """Let a forked process create its own clients: the end of a parent's one would wait for threads that it lacks."""
+    _of_parent.append(_clients.copy())
+    _clients.clear()
+
+
+os.register_at_fork(after_in_child=_keep_clients_of_parent)

@@ -1,0 +1,215 @@
+"""HDFS as a filesystem of `pyarrow.fs`, for reading, without the JVM and the native library that Arrow's own one needs.
+
+Paths in it are URIs without their scheme. A folder of versions (see `hdfs_versions`) is opened like a file.
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from commitlake.connectors.object_store.errors import CloudUnavailableError
+from commitlake.connectors.object_store.hdfs_clients import FEW_ATTEMPTS, HdfsClient
+from commitlake.connectors.object_store.hdfs_uris import HdfsUri, parse_hdfs_uri
+from commitlake.connectors.object_store.hdfs_versions import list_versions, version_path
+
+if TYPE_CHECKING:
+    from hdfs_native import FileStatus
+
+_MAX_LOOKS = 5
+"""Attempts to begin to read a file that is being replaced."""
+
+
+def hdfs_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
+    """Return the filesystem of a URI, and the path within it.
+
+    Raises:
+        CloudError: if it has not the form of a URI in HDFS.
+    """
+    return pafs.PyFileSystem(_HdfsHandler()), parse_hdfs_uri(uri).path
+
+
+def check_readable(uri: str) -> None:
+    """Check that a place can be listed, with few attempts, because a user waits.
+
+    Raises:
+        CloudError: if the NameNode cannot be reached, or refuses the listing.
+    """
+    place = parse_hdfs_uri(uri)
+    client = HdfsClient(place, FEW_ATTEMPTS)
+    if client.status(place.key("")) is not None:
+        client.list(place.key(""), limit=1)
+
+
+class _HdfsHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has no types
+    """Handler of all clusters; the methods that change a filesystem are refused."""
+
+    def get_type_name(self) -> str:
+        """Return the name of this kind of filesystem."""
+        return "hdfs"
+
+    def equals(self, other: Any) -> bool:
+        """Return whether another handler has the same files."""
+        return isinstance(other, _HdfsHandler)
+
+    def __eq__(self, other: object) -> bool:
+        return self.equals(other)
+
+    def __hash__(self) -> int:
+        return hash("hdfs")
+
+    def normalize_path(self, path: str) -> str:
+        """Return the path that is used in requests."""
+        return path
+
+    def get_file_info(self, paths: Sequence[str]) -> list[pafs.FileInfo]:
+        """Return the kind and size of files and folders."""
+        return [self._info(path) for path in paths]
+
+    def get_file_info_selector(self, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
+        """Return the files and folders in a folder."""
+        if selector.recursive:
+            raise NotImplementedError
+        uri = _uri(selector.base_dir)
+        client, path = HdfsClient(uri), uri.key("")
+        try:
+            found = client.list(path)
+        except (FileNotFoundError, NotADirectoryError):
+            if selector.allow_not_found:
+                return []
+            raise FileNotFoundError(f"{uri} does not exist") from None
+        if any(status.path == path and not status.isdir for status in found):
+            raise NotADirectoryError(f"{uri} is a file, expected a folder")
+        return [_file_info(f"{uri.path}/{_name(status)}", status) for status in sorted(found, key=_name)]
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        """Open a file for reads at any position."""
+        return pa.PythonFile(_HdfsFile(_uri(path)), mode="r")
+
+    def open_input_stream(self, path: str) -> pa.NativeFile:
+        """Open a file to read it from its beginning."""
+        return self.open_input_file(path)
+
+    def _info(self, path: str) -> pafs.FileInfo:
+        uri = _uri(path)
+        status = HdfsClient(uri).status(uri.key(""))
+        return pafs.FileInfo(path, pafs.FileType.NotFound) if status is None else _file_info(path, status)
+
+    def _refuse(self, *arguments: Any, **named: Any) -> NoReturn:
+        raise NotImplementedError("this filesystem is only read")
+
+    create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = _refuse
+    move = copy_file = open_output_stream = open_append_stream = _refuse
+
+
+class _HdfsFile(io.RawIOBase):
+    """A file that is read by ranges.
+
+    Raises:
+        FileNotFoundError: if it does not exist.
+    """
+
+    def __init__(self, uri: HdfsUri) -> None:
+        super().__init__()
+        self._uri, self._client = uri, HdfsClient(uri)
+        self._position = 0
+        self._look()
+
+    def _look(self) -> None:
+        for _ in range(_MAX_LOOKS):
+            self._path = self._uri.key("")
+            self._found = self._client.status(self._path)
+            if self._found is not None and self._found.isdir:
+                self._path, self._found = self._newest_version()
+            if self._found is None:
+                break
+            try:
+                self._reader = self._client.open(self._path)
+            except FileNotFoundError:
+                continue
+            self._size = len(self._reader)
+            return
+        raise FileNotFoundError(f"{self._uri} does not exist")
+
+    def _newest_version(self) -> tuple[str, FileStatus | None]:
+        numbers = list_versions(self._client, self._path)
+        if not numbers:
+            return self._path, None
+        path = version_path(self._path, numbers[-1])
+        return path, self._client.status(path) or self._found
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position of the next read."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Set the position of the next read."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read from the position; less only at the end of the file."""
+        for _ in range(_MAX_LOOKS):
+            end = self._size if size is None or size < 0 else min(self._size, self._position + size)
+            if self._position >= end:
+                return b""
+            try:
+                data = self._read_range(self._position, end)
+            except CloudUnavailableError:
+                # The blocks of a file that was replaced are deleted after some seconds.
+                if not self._is_replaced():
+                    raise
+                if self._position:
+                    break
+                self._look()
+            else:
+                self._position = end
+                return data
+        raise CloudUnavailableError(f"{self._uri} was replaced while it was read", "Run it again")
+
+    def _read_range(self, start: int, end: int) -> bytes:
+        what = f"{self._uri} cannot be read: "
+        try:
+            return self._client.once(lambda _: self._reader.read_range(start, end - start), what)
+        except CloudUnavailableError:
+            if self._is_replaced():
+                raise
+            return self._client.read(self._reader, start, end, self._path)
+
+    def _is_replaced(self) -> bool:
+        found, before = self._client.status(self._path), self._found
+        return found is None or before is None or _identity(found) != _identity(before)
+
+
+def _identity(status: FileStatus) -> tuple[int, int]:
+    return status.length, status.modification_time
+
+
+def _uri(path: str) -> HdfsUri:
+    authority, _, folder = path.partition("/")
+    return HdfsUri(authority, folder.strip("/"))
+
+
+def _name(status: FileStatus) -> str:
+    return status.path.rpartition("/")[2]
+
+
+def _file_info(path: str, status: FileStatus) -> pafs.FileInfo:
+    changed = datetime.datetime.fromtimestamp(status.modification_time / 1000, datetime.UTC)
+    if status.isdir:
+        return pafs.FileInfo(path, pafs.FileType.Directory, mtime=changed)
+    return pafs.FileInfo(path, pafs.FileType.File, size=status.length, mtime=changed)

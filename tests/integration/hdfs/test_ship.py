@@ -1,0 +1,382 @@
+"""`ship` to HDFS, and jobs that read it: a real NameNode and DataNode, kills, restarts and wrong settings."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.object_store.hdfs_clients import HdfsClient, forget_clients
+from commitlake.connectors.object_store.hdfs_uris import parse_hdfs_uri
+from commitlake.connectors.object_store.hdfs_versions import list_versions, version_path
+from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
+from commitlake.connectors.shipping.hdfs import TEMPORARY, HdfsTarget
+from commitlake.connectors.shipping.pace import Pace
+from commitlake.jobs.dump import command as dump
+from commitlake.jobs.rebuild import command as rebuild
+from commitlake.jobs.ship import command as ship
+from commitlake.jobs.verify import command as verify
+from commitlake.pipelines.ship.agent import ShipAgent
+from commitlake.pipelines.ship.settings import ShipSettings
+from commitlake.pipelines.ship.store import SourceStore
+from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.shipped import LOG_MANIFEST, parse_manifest
+from tests.servers.cutting_proxy import CuttingProxy
+from tests.servers.hdfs import HdfsCluster
+from tests.support.kills import kill_count
+from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
+from tests.support.shipped_archives import check_copy_is_archived_alike
+from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
+from tests.support.waiting import let_pass
+
+pytestmark = pytest.mark.usefixtures("usual_priority")
+
+SIZE = 20 << 20  # three blocks
+FIRST = f"commitlog/{segment_name(0)}"
+
+
+def large_messages(count: int) -> list[Any]:
+    """Return messages of about 1 MiB."""
+    chance = random.Random(count)
+    return [new_message(number, body=chance.randbytes(1 << 20)) for number in range(count)]
+
+
+def target_of(copy: str) -> HdfsTarget:
+    """Return a claimed target."""
+    target = HdfsTarget(copy, Pace())
+    target.claim()
+    return target
+
+
+def agent_of(store: Path, target: HdfsTarget) -> ShipAgent:
+    """Return an agent."""
+    return ShipAgent(SourceStore(str(store)), target, ShipSettings("b"))
+
+
+def files_in(copy: str) -> dict[str, bytes]:
+    """Return the files below a folder."""
+    uri = parse_hdfs_uri(copy)
+    client = HdfsClient(uri)
+    found = {}
+    for status in client.list(uri.key(""), recursive=True):
+        if not status.isdir:
+            reader = client.open(status.path)
+            found[status.path.removeprefix(f"{uri.key('')}/")] = client.read(reader, 0, len(reader), status.path)
+    return found
+
+
+def put_file(copy: str, name: str, data: bytes) -> None:
+    """Write a file that no agent has written."""
+    uri = parse_hdfs_uri(copy)
+    client = HdfsClient(uri)
+    client.make_folder(uri.key(name).rpartition("/")[0])
+    client.rename(client.write_new("/tmp", [data]), uri.key(name), replace=True)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param(ROCKETMQ, id="rocketmq"),
+        pytest.param(JMQ, id="jmq", marks=pytest.mark.long("the target does not look into files")),
+    ],
+)
+def test_archive_of_the_copy_equals_that_of_the_store(copy: str, tmp_path: Path, layout: StoreFormat) -> None:
+    check_copy_is_archived_alike(copy, tmp_path, layout)
+
+
+def test_file_is_made_of_its_parts(copy: str, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    all_messages = large_messages(18)
+    target, agent = target_of(copy), None
+    for count in (1, 2, 9, 17):
+        write_store(store, [(0, open_segment(all_messages[:count], SIZE))])
+        agent = agent or agent_of(store, target)
+        agent.ship_round()
+    closed = closed_segment(all_messages, SIZE)
+    write_store(store, [(0, closed), (SIZE, open_segment(messages(3), SIZE, SIZE))])
+    assert agent is not None
+    agent.ship_round()
+    found = files_in(copy)
+    assert found[FIRST] == closed
+    assert not any(FIRST in name or TEMPORARY in name for name in found if name != FIRST)
+    client = HdfsClient(parse_hdfs_uri(copy))
+    root = parse_hdfs_uri(copy).key("")
+    assert client.status(f"{root}/shipped/parts/of-{FIRST}") is None  # a folder, too, costs memory of the NameNode
+    assert len(list_versions(client, f"{root}/{LOG_MANIFEST}")) == 2
+
+
+@pytest.mark.long("rarely broken: a file in HDFS is changed by hand only")
+def test_no_file_is_made_of_a_part_that_was_changed(copy: str, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    all_messages = large_messages(18)
+    write_store(store, [(0, open_segment(all_messages[:17], SIZE))])
+    agent = agent_of(store, target_of(copy))
+    agent.ship_round()
+    parts = sorted(name for name in files_in(copy) if "/parts/" in name)
+    put_file(copy, parts[-1], bytes(len(files_in(copy)[parts[-1]])))
+    write_store(store, [(0, closed_segment(all_messages, SIZE)), (SIZE, open_segment(messages(3), SIZE, SIZE))])
+    with pytest.raises(ShipError, match="the file was changed"):
+        agent.ship_round()
+    assert FIRST not in files_in(copy)
+
+
+@pytest.mark.kills
+@pytest.mark.long("each killed process takes seconds; an agent continues in other tests, too")
+def test_copy_is_complete_after_kills(copy: str, tmp_path: Path) -> None:
+    segments = [(SIZE * number, closed_segment(large_messages(18), SIZE, SIZE * number)) for number in range(3)]
+    last = open_segment(messages(2000), SIZE, 3 * SIZE)
+    store = write_store(tmp_path / "store", [*segments, (3 * SIZE, last)])
+    command = [sys.executable, "-m", "commitlake.jobs.cli.main", "ship", "--store", str(store), "--once", "--to", copy]
+    chance = random.Random(3)
+    killed = 0
+    for _ in range(kill_count(6)):
+        with subprocess.Popen([*command, "--rate", "20M"], stderr=subprocess.DEVNULL) as process:
+            let_pass(chance.uniform(1.0, 4.0), "the agent ships until it is killed")
+            killed += process.poll() is None
+            process.send_signal(signal.SIGKILL)
+    assert subprocess.run(command, check=False).returncode == 0
+    found = files_in(copy)
+    for base, data in segments:
+        assert found[f"commitlog/{segment_name(base)}"] == data
+    parts = sorted(name for name in found if "of-commitlog" in name)
+    assert b"".join(found[name] for name in parts) == last.rstrip(b"\0")
+    assert not any(TEMPORARY in name for name in found)
+    assert killed > 1
+
+
+def test_lost_answers_change_nothing(hdfs_cluster: HdfsCluster, copy: str, tmp_path: Path) -> None:
+    closed = closed_segment(large_messages(18), SIZE)
+    store = write_store(tmp_path / "store", [(0, closed), (SIZE, open_segment(messages(3), SIZE, SIZE))])
+    with CuttingProxy(hdfs_cluster.address) as proxy:
+        through_proxy = copy.replace(f":{hdfs_cluster.address[1]}", f":{proxy.port}")
+        target = target_of(through_proxy)
+        agent = agent_of(store, target)
+        methods = ("create", "addBlock", "complete", "rename2", "getListing", "getBlockLocations", "delete", "mkdirs")
+        for method in methods:
+            proxy.lose(method, times=1)
+        agent.ship_round()
+        assert set(proxy.lost) == set(methods)
+        assert target.read_manifest(LOG_MANIFEST) is not None
+        # The last request of a manifest alone: the one that decides.
+        for _ in range(2):
+            proxy.lose("rename2", times=1)
+            target.replace_manifest(LOG_MANIFEST, target.read_manifest(LOG_MANIFEST) or b"")
+    forget_clients()
+    assert files_in(copy)[FIRST] == closed
+    assert [segment.file_size for segment in find_stores(copy)[0].segments] == [SIZE, SIZE]
+
+
+@pytest.mark.long("starts a NameNode and a DataNode again")
+@pytest.mark.parametrize("name", ["namenode", "datanode"])
+def test_agent_continues_when_a_server_is_back(hdfs_cluster: HdfsCluster, copy: str, tmp_path: Path, name: str) -> None:
+    segments = [(SIZE * number, closed_segment(large_messages(18), SIZE, SIZE * number)) for number in range(2)]
+    store = write_store(tmp_path / "store", [*segments, (2 * SIZE, open_segment(messages(3), SIZE, 2 * SIZE))])
+    begun = threading.Event()
+    agent = ShipAgent(SourceStore(str(store)), target_of(copy), ShipSettings("b"), on_progress=lambda _: begun.set())
+    failed: list[BaseException] = []
+
+    def ship_round() -> None:
+        try:
+            agent.ship_round()
+        except BaseException as error:  # noqa: BLE001
+            failed.append(error)
+
+    thread = threading.Thread(target=ship_round)
+    thread.start()
+    assert begun.wait(60)
+    hdfs_cluster.kill_one(name)
+    let_pass(2, "requests fail meanwhile")
+    hdfs_cluster.start_one(name)
+    thread.join(200)
+    assert not thread.is_alive()
+    assert not failed
+    found = files_in(copy)
+    for base, data in segments:
+        assert found[f"commitlog/{segment_name(base)}"] == data
+
+
+def test_second_agent_ends_the_first(copy: str, tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))])
+    first, second = (agent_of(store, target_of(copy)) for _ in range(2))
+    second.ship_round()
+    with pytest.raises(ShipConflictError, match="another agent"):
+        first.ship_round()
+
+
+def test_manifest_replaces_only_the_version_that_was_read(copy: str) -> None:
+    first, second = target_of(copy), target_of(copy)
+    assert first.read_manifest(LOG_MANIFEST) is None
+    assert second.read_manifest(LOG_MANIFEST) is None
+    first.replace_manifest(LOG_MANIFEST, b"1")
+    with pytest.raises(ShipConflictError):
+        second.replace_manifest(LOG_MANIFEST, b"2")
+    second.replace_manifest(LOG_MANIFEST, b"1")  # as after a lost answer
+    second.replace_manifest(LOG_MANIFEST, b"3")
+    with pytest.raises(ShipConflictError):
+        first.replace_manifest(LOG_MANIFEST, b"4")
+    assert first.read_manifest(LOG_MANIFEST) == b"3"
+
+
+def test_agent_that_slept_replaces_nothing(copy: str) -> None:
+    sleeper, other = target_of(copy), target_of(copy)
+    for target in (sleeper, other):
+        assert target.read_manifest(LOG_MANIFEST) is None
+    for number in range(5):
+        other.replace_manifest(LOG_MANIFEST, b"%d" % number)
+    uri = parse_hdfs_uri(copy)
+    folder = uri.key(LOG_MANIFEST)
+    assert list_versions(HdfsClient(uri), folder) == [4, 5]
+    with pytest.raises(ShipConflictError):
+        sleeper.replace_manifest(LOG_MANIFEST, b"old")  # its version 1 was deleted, so its rename succeeds
+    assert list_versions(HdfsClient(uri), folder) == [1, 4, 5]
+    assert target_of(copy).read_manifest(LOG_MANIFEST) == b"4"
+    other.replace_manifest(LOG_MANIFEST, b"5")
+    assert list_versions(HdfsClient(uri), folder) == [5, 6]
+
+
+def test_of_two_agents_at_once_one_continues(copy: str) -> None:
+    first = target_of(copy)
+    first.read_manifest(LOG_MANIFEST)
+    first.replace_manifest(LOG_MANIFEST, b"0")
+    targets = [target_of(copy) for _ in range(4)]
+    for target in targets:
+        target.read_manifest(LOG_MANIFEST)
+    barrier = threading.Barrier(len(targets))
+    won: list[int] = []
+
+    def replace(number: int) -> None:
+        barrier.wait()
+        try:
+            targets[number].replace_manifest(LOG_MANIFEST, b"of %d" % number)
+        except ShipConflictError:
+            return
+        won.append(number)
+
+    threads = [threading.Thread(target=replace, args=(number,)) for number in range(len(targets))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert first.read_manifest(LOG_MANIFEST) == b"of %d" % won[0]
+
+
+def test_names_that_hdfs_does_not_have_are_skipped(
+    copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = ROCKETMQ.write(tmp_path / "store", 60)
+    queue = next(store.glob("consumequeue/*/0/*")).read_bytes()
+    for topic in ("of: two", "t %41#?\n\x1b[31mü", ".snapshot"):
+        (store / "consumequeue" / topic / "0").mkdir(parents=True)
+        (store / "consumequeue" / topic / "0" / segment_name(0)).write_bytes(queue)
+    (store / "config" / "a:b.json").write_text("{}")
+    assert ship.main(["--store", str(store), "--broker", "b", "--to", copy, "--once"]) == 3
+    told = capsys.readouterr().err
+    assert told.count("HDFS has no files with such a name") == 3
+    assert "a:b.json" in told
+    assert "\x1b" not in told
+    folder = tmp_path / "folder"
+    assert ship.main(["--store", copy, "--to", str(folder), "--once"]) == 0
+    assert (folder / "consumequeue" / "t %41#?\n\x1b[31mü" / "0" / segment_name(0)).exists()
+    assert not (folder / "consumequeue" / "of: two").exists()
+
+
+@pytest.mark.long("checks of what lies in the target are the agent's, and tried with other targets")
+def test_foreign_files_are_refused_or_left_alone(copy: str, tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))])
+    put_file(copy, "shipped/parts/notes", b"x")
+    put_file(f"{copy}-2", FIRST, b"x")
+    agent_of(store, target_of(copy)).ship_round()
+    uri = parse_hdfs_uri(copy)
+    assert files_in(copy)["shipped/parts/notes"] == b"x"
+    newest = version_path(LOG_MANIFEST, list_versions(HdfsClient(uri), uri.key(LOG_MANIFEST))[-1])
+    assert parse_manifest(files_in(copy)[newest], newest).broker == "b"
+    with pytest.raises(ShipConflictError, match="no agent has shipped"):
+        agent_of(store, target_of(f"{copy}-2")).ship_round()
+
+
+def test_wrong_settings_are_named(
+    hdfs_cluster: HdfsCluster,
+    copy: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store = str(write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))]))
+    assert ship.main(["--store", store, "--to", copy, "--once"]) == 0
+    path = copy.removeprefix(hdfs_cluster.uri)
+
+    def both(place: str, code: int, expected: str) -> None:
+        for main, arguments in ((ship.main, ["--store", store, "--to", place, "--once"]), (dump.main, [place])):
+            forget_clients()
+            capsys.readouterr()
+            assert main([*arguments, "--verbose"]) == code
+            told = capsys.readouterr().err
+            assert expected in told
+            assert "hunter2" not in told
+            assert "Traceback" not in told
+
+    both(f"hdfs://127.0.0.1:9{path}", 1, "no NameNode at '127.0.0.1:9'")
+    both(f"hdfs://no-such-host.invalid:8020{path}", 1, "no NameNode at 'no-such-host.invalid:8020'")
+    both(f"hdfs://nameservice{path}", 2, "no nameservice 'nameservice' in the settings of Hadoop")
+    both(f"hdfs://me:hunter2@127.0.0.1:9{path}", 2, "holds credentials")
+    both(f"{copy}/a:b", 2, "expected hdfs://host:port/folder or hdfs://nameservice/folder")
+    both(f"hdfs://{path}", 2, "expected hdfs://host:port/folder or hdfs://nameservice/folder")
+    monkeypatch.setenv("HADOOP_USER_NAME", "mallory")
+    both(copy, 2, "access denied (Permission denied: user=mallory")
+    monkeypatch.delenv("HADOOP_USER_NAME")
+    forget_clients()
+    assert dump.main([f"{copy}/missing"]) == 2
+    assert f"{copy}/missing" in capsys.readouterr().err
+
+
+def test_jobs_find_copies_and_stores_of_a_nameservice(
+    hdfs_cluster: HdfsCluster,
+    copy: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs_cluster.configuration))
+    place = copy.replace(hdfs_cluster.uri, "hdfs://tests")
+    for name in ("x", "y"):
+        root = write_store(tmp_path / name, [(0, open_segment(messages(9), SIZE))])
+        assert ship.main(["--store", str(root), "--broker", name, "--to", f"{place}/{name}", "--once"]) == 0
+    put_file(place, f"z/{FIRST}", closed_segment(large_messages(18), SIZE))
+    for each in (f"{place}/x", f"{place}/x/commitlog", f"{place}/*", f"{place}/{{broker}}"):
+        found = find_stores(each)
+        assert [store.broker for store in found] == (["x"] if "/x" in each else ["x", "y", "z"])
+        assert {segment.file_size for store in found for segment in store.segments} == {SIZE}
+    for name, count in (("x", 9), ("z", 18)):
+        capsys.readouterr()
+        assert dump.main([f"{place}/{name}", "--quiet"]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == count
+
+
+@pytest.mark.long("what these jobs say of other copies is tried each time")
+def test_jobs_that_need_a_folder_say_how_to_fetch_one(
+    copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = ROCKETMQ.write(tmp_path / "broker-a" / "store", 60)
+    assert ship.main(["--store", str(store), "--to", copy, "--once"]) == 0
+    commands = (
+        (verify.main, [copy, "--local"]),
+        (rebuild.main, [copy, "--out", str(tmp_path / "out"), "--local"]),
+        (dump.main, [copy, "--consumequeue"]),
+    )
+    for main, arguments in commands:
+        capsys.readouterr()
+        assert main(arguments) == 2
+        assert f"commitlake ship --store {copy} --to FOLDER --once" in capsys.readouterr().err
+    assert ship.main(["--store", copy, "--to", str(tmp_path / "folder"), "--once"]) == 0
+    for name in ("commitlog", "config"):
+        for path in (tmp_path / "folder" / name).iterdir():
+            assert path.read_bytes() == (store / name / path.name).read_bytes()
+    assert dump.main([str(tmp_path / "folder"), "--consumequeue", "--topic", "orders"]) == 0
