@@ -38,8 +38,8 @@ _REQUEST_SECONDS = 120.0
 # By default, a NameNode that cannot be reached is asked for minutes. Each NameNode of a nameservice needs one attempt.
 _SETTINGS = {
     "dfs.client.failover.max.attempts": "4",
-    "dfs.client.failover.sleep.base.millis": "100",
-    "dfs.client.failover.sleep.max.millis": "1000",
+    "dfs.client.failover.sleep.base.millis": "50",
+    "dfs.client.failover.sleep.max.millis": "500",
 }
 
 

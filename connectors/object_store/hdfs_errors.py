@@ -15,7 +15,7 @@ from commitlake.connectors.printable import printable_line
 _REMOTE = re.compile(r'RPCError\("(?P<name>[\w.$]{1,200})", "(?P<message>(?:[^"\\]|\\(?!n).)*)', re.DOTALL)
 _MAX_SHOWN = 300
 _LATER = "Run it again later: nothing is lost, and nothing is done twice"
-_NETWORK = "Are the host and the port of the URI right, and does the NameNode run? If so, run it again later"
+_NETWORK = "Are the host and the port of the URI right, and do the servers run? If so, run it again later"
 _NAMESERVICE = "Write host and port (hdfs://host:8020/folder), or set HADOOP_CONF_DIR to the cluster's settings"
 _CREDENTIALS = (
     "Set HADOOP_CONF_DIR to the cluster's settings, and get a ticket with kinit, or set HADOOP_TOKEN_FILE_LOCATION"
@@ -70,7 +70,7 @@ def hdfs_error(error: BaseException, uri: HdfsUri, what: str) -> Exception:
         advice = "A folder in an encryption zone cannot be used: use another one"
     elif isinstance(error, OSError):
         kind, advice = CloudUnavailableError, _NETWORK
-        found = f"no NameNode at {uri.authority!r}, or a connection that broke off, also when tried again ({shown})"
+        found = f"no connection to the NameNode {uri.authority!r} or a DataNode, also when tried again ({shown})"
     elif text.startswith(_CREDENTIAL_ERRORS):
         found, advice = f"no credentials that can be used ({shown})", _CREDENTIALS
     elif "No NameNode hosts found" in text:

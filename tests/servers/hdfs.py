@@ -10,6 +10,7 @@ on every cluster without Kerberos; the superuser is the user that runs the tests
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import urllib.request
 from contextlib import suppress
@@ -108,6 +109,8 @@ class HdfsCluster(Server):
 
     def _is_writable(self) -> bool:
         with suppress(OSError):
+            # The NameNode takes a DataNode that was killed for a live one, for some minutes.
+            socket.create_connection((_IP, self._ports["datanode.address"]), timeout=10).close()
             state = self._bean("FSNamesystemState")
             return state["FSState"] == "Operational" and int(state["NumLiveDataNodes"]) == 1
         return False

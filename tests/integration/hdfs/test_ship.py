@@ -39,6 +39,7 @@ from tests.support.waiting import let_pass
 pytestmark = pytest.mark.usefixtures("usual_priority")
 
 SIZE = 20 << 20  # three blocks
+SMALL = 1 << 20
 FIRST = f"commitlog/{segment_name(0)}"
 
 
@@ -80,13 +81,8 @@ def put_file(copy: str, name: str, data: bytes) -> None:
     client.rename(client.write_new("/tmp", [data]), uri.key(name), replace=True)
 
 
-@pytest.mark.parametrize(
-    "layout",
-    [
-        pytest.param(ROCKETMQ, id="rocketmq"),
-        pytest.param(JMQ, id="jmq", marks=pytest.mark.long("the target does not look into files")),
-    ],
-)
+@pytest.mark.long("archives four times; the short run reads copies by dump, and archives those in other targets")
+@pytest.mark.parametrize("layout", [pytest.param(ROCKETMQ, id="rocketmq"), pytest.param(JMQ, id="jmq")])
 def test_archive_of_the_copy_equals_that_of_the_store(copy: str, tmp_path: Path, layout: StoreFormat) -> None:
     check_copy_is_archived_alike(copy, tmp_path, layout)
 
@@ -151,9 +147,12 @@ def test_copy_is_complete_after_kills(copy: str, tmp_path: Path) -> None:
     assert killed > 1
 
 
+@pytest.mark.long(
+    "each lost answer costs seconds; a manifest of an agent that is sure of the old one is tried each time"
+)
 def test_lost_answers_change_nothing(hdfs_cluster: HdfsCluster, copy: str, tmp_path: Path) -> None:
-    closed = closed_segment(large_messages(18), SIZE)
-    store = write_store(tmp_path / "store", [(0, closed), (SIZE, open_segment(messages(3), SIZE, SIZE))])
+    closed = closed_segment(messages(100), SMALL)
+    store = write_store(tmp_path / "store", [(0, closed), (SMALL, open_segment(messages(3), SMALL, SMALL))])
     with CuttingProxy(hdfs_cluster.address) as proxy:
         through_proxy = copy.replace(f":{hdfs_cluster.address[1]}", f":{proxy.port}")
         target = target_of(through_proxy)
@@ -170,7 +169,7 @@ def test_lost_answers_change_nothing(hdfs_cluster: HdfsCluster, copy: str, tmp_p
             target.replace_manifest(LOG_MANIFEST, target.read_manifest(LOG_MANIFEST) or b"")
     forget_clients()
     assert files_in(copy)[FIRST] == closed
-    assert [segment.file_size for segment in find_stores(copy)[0].segments] == [SIZE, SIZE]
+    assert [segment.file_size for segment in find_stores(copy)[0].segments] == [SMALL, SMALL]
 
 
 @pytest.mark.long("starts a NameNode and a DataNode again")
@@ -268,6 +267,7 @@ def test_of_two_agents_at_once_one_continues(copy: str) -> None:
     assert first.read_manifest(LOG_MANIFEST) == b"of %d" % won[0]
 
 
+@pytest.mark.long("ships many small files, twice")
 def test_names_that_hdfs_does_not_have_are_skipped(
     copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -323,8 +323,8 @@ def test_wrong_settings_are_named(
             assert "hunter2" not in told
             assert "Traceback" not in told
 
-    both(f"hdfs://127.0.0.1:9{path}", 1, "no NameNode at '127.0.0.1:9'")
-    both(f"hdfs://no-such-host.invalid:8020{path}", 1, "no NameNode at 'no-such-host.invalid:8020'")
+    both(f"hdfs://127.0.0.1:9{path}", 1, "no connection to the NameNode '127.0.0.1:9'")
+    both(f"hdfs://no-such-host.invalid:8020{path}", 1, "no connection to the NameNode 'no-such-host.invalid:8020'")
     both(f"hdfs://nameservice{path}", 2, "no nameservice 'nameservice' in the settings of Hadoop")
     both(f"hdfs://me:hunter2@127.0.0.1:9{path}", 2, "holds credentials")
     both(f"{copy}/a:b", 2, "expected hdfs://host:port/folder or hdfs://nameservice/folder")

@@ -30,7 +30,7 @@ sys.exit(command.main(["--store", copy, "--broker", "b", "--lake", lake]))
 """
 
 
-@pytest.mark.long("a session of its own; the short test archives with --local")
+@pytest.mark.long("a session of its own; other tests archive with --local")
 def test_spark_reads_a_copy(copy: str, tmp_path: Path) -> None:
     store = ROCKETMQ.write(tmp_path / "broker-a" / "store", 60)
     assert ship.main(["--store", str(store), "--to", copy, "--once"]) == 0

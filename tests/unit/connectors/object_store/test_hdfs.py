@@ -116,7 +116,7 @@ def test_other_schemes_are_not_hdfs() -> None:
         (
             OSError("Connection refused (os error 111)"),
             CloudUnavailableError,
-            "no NameNode at 'namenode-1.example:8020'",
+            "no connection to the NameNode 'namenode-1.example:8020'",
         ),
         (TimeoutError(), CloudUnavailableError, "a server that does not answer"),
         (RuntimeError('SASLError("no")'), CloudError, "no credentials that can be used"),
