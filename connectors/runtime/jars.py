@@ -164,9 +164,16 @@ def s3_jars() -> list[Path]:
         )
     folder = jar_folder() / _S3 / f"hadoop-{_hadoop_version()}-sdk-{_AWS_SDK}"
     if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            beside = tempfile.TemporaryDirectory(dir=folder.parent)
+        except OSError as error:
+            raise JarsError(
+                f"the jars for object stores are not installed, and cannot be written: {error}. Fetch them with "
+                "'python -m commitlake.connectors.runtime.jars s3', or name another folder in COMMITLAKE_JARS"
+            ) from None
         print("fetching the jars for object stores, once", file=sys.stderr)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        with beside as scratch:
             modules = Path(scratch) / "ivy.xml"
             modules.write_text(_S3_MODULES.format(hadoop=_hadoop_version(), sdk=_AWS_SDK))
             fetched = _retrieve("Hadoop's module for S3", ["-ivy", str(modules)], Path(scratch))

@@ -13,6 +13,7 @@ see `worker_environment`.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
@@ -45,6 +46,7 @@ _CONNECTION = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # file in which the JVM writes i
 _GATEWAY_PORT, _GATEWAY_SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 5
+_END_SECONDS = 60
 
 
 class Prepared(NamedTuple):
@@ -69,7 +71,23 @@ def launch(settings: Mapping[str, str]) -> JavaGateway:
         JavaError: if there is no Java, or the JVM exits at once.
         YarnConfigurationError: if the master is YARN, and its configuration is not found.
     """
-    return start(*prepare(settings))
+    gateway = start(*prepare(settings))
+    if submit_arguments.names_cluster() or os.getpid() == 1:
+        atexit.register(wait_for_end, gateway.proc)
+    return gateway
+
+
+def wait_for_end(process: subprocess.Popen[bytes]) -> None:
+    """Let a JVM end its session, and wait for it.
+
+    Otherwise it ends by itself after this process. In a container, where everything ends with the first process, it
+    would be killed meanwhile: executors and their settings would stay in the cluster, and logs of events incomplete.
+    """
+    assert process.stdin is not None  # `_start` requests a pipe
+    with suppress(OSError):
+        process.stdin.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_END_SECONDS)
 
 
 def prepare(settings: Mapping[str, str], *, with_driver: bool = False) -> Prepared:

@@ -32,6 +32,10 @@ _ARGUMENTS = {
     "--podName": "SPARK_EXECUTOR_POD_NAME",
 }
 _MEMORY = "SPARK_EXECUTOR_MEMORY"
+_CLASSES_BEFORE, _CLASSES_AFTER = (
+    ("HADOOP_CONF_DIR", "SPARK_CLASSPATH"),
+    ("SPARK_EXTRA_CLASSPATH", "SPARK_DIST_CLASSPATH"),
+)
 
 
 class ExecutorPodError(CommitLakeError):
@@ -63,9 +67,11 @@ def executor_command(
     options = sorted((int(match[1]), value) for match, value in found if match is not None)
     memory = environment[_MEMORY]
     configuration = environment.get("SPARK_CONF_DIR", "/opt/spark/conf")
+    before, after = (filter(None, map(environment.get, names)) for names in (_CLASSES_BEFORE, _CLASSES_AFTER))
+    classes = ":".join([configuration, *before, f"{spark_home}/jars/*", *after])
     return [
         str(java / "bin" / "java"), *(value for _, value in options), f"-Xms{memory}", f"-Xmx{memory}",
-        "-cp", f"{configuration}:{spark_home}/jars/*", _MAIN,
+        "-cp", classes, _MAIN,
         *(word for option, name in _ARGUMENTS.items() for word in (option, environment[name])),
     ]  # fmt: skip
 

@@ -36,7 +36,7 @@ PYTHON = f"./{NAME}/bin/python"
 """Path of the Python, on executors and on the driver."""
 _PROJECT = "commitlake"
 _FROM_SPARK = frozenset({"pyspark", "py4j", "delta-spark"})
-_EXTRAS = ("", "spark", "hbase", "s3", "azure", "gcs")  # what tasks import; Spark's workers need pandas
+_EXTRAS = ("", "spark", "hbase", "s3", "azure", "gcs", "hdfs")  # what tasks import; Spark's workers need pandas
 _DRIVER_EXTRAS = ("quality", "metrics", "openlineage")
 _ONLY_ON_DRIVER = frozenset({"great-expectations"})  # it judges profiles there, and brings 150 MB of packages
 _UNUSED_FOLDERS = frozenset({"tests", "test", "include", "examples"})

@@ -236,9 +236,16 @@ def _make_places_absolute(arguments: argparse.Namespace) -> None:
             setattr(arguments, name, place.absolute())
         elif place:
             parts = place.split(",") if name == "store" else [place]
-            is_named = name == "lake" and is_catalog_place(place)
+            is_named = name == "lake" and _may_be_named(place)
             absolute = [part if "://" in part or is_named else str(Path(part).absolute()) for part in parts]
             setattr(arguments, name, ",".join(absolute))
+
+
+def _may_be_named(place: str) -> bool:
+    try:
+        return is_catalog_place(place)
+    except CommitLakeError:  # it may be a folder, too: `find_named_lake` says so
+        return True
 
 
 def _measured(

@@ -108,9 +108,9 @@ def _place(name: str, place: str, arguments: argparse.Namespace) -> Iterator[Doc
     from commitlake.jobs.doctor.servers import object_store
     from commitlake.schemas.errors import CommitLakeError
 
-    if is_catalog_place(place):
+    if name == "lake":
         try:
-            place = find_lake(place)
+            place = find_lake(place) if is_catalog_place(place) else place
         except CommitLakeError as error:
             advice = "check the catalog's address and token in the environment, and the name"
             yield DoctorFinding(name, State.MISSING, str(error), advice)

@@ -39,9 +39,8 @@ PARTS: dict[str, Callable[[], object]] = {
 LONG_PARTS: dict[str, Callable[[], object]] = {
     "a server of Google Cloud Storage's protocol": partial(go_program, gcs.MODULE, gcs.VERSION),
     "an API server of Kubernetes": partial(go_folder, kubernetes.SOURCES),
-    "jars of Hadoop's servers": yarn_jars,
 }
-"""Servers that take minutes to build, or of which others show the same each time."""
+"""Servers that take minutes to build."""
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +24,10 @@ from tests.support.process_trees import kill_tree
 
 IP = "127.0.0.1"
 _LOOK_SECONDS = 0.3
+_CONTAINER = (
+    "unshare", "--user", "--map-current-user", "--pid", "--fork", "--kill-child", "--mount-proc", "--",
+)  # fmt: skip
+"""As in a container, the process is the first one, and all others end with it."""
 Pod = dict[str, Any]
 
 
@@ -120,7 +125,13 @@ class Pods:
 
     def _start(self, name: str, pod: Pod) -> None:
         (container,) = pod["spec"]["containers"]
+        settings = self._settings(pod)
+        if settings is None:
+            return
         places, variables = self._mounted(name, pod, container)
+        for folder, files in settings.items():
+            for file, text in files.items():
+                (self._folder / name / folder / file).write_text(moved(text, places))
         values = {"status.podIP": IP, "metadata.name": name, "metadata.namespace": self._namespace}
         for variable in container.get("env", []):
             given = variable.get("valueFrom")
@@ -133,7 +144,7 @@ class Pods:
         words = [moved(word, places).replace("https://kubernetes.default.svc", server) for word in words]
         with self._output(name).open("wb") as output:
             self.processes[name] = subprocess.Popen(
-                words,
+                [*_CONTAINER, *words],
                 cwd=places.get(container.get("workingDir", ""), self._folder / name),
                 env=variables,
                 stdout=output,
@@ -141,6 +152,20 @@ class Pods:
                 start_new_session=True,
             )
         self._tell(pod, "Running", {"running": {}})
+
+    def _settings(self, pod: Pod) -> dict[str, dict[str, str]] | None:
+        """Return the files of config maps by volume; None if one does not exist yet: Spark makes it after the pods."""
+        found = {}
+        for volume in pod["spec"]["volumes"]:
+            if "configMap" in volume:
+                try:
+                    of_volume = self._kubernetes.ask(f"{self._core}/configmaps/{volume['configMap']['name']}")
+                except urllib.error.HTTPError as error:
+                    if error.code != 404:
+                        raise
+                    return None
+                found[volume["name"]] = of_volume["data"]
+        return found
 
     def _mounted(self, name: str, pod: Pod, container: dict[str, Any]) -> tuple[dict[str, Path], dict[str, str]]:
         """Make the volumes of a container; return their folders by path, and its first variables."""
@@ -165,11 +190,6 @@ class Pods:
             place.mkdir(parents=True, exist_ok=True)
         variables["TMPDIR"] = str(places["/tmp"])
         variables["XDG_CACHE_HOME"] = str(places["/home/commitlake/.cache"])
-        for volume in volumes.values():
-            if "configMap" in volume:
-                found = self._kubernetes.ask(f"{self._core}/configmaps/{volume['configMap']['name']}")
-                for file, text in found["data"].items():
-                    (own / volume["name"] / file).write_text(moved(text, places))
         return places, variables
 
     def _account(self, place: Path, pod: Pod) -> dict[str, str]:

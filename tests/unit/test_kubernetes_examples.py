@@ -123,6 +123,11 @@ def test_only_failures_that_may_pass_are_retried(name: str) -> None:
     assert cron["spec"]["concurrencyPolicy"] == "Forbid"
 
 
+def test_no_pod_gets_variables_that_look_like_options() -> None:
+    specs = [pod_spec(kind, name) for kind, name in PODS] + [documents("executor.yaml")[0]["spec"]]
+    assert [spec["enableServiceLinks"] for spec in specs] == [False] * len(specs)
+
+
 def test_the_follower_ends_before_another_one_starts() -> None:
     (deployment,) = documents("follow.yaml")
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from commitlake.jobs.rebuild import command as rebuild
 from tests.servers.broker_lite import BrokerLite
@@ -94,6 +96,7 @@ found["topic streamed"] = spark.read.format("delta").load(f"{folder}/topic").cou
 print(json.dumps(found))
 """
 JMQ_MESSAGES = 600
+MINUTES = [(name, "ascending") for name in ("broker", "topic", "queue_id", "minute")]
 
 
 @pytest.fixture(scope="module")
@@ -188,20 +191,27 @@ def test_other_sources_are_read_and_written(server: SparkConnect, place: Path, t
 
 @pytest.mark.long("an archive has the same way to the server, each time")
 def test_other_jobs_run_at_the_server(server: SparkConnect, place: Path) -> None:
+    archive_here(place / "other")
+    messages = DeltaTable(str(place / "other" / "here" / "messages"))
+    (message_id,) = messages.to_pyarrow_dataset().head(1).column("msg_id").to_pylist()
+    minutes = place / "other" / "here" / "topic_minutes"
+    before = DeltaTable(str(minutes)).to_pyarrow_table().sort_by(MINUTES)
+    shutil.rmtree(minutes)
     for arguments in (
         ("verify", "store", "--quiet"),
         ("rebuild", "store", "--out", "rebuilt-there"),
-        ("restore", "--lake", "here", "--out", "restored", "--segment-size", str(SEGMENT_BYTES), "--quiet"),
+        ("restore", "--lake", "here", "--out", "restored", "--segment-size", str(SEGMENT_BYTES), "--spark", "--quiet"),
         ("audit", "--lake", "here", "--quiet"),
         ("query", "--lake", "here", "--grep", "a", "--spark", "--limit", "1"),
-        ("archive", "--store", "store", "--broker", "a", "--lake", "delta", "--no-quality", "--no-keys", "--quiet"),
-        ("maintain", "--lake", "delta", "--spark", "--quiet"),
-        ("archive", "--lake", "delta", "--backfill", "topic_minutes", "--quiet"),
-        ("erase", "--lake", "delta", "--key", "k1", "--reason", "a test", "--yes", "--spark", "--quiet"),
+        ("archive", "--lake", "other/here", "--backfill", "topic_minutes", "--quiet"),
+        ("erase", "--lake", "other/here", "--id", message_id, "--reason", "a test", "--yes", "--spark", "--quiet"),
+        ("maintain", "--lake", "other/here", "--spark", "--quiet"),
         ("demo", "--orders", "20", "--quiet"),
     ):
         done = submit(server, place, *arguments)
         assert done.returncode == 0, (arguments, done.stderr)
+    assert DeltaTable(str(minutes)).to_pyarrow_table().sort_by(MINUTES).equals(before)
+    assert DeltaTable(str(place / "other" / "here" / "erasures")).to_pyarrow_table().num_rows == 1
     assert rebuild.main([str(place / "store"), "--out", str(place / "rebuilt-here"), "--local", "--quiet"]) == 0
     there, here = (files_of(place / f"rebuilt-{where}" / "consumequeue") for where in ("there", "here"))
     assert here

@@ -62,15 +62,21 @@ def pods(kubernetes: Kubernetes, tmp_path: Path) -> Iterator[Pods]:
         yield found
 
 
-def start_job(kubernetes: Kubernetes, name: str) -> None:
-    """Create the pod that the CronJob's job would have."""
+def start_job(kubernetes: Kubernetes, name: str, **changed: str) -> None:
+    """Create the pod that the CronJob's job would have, with some settings of Spark changed."""
     spec: dict[str, Any] = pod_spec("CronJob", NAME)
+    words: list[str] = spec["containers"][0]["args"]
+    for setting, value in changed.items():
+        (place,) = (number for number, word in enumerate(words) if word.startswith(f"spark.executor.{setting}="))
+        words[place] = f"spark.executor.{setting}={value}"
     kubernetes.create(f"{CORE}/pods", {"metadata": {"name": name}, "spec": spec})
 
 
-def executors(pods: Pods, job: str) -> list[str]:
-    """Return the names of the executors that the server has."""
-    return [name for name in pods.names() if name != job]
+def check_nothing_is_left(kubernetes: Kubernetes, pods: Pods) -> None:
+    """Check that a job which has ended has deleted its executors and their settings."""
+    wait_until(lambda: not [name for name in pods.names() if "-exec-" in name], 30)
+    maps = kubernetes.ask(f"{CORE}/configmaps")["items"]
+    assert {one["metadata"]["name"] for one in maps} == CONFIG_MAPS.keys()
 
 
 def check_lake(pods: Pods, here: Path) -> None:
@@ -82,21 +88,22 @@ def check_lake(pods: Pods, here: Path) -> None:
 
 
 def test_a_job_archives_with_executors_and_leaves_none(kubernetes: Kubernetes, pods: Pods, tmp_path: Path) -> None:
-    start_job(kubernetes, "first")
+    start_job(kubernetes, "first", instances="2")
     wait_until(lambda: pods.exit_code("first") is not None, PATIENCE_SECONDS)
     assert pods.exit_code("first") == 0, pods.output("first")
-    assert len(pods.processes) > 1
-    wait_until(lambda: not executors(pods, "first"), PATIENCE_SECONDS)
-    maps = kubernetes.ask(f"{CORE}/configmaps")["items"]
-    assert {one["metadata"]["name"] for one in maps} == CONFIG_MAPS.keys()
+    assert len(pods.processes) == 3
+    check_nothing_is_left(kubernetes, pods)
     check_lake(pods, tmp_path / "here")
 
 
 def test_a_killed_executor_is_replaced(kubernetes: Kubernetes, pods: Pods, tmp_path: Path) -> None:
-    start_job(kubernetes, "second")
-    wait_until(lambda: len(pods.processes) > 1, PATIENCE_SECONDS)
-    killed = next(name for name in pods.processes if name != "second")
+    start_job(kubernetes, "second", instances="1")
+    wait_until(lambda: len(pods.processes) == 2, PATIENCE_SECONDS)
+    (killed,) = (name for name in pods.processes if name != "second")
+    wait_until(lambda: "Successfully registered with driver" in pods.output(killed), PATIENCE_SECONDS)
     os.kill(pods.processes[killed].pid, signal.SIGKILL)
     wait_until(lambda: pods.exit_code("second") is not None, PATIENCE_SECONDS)
     assert pods.exit_code("second") == 0, pods.output("second")
+    assert len(pods.processes) > 2
+    check_nothing_is_left(kubernetes, pods)
     check_lake(pods, tmp_path / "here")

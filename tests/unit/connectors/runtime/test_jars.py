@@ -164,6 +164,12 @@ def test_a_jar_added_later_to_those_for_object_stores_is_refused(folder: Path, m
         s3_jars()
 
 
+def test_a_folder_that_cannot_be_written_is_an_error_that_says_what_to_do(folder: Path) -> None:
+    folder.write_text("no folder")
+    with pytest.raises(JarsError, match=r"cannot be written: .*connectors\.runtime\.jars s3.*COMMITLAKE_JARS"):
+        s3_jars()
+
+
 def test_the_lock_names_the_jars_of_each_spark_version() -> None:
     sparks = [f"delta-spark_{version}_2.13-4.4.0.jar" for version in TESTED]
     assert [name for name in _locked() if "/" not in name] == [*sparks, "delta-storage-4.4.0.jar"]

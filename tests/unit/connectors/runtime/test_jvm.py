@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -71,6 +72,37 @@ def test_a_start_that_is_interrupted_leaves_no_process(monkeypatch: pytest.Monke
     with pytest.raises(KeyboardInterrupt):
         jvm.launch(SETTINGS)
     wait_until(lambda: not set(descendants()) - before)
+
+
+def test_a_jvm_may_end_its_session_before_this_process_ends(tmp_path: Path) -> None:
+    command = ["sh", "-c", "cat; sleep 0.5; touch ended"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=tmp_path) as process:
+        jvm.wait_for_end(process)
+        assert (tmp_path / "ended").exists()
+
+
+def test_a_jvm_that_does_not_end_is_not_waited_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jvm, "_END_SECONDS", 0.05)
+    with subprocess.Popen(["sleep", "100"], stdin=subprocess.PIPE) as process:
+        jvm.wait_for_end(process)
+        assert process.poll() is None
+        process.kill()
+
+
+@pytest.mark.parametrize(
+    ("master", "number", "waits"), [("k8s://host", 9, True), ("local[2]", 9, False), ("local[2]", 1, True)]
+)
+def test_a_job_waits_for_its_jvm_on_a_cluster_and_in_a_container(
+    monkeypatch: pytest.MonkeyPatch, master: str, number: int, waits: bool
+) -> None:
+    registered: list[object] = []
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--master {master} pyspark-shell")
+    monkeypatch.setattr(jvm, "prepare", lambda _: jvm.Prepared([], None))
+    monkeypatch.setattr(jvm, "start", lambda *_: SimpleNamespace(proc="the process"))
+    monkeypatch.setattr("os.getpid", lambda: number)
+    monkeypatch.setattr("atexit.register", lambda *given: registered.append(given))
+    jvm.launch({})
+    assert registered == ([(jvm.wait_for_end, "the process")] if waits else [])
 
 
 def test_yarn_without_its_configuration_is_refused_before_a_jvm_starts(

@@ -45,6 +45,17 @@ def test_the_folder_of_settings_may_be_another() -> None:
     assert command[command.index("-cp") + 1] == "/conf:/py/jars/*"
 
 
+def test_classes_of_the_user_are_before_and_behind_those_of_spark() -> None:
+    more = {
+        "SPARK_CLASSPATH": "/more/*",
+        "HADOOP_CONF_DIR": "/hadoop",
+        "SPARK_DIST_CLASSPATH": "/dist",
+        "SPARK_EXTRA_CLASSPATH": "",
+    }
+    command = executor_command(["executor"], {**SPARK, **more}, Path("/py"), Path("/java"))
+    assert command[command.index("-cp") + 1] == "/opt/spark/conf:/hadoop:/more/*:/py/jars/*:/dist"
+
+
 @pytest.mark.parametrize("arguments", [[], ["driver"], ["executor", "more"]])
 def test_another_role_is_refused(arguments: list[str]) -> None:
     with pytest.raises(ExecutorPodError, match="expected the argument 'executor'"):

@@ -94,6 +94,7 @@ def test_packages_of_spark_and_of_the_driver_and_unneeded_folders_are_left_out()
     names = {member.name for member in worker_environment._members(with_driver=False)}
     tops = {name.split("/")[0] for name in names}
     assert {"commitlake", "numpy", "pyarrow", "numba", "deltalake"} <= tops
+    assert {"boto3", "obstore", "google", "hdfs_native", "happybase"} <= tops
     assert not tops & {"pyspark", "py4j", "delta", "great_expectations", "scipy", "pytest", "mypy"}
     assert not any("/tests/" in name for name in names if name.startswith("pandas/"))
     assert [name for name in names if "commitlake-" in name.split("/")[0]] == [

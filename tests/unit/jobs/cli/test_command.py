@@ -37,6 +37,23 @@ def test_relative_folders_are_absolute_on_a_cluster(
         }  # fmt: skip
 
 
+def test_a_name_that_is_also_a_folders_is_refused_on_a_cluster_as_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "main.logs").mkdir()
+    monkeypatch.setenv("UNITY_CATALOG_URL", "https://catalog.example")
+    for submitted in ("--master spark://host:7077 pyspark-shell", "pyspark-shell"):
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", submitted)
+        assert restore.main(["--lake", "main.logs", "--out", "out"]) == ExitCode.USAGE
+        assert "write ./main.logs" in capsys.readouterr().err
+    monkeypatch.delenv("UNITY_CATALOG_URL")
+    arguments = argparse.Namespace(lake="main.logs")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master spark://host:7077 pyspark-shell")
+    command._make_places_absolute(arguments)
+    assert arguments.lake == str(tmp_path / "main.logs")
+
+
 def test_an_endpoint_with_credentials_is_refused_for_a_store(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,6 +61,16 @@ def test_a_lake_whose_name_no_catalog_knows_is_a_finding(
     assert findings(capsys, "--lake", "main.logs")["lake"]["found"] == "nothing is archived there yet"
 
 
+def test_a_lake_whose_name_is_also_a_folders_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "main.logs").mkdir()
+    monkeypatch.setenv("UNITY_CATALOG_URL", "https://catalog.example")
+    assert "write ./main.logs" in findings(capsys, "--lake", "main.logs", code=3)["lake"]["found"]
+    assert findings(capsys, "--bodies", "main.logs")["bodies"]["state"] == "ok"
+
+
 def test_a_lake_that_does_not_exist_yet_is_not_a_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = findings(capsys, "--lake", str(tmp_path / "new" / "lake"))
     assert found["lake"]["found"] == "nothing is archived there yet"
