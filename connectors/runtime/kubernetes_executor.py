@@ -21,7 +21,7 @@ from commitlake.connectors.runtime.java import java_home
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 _MAIN = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
-_OPTION = re.compile(r"SPARK_JAVA_OPT_(\d+)")
+_OPTION = re.compile(r"SPARK_JAVA_OPT_([0-9]{1,6})")
 _ARGUMENTS = {
     "--driver-url": "SPARK_DRIVER_URL",
     "--executor-id": "SPARK_EXECUTOR_ID",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import time
 
 import pyarrow.fs as pafs
 import pytest
@@ -16,6 +15,7 @@ from commitlake.connectors.object_store.hdfs_errors import hdfs_error
 from commitlake.connectors.object_store.hdfs_filesystem import hdfs_filesystem
 from commitlake.connectors.object_store.hdfs_uris import is_hdfs, parse_hdfs_uri
 from commitlake.schemas.errors import CommitLakeError, ExitCode
+from tests.support.waiting import let_pass
 
 PLACE = "hdfs://namenode-1.example:8020"
 HA_PLACE = "hdfs://name_service"
@@ -158,7 +158,7 @@ def test_a_request_without_an_answer_ends(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(hdfs_clients, "_REQUEST_SECONDS", 0.05)
     client = HdfsClient(parse_hdfs_uri(PLACE), attempts=1)
     with pytest.raises(CloudUnavailableError, match="does not answer"):
-        client.retried(lambda _: time.sleep(0.5), "")
+        client.retried(lambda _: let_pass(0.5, "the answer does not come"), "")
 
 
 def test_a_request_is_repeated_until_it_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
