@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 import pyspark
 from py4j.java_gateway import JavaGateway
+from pyspark import SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
@@ -73,16 +74,20 @@ def launch(settings: Mapping[str, str]) -> JavaGateway:
     """
     gateway = start(*prepare(settings))
     if submit_arguments.names_cluster() or os.getpid() == 1:
-        atexit.register(wait_for_end, gateway.proc)
+        atexit.register(end_session, gateway.proc)
     return gateway
 
 
-def wait_for_end(process: subprocess.Popen[bytes]) -> None:
-    """Let a JVM end its session, and wait for it.
+def end_session(process: subprocess.Popen[bytes]) -> None:
+    """Stop the session of a JVM, and wait for the JVM's end.
 
-    Otherwise it ends by itself after this process. In a container, where everything ends with the first process, it
-    would be killed meanwhile: executors and their settings would stay in the cluster, and logs of events incomplete.
+    Otherwise it does both by itself after this process. In a container, where everything ends with the first process,
+    it would be killed meanwhile: executors and their settings would stay in the cluster, and logs of events incomplete.
     """
+    context = SparkContext._active_spark_context  # noqa: SLF001 (no other way to ask)
+    if context is not None:
+        with suppress(Exception):  # of a JVM that has ended
+            context.stop()
     assert process.stdin is not None  # `_start` requests a pipe
     with suppress(OSError):
         process.stdin.close()

@@ -90,7 +90,7 @@ def check_lake(pods: Pods, here: Path) -> None:
 def test_a_job_archives_with_executors_and_leaves_none(kubernetes: Kubernetes, pods: Pods, tmp_path: Path) -> None:
     start_job(kubernetes, "first", instances="2")
     wait_until(lambda: pods.exit_code("first") is not None, PATIENCE_SECONDS)
-    assert pods.exit_code("first") == 0, pods.output("first")
+    assert (pods.exit_code("first"), pods.output("first")) == (0, "")
     assert len(pods.processes) == 3
     check_nothing_is_left(kubernetes, pods)
     check_lake(pods, tmp_path / "here")

@@ -77,14 +77,14 @@ def test_a_start_that_is_interrupted_leaves_no_process(monkeypatch: pytest.Monke
 def test_a_jvm_may_end_its_session_before_this_process_ends(tmp_path: Path) -> None:
     command = ["sh", "-c", "cat; sleep 0.5; touch ended"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=tmp_path) as process:
-        jvm.wait_for_end(process)
+        jvm.end_session(process)
         assert (tmp_path / "ended").exists()
 
 
 def test_a_jvm_that_does_not_end_is_not_waited_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jvm, "_END_SECONDS", 0.05)
     with subprocess.Popen(["sleep", "100"], stdin=subprocess.PIPE) as process:
-        jvm.wait_for_end(process)
+        jvm.end_session(process)
         assert process.poll() is None
         process.kill()
 
@@ -102,7 +102,7 @@ def test_a_job_waits_for_its_jvm_on_a_cluster_and_in_a_container(
     monkeypatch.setattr("os.getpid", lambda: number)
     monkeypatch.setattr("atexit.register", lambda *given: registered.append(given))
     jvm.launch({})
-    assert registered == ([(jvm.wait_for_end, "the process")] if waits else [])
+    assert registered == ([(jvm.end_session, "the process")] if waits else [])
 
 
 def test_yarn_without_its_configuration_is_refused_before_a_jvm_starts(
