@@ -7,6 +7,7 @@ replaced by conditional puts, of which a server performs only one if two agents 
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import zlib
 from collections.abc import Iterable, Iterator
@@ -45,6 +46,7 @@ class CloudTarget(ShipTarget):
         self.text = str(self._root)
         self._pace = pace
         self._versions: dict[str, dict[str, str] | None] = {}
+        self._tried: dict[str, set[bytes]] = {}  # SHA-256 of manifests that may have been written
 
     def claim(self) -> None:
         """See ShipTarget; an object store has no locks, and the conditional put of the manifest replaces them."""
@@ -90,19 +92,27 @@ class CloudTarget(ShipTarget):
 
     def replace_manifest(self, name: str, data: bytes) -> None:
         """See ShipTarget."""
-        version = self._versions.get(name)
-        try:
-            with self._errors(name):
-                answer = self._put(name, data, mode="create" if version is None else version)
-        except (AlreadyExistsError, PreconditionError):
-            # An earlier attempt may have succeeded, and its answer may be lost.
-            if self.read_manifest(name) != data:
-                self._versions[name] = version
-                raise ShipConflictError(
-                    f"{self.text}: {name} was replaced by another agent: stop one of the two"
-                ) from None
+        mine = hashlib.sha256(data).digest()
+        tried = self._tried.setdefault(name, set())
+        tried.add(mine)
+        while True:
+            version = self._versions.get(name)
+            try:
+                with self._errors(name):
+                    answer = self._put(name, data, mode="create" if version is None else version)
+                self._versions[name] = _version(answer)
+            except (AlreadyExistsError, PreconditionError):
+                # An earlier attempt, or an earlier manifest, may have been written, and the answer may be lost.
+                digest = hashlib.sha256(self.read_manifest(name) or b"").digest()
+                if digest not in tried or (digest != mine and self._versions[name] == version):
+                    self._versions[name] = version
+                    raise ShipConflictError(
+                        f"{self.text}: {name} was replaced by another agent: stop one of the two"
+                    ) from None
+                if digest != mine:
+                    continue
+            tried.clear()
             return
-        self._versions[name] = _version(answer)
 
     def put(self, name: str, data: bytes, modified_ms: int = 0) -> None:  # noqa: ARG002
         """See ShipTarget."""

@@ -54,6 +54,7 @@ class GcsTarget(ShipTarget):
         self.text = str(self._root)
         self._pace = pace
         self._generations: dict[str, int] = {}
+        self._tried: dict[str, set[str]] = {}  # marks of manifests that may have been written
 
     def claim(self) -> None:
         """See ShipTarget; an object store has no locks, and the generation of the manifest replaces them."""
@@ -101,19 +102,31 @@ class GcsTarget(ShipTarget):
 
     def replace_manifest(self, name: str, data: bytes) -> None:
         """See ShipTarget."""
-        expected = self._generations.get(name, 0)
+        mark = secrets.token_hex(16)
+        tried = self._tried.setdefault(name, set())
+        tried.add(mark)
         with self._errors(name):
-            try:
-                self._generations[name] = self._put(name, data, if_generation_match=expected)
-            except PreconditionFailed:
-                raise ShipConflictError(
-                    f"{self.text}: {name} was replaced by another agent: stop one of the two"
-                ) from None
+            while True:
+                known = self._generations.get(name, 0)
+                try:
+                    self._generations[name] = self._put(name, data, mark, if_generation_match=known)
+                except PreconditionFailed:
+                    # An earlier attempt, or an earlier manifest, may have been written, and the answer may be lost.
+                    found = self._head(name)
+                    if found is None or int(found.generation) == known or _mark_of(found) not in tried:
+                        raise ShipConflictError(
+                            f"{self.text}: {name} was replaced by another agent: stop one of the two"
+                        ) from None
+                    self._generations[name] = int(found.generation)
+                    if _mark_of(found) != mark:
+                        continue
+                tried.clear()
+                return
 
     def put(self, name: str, data: bytes, modified_ms: int = 0) -> None:  # noqa: ARG002
         """See ShipTarget."""
         with self._errors(name):
-            self._put(name, data)
+            self._put(name, data, secrets.token_hex(16))
 
     def delete(self, name: str) -> None:
         """See ShipTarget."""
@@ -123,7 +136,7 @@ class GcsTarget(ShipTarget):
     def write_part(self, file: ShippedFile, part: Part, data: bytes) -> None:
         """See ShipTarget."""
         with self._errors(file.name):
-            self._put(part_name(file.name, part), data)
+            self._put(part_name(file.name, part), data, secrets.token_hex(16))
 
     def has_part(self, file: ShippedFile, part: Part) -> bool:
         """See ShipTarget; the checksum is that of the upload."""
@@ -205,10 +218,9 @@ class GcsTarget(ShipTarget):
         target.compose(list(blobs), if_source_generation_match=[blob.generation for blob in blobs], **TIMEOUTS)
         return target
 
-    def _put(self, name: str, data: bytes, **condition: int) -> int:
-        """Write an object in one piece, and return its generation."""
+    def _put(self, name: str, data: bytes, mark: str, **condition: int) -> int:
+        """Write an object with a mark in one piece, and return its generation."""
         self._take(len(data))
-        mark = secrets.token_hex(16)
         blob = self._bucket.blob(self._key(name))
         blob.metadata = {_UPLOAD: mark, _CRC: f"{zlib.crc32(data):08x}"}
 
@@ -217,6 +229,8 @@ class GcsTarget(ShipTarget):
                 blob.upload_from_string(
                     data, content_type=_TYPE, checksum="crc32c", timeout=TIMEOUTS["timeout"], retry=None, **condition
                 )
+            except PreconditionFailed:
+                raise  # the caller looks at the object for as long as the server needs
             except ERRORS:
                 # If only the answer was lost, another attempt would find a newer generation, or no upload any more.
                 generation = self._uploaded(name, mark)
@@ -231,7 +245,7 @@ class GcsTarget(ShipTarget):
         """Return the generation of an object if it has the mark of an upload."""
         with suppress(*ERRORS):  # of a server that is away; the next attempt asks again
             found = self._head(name, SHORT_TIMEOUTS)
-            if found is not None and (found.metadata or {}).get(_UPLOAD) == mark:
+            if found is not None and _mark_of(found) == mark:
                 return int(found.generation)
         return None
 
@@ -263,6 +277,12 @@ class GcsTarget(ShipTarget):
             found = gcs_error(error, self._root, f"{self.text}, {name}: ")
             kind = ShipUnavailableError if isinstance(found, CloudUnavailableError) else ShipError
             raise kind(str(found)) from None
+
+
+def _mark_of(blob: Any) -> str | None:
+    """Return the mark of the upload that wrote an object, or None if it has none."""
+    mark: str | None = (blob.metadata or {}).get(_UPLOAD)
+    return mark
 
 
 def _is_part(blob: Any, part: Part) -> bool:

@@ -8,6 +8,7 @@ by conditional puts (If-Match, If-None-Match), of which a server performs only o
 from __future__ import annotations
 
 import base64
+import hashlib
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -48,6 +49,7 @@ class S3Target(ShipTarget):
         self._options = options
         self._pace = pace
         self._tags: dict[str, str | None] = {}
+        self._tried: dict[str, set[bytes]] = {}  # SHA-256 of manifests that may have been written
 
     def claim(self) -> None:
         """See ShipTarget; an object store has no locks, and the conditional put of the manifest replaces them."""
@@ -101,22 +103,29 @@ class S3Target(ShipTarget):
 
     def replace_manifest(self, name: str, data: bytes) -> None:
         """See ShipTarget."""
-        tag = self._tags.get(name)
-        condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
+        mine = hashlib.sha256(data).digest()
+        tried = self._tried.setdefault(name, set())
+        tried.add(mine)
         with self._errors(name):
-            try:
-                answer = self._put(name, data, **condition)
-            except exceptions.ClientError as error:
-                if error_code(error) not in _CONFLICTS | MISSING_OBJECT:
-                    raise
-                # An earlier attempt may have succeeded, and its answer may be lost.
-                if self.read_manifest(name) != data:
-                    self._tags[name] = tag
-                    raise ShipConflictError(
-                        f"{self.text}: {name} was replaced by another agent: stop one of the two"
-                    ) from None
+            while True:
+                tag = self._tags.get(name)
+                condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
+                try:
+                    self._tags[name] = self._put(name, data, **condition)["ETag"]
+                except exceptions.ClientError as error:
+                    if error_code(error) not in _CONFLICTS | MISSING_OBJECT:
+                        raise
+                    # An earlier attempt, or an earlier manifest, may have been written, and the answer may be lost.
+                    digest = hashlib.sha256(self.read_manifest(name) or b"").digest()
+                    if digest not in tried or (digest != mine and self._tags[name] == tag):
+                        self._tags[name] = tag
+                        raise ShipConflictError(
+                            f"{self.text}: {name} was replaced by another agent: stop one of the two"
+                        ) from None
+                    if digest != mine:
+                        continue
+                tried.clear()
                 return
-        self._tags[name] = answer["ETag"]
 
     def put(self, name: str, data: bytes, modified_ms: int = 0) -> None:  # noqa: ARG002
         """See ShipTarget."""

@@ -48,7 +48,8 @@ class ShipTarget(ABC):
         """Replace a manifest completely or not at all.
 
         Raises:
-            ShipConflictError: if it is no longer the one that this process has read or written last.
+            ShipConflictError: if it is neither the one that this process has read or written last, nor a later one that
+                it sent and whose answer was lost.
         """
 
     @abstractmethod

@@ -15,8 +15,9 @@ import pytest
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.object_store.cloud_clients import cloud_client, forget_clients
 from commitlake.connectors.object_store.cloud_uris import parse_cloud_uri
+from commitlake.connectors.shipping import cloud
 from commitlake.connectors.shipping.cloud import CloudTarget
-from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
+from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipUnavailableError
 from commitlake.connectors.shipping.pace import Pace
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.rebuild import command as rebuild
@@ -178,6 +179,35 @@ def test_manifest_replaces_only_the_version_that_was_read(copy: str) -> None:
     with pytest.raises(ShipConflictError):
         first.replace_manifest(LOG_MANIFEST, b"4")
     assert first.read_manifest(LOG_MANIFEST) == b"3"
+
+
+def test_manifest_whose_answer_was_lost_before_a_long_outage_is_replaced(
+    azure_server: AzureServer, copy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cloud, "MAX_ATTEMPTS", 1)
+    with FaultProxy(azure_server.address) as proxy, monkeypatch.context() as environment:
+        for name, value in azure_server.environment(proxy.endpoint).items():
+            environment.setenv(name, value)
+        forget_clients()
+        target, other = target_of(copy), target_of(copy)
+        assert target.read_manifest(LOG_MANIFEST) is None
+        for data in (b"1", b"2"):  # the second one is refused, and this answer is lost, too
+            proxy.inject(Fault.LOSE_ANSWER, request="^PUT .*log[.]json")
+            with pytest.raises(ShipUnavailableError):
+                target.replace_manifest(LOG_MANIFEST, data)
+            assert other.read_manifest(LOG_MANIFEST) == b"1"
+        target.replace_manifest(LOG_MANIFEST, b"3")
+        assert other.read_manifest(LOG_MANIFEST) == b"3"
+        proxy.inject(Fault.LOSE_ANSWER, request="^PUT .*log[.]json")
+        with pytest.raises(ShipUnavailableError):
+            target.replace_manifest(LOG_MANIFEST, b"4")
+        other.read_manifest(LOG_MANIFEST)
+        other.replace_manifest(LOG_MANIFEST, b"other")
+        for _ in range(2):
+            with pytest.raises(ShipConflictError, match="another agent"):
+                target.replace_manifest(LOG_MANIFEST, b"5")
+        assert other.read_manifest(LOG_MANIFEST) == b"other"
+    forget_clients()
 
 
 def test_foreign_objects_are_refused_or_left_alone(copy: str, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.object_store import clients
 from commitlake.connectors.object_store.finding import s3_options
 from commitlake.connectors.object_store.options import S3Options
-from commitlake.connectors.shipping.errors import ShipConflictError
+from commitlake.connectors.shipping import s3
+from commitlake.connectors.shipping.errors import ShipConflictError, ShipUnavailableError
 from commitlake.connectors.shipping.pace import Pace
 from commitlake.connectors.shipping.s3 import MIN_COPIED_BYTES, S3Target
 from commitlake.jobs.dump import command as dump
@@ -132,6 +133,30 @@ def test_second_agent_ends_the_first(bucket: str, tmp_path: Path) -> None:
     second.ship_round()
     with pytest.raises(ShipConflictError, match="another agent"):
         first.ship_round()
+
+
+def test_manifest_whose_answer_was_lost_before_a_long_outage_is_replaced(
+    behind_proxy: S3Options, proxy: FaultProxy, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3, "MAX_ATTEMPTS", 1)
+    target, other = target_of(bucket, behind_proxy), target_of(bucket)
+    assert target.read_manifest(LOG_MANIFEST) is None
+    for data in (b"1", b"2"):  # the second one is refused, and this answer is lost, too
+        proxy.inject(Fault.LOSE_ANSWER, request="^PUT .*log[.]json")
+        with pytest.raises(ShipUnavailableError):
+            target.replace_manifest(LOG_MANIFEST, data)
+        assert other.read_manifest(LOG_MANIFEST) == b"1"
+    target.replace_manifest(LOG_MANIFEST, b"3")
+    assert other.read_manifest(LOG_MANIFEST) == b"3"
+    proxy.inject(Fault.LOSE_ANSWER, request="^PUT .*log[.]json")
+    with pytest.raises(ShipUnavailableError):
+        target.replace_manifest(LOG_MANIFEST, b"4")
+    other.read_manifest(LOG_MANIFEST)
+    other.replace_manifest(LOG_MANIFEST, b"other")
+    for _ in range(2):
+        with pytest.raises(ShipConflictError, match="another agent"):
+            target.replace_manifest(LOG_MANIFEST, b"5")
+    assert other.read_manifest(LOG_MANIFEST) == b"other"
 
 
 def test_foreign_objects_are_refused_or_left_alone(s3_server: S3Server, bucket: str, tmp_path: Path) -> None:
