@@ -68,8 +68,10 @@ class GcsTarget(ShipTarget):
         """See ShipTarget."""
         prefix = f"{self._key(folder)}/"
         with self._errors(folder):
-            found = [blob.name for blob in self._bucket.list_blobs(prefix=prefix, max_results=limit, **TIMEOUTS)]
-        return [name.removeprefix(prefix) for name in found if name != prefix]
+            # One more, because some tools create an object with the name of the folder and a slash.
+            listed = self._bucket.list_blobs(prefix=prefix, max_results=limit + 1, **TIMEOUTS)
+            found = [blob.name for blob in listed if blob.name != prefix]
+        return [name.removeprefix(prefix) for name in found[:limit]]
 
     def read_manifest(self, name: str) -> bytes | None:
         """See ShipTarget."""

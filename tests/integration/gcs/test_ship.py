@@ -269,6 +269,9 @@ def test_foreign_objects_are_refused_or_left_alone(copy: str, tmp_path: Path) ->
     assert [store.broker for store in find_stores(copy)] == ["b"]
     with pytest.raises(ShipConflictError, match="no agent has shipped"):
         ShipAgent(SourceStore(str(store)), target_of(f"{copy}-2"), ShipSettings("b")).ship_round()
+    put_object(f"{copy}-2", "commitlog/", b"")
+    with pytest.raises(ShipConflictError, match="no agent has shipped"):
+        ShipAgent(SourceStore(str(store)), target_of(f"{copy}-2"), ShipSettings("b")).ship_round()
 
 
 def test_wrong_settings_are_named(

@@ -124,6 +124,17 @@ def manifest_in(bucket: Bucket) -> bytes:
     return bucket.objects[f"copy/{LOG_MANIFEST}"][0]
 
 
+def test_names_follow_the_object_of_their_folder(bucket: Bucket, target: GcsTarget) -> None:
+    for name in ("copy/commitlog/", "copy/commitlog-2/x"):  # the first one as some tools create folders
+        bucket.write({"name": name}, b"")
+    assert target.names_in("commitlog", 1) == []
+    for name in ("0", "1"):
+        bucket.write({"name": f"copy/commitlog/{name}"}, b"x")
+    assert target.names_in("commitlog", 1) == ["0"]
+    assert target.names_in("commitlog", 5) == ["0", "1"]
+    assert target.names_in("commitlog-2", 1) == ["x"]
+
+
 def test_manifest_whose_answer_was_lost_before_a_long_outage_is_replaced(bucket: Bucket, target: GcsTarget) -> None:
     for earlier in (b"1", b"2"):
         bucket.loses_answers = True
