@@ -19,10 +19,16 @@ from requests.adapters import HTTPAdapter
 
 from commitlake.connectors.object_store.cloud_uris import CloudUri
 from commitlake.connectors.object_store.errors import CloudError
-from commitlake.connectors.object_store.gcs_errors import ERRORS, gcs_error
+from commitlake.connectors.object_store.gcs_errors import ERRORS, gcs_error, is_token_server_away
 from commitlake.connectors.plain_connections import warn_of_plain
 
-_RETRIES = DEFAULT_RETRY.with_delay(initial=1.0, maximum=20.0, multiplier=2.0)
+
+def _is_retried(error: Exception) -> bool:
+    """Return whether a request is repeated: as the package does, and if no token could be fetched for it."""
+    return is_token_server_away(error) or bool(DEFAULT_RETRY._predicate(error))  # noqa: SLF001 (it has no other name)
+
+
+_RETRIES = DEFAULT_RETRY.with_predicate(_is_retried).with_delay(initial=1.0, maximum=20.0, multiplier=2.0)
 TIMEOUTS: dict[str, Any] = {"timeout": (10, 60), "retry": _RETRIES.with_timeout(180.0)}
 """Arguments of a request: limits for a connection and for each answer, and retries for three minutes."""
 SHORT_TIMEOUTS: dict[str, Any] = {"timeout": (5, 30), "retry": _RETRIES.with_timeout(3.0)}
@@ -55,6 +61,7 @@ def _client() -> Any:
     session = client._http  # noqa: SLF001 (the package has no other way to the size of its pool)
     for scheme in ("https://", "http://"):
         session.mount(scheme, HTTPAdapter(pool_maxsize=_CONNECTIONS))
+    session.configure_mtls_channel()  # with the machine's client certificate, if it has one, and as many connections
     return client
 
 

@@ -81,9 +81,23 @@ def status_of(error: BaseException) -> int | None:
     return None
 
 
+def is_token_server_away(error: BaseException) -> bool:
+    """Return whether the server of tokens could not answer, so that a later attempt may succeed.
+
+    The package wraps errors of the metadata server, whose answer it gives if there was one.
+    """
+    cause: Any = error
+    if isinstance(error, auth.RefreshError):
+        cause = error.__cause__ or (error.args[0] if error.args else None)
+    if isinstance(cause, auth.TransportError):
+        status = getattr(cause.args[1], "status", None) if len(cause.args) > 1 else None
+        return status is None or status in _BUSY
+    return isinstance(error, auth.GoogleAuthError) and bool(getattr(error, "retryable", False))
+
+
 def _of_credentials(error: auth.GoogleAuthError, what: str) -> CloudError:
     found = f"{what}found no credentials that can be used"
-    if isinstance(error, auth.TransportError) or getattr(error, "retryable", False):
+    if is_token_server_away(error):
         # The server of tokens may be back soon; on a machine without an identity, it never is.
         return CloudUnavailableError(f"{found}, because their server cannot be reached", _CREDENTIALS)
     if isinstance(error, auth.RefreshError):

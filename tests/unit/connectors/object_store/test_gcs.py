@@ -8,14 +8,17 @@ import multiprocessing
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import requests
 import urllib3
 from google.api_core import exceptions as api_exceptions
+from google.auth import compute_engine
 from google.auth import exceptions as auth_exceptions
 from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+from requests.adapters import HTTPAdapter
 
 from commitlake.connectors.formats.engine.time_bounds import _READERS
 from commitlake.connectors.object_store import gcs_clients
@@ -25,6 +28,7 @@ from commitlake.connectors.object_store.errors import CloudError, CloudUnavailab
 from commitlake.connectors.object_store.gcs_clients import forget_client, gcs_bucket
 from commitlake.connectors.object_store.gcs_errors import gcs_error
 from commitlake.schemas.shipped import fetch_hint
+from tests.support.certificates import Certificates
 
 PLACE = "gs://logs"
 api: Any = api_exceptions  # its functions have no types
@@ -147,6 +151,49 @@ def test_errors_say_what_was_found_and_never_repeat_a_request(
     assert str(pickle.loads(pickle.dumps(found))) == str(found)
 
 
+def refused_token(monkeypatch: pytest.MonkeyPatch, status: int | None) -> Any:
+    """Return the error of a machine's credentials whose metadata server has a status, or does not answer."""
+
+    def request(**_: object) -> Any:
+        if status is None:
+            raise auth.TransportError(requests.ConnectionError(SECRET))
+        return SimpleNamespace(status=status, headers={}, data=SECRET.encode())
+
+    with monkeypatch.context() as quick:
+        quick.setattr("time.sleep", lambda _: None)
+        credentials: Any = compute_engine.Credentials()  # type: ignore[no-untyped-call]
+        with pytest.raises(auth.RefreshError) as found:
+            credentials.refresh(request)
+    return found.value
+
+
+@pytest.mark.parametrize(
+    ("status", "is_temporary"), [(None, True), (503, True), (502, True), (404, False), (403, False)]
+)
+def test_metadata_servers_that_are_away_are_asked_again(
+    monkeypatch: pytest.MonkeyPatch, status: int | None, is_temporary: bool
+) -> None:
+    error = refused_token(monkeypatch, status)
+    for wrapped in (error, api.RetryError("x", error)):
+        found = gcs_error(wrapped, parse_cloud_uri(PLACE), "")
+        assert isinstance(found, CloudUnavailableError) is is_temporary
+        assert SECRET not in str(found)
+    errors = [error, error]
+
+    def request() -> str:
+        if errors:
+            raise errors.pop()
+        return "answer"
+
+    retried = gcs_clients.TIMEOUTS["retry"].with_delay(0.001, 0.001)(request)
+    if is_temporary:
+        assert retried() == "answer"
+    else:
+        with pytest.raises(auth.RefreshError):
+            retried()
+        assert len(errors) == 1
+
+
 @pytest.mark.parametrize("endpoint", ["ftp://server", "server", f"https://user:{SECRET}@server", f"https://h?{SECRET}"])
 @pytest.mark.parametrize("variable", ["COMMITLAKE_GCS_ENDPOINT", "STORAGE_EMULATOR_HOST"])
 def test_wrong_endpoints_are_refused(endpoint: str, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,6 +238,20 @@ def test_each_reading_thread_can_keep_its_connection() -> None:
     session = gcs_bucket(parse_cloud_uri(PLACE)).client._http
     for url in ("https://storage.googleapis.com/", "http://127.0.0.1:9/"):
         assert session.get_adapter(url)._pool_maxsize > _READERS
+
+
+def test_client_certificate_of_the_machine_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path / "certificates")
+    paths = {"cert_path": str(certificates.path("client")), "key_path": str(certificates.path("client.key"))}
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"cert_configs": {"workload": paths}}))
+    monkeypatch.setenv("GOOGLE_API_CERTIFICATE_CONFIG", str(config))
+    session = gcs_bucket(parse_cloud_uri(PLACE)).client._http
+    adapter = session.get_adapter("https://storage.googleapis.com/")
+    assert session.is_mtls
+    assert type(adapter) is not HTTPAdapter
+    assert adapter.poolmanager.connection_pool_kw["ssl_context"] is not None
+    assert adapter._pool_maxsize > _READERS
 
 
 def test_filesystems_of_the_scheme_are_equal_and_only_read() -> None:
