@@ -1,8 +1,9 @@
 """A job whose driver runs in the cluster: `./spark-submit.sh --master yarn --deploy-mode cluster JOB …`.
 
 This process checks the arguments, submits the job to YARN, prints what the job prints, and ends with its exit code. The
-job's environment variables `COMMITLAKE_…`, `AWS_…` and `AZURE_…` and the user's settings file go with it, in a file
-that only its owner can read: neither a command line nor Spark's settings, which its pages show, have them.
+job's environment variables `COMMITLAKE_…`, `AWS_…`, `AZURE_…`, `GOOGLE_…` and `STORAGE_EMULATOR_HOST` and the user's
+settings file go with it, in a file that only its owner can read: neither a command line nor Spark's settings, which its
+pages show, have them.
 
 A second attempt by YARN could succeed and so hide what the first one has found. So there is one attempt only; whoever
 reads the exit code decides on another.
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = "spark.yarn.maxAppAttempts"
 _STAGING = "spark.yarn.stagingDir"
-_PREFIXES = ("COMMITLAKE_", "AWS_", "AZURE_")
+_PREFIXES = ("COMMITLAKE_", "AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_HOST")
 _ONLY_HERE = frozenset({"COMMITLAKE_PYTHON", "COMMITLAKE_JARS", "COMMITLAKE_CONFIG"})
 _SUBMITTER = ("--master", "local", "--driver-memory", "512m")
 _CLUSTER_SETTINGS = {

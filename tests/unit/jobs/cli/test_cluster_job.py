@@ -27,11 +27,16 @@ def test_the_driver_gets_arguments_and_variables_unchanged(tmp_path: Path, monke
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     variables = {
         "COMMITLAKE_MASK_KEY": "hidden", "AWS_SECRET_ACCESS_KEY": "hidden",
-        "COMMITLAKE_JARS": "/jars", "HOME": "/home/u",
+        "GOOGLE_APPLICATION_CREDENTIALS": "/key.json", "STORAGE_EMULATOR_HOST": "http://emulator",
+        "AZURE_FEDERATED_TOKEN_FILE": "/token", "COMMITLAKE_JARS": "/jars", "HOME": "/home/u",
+        "HADOOP_CONF_DIR": "/etc/hadoop",
     }  # fmt: skip
     sent = json.loads(json.dumps(job_file(build_parser(), COMMAND, "hdfs://nn/out", variables)))
     assert sent["arguments"] == COMMAND
-    assert sent["environment"] == {"COMMITLAKE_MASK_KEY": "hidden", "AWS_SECRET_ACCESS_KEY": "hidden"}
+    assert sent["environment"] == {
+        "COMMITLAKE_MASK_KEY": "hidden", "AWS_SECRET_ACCESS_KEY": "hidden", "AZURE_FEDERATED_TOKEN_FILE": "/token",
+        "GOOGLE_APPLICATION_CREDENTIALS": "/key.json", "STORAGE_EMULATOR_HOST": "http://emulator",
+    }  # fmt: skip
     assert sent["settings"] is None
     (tmp_path / "commitlake.toml").write_text("[archive]\nlake = 's3://ü'\n")
     assert job_file(build_parser(), COMMAND, "", {})["settings"] == "[archive]\nlake = 's3://ü'\n"
