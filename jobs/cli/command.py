@@ -230,7 +230,7 @@ def _make_places_absolute(arguments: argparse.Namespace) -> None:
 
     if not names_cluster():
         return
-    for name in ("store", "lake", "bodies", "out"):
+    for name in ("store", "lake", "bodies", "out", "dir"):
         place = getattr(arguments, name, None)
         if isinstance(place, Path):
             setattr(arguments, name, place.absolute())

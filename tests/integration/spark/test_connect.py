@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -96,8 +95,6 @@ found["topic streamed"] = spark.read.format("delta").load(f"{folder}/topic").cou
 print(json.dumps(found))
 """
 JMQ_MESSAGES = 600
-COUNTED = ["broker", "topic", "queue_id", "tag", "kind", "minute", "messages", "bytes", "body_bytes"]
-"""Columns of `topic_minutes` that do not name a run."""
 
 
 @pytest.fixture(scope="module")
@@ -111,12 +108,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkConnect]:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a broker's store, and a lake that was archived on this machine."""
     return archive_here(tmp_path_factory.mktemp("place"))
-
-
-def counted(minutes: Path) -> list[tuple[object, ...]]:
-    """Return the rows of a table `topic_minutes`, sorted."""
-    table = DeltaTable(str(minutes)).to_pyarrow_table(columns=COUNTED)
-    return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True), key=repr)
 
 
 def submit(server: SparkConnect, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -201,25 +192,22 @@ def test_other_jobs_run_at_the_server(server: SparkConnect, place: Path) -> None
     archive_here(place / "other")
     messages = DeltaTable(str(place / "other" / "here" / "messages"))
     (message_id,) = messages.to_pyarrow_dataset().head(1).column("msg_id").to_pylist()
-    minutes = place / "other" / "here" / "topic_minutes"
-    before = counted(minutes)
-    shutil.rmtree(minutes)  # as a lake from before this table
-    (minutes.parent / "_newest" / "topic_minutes.json").unlink()
     for arguments in (
         ("verify", "store", "--quiet"),
         ("rebuild", "store", "--out", "rebuilt-there"),
         ("restore", "--lake", "here", "--out", "restored", "--segment-size", str(SEGMENT_BYTES), "--spark", "--quiet"),
         ("audit", "--lake", "here", "--quiet"),
         ("query", "--lake", "here", "--grep", "a", "--spark", "--limit", "1"),
-        ("archive", "--lake", "other/here", "--backfill", "topic_minutes", "--quiet"),
+        ("archive", "--store", "store", "--broker", "a", "--lake", "later", "--no-edges", "--quiet"),
+        ("archive", "--lake", "later", "--backfill", "edges", "--quiet"),
         ("erase", "--lake", "other/here", "--id", message_id, "--reason", "a test", "--yes", "--spark", "--quiet"),
         ("maintain", "--lake", "other/here", "--spark", "--quiet"),
         ("demo", "--orders", "20", "--quiet"),
     ):
         done = submit(server, place, *arguments)
         assert done.returncode == 0, (arguments, done.stderr)
-    assert counted(minutes) == before
-    assert DeltaTable(str(place / "other" / "here" / "erasures")).to_pyarrow_table().num_rows == 1
+    check_equal(place / "later", place / "here")
+    assert DeltaTable(str(place / "other" / "here" / "erasures")).to_pyarrow_table().num_rows
     assert rebuild.main([str(place / "store"), "--out", str(place / "rebuilt-here"), "--local", "--quiet"]) == 0
     there, here = (files_of(place / f"rebuilt-{where}" / "consumequeue") for where in ("there", "here"))
     assert here

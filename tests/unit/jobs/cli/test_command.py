@@ -25,7 +25,9 @@ def test_relative_folders_are_absolute_on_a_cluster(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--master {master} pyspark-shell")
-    arguments = argparse.Namespace(store="a/{broker}/store,/b,s3://c/d", lake="lake", bodies=None, out=Path("out"))
+    arguments = argparse.Namespace(
+        store="a/{broker}/store,/b,s3://c/d", lake="lake", bodies=None, out=Path("out"), dir=Path("demo")
+    )
     before = argparse.Namespace(**vars(arguments))
     command._make_places_absolute(arguments)
     if master.startswith("local"):
@@ -34,6 +36,7 @@ def test_relative_folders_are_absolute_on_a_cluster(
         store = f"{tmp_path}/a/{{broker}}/store,/b,s3://c/d"
         assert vars(arguments) == {
             "store": store, "lake": f"{tmp_path}/lake", "bodies": None, "out": tmp_path / "out",
+            "dir": tmp_path / "demo",
         }  # fmt: skip
 
 
