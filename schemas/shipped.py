@@ -43,6 +43,7 @@ FILES_MANIFEST = f"{FOLDER}/files.json"
 LOCK = f"{FOLDER}/lock"
 PARTS = f"{FOLDER}/parts"
 MAX_MANIFEST_BYTES = MAX_SMALL_FILE_BYTES
+VERSION_DIGITS = 20
 _PART_NAME = re.compile(rf"{PARTS}/of-.+/[0-9]{{20}}-[0-9]{{1,19}}-[0-9a-f]{{8}}", re.DOTALL)
 _VERSION = 1
 _MAX_CRC = (1 << 32) - 1
@@ -169,6 +170,15 @@ def is_part_name(name: str) -> bool:
     except UnsafeFileError:
         return False
     return _PART_NAME.fullmatch(name) is not None
+
+
+def is_version_name(name: str) -> bool:
+    """Return whether a file's name is that of a manifest's version in HDFS.
+
+    >>> is_version_name("00000000000000000017"), is_version_name("17")
+    (True, False)
+    """
+    return len(name) == VERSION_DIGITS and name.isascii() and name.isdecimal()
 
 
 def serialize_manifest(manifest: Manifest) -> bytes:

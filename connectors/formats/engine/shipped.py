@@ -30,10 +30,11 @@ from commitlake.schemas.shipped import (
     ManifestError,
     Part,
     ShippedFile,
+    is_version_name,
     parse_manifest,
     part_name,
 )
-from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES, read_file
+from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES, UnsafeFileError, read_file
 
 _SPECIAL = re.compile(r"[\[{]")
 _URI_ERROR = "{path} cannot be opened: {error}"
@@ -49,7 +50,7 @@ def read_shipped_manifest(filesystem: pafs.FileSystem, store: str, manifest: str
         manifest: `LOG_MANIFEST` or `FILES_MANIFEST`.
 
     Raises:
-        StoreError: if the manifest is damaged.
+        StoreError: if the manifest is damaged, or in the form that only HDFS has.
     """
     place = f"{store}/{manifest}"
     try:
@@ -60,9 +61,37 @@ def read_shipped_manifest(filesystem: pafs.FileSystem, store: str, manifest: str
                 data = file.read(MAX_MANIFEST_BYTES)
         return parse_manifest(data, place)
     except (FileNotFoundError, NotADirectoryError):
+        check_no_versions(filesystem, place)
         return None
+    except UnsafeFileError:
+        check_no_versions(filesystem, place)
+        raise
     except ManifestError as error:
+        check_no_versions(filesystem, place)  # some object stores have objects for folders
         raise StoreError(str(error)) from None
+
+
+def check_no_versions(filesystem: pafs.FileSystem, place: str) -> None:
+    """Check that a manifest is not a folder of versions, as in HDFS, whose filesystem alone opens them.
+
+    Args:
+        filesystem: the filesystem of the store.
+        place: path of the manifest in it.
+
+    Raises:
+        StoreError: if a version is there.
+    """
+    if filesystem.type_name == "py::hdfs":
+        return
+    try:
+        found = filesystem.get_file_info(pafs.FileSelector(place, allow_not_found=True))
+    except NotADirectoryError:
+        return
+    if any(is_version_name(entry.base_name) for entry in found):
+        raise StoreError(
+            f"{place} is a folder, as in HDFS: the copy was moved out of HDFS by another tool, and its newest records "
+            "cannot be found. Fetch the copy by 'commitlake ship --store hdfs://… --to FOLDER --once'"
+        )
 
 
 def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:

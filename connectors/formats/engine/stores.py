@@ -21,7 +21,12 @@ from pathlib import Path
 import pyarrow.fs as pafs
 
 from commitlake.connectors.formats.engine.errors import EmptyStoreError, OptionError, StoreError
-from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, resolve_filesystem, shipped_sizes
+from commitlake.connectors.formats.engine.shipped import (
+    check_no_versions,
+    read_shipped_manifest,
+    resolve_filesystem,
+    shipped_sizes,
+)
 from commitlake.connectors.formats.format import Format, folder_names
 from commitlake.connectors.formats.registry import DEFAULT_FORMAT, all_formats
 from commitlake.schemas import shipped
@@ -306,6 +311,7 @@ def _list_store(given: str, root: str, broker: str, formats: Sequence[Format]) -
         raise StoreError(f"{root} cannot be read by this user: {_PERMISSION_HINT}") from None
     if not prefix:
         _check_files(root)
+        check_no_versions(filesystem, f"{root.rsplit('/', 1)[0]}/{shipped.LOG_MANIFEST}")
     sizes = {entry.base_name: entry.size for entry in _nameable(root, entries) if entry.type == pafs.FileType.File}
     if not isinstance(filesystem, pafs.LocalFileSystem):  # in a folder, also an unfinished segment is a file
         manifest = read_shipped_manifest(filesystem, root.rsplit("/", 1)[0])

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
 
@@ -135,6 +136,48 @@ def test_sizes_are_those_of_the_manifest_and_of_listed_objects(
     assert shipped_sizes(manifest, "commitlog", listed) == {first: SIZE, second: SIZE}
     assert shipped_sizes(manifest, "commitlog", {}) == {second: SIZE}
     assert read_shipped_manifest(filesystem, "other", FILES_MANIFEST) is None
+
+
+class Objects:
+    """A filesystem without folders of their own."""
+
+    type_name = "objects"
+
+    def __init__(self, filesystem: pafs.FileSystem) -> None:
+        self.get_file_info = filesystem.get_file_info
+        self._filesystem = filesystem
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        """Open a file."""
+        if self.get_file_info(path).type != pafs.FileType.File:
+            raise FileNotFoundError(path)
+        return self._filesystem.open_input_file(path)
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_manifest_in_the_form_of_hdfs_is_not_a_missing_one(
+    tmp_path: Path, target: MemoryTarget, filesystem: pafs.FileSystem, is_local: bool
+) -> None:
+    store = write_store(tmp_path / "store", [(0, closed_segment(messages(20), SIZE))])
+    write_store(store, [(SIZE, open_segment(messages(5), SIZE, SIZE))])
+    ship(store, target, tmp_path)
+    folder = tmp_path / "remote" / "copy"
+    for name in (LOG_MANIFEST, FILES_MANIFEST):  # as a tool that copies folders moves them out of HDFS
+        (folder / name).rename(folder / "moved")
+        (folder / name).mkdir()
+        (folder / "moved").rename(folder / name / f"{17:020d}")
+    where: tuple[pafs.FileSystem, str] = (Objects(filesystem), "copy")
+    if is_local:
+        where = (pafs.LocalFileSystem(), str(folder))
+        for path in (folder, folder / "commitlog", tmp_path / "remote" / "{broker}"):
+            with pytest.raises(StoreError, match="moved out of HDFS"):
+                find_stores(str(path), broker="b")
+    for name in (LOG_MANIFEST, FILES_MANIFEST):
+        with pytest.raises(StoreError, match="ship --store hdfs://… --to FOLDER --once"):
+            read_shipped_manifest(*where, name)
+    (folder / LOG_MANIFEST / f"{17:020d}").unlink()
+    if not is_local:
+        assert read_shipped_manifest(*where) is None
 
 
 def test_globs_in_uris_are_kept(tmp_path: Path) -> None:
