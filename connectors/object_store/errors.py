@@ -4,6 +4,7 @@ ObjectStoreError            an invalid URI, endpoint or credentials: what was fo
 ├── S3Error                 of S3
 │   └── S3UnavailableError      a temporary failure of a server or network; a later attempt may succeed
 └── CloudError              of another object store, or a URI that names none
+    ├── CloudNameError          a file's name that the store cannot have
     └── CloudUnavailableError   a temporary failure of a server or network
 """
 
@@ -44,6 +45,10 @@ class S3UnavailableError(S3Error):
 
 class CloudError(ObjectStoreError):
     """Another object store, or the name of one, cannot be used."""
+
+
+class CloudNameError(CloudError):
+    """An object store cannot have a file of that name."""
 
 
 class CloudUnavailableError(CloudError):

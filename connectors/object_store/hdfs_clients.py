@@ -6,7 +6,9 @@ with several NameNodes, and Kerberos. Credentials come from the environment: a t
 
 hdfs-native asks each NameNode of a nameservice, but does not repeat what DataNodes or a NameNode in safe mode refuse,
 and has no limit for the time of a whole request. So each request runs in a thread of its own, whose answer is waited
-for, and is retried here if its error may be gone the next time. All requests here can be repeated.
+for, and is retried here if its error may be gone the next time. All requests here can be repeated. A request cannot be
+cancelled: it holds its thread, its client and its connections until the server answers, or the connection ends. So
+there are only a few that hang, however long a server does.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,6 +38,9 @@ MAX_ATTEMPTS = 8
 FEW_ATTEMPTS = 2  # if a user waits, and a wrong address is more likely than a cluster that is busy
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.5, 20.0
 _REQUEST_SECONDS = 120.0
+_MAX_HANGING, _NEXT_TRY_SECONDS = 4, 600.0
+_WORKER_THREADS = "TOKIO_WORKER_THREADS"
+_FEW_THREADS = "2"  # of each client; by default one for each CPU, and each of Spark's workers has a client
 # By default, a NameNode that cannot be reached is asked for minutes. Each NameNode of a nameservice needs one attempt.
 _SETTINGS = {
     "dfs.client.failover.max.attempts": "4",
@@ -47,7 +53,7 @@ class HdfsClient:
     """Requests to one cluster.
 
     Every method raises a `CloudError` for what a user has to correct, a `CloudUnavailableError` for what may be gone
-    later, and a `FileNotFoundError`, `FileExistsError` or `NotADirectoryError` about its path.
+    later, and a `FileNotFoundError`, `FileExistsError`, `NotADirectoryError` or `IsADirectoryError` about its path.
 
     Args:
         uri: a place in the cluster, for its address and for messages.
@@ -141,7 +147,7 @@ class HdfsClient:
         """Return the answer to a request that is tried once."""
         try:
             client = _client(self._uri.authority)
-            return _within(_REQUEST_SECONDS, lambda: request(client))
+            return _hanging.run(lambda: request(client))
         except BaseException as error:
             if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, CloudUnavailableError)):
                 raise
@@ -166,39 +172,85 @@ def pause(attempt: int) -> None:
     time.sleep(min(_FIRST_WAIT_SECONDS * 2 ** (attempt - 1), _LONGEST_WAIT_SECONDS))
 
 
-def _within(seconds: float, request: Callable[[], _Result]) -> _Result:
-    """Return what a function returns, in another thread; signals are handled meanwhile.
+class _HangingRequests:
+    """The requests of this process that were given up, and have not ended yet.
 
-    Raises:
-        TimeoutError: if it takes longer; the thread then goes on alone, and the next request has another connection.
+    While there are many, others fail at once, except one from time to time. When that one is answered, the server is
+    well, so the answer to the oldest of them was lost, and it is forgotten.
     """
-    answers: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
 
-    def run() -> None:
+    def __init__(self) -> None:
+        self._threads: list[threading.Thread] = []
+        self._next_try = 0.0
+        self._lock = threading.Lock()
+
+    def run(self, request: Callable[[], _Result]) -> _Result:
+        """Return what a function returns, in another thread; signals are handled meanwhile.
+
+        Raises:
+            TimeoutError: if it takes long; the thread then goes on alone, and the next request has another connection.
+        """
+        answers: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
+
+        def run() -> None:
+            try:
+                answers.put((True, request()))
+            except BaseException as error:  # noqa: BLE001 (a panic of the library is no Exception)
+                answers.put((False, error))
+
+        is_try = self._begin()
+        thread = threading.Thread(target=run, name="hdfs", daemon=True)
+        thread.start()
         try:
-            answers.put((True, request()))
-        except BaseException as error:  # noqa: BLE001 (a panic of the library is no Exception)
-            answers.put((False, error))
+            is_done, found = answers.get(timeout=_REQUEST_SECONDS)
+        except queue.Empty:
+            with self._lock:
+                self._threads.append(thread)
+                self._next_try = time.monotonic() + _NEXT_TRY_SECONDS
+            forget_clients()
+            raise TimeoutError from None
+        if is_try:
+            with self._lock:
+                del self._threads[:1]
+        if not is_done:
+            raise found
+        return found  # type: ignore[no-any-return]
 
-    threading.Thread(target=run, name="hdfs", daemon=True).start()
-    try:
-        is_done, found = answers.get(timeout=seconds)
-    except queue.Empty:
-        forget_clients()
-        raise TimeoutError from None
-    if not is_done:
-        raise found
-    return found  # type: ignore[no-any-return]
+    def _begin(self) -> bool:
+        """Return whether a request is one of those that find out whether a server is well again."""
+        with self._lock:
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
+            if len(self._threads) < _MAX_HANGING:
+                return False
+            if time.monotonic() < self._next_try:
+                raise TimeoutError
+            self._next_try = time.monotonic() + _NEXT_TRY_SECONDS
+            return True
 
 
+_hanging = _HangingRequests()
 _clients: dict[str, Any] = {}
 _of_parent: list[Any] = []
 
 
 def _client(authority: str) -> Any:
     if authority not in _clients:
-        _clients[authority] = hdfs_native.Client(f"hdfs://{authority}", _SETTINGS)
+        with _few_threads():
+            _clients[authority] = hdfs_native.Client(f"hdfs://{authority}", _SETTINGS)
     return _clients[authority]
+
+
+@contextmanager
+def _few_threads() -> Iterator[None]:
+    """Limit the threads of a new client, unless the environment does; other packages in Rust read the same variable."""
+    if _WORKER_THREADS in os.environ:
+        yield
+        return
+    os.environ[_WORKER_THREADS] = _FEW_THREADS
+    try:
+        yield
+    finally:
+        os.environ.pop(_WORKER_THREADS, None)
 
 
 def forget_clients() -> None:
@@ -208,6 +260,8 @@ def forget_clients() -> None:
 
 def _keep_clients_of_parent() -> None:
     """Let a forked process create its own clients: the end of a parent's one would wait for threads that it lacks."""
+    global _hanging  # noqa: PLW0603 (its lock may be held by a thread that the child lacks)
+    _hanging = _HangingRequests()
     _of_parent.append(_clients.copy())
     _clients.clear()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from commitlake.connectors.object_store.errors import CloudError, CloudUnavailableError
+from commitlake.connectors.object_store.errors import CloudError, CloudNameError, CloudUnavailableError
 from commitlake.connectors.object_store.hdfs_uris import HdfsUri
 from commitlake.connectors.printable import printable_line
 
@@ -23,13 +23,15 @@ _CREDENTIALS = (
 _DENIED = "Give this user permission; without Kerberos, HADOOP_USER_NAME is the user"
 _LOG = "See the NameNode's log for its reason"
 _SPACE = "Free some space, or raise the quota"
-_DENIED_ERRORS = frozenset({"AccessControlException", "AuthorizationException", "InvalidToken", "SecretManager"})
+_DENIED_ERRORS = frozenset({"AccessControlException", "AuthorizationException"})
+_CLASS_END = re.compile(r"[.$]")  # of a package, and of the class around a class
 _QUOTA_ERRORS = frozenset(
     {"DSQuotaExceededException", "NSQuotaExceededException", "QuotaByStorageTypeExceededException"}
 )
 _BUSY_ERRORS = frozenset(
     {
         "LeaseExpiredException",
+        "NoNamenodesAvailableException",
         "NotReplicatedYetException",
         "ObserverRetryOnActiveException",
         "RecoveryInProgressException",
@@ -41,9 +43,16 @@ _BUSY_ERRORS = frozenset(
 )
 _NO_DATA_NODE = re.compile(r"could only be written to|could not find enough|no DataNode|Connection re|CallQueue")
 _CREDENTIAL_ERRORS = ("SASLError(", "GSSAPIError(", "NoSASLMechanism")
-_SERVER_ERRORS = ("DataTransferError(", "ChecksumError", "BlocksNotFound(", "OperationFailed(", "InvalidRPCResponse(")
+_SERVER_ERRORS = (
+    "BlocksNotFound(",
+    "ChecksumError",
+    "DataTransferError(",
+    "ErasureCodingError(",
+    "InvalidRPCResponse(",
+    "OperationFailed(",
+)
 _SETTING_ERRORS = ("XmlParseError(", "UrlParseError(", "InvalidArgument(")
-FILE_ERRORS = (FileNotFoundError, FileExistsError, NotADirectoryError)
+FILE_ERRORS = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 """Errors about a path, which are not converted."""
 
 
@@ -61,7 +70,7 @@ def hdfs_error(error: BaseException, uri: HdfsUri, what: str) -> Exception:
     if isinstance(error, FILE_ERRORS):
         return type(error)(f"{uri}: {shown}")
     if remote is not None:
-        return _remote_error(remote["name"].rpartition(".")[2], remote["message"], what)
+        return _remote_error(_CLASS_END.split(remote["name"])[-1], remote["message"], what)
     kind = CloudError
     if isinstance(error, TimeoutError):
         kind, found, advice = CloudUnavailableError, "a server that does not answer", _LATER
@@ -88,13 +97,21 @@ def _remote_error(name: str, message: str, what: str) -> Exception:
     shown = _first_line(message.replace('\\"', '"'))
     if "(is not a directory)" in message:
         return NotADirectoryError(f"{what}found a file in the place of a folder: {shown}")
-    if name in _DENIED_ERRORS:
-        return CloudError(f"{what}found access denied ({shown})", _DENIED)
-    if name in _QUOTA_ERRORS:
-        return CloudUnavailableError(f"{what}found a quota that is used up ({shown})", _SPACE)
-    if name in _BUSY_ERRORS or _NO_DATA_NODE.search(message):
-        return CloudUnavailableError(f"{what}found a cluster that is busy or not well ({name}: {shown})", _LATER)
-    return CloudError(f"{what}found {name}: {shown}", _LOG)
+    kind = CloudError
+    if name == "InvalidToken":
+        found, advice = f"no credentials that can be used ({name}: {shown})", _CREDENTIALS
+    elif name in _DENIED_ERRORS:
+        found, advice = f"access denied ({shown})", _DENIED
+    elif name == "PathComponentTooLongException":
+        kind, found, advice = CloudNameError, f"a name that is too long ({shown})", "Use shorter names"
+    elif name in _QUOTA_ERRORS:
+        kind, found, advice = CloudUnavailableError, f"a quota that is used up ({shown})", _SPACE
+    elif name in _BUSY_ERRORS or _NO_DATA_NODE.search(message):
+        kind, advice = CloudUnavailableError, _LATER
+        found = f"a cluster that is busy or not well ({name}: {shown})"
+    else:
+        found, advice = f"{name}: {shown}", _LOG
+    return kind(f"{what}found {found}", advice)
 
 
 def _first_line(text: str) -> str:

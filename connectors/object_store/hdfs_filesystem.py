@@ -162,7 +162,12 @@ class _HdfsFile(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read from the position; less only at the end of the file."""
+        """Read from the position; less only at the end of the file.
+
+        Raises:
+            FileNotFoundError: if it was deleted, and its bytes, too.
+            CloudUnavailableError: if another file has its name, after some of its bytes were read.
+        """
         for _ in range(_MAX_LOOKS):
             end = self._size if size is None or size < 0 else min(self._size, self._position + size)
             if self._position >= end:
@@ -174,6 +179,9 @@ class _HdfsFile(io.RawIOBase):
                 if not self._is_replaced():
                     raise
                 if self._position:
+                    # A reader of parts looks for the file that has these bytes now.
+                    if self._path == self._uri.key("") and self._client.status(self._path) is None:
+                        raise FileNotFoundError(f"{self._uri} does not exist any more") from None
                     break
                 self._look()
             else:

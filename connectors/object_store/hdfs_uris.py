@@ -9,6 +9,7 @@ from commitlake.connectors.object_store.cloud_uris import check_no_secret, schem
 from commitlake.connectors.object_store.errors import CloudError
 
 EXPECTED = "hdfs://host:port/folder or hdfs://nameservice/folder"
+_MAX_PORT = 65535
 _AUTHORITY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?(?::[0-9]{1,5})?")
 
 
@@ -55,7 +56,8 @@ def parse_hdfs_uri(uri: str) -> HdfsUri:
     check_no_secret(uri)
     authority, _, path = uri.partition("://")[2].partition("/")
     folder = path.strip("/")
-    if not is_hdfs(uri) or _AUTHORITY.fullmatch(authority) is None:
+    port = authority.partition(":")[2]
+    if not is_hdfs(uri) or _AUTHORITY.fullmatch(authority) is None or (port and not 0 < int(port) <= _MAX_PORT):
         raise CloudError(f"{uri!r}: expected {EXPECTED}", "Name the NameNode and its port, or a nameservice")
     if folder and any(part in {"", ".", ".."} or not is_possible(part) for part in folder.split("/")):
         raise CloudError(

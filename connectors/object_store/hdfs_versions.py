@@ -8,13 +8,25 @@ a file and replace it. So a new version is a rename to the next number: it succe
 that version. Old versions are deleted, so a process that has slept for long can still create one of a number that
 existed once. It has no effect: the largest number counts, versions are deleted only below a larger one, and the process
 that created the version finds the larger one when it lists the folder afterwards.
+
+If all versions are deleted, numbers begin again. So a process also compares the version that it replaces, by size and
+time, before and after its rename.
 """
 
 from __future__ import annotations
 
-from commitlake.connectors.object_store.hdfs_clients import HdfsClient
+from typing import NamedTuple
 
-_DIGITS = 20
+from commitlake.connectors.object_store.hdfs_clients import HdfsClient
+from commitlake.schemas.shipped import VERSION_DIGITS, is_version_name
+
+
+class Version(NamedTuple):
+    """A version as a listing shows it; another file of its number has another time."""
+
+    number: int
+    size: int
+    modified_ms: int
 
 
 def version_path(folder: str, number: int) -> str:
@@ -23,13 +35,30 @@ def version_path(folder: str, number: int) -> str:
     >>> version_path("/copy/shipped/log.json", 17)
     '/copy/shipped/log.json/00000000000000000017'
     """
-    return f"{folder}/{number:0{_DIGITS}d}"
+    return f"{folder}/{number:0{VERSION_DIGITS}d}"
 
 
 def list_versions(client: HdfsClient, folder: str) -> list[int]:
     """Return the numbers of the versions that exist, in order; none if the folder does not exist."""
     try:
-        names = [found.path.rpartition("/")[2] for found in client.list(folder) if not found.isdir]
-    except (FileNotFoundError, NotADirectoryError):
+        return [version.number for version in find_versions(client, folder)]
+    except NotADirectoryError:
         return []
-    return sorted(int(name) for name in names if len(name) == _DIGITS and name.isascii() and name.isdecimal())
+
+
+def find_versions(client: HdfsClient, folder: str) -> list[Version]:
+    """Return the versions that exist, in order; none if the folder does not exist.
+
+    Raises:
+        NotADirectoryError: if it is a file.
+    """
+    try:
+        entries = client.list(folder)
+    except FileNotFoundError:
+        return []
+    if any(found.path == folder and not found.isdir for found in entries):
+        raise NotADirectoryError(f"{folder} is a file, expected a folder")
+    named = [(found.path.rpartition("/")[2], found) for found in entries if not found.isdir]
+    return sorted(
+        Version(int(name), found.length, found.modification_time) for name, found in named if is_version_name(name)
+    )

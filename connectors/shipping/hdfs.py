@@ -6,16 +6,23 @@ which an agent appends stays locked for a minute after a kill. Each file is writ
 temporary files, which the next one deletes.
 
 Manifests are folders of versions, see `object_store.hdfs_versions`. There is no lock, whose owner could be dead or only
-slow. Instead, an agent replaces a manifest by a rename of its own temporary file to the next version, which the
-NameNode does for one agent only. It then lists the versions. So of two agents, only one continues:
+slow. Instead, an agent lists the versions, and ends if the newest is not the one that it knows. It replaces a manifest
+by a rename of its own temporary file to the next version, which the NameNode does for one agent only. Then it lists the
+versions again. So of two agents, only one continues:
 
 - both replace version 16: the NameNode refuses one of the renames, and that agent ends;
-- one was stopped for long, versions 17 to 20 were written and 17 was deleted, and its rename to 17 succeeds: readers
-  and agents take the largest number, so 17 has no effect, and the listing shows 20 to the agent, which ends;
+- one was stopped for long, versions 17 to 20 were written and 17 was deleted: its listing shows 20, and it ends. If it
+  was stopped between its listing and its rename, the rename to 17 succeeds: readers and agents take the largest number,
+  so 17 has no effect, and the second listing shows 20 to the agent, which ends;
+- one is at version 16, the copy is deleted or moved, and another agent begins there with version 1: 16 is not in the
+  listing, or has another time, and the first agent ends. If the copy is deleted between its listing and its rename, 16
+  is not in the second listing: the agent deletes its own version, whose files are gone, and ends. The last versions are
+  kept, so an agent whose copy is there always finds the one that it has replaced;
 - an agent is killed before its rename: the manifest is the old one; after it: it is the new one, and the next agent
-  continues from there;
-- the answer to a rename is lost, and the request is repeated: the second one fails, because its source or the version
-  exists no more or already. The agent reads the version back: if it is its own, the rename has succeeded.
+  continues from there. Only if the copy is deleted and the agent killed, both in the moment around its rename, does a
+  manifest stay whose files are gone. The next agent finds them missing, and ends or ships them again;
+- the answer to a rename is lost: the agent lists the versions before it tries again, and reads the new one: if it is
+  its own, the rename has succeeded.
 
 A file that was closed is on all DataNodes of its pipeline, in memory or on disk. Whether they have written it to disk
 is a setting of the cluster, `dfs.datanode.synconclose`.
@@ -28,10 +35,10 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from commitlake.connectors.object_store.errors import CloudError, CloudUnavailableError
+from commitlake.connectors.object_store.errors import CloudError, CloudNameError, CloudUnavailableError
 from commitlake.connectors.object_store.hdfs_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, HdfsClient, pause
 from commitlake.connectors.object_store.hdfs_uris import is_possible, parse_hdfs_uri
-from commitlake.connectors.object_store.hdfs_versions import list_versions, version_path
+from commitlake.connectors.object_store.hdfs_versions import Version, find_versions, version_path
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipNameError, ShipUnavailableError
 from commitlake.connectors.shipping.pace import Pace
 from commitlake.connectors.shipping.target import ShipTarget
@@ -57,13 +64,14 @@ class HdfsTarget(ShipTarget):
         self.text = str(self._root)
         self._pace = pace
         self._client = HdfsClient(self._root)
-        self._versions: dict[str, int] = {}
+        self._few = HdfsClient(self._root, FEW_ATTEMPTS)  # for requests of what is tried again as a whole
+        self._versions: dict[str, Version | None] = {}
         self._tried: dict[str, set[bytes]] = {}  # SHA-256 of manifests that may have been written
 
     def claim(self) -> None:
         """See ShipTarget; the condition of the manifest replaces a lock."""
         with self._errors(TEMPORARY):
-            HdfsClient(self._root, FEW_ATTEMPTS).make_folder(self._path(TEMPORARY))
+            self._few.make_folder(self._path(TEMPORARY))
             self._delete_temporary()
 
     def close(self) -> None:
@@ -78,13 +86,14 @@ class HdfsTarget(ShipTarget):
     def read_manifest(self, name: str) -> bytes | None:
         """See ShipTarget."""
         with self._errors(name):
-            self._versions[name], data = self._newest_version(name)
+            versions, data = self._read_newest(name, self._client)
+            self._versions[name] = versions[-1] if versions else None
         return data
 
     def read_range(self, name: str, offset: int, size: int) -> bytes | None:
         """Return a range of a file, or less if it ends before; None if it does not exist."""
         with self._errors(name), suppress(FileNotFoundError):
-            data = self._read(self._path(name), offset, size)
+            data = self._read(self._client, self._path(name), offset, size)
             self._pace.take(len(data))
             return data
         return None
@@ -96,28 +105,18 @@ class HdfsTarget(ShipTarget):
         tried.add(mine)
         with self._errors(name):
             for attempt in range(1, MAX_ATTEMPTS + 1):
-                known = self._versions.get(name, 0)
                 try:
-                    self._write_once(version_path(self._path(name), known + 1), [data], replace=False)
-                except (FileExistsError, FileNotFoundError):
-                    pass  # another agent's version, or our own after an answer that was lost: it is read below
+                    is_replaced = self._try_replace(name, data) == mine
                 except CloudUnavailableError:
                     if attempt == MAX_ATTEMPTS:
                         raise
                     pause(attempt)
-                newest, found = self._newest_version(name)
-                digest = None if found is None else hashlib.sha256(found).digest()
-                if newest == known + 1 and digest in tried:
-                    self._versions[name] = newest
-                    if digest == mine:
-                        tried.clear()
-                        self._delete_versions(name, newest)
-                        self._delete_temporary()
-                        return
-                elif newest != known:
-                    raise ShipConflictError(
-                        f"{self.text}: {name} was replaced or deleted by another agent: stop one of the two"
-                    )
+                    continue
+                if is_replaced:
+                    tried.clear()
+                    self._delete_versions(name)
+                    self._delete_temporary()
+                    return
         raise ShipUnavailableError(f"{self.text}, {name}: its temporary file was deleted again and again. Run it again")
 
     def put(self, name: str, data: bytes, modified_ms: int = 0) -> None:  # noqa: ARG002
@@ -168,26 +167,58 @@ class HdfsTarget(ShipTarget):
         """See ShipTarget."""
         return self._size(file.name)
 
-    def _newest_version(self, name: str) -> tuple[int, bytes | None]:
-        """Return the number and the content of a manifest's newest version; 0 and None if there is none."""
+    def _try_replace(self, name: str, data: bytes) -> bytes | None:
+        """Write the version after the known one, if that is the newest, and read back which one is the newest then.
+
+        Returns:
+            The SHA-256 of the new version, which an earlier attempt may have written; None if there is no new one.
+
+        Raises:
+            ShipConflictError: if the known version is not the newest, or is gone.
+        """
+        folder, known = self._path(name), self._versions.get(name)
+        number = known.number + 1 if known else 1
+        if find_versions(self._few, folder)[-1:] == ([known] if known else []):
+            # An error here is another agent's version, or a temporary file that an agent deleted.
+            with suppress(FileExistsError, FileNotFoundError):
+                self._write_once(version_path(folder, number), [data], replace=False)
+        versions, found = self._read_newest(name, self._few)
+        newest = versions[-1] if versions else None
+        if newest == known:
+            return None
+        digest = hashlib.sha256(found or b"").digest()
+        is_mine = newest is not None and newest.number == number and digest in self._tried[name]
+        if is_mine and known is not None and known not in versions:
+            self._client.delete(version_path(folder, number))
+            is_mine = False
+        if not is_mine:
+            raise ShipConflictError(
+                f"{self.text}: {name} was replaced by another agent, or the copy was deleted: stop all agents but one, "
+                "and start that one again"
+            )
+        self._versions[name] = newest
+        return digest
+
+    def _read_newest(self, name: str, client: HdfsClient) -> tuple[list[Version], bytes | None]:
+        """Return a manifest's versions, and the content of the newest one."""
         folder = self._path(name)
         for _ in range(MAX_ATTEMPTS):
-            numbers = list_versions(self._client, folder)
-            if not numbers:
-                return 0, None
+            versions = find_versions(client, folder)
+            if not versions:
+                return [], None
             with suppress(FileNotFoundError):  # deleted by another agent, after a newer one was written
-                data = self._read(version_path(folder, numbers[-1]), 0, MAX_MANIFEST_BYTES + 1)
+                data = self._read(client, version_path(folder, versions[-1].number), 0, MAX_MANIFEST_BYTES + 1)
                 if len(data) > MAX_MANIFEST_BYTES:
                     raise ShipError(f"{self.text}/{name}: expected at most {MAX_MANIFEST_BYTES} bytes, found more")
-                return numbers[-1], data
+                return versions, data
         raise ShipUnavailableError(f"{self.text}/{name}: its newest version was deleted again and again. Run it again")
 
-    def _delete_versions(self, name: str, newest: int) -> None:
+    def _delete_versions(self, name: str) -> None:
         """Delete old versions, except the last ones, which a reader may be about to open."""
-        folder = self._path(name)
-        for number in list_versions(self._client, folder):
-            if number <= newest - _KEPT_VERSIONS:
-                self._client.delete(version_path(folder, number))
+        folder, newest = self._path(name), self._versions[name]
+        for version in find_versions(self._client, folder):
+            if newest is not None and version.number <= newest.number - _KEPT_VERSIONS:
+                self._client.delete(version_path(folder, version.number))
 
     def _delete_temporary(self) -> None:
         """Delete what killed agents and failed requests left; another agent that writes there tries again."""
@@ -227,17 +258,17 @@ class HdfsTarget(ShipTarget):
         for part in file.parts:
             name = part_name(file.name, part)
             try:
-                data = self._read(self._path(name), 0, part.size + 1)
+                data = self._read(self._few, self._path(name), 0, part.size + 1)
             except FileNotFoundError:
                 data = b""
             if (len(data), zlib.crc32(data)) != (part.size, part.crc):
                 raise ShipError(f"{self.text}/{name}: expected {part.size} bytes with its CRC-32: the file was changed")
             yield data
 
-    def _read(self, path: str, offset: int, size: int) -> bytes:
-        reader = self._client.open(path)
+    def _read(self, client: HdfsClient, path: str, offset: int, size: int) -> bytes:
+        reader = client.open(path)
         end = min(offset + size, len(reader))
-        return self._client.read(reader, offset, end, path) if offset < end else b""
+        return client.read(reader, offset, end, path) if offset < end else b""
 
     def _size(self, name: str) -> int | None:
         with self._errors(name):
@@ -259,7 +290,9 @@ class HdfsTarget(ShipTarget):
             raise
         except CloudUnavailableError as error:
             raise ShipUnavailableError(f"{self.text}, {name}: {error}") from None
-        except (CloudError, NotADirectoryError, FileExistsError) as error:
+        except CloudNameError as error:
+            raise ShipNameError(f"{self.text}, {name}: {error}") from None
+        except (CloudError, NotADirectoryError, IsADirectoryError, FileExistsError) as error:
             raise ShipError(f"{self.text}, {name}: {error}") from None
         except FileNotFoundError as error:
             raise ShipUnavailableError(f"{self.text}, {name}: {error}, also when tried again") from None

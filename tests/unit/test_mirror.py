@@ -20,7 +20,6 @@ OTHER_FOLDERS = {
 }
 TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/integration/azure/test_ship.py": ("connectors.shipping.cloud",),
-    "tests/integration/hdfs/test_ship.py": ("connectors.shipping.hdfs",),
     "tests/integration/hbase/test_follower.py": ("connectors.hbase.follower",),
     "tests/integration/hbase/test_jobs.py": ("pipelines.audit.local.hbase_tasks", "pipelines.query.hbase"),
     "tests/integration/hbase/test_lookups.py": ("connectors.hbase.lookups",),

@@ -7,16 +7,21 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from commitlake.connectors.formats.engine.files import open_remote
+from commitlake.connectors.formats.engine.shipped import resolve_filesystem
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.object_store.errors import CloudUnavailableError
 from commitlake.connectors.object_store.hdfs_clients import HdfsClient, forget_clients
 from commitlake.connectors.object_store.hdfs_uris import parse_hdfs_uri
 from commitlake.connectors.object_store.hdfs_versions import list_versions, version_path
-from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
+from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipNameError, ShipUnavailableError
 from commitlake.connectors.shipping.hdfs import TEMPORARY, HdfsTarget
 from commitlake.connectors.shipping.pace import Pace
 from commitlake.jobs.dump import command as dump
@@ -27,14 +32,14 @@ from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
 from commitlake.schemas.layouts.segments import segment_name
-from commitlake.schemas.shipped import LOG_MANIFEST, parse_manifest
+from commitlake.schemas.shipped import LOG_MANIFEST, Part, ShippedFile, parse_manifest, part_name
 from tests.servers.cutting_proxy import CuttingProxy
 from tests.servers.hdfs import HdfsCluster
 from tests.support.kills import kill_count
 from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
 from tests.support.shipped_archives import check_copy_is_archived_alike
 from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
-from tests.support.waiting import let_pass
+from tests.support.waiting import let_pass, wait_until
 
 pytestmark = pytest.mark.usefixtures("usual_priority")
 
@@ -223,21 +228,121 @@ def test_manifest_replaces_only_the_version_that_was_read(copy: str) -> None:
     assert first.read_manifest(LOG_MANIFEST) == b"3"
 
 
-def test_agent_that_slept_replaces_nothing(copy: str) -> None:
+def sleep_before_writing(monkeypatch: pytest.MonkeyPatch, target: HdfsTarget, action: Callable[[], object]) -> None:
+    """Let others do something after a target has listed the versions of its manifest, and before it writes the next."""
+    write = target._write_once
+
+    def write_later(path: str, pieces: Iterable[bytes], *, replace: bool) -> None:
+        monkeypatch.setattr(target, "_write_once", write)
+        action()
+        write(path, pieces, replace=replace)
+
+    monkeypatch.setattr(target, "_write_once", write_later)
+
+
+def delete_folder(copy: str, name: str = "") -> None:
+    """Delete a folder with all that is in it."""
+    uri = parse_hdfs_uri(copy)
+    assert HdfsClient(uri).once(lambda client: client.delete(uri.key(name), True), "")
+
+
+@pytest.mark.parametrize("has_listed", [True, False])
+def test_agent_that_slept_replaces_nothing(copy: str, monkeypatch: pytest.MonkeyPatch, has_listed: bool) -> None:
     sleeper, other = target_of(copy), target_of(copy)
     for target in (sleeper, other):
         assert target.read_manifest(LOG_MANIFEST) is None
-    for number in range(5):
-        other.replace_manifest(LOG_MANIFEST, b"%d" % number)
+
+    def replace_often() -> None:
+        for number in range(5):
+            other.replace_manifest(LOG_MANIFEST, b"%d" % number)
+
+    if has_listed:
+        sleep_before_writing(monkeypatch, sleeper, replace_often)
+    else:
+        replace_often()
+    with pytest.raises(ShipConflictError):
+        sleeper.replace_manifest(LOG_MANIFEST, b"old")
     uri = parse_hdfs_uri(copy)
     folder = uri.key(LOG_MANIFEST)
-    assert list_versions(HdfsClient(uri), folder) == [4, 5]
-    with pytest.raises(ShipConflictError):
-        sleeper.replace_manifest(LOG_MANIFEST, b"old")  # its version 1 was deleted, so its rename succeeds
-    assert list_versions(HdfsClient(uri), folder) == [1, 4, 5]
+    # Version 1 was deleted, so the sleeper's rename succeeds, if it has seen that there is none.
+    assert list_versions(HdfsClient(uri), folder) == ([1, 4, 5] if has_listed else [4, 5])
     assert target_of(copy).read_manifest(LOG_MANIFEST) == b"4"
     other.replace_manifest(LOG_MANIFEST, b"5")
     assert list_versions(HdfsClient(uri), folder) == [5, 6]
+
+
+@pytest.mark.parametrize("has_listed", [True, False])
+@pytest.mark.parametrize("count", [2, 3])
+def test_agent_whose_copy_was_replaced_writes_no_manifest(
+    copy: str, monkeypatch: pytest.MonkeyPatch, has_listed: bool, count: int
+) -> None:
+    first, second = target_of(copy), target_of(copy)
+    assert first.read_manifest(LOG_MANIFEST) is None
+    for number in range(3):
+        first.replace_manifest(LOG_MANIFEST, b"%d" % number)
+
+    def replace_copy() -> None:
+        delete_folder(copy)
+        second.claim()
+        assert second.read_manifest(LOG_MANIFEST) is None
+        for number in range(count):
+            second.replace_manifest(LOG_MANIFEST, b"%d" % number)
+
+    if has_listed:
+        sleep_before_writing(monkeypatch, first, replace_copy)
+    else:
+        replace_copy()
+    with pytest.raises(ShipConflictError, match="or the copy was deleted"):
+        first.replace_manifest(LOG_MANIFEST, b"old")
+    uri = parse_hdfs_uri(copy)
+    assert list_versions(HdfsClient(uri), uri.key(LOG_MANIFEST)) == [count - 1, count]
+    second.replace_manifest(LOG_MANIFEST, b"new")
+    assert second.read_manifest(LOG_MANIFEST) == b"new"
+
+
+def test_paths_of_another_kind_are_named(copy: str) -> None:
+    target, part = target_of(copy), Part(0, 4, 0)
+    file = ShippedFile(FIRST, 4, parts=(part,))
+    put_file(copy, f"{part_name(FIRST, part)}/x", b"x")
+    with pytest.raises(ShipError, match="of-commitlog") as found:
+        target.seal(file)
+    assert not isinstance(found.value, ShipUnavailableError)
+    with pytest.raises(ShipNameError, match="a name that is too long"):
+        target.put(f"config/{300 * 'a'}", b"x")
+    put_file(f"{copy}-2", LOG_MANIFEST, b"{}")  # as a tool copies it from another kind of file system
+    with pytest.raises(ShipError, match=r"log\.json is a file, expected a folder"):
+        target_of(f"{copy}-2").read_manifest(LOG_MANIFEST)
+
+
+def test_segment_that_is_sealed_while_it_is_read_is_read_on(copy: str, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    all_messages = large_messages(18)
+    write_store(store, [(0, open_segment(all_messages[:9], SIZE))])
+    agent = agent_of(store, target_of(copy))
+    agent.ship_round()
+    closed = closed_segment(all_messages, SIZE)
+    file = open_remote(*resolve_filesystem(f"{copy}/{FIRST}"))
+    client, root = HdfsClient(parse_hdfs_uri(copy), attempts=1), parse_hdfs_uri(copy).key("")
+    name = min(name for name in files_in(copy) if FIRST in name)
+    part = client.open(f"{root}/{name}")
+    window = np.zeros(1000, np.uint8)
+    for position in (0, 5000):
+        assert file.read_into(window, position) == 1000
+        assert window.tobytes() == closed[position : position + 1000]
+    write_store(store, [(0, closed), (SIZE, open_segment(messages(3), SIZE, SIZE))])
+    agent.ship_round()
+
+    def is_deleted() -> bool:
+        try:
+            client.read(part, 5000, 5001, name)
+        except CloudUnavailableError:
+            return True
+        return False
+
+    wait_until(is_deleted, look_seconds=0.5)  # its blocks, by the DataNode
+    assert file.read_into(window, 6000) == 1000
+    assert window.tobytes() == closed[6000:7000]
+    file.close()
 
 
 def test_of_two_agents_at_once_one_continues(copy: str) -> None:

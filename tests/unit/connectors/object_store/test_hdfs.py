@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow.fs as pafs
 import pytest
 
 from commitlake.connectors.formats.engine.shipped import resolve_filesystem
 from commitlake.connectors.object_store import hdfs_clients
-from commitlake.connectors.object_store.errors import CloudError, CloudUnavailableError
+from commitlake.connectors.object_store.errors import CloudError, CloudNameError, CloudUnavailableError
 from commitlake.connectors.object_store.hdfs_clients import HdfsClient, forget_clients
 from commitlake.connectors.object_store.hdfs_errors import hdfs_error
-from commitlake.connectors.object_store.hdfs_filesystem import hdfs_filesystem
+from commitlake.connectors.object_store.hdfs_filesystem import _HdfsFile, hdfs_filesystem
 from commitlake.connectors.object_store.hdfs_uris import is_hdfs, parse_hdfs_uri
 from commitlake.schemas.errors import CommitLakeError, ExitCode
-from tests.support.waiting import let_pass
 
 PLACE = "hdfs://namenode-1.example:8020"
 HA_PLACE = "hdfs://name_service"
@@ -48,6 +53,8 @@ def test_a_uri_is_an_address_and_a_folder(uri: str, folder: str, key: str) -> No
         "hdfs://:8020/a",
         "hdfs://host:port/a",
         "hdfs://host:123456/a",
+        "hdfs://host:99999/a",
+        "hdfs://host:0/a",
         "hdfs://me@host:8020/a",
         "hdfs://a b/c",
         "viewfs://host/a",
@@ -114,6 +121,33 @@ def test_other_schemes_are_not_hdfs() -> None:
             "PathIsNotEmptyDirectoryException: /a\\x1b[2J",
         ),
         (
+            RuntimeError(
+                'RPCError("org.apache.hadoop.security.token.SecretManager$InvalidToken", "token (x) is expired")'
+            ),
+            CloudError,
+            "no credentials that can be used (InvalidToken: token (x) is expired)",
+        ),
+        (
+            RuntimeError(
+                'RPCError("org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException", "The a")'
+            ),
+            CloudNameError,
+            "a name that is too long (The a). Use shorter names",
+        ),
+        (
+            RuntimeError(
+                'RPCError("org.apache.hadoop.hdfs.server.federation.router.NoNamenodesAvailableException", "No one")'
+            ),
+            CloudUnavailableError,
+            "NoNamenodesAvailableException: No one",
+        ),
+        (
+            RuntimeError('ErasureCodingError("Not enough valid shards")'),
+            CloudUnavailableError,
+            "DataNodes that are not well",
+        ),
+        (IsADirectoryError("/a"), IsADirectoryError, f"{PLACE}/x: /a"),
+        (
             OSError("Connection refused (os error 111)"),
             CloudUnavailableError,
             "no connection to the NameNode 'namenode-1.example:8020'",
@@ -156,9 +190,84 @@ def test_the_filesystem_is_only_read_and_its_paths_are_uris_without_a_scheme() -
 
 def test_a_request_without_an_answer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hdfs_clients, "_REQUEST_SECONDS", 0.05)
-    client = HdfsClient(parse_hdfs_uri(PLACE), attempts=1)
+    client, ended = HdfsClient(parse_hdfs_uri(PLACE), attempts=1), threading.Event()
     with pytest.raises(CloudUnavailableError, match="does not answer"):
-        client.retried(lambda _: let_pass(0.5, "the answer does not come"), "")
+        client.retried(lambda _: ended.wait(30), "")
+    ended.set()
+
+
+def test_few_requests_hang_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdfs_clients, "_REQUEST_SECONDS", 0.05)
+    monkeypatch.setattr(hdfs_clients, "_hanging", hdfs_clients._HangingRequests())
+    client, ended, begun = HdfsClient(parse_hdfs_uri(PLACE), attempts=1), threading.Event(), []
+
+    def hang(_: object) -> None:
+        begun.append(threading.current_thread())
+        ended.wait(30)
+
+    for _ in range(9):
+        with pytest.raises(CloudUnavailableError, match="does not answer"):
+            client.once(hang, "")
+    assert len(begun) == 4
+    monkeypatch.setattr(hdfs_clients._hanging, "_next_try", 0.0)  # some time later
+    assert client.once(lambda _: 7, "") == 7
+    assert client.once(lambda _: 7, "") == 7  # one of the four hangs for ever, but the server is well
+    with pytest.raises(CloudUnavailableError, match="does not answer"):
+        client.once(hang, "")
+    with pytest.raises(CloudUnavailableError, match="does not answer"):
+        client.once(lambda _: 7, "")
+    ended.set()
+    for thread in begun:
+        thread.join(30)
+    assert client.once(lambda _: 7, "") == 7
+
+
+COUNT_THREADS = """
+import os
+from commitlake.connectors.object_store import hdfs_clients
+
+hdfs_clients._FEW_THREADS = "7"
+before = len(os.listdir("/proc/self/task"))
+hdfs_clients._client("127.0.0.1:9")
+print(len(os.listdir("/proc/self/task")) - before, os.environ.get("TOKIO_WORKER_THREADS"))
+"""
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, "7 None"), ({"TOKIO_WORKER_THREADS": "5"}, "5 5")])
+def test_a_client_has_few_threads(monkeypatch: pytest.MonkeyPatch, given: dict[str, str], expected: str) -> None:
+    monkeypatch.delenv("TOKIO_WORKER_THREADS", raising=False)
+    found = subprocess.check_output([sys.executable, "-c", COUNT_THREADS], env=os.environ | given, text=True)
+    assert found.strip() == expected
+
+
+@pytest.mark.parametrize("path", ["a", "log.json/00000000000000000017"])
+def test_a_file_that_is_deleted_while_it_is_read_is_missing(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    status = SimpleNamespace(path=f"/{path}", isdir=False, length=9, modification_time=1)
+    files = {f"/{path}": status, "/log.json": SimpleNamespace(path="/log.json", isdir=True)}
+
+    class Reader:
+        def __len__(self) -> int:
+            return 9
+
+        def read_range(self, start: int, count: int) -> bytes:
+            if f"/{path}" not in files:
+                raise RuntimeError('DataTransferError("no such block")')
+            return b"123456789"[start : start + count]
+
+    def get_file_info(path: str) -> Any:
+        if path not in files:
+            raise FileNotFoundError(path)
+        return files[path]
+
+    fake = SimpleNamespace(get_file_info=get_file_info, read=lambda _: Reader(), list_status=lambda *_: [status])
+    monkeypatch.setattr(hdfs_clients, "_client", lambda _: fake)
+    file = _HdfsFile(parse_hdfs_uri(f"{PLACE}/{path.partition('/')[0]}"))
+    assert file.read(4) == b"1234"
+    del files[f"/{path}"]
+    # A version's folder is there, and a manifest that is missing would be a store without a manifest.
+    kind = FileNotFoundError if path == "a" else CloudUnavailableError
+    with pytest.raises(kind):
+        file.read(4)
 
 
 def test_a_request_is_repeated_until_it_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
