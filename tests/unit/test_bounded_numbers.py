@@ -28,6 +28,7 @@ ALLOWED = {
     "broker_lite/stores/engine/file_queue.py": SEGMENT,
     "broker_lite/stores/rocketmq/message_index.py": "names of 17 digits",
     "connectors/formats/engine/queue_index.py": SEGMENT,
+    "connectors/object_store/hdfs_uris.py": LIMITED,
     "connectors/object_store/hdfs_versions.py": "names of 20 digits",
     "connectors/runtime/kubernetes_executor.py": LIMITED,
     "connectors/lake/packs/s3_store.py": "an answer of the object store; its regular expression limits the digits",
