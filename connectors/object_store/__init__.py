@@ -14,7 +14,7 @@ gcs_errors   explanation of its errors
 
 hdfs_uris    parsing of hdfs://…                            hdfs_clients      hdfs-native's clients, with retries
 hdfs_errors  explanation of hdfs-native's errors            hdfs_filesystem   the same for Arrow, for reading
-hdfs_versions files that are replaced on a condition
+hdfs_versions files that are replaced on a condition        range_files       what both filesystems have in common
 
 Code that needs boto3, obstore, google-cloud-storage or hdfs-native is in separate modules: the import takes a fifth of
 a second or more, which a local lake should not need.

@@ -6,10 +6,9 @@ other settings, and retries for many minutes where there are no credentials.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -17,6 +16,7 @@ import pyarrow.fs as pafs
 from commitlake.connectors.object_store.cloud_objects import FoundObject, ObjectReader, ReplacedError
 from commitlake.connectors.object_store.cloud_uris import GOOGLE, CloudUri, parse_cloud_uri
 from commitlake.connectors.object_store.errors import CloudUnavailableError
+from commitlake.connectors.object_store.range_files import RangeFile, ReadOnlyHandler
 
 _MAX_LOOKS = 5
 """Attempts to begin to read an object that is being replaced."""
@@ -54,7 +54,7 @@ def _reader_of(scheme: str) -> ObjectReader:
     return AzureReader()
 
 
-class _CloudHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has no types
+class _CloudHandler(ReadOnlyHandler):
     """Handler of the containers of one scheme; the methods that change a filesystem are refused."""
 
     def __init__(self, scheme: str) -> None:
@@ -73,10 +73,6 @@ class _CloudHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has 
 
     def __hash__(self) -> int:
         return hash(self._scheme)
-
-    def normalize_path(self, path: str) -> str:
-        """Return the path that is used in requests."""
-        return path
 
     def get_file_info(self, paths: Sequence[str]) -> list[pafs.FileInfo]:
         """Return the kind and size of files and folders; a folder exists if an object is in it."""
@@ -119,14 +115,8 @@ class _CloudHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has 
         except FileNotFoundError:
             return pafs.FileInfo(path, pafs.FileType.NotFound)
 
-    def _refuse(self, *arguments: Any, **named: Any) -> NoReturn:
-        raise NotImplementedError("this filesystem is only read")
 
-    create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = _refuse
-    move = copy_file = open_output_stream = open_append_stream = _refuse
-
-
-class _CloudFile(io.RawIOBase):
+class _CloudFile(RangeFile):
     """An object that is read by ranges.
 
     Raises:
@@ -136,33 +126,17 @@ class _CloudFile(io.RawIOBase):
     def __init__(self, uri: CloudUri) -> None:
         super().__init__()
         self._uri, self._reader = uri, _reader_of(uri.scheme)
-        self._position = 0
         self._found = self._reader.head(uri)
 
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position of the next read."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Set the position of the next read."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._found.size}[whence]
-        self._position = max(0, base + offset)
-        return self._position
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return self._found.size
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Read from the position; less only at the end of the object."""
         for _ in range(_MAX_LOOKS):
-            end = self._found.size
-            if size is not None and size >= 0:
-                end = min(end, self._position + size)
+            end = self.end_of(size)
             if self._position >= end:
                 return b""
             try:

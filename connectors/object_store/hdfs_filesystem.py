@@ -6,9 +6,8 @@ Paths in it are URIs without their scheme. A folder of versions (see `hdfs_versi
 from __future__ import annotations
 
 import datetime
-import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -17,6 +16,7 @@ from commitlake.connectors.object_store.errors import CloudUnavailableError
 from commitlake.connectors.object_store.hdfs_clients import FEW_ATTEMPTS, HdfsClient
 from commitlake.connectors.object_store.hdfs_uris import HdfsUri, parse_hdfs_uri
 from commitlake.connectors.object_store.hdfs_versions import list_versions, version_path
+from commitlake.connectors.object_store.range_files import RangeFile, ReadOnlyHandler
 
 if TYPE_CHECKING:
     from hdfs_native import FileStatus
@@ -46,7 +46,7 @@ def check_readable(uri: str) -> None:
         client.list(place.key(""), limit=1)
 
 
-class _HdfsHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has no types
+class _HdfsHandler(ReadOnlyHandler):
     """Handler of all clusters; the methods that change a filesystem are refused."""
 
     def get_type_name(self) -> str:
@@ -62,10 +62,6 @@ class _HdfsHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has n
 
     def __hash__(self) -> int:
         return hash("hdfs")
-
-    def normalize_path(self, path: str) -> str:
-        """Return the path that is used in requests."""
-        return path
 
     def get_file_info(self, paths: Sequence[str]) -> list[pafs.FileInfo]:
         """Return the kind and size of files and folders."""
@@ -100,14 +96,8 @@ class _HdfsHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has n
         status = HdfsClient(uri).status(uri.key(""))
         return pafs.FileInfo(path, pafs.FileType.NotFound) if status is None else _file_info(path, status)
 
-    def _refuse(self, *arguments: Any, **named: Any) -> NoReturn:
-        raise NotImplementedError("this filesystem is only read")
 
-    create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = _refuse
-    move = copy_file = open_output_stream = open_append_stream = _refuse
-
-
-class _HdfsFile(io.RawIOBase):
+class _HdfsFile(RangeFile):
     """A file that is read by ranges.
 
     Raises:
@@ -117,7 +107,6 @@ class _HdfsFile(io.RawIOBase):
     def __init__(self, uri: HdfsUri) -> None:
         super().__init__()
         self._uri, self._client = uri, HdfsClient(uri)
-        self._position = 0
         self._look()
 
     def _look(self) -> None:
@@ -132,7 +121,6 @@ class _HdfsFile(io.RawIOBase):
                 self._reader = self._client.open(self._path)
             except FileNotFoundError:
                 continue
-            self._size = len(self._reader)
             return
         raise FileNotFoundError(f"{self._uri} does not exist")
 
@@ -143,23 +131,10 @@ class _HdfsFile(io.RawIOBase):
         path = version_path(self._path, numbers[-1])
         return path, self._client.status(path) or self._found
 
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position of the next read."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Set the position of the next read."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = max(0, base + offset)
-        return self._position
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return len(self._reader)
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Read from the position; less only at the end of the file.
@@ -169,7 +144,7 @@ class _HdfsFile(io.RawIOBase):
             CloudUnavailableError: if another file has its name, after some of its bytes were read.
         """
         for _ in range(_MAX_LOOKS):
-            end = self._size if size is None or size < 0 else min(self._size, self._position + size)
+            end = self.end_of(size)
             if self._position >= end:
                 return b""
             try:

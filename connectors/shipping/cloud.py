@@ -193,18 +193,12 @@ class CloudTarget(ShipTarget):
                 raise ShipError(
                     f"{self.text}/{name}: expected {part.size} bytes with its CRC-32: the object was changed"
                 )
-            self._take(len(data))
+            self._pace.take_in_steps(len(data))
             yield data
 
     def _put(self, name: str, data: bytes, **condition: Any) -> Any:
-        self._take(len(data))
+        self._pace.take_in_steps(len(data))
         return obstore.put(self._client, self._key(name), data, use_multipart=False, **condition)
-
-    def _take(self, count: int) -> None:
-        """Wait until that many bytes may be sent, in small steps, so that a stop is not delayed for long."""
-        while count > 0:
-            self._pace.take(min(count, self._pace.slice_bytes))
-            count -= self._pace.slice_bytes
 
     def _size(self, name: str) -> int | None:
         with self._errors(name), suppress(FileNotFoundError):

@@ -222,7 +222,7 @@ class GcsTarget(ShipTarget):
 
     def _put(self, name: str, data: bytes, mark: str, **condition: int) -> int:
         """Write an object with a mark in one piece, and return its generation."""
-        self._take(len(data))
+        self._pace.take_in_steps(len(data))
         blob = self._bucket.blob(self._key(name))
         blob.metadata = {_UPLOAD: mark, _CRC: f"{zlib.crc32(data):08x}"}
 
@@ -255,12 +255,6 @@ class GcsTarget(ShipTarget):
         """Return all bytes of the generation that was found, whose CRC32C is compared."""
         wanted = self._bucket.blob(blob.name, generation=blob.generation)
         return bytes(wanted.download_as_bytes(raw_download=True, checksum="crc32c", **TIMEOUTS))
-
-    def _take(self, count: int) -> None:
-        """Wait until that many bytes may be sent, in small steps, so that a stop is not delayed for long."""
-        while count > 0:
-            self._pace.take(min(count, self._pace.slice_bytes))
-            count -= self._pace.slice_bytes
 
     def _head(self, name: str, limits: dict[str, Any] = TIMEOUTS) -> Any:
         """Return the newest generation of an object, or None if there is none."""

@@ -39,6 +39,12 @@ class Pace:
         if self._free_at > now:
             self._sleep(self._free_at - now)
 
+    def take_in_steps(self, count: int) -> None:
+        """Wait until `count` more bytes may be sent, in small steps, so that a stop is not delayed for long."""
+        while count > 0:
+            self.take(min(count, self.slice_bytes))
+            count -= self.slice_bytes
+
     @property
     def slice_bytes(self) -> int:
         """Number of bytes to write at a time, so that a slow pace is even."""
