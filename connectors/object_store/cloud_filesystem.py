@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.fs as pafs
 
 from commitlake.connectors.object_store.cloud_objects import FoundObject, ObjectReader, ReplacedError
@@ -93,13 +92,9 @@ class _CloudHandler(ReadOnlyHandler):
             *(_file_info(f"{root}/{name}", each) for name, each in sorted(objects.items()) if name not in folders),
         ]
 
-    def open_input_file(self, path: str) -> pa.NativeFile:
-        """Open an object for reads at any position."""
-        return pa.PythonFile(_CloudFile(self._uri(path)), mode="r")
-
-    def open_input_stream(self, path: str) -> pa.NativeFile:
-        """Open an object to read it from its beginning."""
-        return self.open_input_file(path)
+    def open_ranges(self, path: str) -> RangeFile:
+        """Open an object that several threads can read."""
+        return _CloudFile(self._uri(path))
 
     def _uri(self, path: str) -> CloudUri:
         authority, _, prefix = path.partition("/")
@@ -128,27 +123,24 @@ class _CloudFile(RangeFile):
         self._uri, self._reader = uri, _reader_of(uri.scheme)
         self._found = self._reader.head(uri)
 
-    @property
     def size(self) -> int:
-        """Number of bytes."""
+        """Return the number of bytes."""
         return self._found.size
 
-    def read(self, size: int | None = -1, /) -> bytes:
-        """Read from the position; less only at the end of the object."""
+    def read_at(self, size: int, start: int) -> bytes:
+        """Read from a position; see RangeFile."""
         for _ in range(_MAX_LOOKS):
-            end = self.end_of(size)
-            if self._position >= end:
+            found = self._found
+            end = min(found.size, start + size)
+            if start >= end:
                 return b""
             try:
                 # Of a newer object, the range could be cut anywhere.
-                data = self._reader.read(self._uri, self._position, end, self._found)
+                return self._reader.read(self._uri, start, end, found)
             except ReplacedError:
-                if self._position:
+                if start:
                     break
                 self._found = self._reader.head(self._uri)
-            else:
-                self._position = end
-                return data
         raise CloudUnavailableError(f"{self._uri} was replaced while it was read", "Run it again")
 
 

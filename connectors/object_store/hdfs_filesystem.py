@@ -9,7 +9,6 @@ import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyarrow.fs as pafs
 
 from commitlake.connectors.object_store.errors import CloudUnavailableError
@@ -83,13 +82,9 @@ class _HdfsHandler(ReadOnlyHandler):
             raise NotADirectoryError(f"{uri} is a file, expected a folder")
         return [_file_info(f"{uri.path}/{_name(status)}", status) for status in sorted(found, key=_name)]
 
-    def open_input_file(self, path: str) -> pa.NativeFile:
-        """Open a file for reads at any position."""
-        return pa.PythonFile(_HdfsFile(_uri(path)), mode="r")
-
-    def open_input_stream(self, path: str) -> pa.NativeFile:
-        """Open a file to read it from its beginning."""
-        return self.open_input_file(path)
+    def open_ranges(self, path: str) -> RangeFile:
+        """Open a file that several threads can read."""
+        return _HdfsFile(_uri(path))
 
     def _info(self, path: str) -> pafs.FileInfo:
         uri = _uri(path)
@@ -131,37 +126,33 @@ class _HdfsFile(RangeFile):
         path = version_path(self._path, numbers[-1])
         return path, self._client.status(path) or self._found
 
-    @property
     def size(self) -> int:
-        """Number of bytes."""
+        """Return the number of bytes."""
         return len(self._reader)
 
-    def read(self, size: int | None = -1, /) -> bytes:
-        """Read from the position; less only at the end of the file.
+    def read_at(self, size: int, start: int) -> bytes:
+        """Read from a position; see RangeFile.
 
         Raises:
             FileNotFoundError: if it was deleted, and its bytes, too.
             CloudUnavailableError: if another file has its name, after some of its bytes were read.
         """
         for _ in range(_MAX_LOOKS):
-            end = self.end_of(size)
-            if self._position >= end:
+            end = min(self.size(), start + size)
+            if start >= end:
                 return b""
             try:
-                data = self._read_range(self._position, end)
+                return self._read_range(start, end)
             except CloudUnavailableError:
                 # The blocks of a file that was replaced are deleted after some seconds.
                 if not self._is_replaced():
                     raise
-                if self._position:
+                if start:
                     # A reader of parts looks for the file that has these bytes now.
                     if self._path == self._uri.key("") and self._client.status(self._path) is None:
                         raise FileNotFoundError(f"{self._uri} does not exist any more") from None
                     break
                 self._look()
-            else:
-                self._position = end
-                return data
         raise CloudUnavailableError(f"{self._uri} was replaced while it was read", "Run it again")
 
     def _read_range(self, start: int, end: int) -> bytes:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import sys
 from abc import ABC, abstractmethod
 from typing import Any, NoReturn
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 
@@ -16,6 +18,22 @@ class ReadOnlyHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow ha
         """Return the path that is used in requests."""
         return path
 
+    @abstractmethod
+    def open_ranges(self, path: str) -> RangeFile:
+        """Open a file that several threads can read.
+
+        Raises:
+            FileNotFoundError: if it does not exist.
+        """
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        """Open a file for reads at any position."""
+        return pa.PythonFile(self.open_ranges(path), mode="r")
+
+    def open_input_stream(self, path: str) -> pa.NativeFile:
+        """Open a file to read it from its beginning."""
+        return self.open_input_file(path)
+
     def _refuse(self, *arguments: Any, **named: Any) -> NoReturn:
         raise NotImplementedError("this filesystem is only read")
 
@@ -24,16 +42,24 @@ class ReadOnlyHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow ha
 
 
 class RangeFile(io.RawIOBase, ABC):
-    """A file with a position; a subclass reads from it."""
+    """A file that is read by ranges, in several threads, and also as a file with a position."""
 
     def __init__(self) -> None:
         super().__init__()
         self._position = 0
 
-    @property
     @abstractmethod
     def size(self) -> int:
-        """Number of bytes."""
+        """Return the number of bytes."""
+
+    @abstractmethod
+    def read_at(self, size: int, start: int) -> bytes:
+        """Read from a position; fewer bytes only at the end of the file.
+
+        Args:
+            size: maximum number of bytes.
+            start: the position.
+        """
 
     def readable(self) -> bool:
         """Return True."""
@@ -49,10 +75,12 @@ class RangeFile(io.RawIOBase, ABC):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         """Set the position of the next read."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size()}[whence]
         self._position = max(0, base + offset)
         return self._position
 
-    def end_of(self, size: int | None) -> int:
-        """Return where a read of at most so many bytes ends; None or a negative number for all."""
-        return self.size if size is None or size < 0 else min(self.size, self._position + size)
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read from the position; None or a negative number for all that follows."""
+        data = self.read_at(sys.maxsize if size is None or size < 0 else size, self._position)
+        self._position += len(data)
+        return data

@@ -36,7 +36,7 @@ BROKER = "bench"
 _SPLIT_BYTES = 256 << 20
 _COPY_BYTES = 64 << 20
 _READ_BYTES = 4 << 20
-_ALL_BUT_BODY = StructType([field for field in SOURCE if field.name not in (BODY.name, CORRUPT_RECORD.name)])
+ALL_BUT_BODY = StructType([field for field in SOURCE if field.name not in (BODY.name, CORRUPT_RECORD.name)])
 
 
 class Reading:
@@ -84,7 +84,7 @@ class Reading:
         return self._count(encoded=False)
 
     def _count(self, *, encoded: bool) -> int:
-        return sum(b.num_rows for split in self.splits for b in read_batches(split, _ALL_BUT_BODY, encoded=encoded))
+        return sum(b.num_rows for split in self.splits for b in read_batches(split, ALL_BUT_BODY, encoded=encoded))
 
     def _mapped_ranges(self) -> Iterator[tuple[Split, np.ndarray[Any, np.dtype[np.uint8]]]]:
         by_path = dict(zip(sorted({split.path for split in self.splits}), self._mapped, strict=True))

@@ -1,13 +1,22 @@
-"""Archives of a store and of its copy in an object store, compared."""
+"""A store and its copy in an object store, compared: their archives, and the bytes of large segments."""
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
+import numpy as np
+
+from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.read_ahead import ReadAhead
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.ship import command as ship
+from commitlake.schemas.layouts.segments import segment_name
 from tests.support.archived import TABLES, rows_of
+from tests.support.logs import closed_segment, new_message, open_segment, write_store
 from tests.support.store_formats import StoreFormat
+
+_SEGMENT_BYTES, _WINDOW_BYTES = 32 << 20, 4 << 20
 
 
 def check_copy_is_archived_alike(copy: str, folder: Path, layout: StoreFormat) -> None:
@@ -34,3 +43,26 @@ def check_copy_is_archived_alike(copy: str, folder: Path, layout: StoreFormat) -
         if table == "store_config":  # sizes of files, and delay levels, are read from the store's own queues only
             expected = [row for row in expected if row["kind"] != "setting"]
         assert found == expected, table
+
+
+def check_large_segments_are_read_alike(copy: str, folder: Path) -> None:
+    """Check the bytes of a closed segment and of an open one, which are read in parallel ranges.
+
+    Args:
+        copy: place of the copy.
+        folder: an empty folder, for the store.
+    """
+    chance = random.Random(8)
+    large = [new_message(number, body=chance.randbytes(1 << 20)) for number in range(30)]
+    closed = closed_segment(large, _SEGMENT_BYTES)
+    written = {0: closed, _SEGMENT_BYTES: open_segment(large[:20], _SEGMENT_BYTES, _SEGMENT_BYTES)}
+    store = write_store(folder / "store", list(written.items()))
+    assert ship.main(["--store", str(store), "--broker", "b", "--to", copy, "--once"]) == 0
+    for base_offset, expected in written.items():
+        window = np.empty(_WINDOW_BYTES, np.uint8)
+        with OpenSegment(f"{copy}/commitlog/{segment_name(base_offset)}") as file:
+            ahead = ReadAhead(file)
+            for start in range(0, _SEGMENT_BYTES, _WINDOW_BYTES - 1000):
+                data = expected[start : start + _WINDOW_BYTES]
+                assert ahead.read_into(window[: len(data)], start, _SEGMENT_BYTES) == len(data)
+                assert window[: len(data)].tobytes() == data, start

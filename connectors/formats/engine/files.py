@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow.fs as pafs
 
 from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.remote_files import RemoteFile
 from commitlake.connectors.formats.engine.shipped import ShippedSegment, resolve_filesystem
 from commitlake.schemas.store_files import UnsafeFileError, open_file
 
@@ -79,27 +80,6 @@ class LocalFile:
     def close(self) -> None:
         """Close the file."""
         os.close(self.descriptor)
-
-
-class RemoteFile:
-    """Segment on another filesystem."""
-
-    def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
-        self._file = filesystem.open_input_file(path)
-
-    def read_into(self, window: Window, position: int) -> int:
-        """Fill `window` from a position of the file; see SegmentFile."""
-        data = self._file.read_at(len(window), position)
-        window[: len(data)] = np.frombuffer(data, np.uint8)
-        return len(data)
-
-    def size(self) -> int:
-        """Return the size of the file, bytes."""
-        return int(self._file.size())
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
 
 def open_remote(filesystem: pafs.FileSystem, path: str) -> SegmentFile:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.remote_files import RemoteFile
 from commitlake.connectors.object_store.cloud_uris import check_scheme, is_cloud
 from commitlake.connectors.object_store.hdfs_uris import is_hdfs
 from commitlake.schemas.shipped import (
@@ -126,7 +128,7 @@ def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
 
 
 class ShippedSegment:
-    """Segment that is in parts; see SegmentFile.
+    """Segment that is in parts, which several threads can read; see SegmentFile.
 
     Args:
         filesystem: the filesystem of the store.
@@ -140,16 +142,20 @@ class ShippedSegment:
         self._filesystem = filesystem
         self._store, folder, name = path.rsplit("/", 2)
         self._path, self._name = path, f"{folder}/{name}"
-        self._open: dict[str, pa.NativeFile] = {}
+        self._open: dict[str, RemoteFile] = {}
+        self._lock = threading.Lock()
         self._entry = self._find_entry()
 
     def read_into(self, window: np.ndarray[tuple[int], np.dtype[np.uint8]], position: int) -> int:
         """Fill `window` from a position of the file; see SegmentFile."""
         for _ in range(_ATTEMPTS):
+            entry = self._entry
             with suppress(FileNotFoundError):
-                return self._read(window, position)
-            self.close()
-            self._entry = self._find_entry()
+                return self._read(entry, window, position)
+            with self._lock:
+                if self._entry is entry:  # else another thread has looked
+                    self._close_all()
+                    self._entry = self._find_entry()
         raise StoreError(
             f"{self._path}: a part that the manifest names is missing in {self._store}/shipped: run 'commitlake ship' "
             "on the broker's machine again"
@@ -161,6 +167,10 @@ class ShippedSegment:
 
     def close(self) -> None:
         """Close the objects."""
+        with self._lock:
+            self._close_all()
+
+    def _close_all(self) -> None:
         for file in self._open.values():
             file.close()
         self._open.clear()
@@ -172,31 +182,28 @@ class ShippedSegment:
                 return manifest.files[self._name]
         raise FileNotFoundError(f"{self._path} does not exist")
 
-    def _read(self, window: np.ndarray[tuple[int], np.dtype[np.uint8]], position: int) -> int:
-        wanted = max(0, min(len(window), self._entry.size - position))
-        if self._entry.is_sealed:
-            data = self._object(self._path).read_at(wanted, position)
-            window[: len(data)] = np.frombuffer(data, np.uint8)
-            return len(data)
+    def _read(self, entry: ShippedFile, window: np.ndarray[tuple[int], np.dtype[np.uint8]], position: int) -> int:
+        wanted = max(0, min(len(window), entry.size - position))
+        if entry.is_sealed:
+            return self._object(self._path).read_into(window[:wanted], position)
         end = position + wanted
-        for part in self._entry.parts:
+        for part in entry.parts:
             begin, stop = max(position, part.offset), min(end, part.end)
             if begin < stop:
-                window[begin - position : stop - position] = self._part(part, begin, stop)
-        window[max(0, self._entry.shipped - position) : wanted] = 0
+                self._read_part(part, window[begin - position : stop - position], begin)
+        window[max(0, entry.shipped - position) : wanted] = 0
         return wanted
 
-    def _part(self, part: Part, begin: int, stop: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    def _read_part(self, part: Part, window: np.ndarray[tuple[int], np.dtype[np.uint8]], begin: int) -> None:
         name = part_name(self._name, part)
-        data = self._object(f"{self._store}/{name}").read_at(stop - begin, begin - part.offset)
-        if len(data) != stop - begin:
+        if self._object(f"{self._store}/{name}").read_into(window, begin - part.offset) != len(window):
             raise StoreError(f"{self._store}/{name}: expected {part.size} bytes, found fewer: the object was changed")
-        return np.frombuffer(data, np.uint8)
 
-    def _object(self, path: str) -> pa.NativeFile:
-        if path not in self._open:
-            self._open[path] = self._filesystem.open_input_file(path)
-        return self._open[path]
+    def _object(self, path: str) -> RemoteFile:
+        with self._lock:
+            if path not in self._open:
+                self._open[path] = RemoteFile(self._filesystem, path)
+            return self._open[path]
 
 
 def shipped_sizes(manifest: Manifest, folder: str, listed: Mapping[str, int]) -> dict[str, int]:

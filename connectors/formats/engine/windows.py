@@ -1,4 +1,4 @@
-"""Windows of a segment: mapped if the file is local and large, otherwise read.
+"""Windows of a segment: mapped if the file is local and large, otherwise read; ahead, if it is not local.
 
 Mapping saves a copy, which costs as much as all other work on a record. Windows are in order. Each has `PADDING`
 readable bytes after the bytes that count, because the kernel reads 64 bytes at a time.
@@ -15,6 +15,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import LocalFile, SegmentFile, Window
 from commitlake.connectors.formats.engine.kernel.memory import PADDING
 from commitlake.connectors.formats.engine.mapping import Mapping
+from commitlake.connectors.formats.engine.read_ahead import ReadAhead
 
 MAP_BYTES = 32 << 20
 """Number of bytes of a file that are mapped at a time."""
@@ -70,6 +71,7 @@ class Windows:
         self._size = max(_MIN_READ_BYTES, min(read_bytes, expected))
         self._buffer = np.empty(0, np.uint8)
         self._map_bytes = MAP_BYTES if isinstance(file, LocalFile) else 0
+        self._ahead = None if isinstance(file, LocalFile) else ReadAhead(file)
         self._last = 0
 
     def open(self, origin: int, reach: int) -> OpenWindow:
@@ -84,8 +86,13 @@ class Windows:
         size = min(self._size, wanted)
         if len(self._buffer) < size + PADDING:
             self._buffer = np.empty(size + PADDING, np.uint8)
-        self._last = length = self._file.read_into(self._buffer[:size], origin - self._base_offset)
+        self._last = length = self._read(self._buffer[:size], origin, reach)
         return OpenWindow(self._buffer, length, is_end_of_file=length < size)
+
+    def _read(self, window: Window, origin: int, reach: int) -> int:
+        if self._ahead is None:
+            return self._file.read_into(window, origin - self._base_offset)
+        return self._ahead.read_into(window, origin - self._base_offset, reach - self._base_offset)
 
     def _bytes_to_hole(self, origin: int) -> int:
         """Return the distance to the next hole of a local file, and a little more, so that its zeros are seen.

@@ -34,7 +34,7 @@ from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.servers.gcs import GcsServer, other_key
 from tests.support.kills import kill_count
 from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
-from tests.support.shipped_archives import check_copy_is_archived_alike
+from tests.support.shipped_archives import check_copy_is_archived_alike, check_large_segments_are_read_alike
 from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
 from tests.support.waiting import let_pass
 
@@ -98,6 +98,10 @@ def test_records_of_the_copy_are_those_of_the_store(
 @pytest.mark.parametrize("layout", [pytest.param(ROCKETMQ, id="rocketmq"), pytest.param(JMQ, id="jmq")])
 def test_archive_of_the_copy_equals_that_of_the_store(copy: str, tmp_path: Path, layout: StoreFormat) -> None:
     check_copy_is_archived_alike(f"{copy}/{ODD}", tmp_path, layout)
+
+
+def test_large_segments_are_read_alike(copy: str, tmp_path: Path) -> None:
+    check_large_segments_are_read_alike(f"{copy}/{ODD}", tmp_path)
 
 
 def test_file_is_made_of_its_parts_on_the_server(

@@ -37,7 +37,7 @@ from tests.servers.cutting_proxy import CuttingProxy
 from tests.servers.hdfs import HdfsCluster
 from tests.support.kills import kill_count
 from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
-from tests.support.shipped_archives import check_copy_is_archived_alike
+from tests.support.shipped_archives import check_copy_is_archived_alike, check_large_segments_are_read_alike
 from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
 from tests.support.waiting import let_pass, wait_until
 
@@ -90,6 +90,10 @@ def put_file(copy: str, name: str, data: bytes) -> None:
 @pytest.mark.parametrize("layout", [pytest.param(ROCKETMQ, id="rocketmq"), pytest.param(JMQ, id="jmq")])
 def test_archive_of_the_copy_equals_that_of_the_store(copy: str, tmp_path: Path, layout: StoreFormat) -> None:
     check_copy_is_archived_alike(copy, tmp_path, layout)
+
+
+def test_large_segments_are_read_alike(copy: str, tmp_path: Path) -> None:
+    check_large_segments_are_read_alike(copy, tmp_path)
 
 
 def test_file_is_made_of_its_parts(copy: str, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.servers.s3 import S3Server
 from tests.support.kills import kill_count
 from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
-from tests.support.shipped_archives import check_copy_is_archived_alike
+from tests.support.shipped_archives import check_copy_is_archived_alike, check_large_segments_are_read_alike
 from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
 from tests.support.waiting import let_pass
 
@@ -196,6 +196,10 @@ def test_archive_of_the_copy_equals_that_of_the_store(
     s3_server: S3Server, bucket: str, tmp_path: Path, layout: StoreFormat
 ) -> None:
     check_copy_is_archived_alike(f"s3://{bucket}/copy", tmp_path, layout)
+
+
+def test_large_segments_are_read_alike(bucket: str, tmp_path: Path) -> None:
+    check_large_segments_are_read_alike(f"s3://{bucket}/copy", tmp_path)
 
 
 def test_jobs_find_copies_without_a_complete_segment(

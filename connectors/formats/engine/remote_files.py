@@ -1,0 +1,57 @@
+"""Files of filesystems other than this machine's, which several threads read at once."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from commitlake.connectors.object_store.range_files import RangeFile, ReadOnlyHandler
+
+
+class RemoteFile:
+    """Open file; see SegmentFile. It can be closed while threads read it: the last of them closes it then.
+
+    Raises:
+        FileNotFoundError: if it does not exist.
+    """
+
+    def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
+        self._file = _open(filesystem, path)
+        self._lock = threading.Lock()
+        self._readers, self._is_closed = 0, False
+
+    def read_into(self, window: np.ndarray[tuple[int], np.dtype[np.uint8]], position: int) -> int:
+        """Fill `window` from a position of the file; see SegmentFile."""
+        with self._lock:
+            self._readers += 1
+        try:
+            data = self._file.read_at(len(window), position)
+        finally:
+            with self._lock:
+                self._readers -= 1
+                self._close_if_unused()
+        window[: len(data)] = np.frombuffer(data, np.uint8)
+        return len(data)
+
+    def size(self) -> int:
+        """Return the size of the file, bytes."""
+        return int(self._file.size())
+
+    def close(self) -> None:
+        """Close the file, or let the last thread that reads it close it."""
+        with self._lock:
+            self._is_closed = True
+            self._close_if_unused()
+
+    def _close_if_unused(self) -> None:
+        if self._is_closed and not self._readers:
+            self._file.close()
+
+
+def _open(filesystem: pafs.FileSystem, path: str) -> RangeFile | pa.NativeFile:
+    if isinstance(filesystem, pafs.PyFileSystem) and isinstance(filesystem.handler, ReadOnlyHandler):
+        return filesystem.handler.open_ranges(path)  # Arrow's wrapper would let one thread read at a time
+    return filesystem.open_input_file(path)
