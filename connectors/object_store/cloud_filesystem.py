@@ -122,6 +122,7 @@ class _CloudFile(RangeFile):
         super().__init__()
         self._uri, self._reader = uri, _reader_of(uri.scheme)
         self._found = self._reader.head(uri)
+        self._was_asked = False
 
     def size(self) -> int:
         """Return the number of bytes."""
@@ -129,6 +130,7 @@ class _CloudFile(RangeFile):
 
     def read_at(self, size: int, start: int) -> bytes:
         """Read from a position; see RangeFile."""
+        is_first, self._was_asked = not self._was_asked, True
         for _ in range(_MAX_LOOKS):
             found = self._found
             end = min(found.size, start + size)
@@ -138,7 +140,7 @@ class _CloudFile(RangeFile):
                 # Of a newer object, the range could be cut anywhere.
                 return self._reader.read(self._uri, start, end, found)
             except ReplacedError:
-                if start:
+                if start or not is_first:
                     break
                 self._found = self._reader.head(self._uri)
         raise CloudUnavailableError(f"{self._uri} was replaced while it was read", "Run it again")

@@ -33,7 +33,7 @@ TIMEOUTS: dict[str, Any] = {"timeout": (10, 60), "retry": _RETRIES.with_timeout(
 """Arguments of a request: limits for a connection and for each answer, and retries for three minutes."""
 SHORT_TIMEOUTS: dict[str, Any] = {"timeout": (5, 30), "retry": _RETRIES.with_timeout(3.0)}
 """The same if a user waits, and a wrong endpoint is more likely than an overloaded server."""
-_CONNECTIONS = 32
+_CONNECTIONS = 64
 """More than the threads that read at the same time; the client warns of each connection that it cannot keep."""
 _ENDPOINT_VARIABLES = ("COMMITLAKE_GCS_ENDPOINT", "STORAGE_EMULATOR_HOST")
 """With the second one, which all of Google's clients know, no credentials are sent."""

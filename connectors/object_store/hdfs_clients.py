@@ -176,12 +176,13 @@ class _HangingRequests:
     """The requests of this process that were given up, and have not ended yet.
 
     While there are many, others fail at once, except one from time to time. When that one is answered, the server is
-    well, so the answer to the oldest of them was lost, and it is forgotten.
+    well, so the answer to the oldest of them was lost, and it is forgotten. Requests that waited at the same time count
+    as one: a file is read by several requests at once, and one lost connection takes all of them.
     """
 
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
-        self._next_try = 0.0
+        self._next_try = self._given_up = 0.0
         self._lock = threading.Lock()
 
     def run(self, request: Callable[[], _Result]) -> _Result:
@@ -198,15 +199,17 @@ class _HangingRequests:
             except BaseException as error:  # noqa: BLE001 (a panic of the library is no Exception)
                 answers.put((False, error))
 
-        is_try = self._begin()
+        is_try, begun = self._begin(), time.monotonic()
         thread = threading.Thread(target=run, name="hdfs", daemon=True)
         thread.start()
         try:
             is_done, found = answers.get(timeout=_REQUEST_SECONDS)
         except queue.Empty:
             with self._lock:
-                self._threads.append(thread)
-                self._next_try = time.monotonic() + _NEXT_TRY_SECONDS
+                now = time.monotonic()
+                if begun >= self._given_up:
+                    self._threads.append(thread)
+                self._given_up, self._next_try = now, now + _NEXT_TRY_SECONDS
             forget_clients()
             raise TimeoutError from None
         if is_try:
@@ -230,14 +233,17 @@ class _HangingRequests:
 
 _hanging = _HangingRequests()
 _clients: dict[str, Any] = {}
+_creating = threading.Lock()
 _of_parent: list[Any] = []
 
 
 def _client(authority: str) -> Any:
-    if authority not in _clients:
-        with _few_threads():
-            _clients[authority] = hdfs_native.Client(f"hdfs://{authority}", _SETTINGS)
-    return _clients[authority]
+    with _creating:
+        client = _clients.get(authority)
+        if client is None:
+            with _few_threads():
+                client = _clients[authority] = hdfs_native.Client(f"hdfs://{authority}", _SETTINGS)
+    return client
 
 
 @contextmanager
@@ -260,8 +266,8 @@ def forget_clients() -> None:
 
 def _keep_clients_of_parent() -> None:
     """Let a forked process create its own clients: the end of a parent's one would wait for threads that it lacks."""
-    global _hanging  # noqa: PLW0603 (its lock may be held by a thread that the child lacks)
-    _hanging = _HangingRequests()
+    global _hanging, _creating
+    _hanging, _creating = _HangingRequests(), threading.Lock()
     _of_parent.append(_clients.copy())
     _clients.clear()
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pafs
@@ -18,7 +20,7 @@ from commitlake.connectors.object_store.hdfs_versions import list_versions, vers
 from commitlake.connectors.object_store.range_files import RangeFile, ReadOnlyHandler
 
 if TYPE_CHECKING:
-    from hdfs_native import FileStatus
+    from hdfs_native import FileReader, FileStatus
 
 _MAX_LOOKS = 5
 """Attempts to begin to read a file that is being replaced."""
@@ -92,6 +94,21 @@ class _HdfsHandler(ReadOnlyHandler):
         return pafs.FileInfo(path, pafs.FileType.NotFound) if status is None else _file_info(path, status)
 
 
+@dataclass(frozen=True, slots=True)
+class _OpenVersion:
+    """What a file was when it was opened.
+
+    Attributes:
+        path: its path; of a folder of versions, that of the newest one.
+        status: its status then.
+        reader: reads its bytes.
+    """
+
+    path: str
+    status: FileStatus
+    reader: FileReader
+
+
 class _HdfsFile(RangeFile):
     """A file that is read by ranges.
 
@@ -102,71 +119,71 @@ class _HdfsFile(RangeFile):
     def __init__(self, uri: HdfsUri) -> None:
         super().__init__()
         self._uri, self._client = uri, HdfsClient(uri)
-        self._look()
+        self._opened = self._open()
+        self._was_asked = False
 
-    def _look(self) -> None:
+    def _open(self) -> _OpenVersion:
         for _ in range(_MAX_LOOKS):
-            self._path = self._uri.key("")
-            self._found = self._client.status(self._path)
-            if self._found is not None and self._found.isdir:
-                self._path, self._found = self._newest_version()
-            if self._found is None:
+            path = self._uri.key("")
+            found = self._client.status(path)
+            if found is not None and found.isdir:
+                path, found = self._newest_version(path, found)
+            if found is None:
                 break
-            try:
-                self._reader = self._client.open(self._path)
-            except FileNotFoundError:
-                continue
-            return
+            with suppress(FileNotFoundError):
+                return _OpenVersion(path, found, self._client.open(path))
         raise FileNotFoundError(f"{self._uri} does not exist")
 
-    def _newest_version(self) -> tuple[str, FileStatus | None]:
-        numbers = list_versions(self._client, self._path)
+    def _newest_version(self, folder: str, found: FileStatus) -> tuple[str, FileStatus | None]:
+        numbers = list_versions(self._client, folder)
         if not numbers:
-            return self._path, None
-        path = version_path(self._path, numbers[-1])
-        return path, self._client.status(path) or self._found
+            return folder, None
+        path = version_path(folder, numbers[-1])
+        return path, self._client.status(path) or found
 
     def size(self) -> int:
         """Return the number of bytes."""
-        return len(self._reader)
+        return len(self._opened.reader)
 
     def read_at(self, size: int, start: int) -> bytes:
         """Read from a position; see RangeFile.
 
         Raises:
             FileNotFoundError: if it was deleted, and its bytes, too.
-            CloudUnavailableError: if another file has its name, after some of its bytes were read.
+            CloudUnavailableError: if another file has its name, after some of its bytes were asked for.
         """
+        is_first, self._was_asked = not self._was_asked, True
         for _ in range(_MAX_LOOKS):
-            end = min(self.size(), start + size)
+            opened = self._opened
+            end = min(len(opened.reader), start + size)
             if start >= end:
                 return b""
             try:
-                return self._read_range(start, end)
+                return self._read_range(opened, start, end)
             except CloudUnavailableError:
                 # The blocks of a file that was replaced are deleted after some seconds.
-                if not self._is_replaced():
+                if not self._is_replaced(opened):
                     raise
-                if start:
+                if start or not is_first:
                     # A reader of parts looks for the file that has these bytes now.
-                    if self._path == self._uri.key("") and self._client.status(self._path) is None:
+                    if opened.path == self._uri.key("") and self._client.status(opened.path) is None:
                         raise FileNotFoundError(f"{self._uri} does not exist any more") from None
                     break
-                self._look()
+                self._opened = self._open()
         raise CloudUnavailableError(f"{self._uri} was replaced while it was read", "Run it again")
 
-    def _read_range(self, start: int, end: int) -> bytes:
+    def _read_range(self, opened: _OpenVersion, start: int, end: int) -> bytes:
         what = f"{self._uri} cannot be read: "
         try:
-            return self._client.once(lambda _: self._reader.read_range(start, end - start), what)
+            return self._client.once(lambda _: opened.reader.read_range(start, end - start), what)
         except CloudUnavailableError:
-            if self._is_replaced():
+            if self._is_replaced(opened):
                 raise
-            return self._client.read(self._reader, start, end, self._path)
+            return self._client.read(opened.reader, start, end, opened.path)
 
-    def _is_replaced(self) -> bool:
-        found, before = self._client.status(self._path), self._found
-        return found is None or before is None or _identity(found) != _identity(before)
+    def _is_replaced(self, opened: _OpenVersion) -> bool:
+        found = self._client.status(opened.path)
+        return found is None or _identity(found) != _identity(opened.status)
 
 
 def _identity(status: FileStatus) -> tuple[int, int]:

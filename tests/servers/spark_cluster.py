@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,15 +34,19 @@ class SparkCluster(Server):
         master: URL of the master, for `--master`.
     """
 
-    def __init__(self, folder: Path, workers: int = 2, cores: int = 1) -> None:
+    def __init__(
+        self, folder: Path, workers: int = 2, cores: int = 1, environment: Mapping[str, str] | None = None
+    ) -> None:
         """Describe the cluster; `start`, or entering the context, starts it.
 
         Args:
             folder: An own folder, for logs and the working folders of executors.
             workers: How many workers there are.
             cores: Cores that each worker offers.
+            environment: Variables that the machines of workers have, such as credentials of an object store.
         """
         self._folder = folder
+        self._environment = dict(environment or {})
         self._port = free_ports(2 + workers)
         self._cores = cores
         self._count = workers
@@ -70,7 +75,7 @@ class SparkCluster(Server):
         main, *others = arguments
         environment = {
             "PATH": "/usr/bin:/bin", "HOME": str(self._folder), "JAVA_HOME": str(java_home()), "SPARK_HOME": str(home),
-            "SPARK_LOCAL_IP": _IP, "SPARK_SCALA_VERSION": "2.13", "LANG": "C.UTF-8",
+            "SPARK_LOCAL_IP": _IP, "SPARK_SCALA_VERSION": "2.13", "LANG": "C.UTF-8", **self._environment,
         }  # fmt: skip
         command = ["env", "-i", *(f"{key}={value}" for key, value in environment.items())]
         command += [str(java_home() / "bin" / "java"), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{home}/jars/*"]

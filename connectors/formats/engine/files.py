@@ -38,6 +38,14 @@ class SegmentFile(Protocol):
         ...
 
 
+class RemoteSegment(SegmentFile, Protocol):
+    """Open segment on another filesystem, which several threads can read."""
+
+    def read_at(self, size: int, position: int) -> Window:
+        """Return bytes from a position of the file, fewer than `size` only at the end of the file."""
+        ...
+
+
 class LocalFile:
     """Segment on a local disk; once open it can be read to its end even if it is deleted."""
 
@@ -82,7 +90,7 @@ class LocalFile:
         os.close(self.descriptor)
 
 
-def open_remote(filesystem: pafs.FileSystem, path: str) -> SegmentFile:
+def open_remote(filesystem: pafs.FileSystem, path: str) -> RemoteSegment:
     """Open a segment on another filesystem, also one of a shipped store that is still in parts."""
     try:
         return RemoteFile(filesystem, path)

@@ -1,9 +1,9 @@
 """Reading ahead of a caller that reads a remote segment in order.
 
-An object store needs tens of milliseconds for the first byte of an answer, and one connection has a part of a network's
-bandwidth only. So while the kernel works on one window, the bytes of the next ones are requested, several ranges at a
-time. A first read gets just what it needs, and the next ones up to three times what was read before: many callers
-search for one record, and then stop.
+An object store needs tens of milliseconds for the first byte of an answer, and one connection has only a part of a
+network's bandwidth. So while the kernel works on one window, the bytes of the next ones are requested, several ranges
+at a time. A first read is one request for just what it needs, and the ranges after it are at most as large as what was
+read before: many callers search for one record, and then stop.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-import numpy as np
-
-from commitlake.connectors.formats.engine.files import SegmentFile, Window
+from commitlake.connectors.formats.engine.files import RemoteSegment, Window
 
 RANGE_BYTES = 8 << 20
 """Number of bytes of a request; object stores recommend 8 to 16 MiB."""
 MAX_RANGES_AHEAD = 3
+"""Number of ranges that are requested before the one that is needed has arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +37,18 @@ class _Range:
 
 
 class ReadAhead:
-    """Reader of one file.
+    """Reader of one file. It has at most `MAX_RANGES_AHEAD` + 2 ranges in memory, whatever the size of a read.
 
     Each request has a thread of its own, which ends with the request: nothing waits for what is not needed any more.
 
     Args:
-        file: the open file, which several threads can read.
+        file: the open file.
     """
 
-    def __init__(self, file: SegmentFile) -> None:
+    def __init__(self, file: RemoteSegment) -> None:
         self._file = file
         self._ranges: deque[_Range] = deque()
-        self._begin = self._end = -1  # position of the first byte that was read in order, and after the last range
+        self._begin = self._end = -1  # positions of the first byte that was read in order, and after the last one
 
     def read_into(self, window: Window, position: int, limit: int) -> int:
         """Fill `window` from a position of the file; return the bytes read, fewer only at the end of the file.
@@ -57,47 +56,54 @@ class ReadAhead:
         Args:
             window: receives the bytes.
             position: position of its first byte.
-            limit: position before which all following reads will end.
+            limit: position before which most of the following reads will end.
         """
         while self._ranges and self._ranges[0].end <= position:
             self._ranges.popleft()
-        if position != self._end and not (self._ranges and self._ranges[0].start <= position):
+        if not self._begin < position <= self._end:
             self._ranges.clear()
-            self._begin = self._end = position
-        needed, read = position + len(window), position - self._begin
-        if read:
-            size = min(RANGE_BYTES, max(read, len(window)))
-            stop = max(limit, needed)
-            wanted = min(stop, needed + MAX_RANGES_AHEAD * size)
-        else:
-            size, stop, wanted = RANGE_BYTES, needed, needed
-        while self._end < wanted:
-            self._request(min(self._end + size, stop))
-        return self._copy(window, position)
-
-    def _request(self, end: int) -> None:
-        start, data = self._end, Future[Window]()
-
-        def read() -> None:
-            try:
-                buffer = np.empty(end - start, np.uint8)
-                data.set_result(buffer[: self._file.read_into(buffer, start)])
-            except BaseException as error:  # noqa: BLE001 (the reader of the range raises it)
-                data.set_exception(error)
-
-        threading.Thread(target=read, name="read-ahead", daemon=True).start()
-        self._ranges.append(_Range(start, end, data))
-        self._end = end
-
-    def _copy(self, window: Window, position: int) -> int:
-        done = 0
-        for part in self._ranges:
-            if done == len(window):
-                break
+            self._begin, self._end = position, position + len(window)
+            return self._file.read_into(window, position)
+        if not self._ranges:
+            self._end = position
+        done = self._read_before_ranges(window, position)
+        size = min(RANGE_BYTES, max(position - self._begin, len(window)))
+        stop = max(limit, position + len(window))
+        self._request(position + done, size, stop)
+        while done < len(window):
+            at = position + done
+            part = next(each for each in self._ranges if each.end > at)
             data = part.data.result()
-            found = data[position + done - part.start :][: len(window) - done]
+            found = data[at - part.start :][: len(window) - done]
             window[done : done + len(found)] = found
             done += len(found)
-            if len(data) < part.end - part.start:
-                break
+            if part.start + len(data) <= position + done < part.end:
+                break  # the file ends here, or before
+            while len(self._ranges) > 1 and self._ranges[1].end <= position + done:
+                self._ranges.popleft()  # the next read may begin in the last range, or more rarely before it
+            self._request(position + done, size, stop)
         return done
+
+    def _read_before_ranges(self, window: Window, position: int) -> int:
+        """Read what a large read needs again, because its range is no longer in memory."""
+        if not self._ranges or self._ranges[0].start <= position:
+            return 0
+        return self._file.read_into(window[: self._ranges[0].start - position], position)
+
+    def _request(self, at: int, size: int, stop: int) -> None:
+        """Request ranges until there are enough after a position, or until `stop`."""
+        count = sum(part.end > at for part in self._ranges)
+        while self._end < stop and count <= MAX_RANGES_AHEAD:
+            part = _Range(self._end, min(self._end + size, stop), Future())
+            threading.Thread(target=_read, args=(self._file, part), name="read-ahead", daemon=True).start()
+            self._ranges.append(part)
+            self._end, count = part.end, count + 1
+
+
+def _read(file: RemoteSegment, part: _Range) -> None:
+    try:
+        part.data.set_result(file.read_at(part.end - part.start, part.start))
+    except BaseException as error:  # noqa: BLE001 (raised where the bytes are needed)
+        part.data.set_exception(error)
+    finally:
+        del part  # else an error, whose traceback has this frame, would keep itself in memory

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from commitlake.connectors.object_store.range_files import RangeFile, ReadOnlyHandler
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class RemoteFile:
@@ -23,17 +26,21 @@ class RemoteFile:
         self._lock = threading.Lock()
         self._readers, self._is_closed = 0, False
 
-    def read_into(self, window: np.ndarray[tuple[int], np.dtype[np.uint8]], position: int) -> int:
-        """Fill `window` from a position of the file; see SegmentFile."""
+    def read_at(self, size: int, position: int) -> Bytes:
+        """Read from a position of the file; see RemoteSegment."""
         with self._lock:
             self._readers += 1
         try:
-            data = self._file.read_at(len(window), position)
+            return np.frombuffer(self._file.read_at(size, position), np.uint8)
         finally:
             with self._lock:
                 self._readers -= 1
                 self._close_if_unused()
-        window[: len(data)] = np.frombuffer(data, np.uint8)
+
+    def read_into(self, window: Bytes, position: int) -> int:
+        """Fill `window` from a position of the file; see SegmentFile."""
+        data = self.read_at(len(window), position)
+        window[: len(data)] = data
         return len(data)
 
     def size(self) -> int:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.remote_files import RemoteFile
+from commitlake.connectors.formats.engine.remote_files import Bytes, RemoteFile
 from commitlake.connectors.object_store.cloud_uris import check_scheme, is_cloud
 from commitlake.connectors.object_store.hdfs_uris import is_hdfs
 from commitlake.schemas.shipped import (
@@ -143,18 +143,23 @@ class ShippedSegment:
         self._store, folder, name = path.rsplit("/", 2)
         self._path, self._name = path, f"{folder}/{name}"
         self._open: dict[str, RemoteFile] = {}
-        self._lock = threading.Lock()
+        self._is_closed, self._looking = False, threading.Lock()
         self._entry = self._find_entry()
 
-    def read_into(self, window: np.ndarray[tuple[int], np.dtype[np.uint8]], position: int) -> int:
+    def read_at(self, size: int, position: int) -> Bytes:
+        """Read from a position of the file; see RemoteSegment."""
+        window = np.empty(size, np.uint8)
+        return window[: self.read_into(window, position)]
+
+    def read_into(self, window: Bytes, position: int) -> int:
         """Fill `window` from a position of the file; see SegmentFile."""
         for _ in range(_ATTEMPTS):
             entry = self._entry
             with suppress(FileNotFoundError):
                 return self._read(entry, window, position)
-            with self._lock:
+            with self._looking:
                 if self._entry is entry:  # else another thread has looked
-                    self._close_all()
+                    self._open = {}  # not closed here: other threads may read what they have opened
                     self._entry = self._find_entry()
         raise StoreError(
             f"{self._path}: a part that the manifest names is missing in {self._store}/shipped: run 'commitlake ship' "
@@ -166,14 +171,10 @@ class ShippedSegment:
         return self._entry.size
 
     def close(self) -> None:
-        """Close the objects."""
-        with self._lock:
-            self._close_all()
-
-    def _close_all(self) -> None:
-        for file in self._open.values():
+        """Close the objects, without waiting for threads that read them."""
+        self._is_closed = True
+        for file in list(self._open.values()):
             file.close()
-        self._open.clear()
 
     def _find_entry(self) -> ShippedFile:
         for name in (LOG_MANIFEST, FILES_MANIFEST):
@@ -182,7 +183,7 @@ class ShippedSegment:
                 return manifest.files[self._name]
         raise FileNotFoundError(f"{self._path} does not exist")
 
-    def _read(self, entry: ShippedFile, window: np.ndarray[tuple[int], np.dtype[np.uint8]], position: int) -> int:
+    def _read(self, entry: ShippedFile, window: Bytes, position: int) -> int:
         wanted = max(0, min(len(window), entry.size - position))
         if entry.is_sealed:
             return self._object(self._path).read_into(window[:wanted], position)
@@ -194,16 +195,20 @@ class ShippedSegment:
         window[max(0, entry.shipped - position) : wanted] = 0
         return wanted
 
-    def _read_part(self, part: Part, window: np.ndarray[tuple[int], np.dtype[np.uint8]], begin: int) -> None:
+    def _read_part(self, part: Part, window: Bytes, begin: int) -> None:
         name = part_name(self._name, part)
         if self._object(f"{self._store}/{name}").read_into(window, begin - part.offset) != len(window):
             raise StoreError(f"{self._store}/{name}: expected {part.size} bytes, found fewer: the object was changed")
 
     def _object(self, path: str) -> RemoteFile:
-        with self._lock:
-            if path not in self._open:
-                self._open[path] = RemoteFile(self._filesystem, path)
-            return self._open[path]
+        opened = self._open
+        if path not in opened:
+            file = RemoteFile(self._filesystem, path)
+            if opened.setdefault(path, file) is not file:
+                file.close()  # another thread was faster
+            elif self._is_closed:
+                file.close()
+        return opened[path]
 
 
 def shipped_sizes(manifest: Manifest, folder: str, listed: Mapping[str, int]) -> dict[str, int]:

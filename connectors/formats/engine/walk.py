@@ -125,7 +125,7 @@ def walk(
             _skip_hole(file, split, limit, state)
         origin = int(state[kernel.POSITION])
         progress.check_window(origin, reach, *windows.sizes)
-        with windows.open(origin, reach) as opened:
+        with windows.open(origin, reach, limit) as opened:
             length = opened.length
             if opened.is_end_of_file:
                 file_end = reach = origin + length

@@ -16,6 +16,8 @@ from commitlake.connectors.formats.engine.files import LocalFile, SegmentFile, W
 from commitlake.connectors.formats.engine.kernel.memory import PADDING
 from commitlake.connectors.formats.engine.mapping import Mapping
 from commitlake.connectors.formats.engine.read_ahead import ReadAhead
+from commitlake.connectors.formats.engine.remote_files import RemoteFile
+from commitlake.connectors.formats.engine.shipped import ShippedSegment
 
 MAP_BYTES = 32 << 20
 """Number of bytes of a file that are mapped at a time."""
@@ -71,11 +73,17 @@ class Windows:
         self._size = max(_MIN_READ_BYTES, min(read_bytes, expected))
         self._buffer = np.empty(0, np.uint8)
         self._map_bytes = MAP_BYTES if isinstance(file, LocalFile) else 0
-        self._ahead = None if isinstance(file, LocalFile) else ReadAhead(file)
+        self._ahead = ReadAhead(file) if isinstance(file, (RemoteFile, ShippedSegment)) else None
         self._last = 0
 
-    def open(self, origin: int, reach: int) -> OpenWindow:
-        """Open a window from one physical offset towards another, of the maximum size."""
+    def open(self, origin: int, reach: int, limit: int | None = None) -> OpenWindow:
+        """Open a window from one physical offset towards another, of the maximum size.
+
+        Args:
+            origin: physical offset of its first byte.
+            reach: physical offset at which it ends at the latest.
+            limit: physical offset up to which the caller will read on; by default `reach`.
+        """
         wanted = max(0, reach - origin)
         if min(wanted, self._map_bytes) >= _MIN_MAP_BYTES and isinstance(self._file, LocalFile):
             size = min(wanted, self._map_bytes, max(_MIN_MAP_BYTES, self._bytes_to_hole(origin)))
@@ -86,13 +94,13 @@ class Windows:
         size = min(self._size, wanted)
         if len(self._buffer) < size + PADDING:
             self._buffer = np.empty(size + PADDING, np.uint8)
-        self._last = length = self._read(self._buffer[:size], origin, reach)
+        self._last = length = self._read(self._buffer[:size], origin, reach if limit is None else limit)
         return OpenWindow(self._buffer, length, is_end_of_file=length < size)
 
-    def _read(self, window: Window, origin: int, reach: int) -> int:
+    def _read(self, window: Window, origin: int, limit: int) -> int:
         if self._ahead is None:
             return self._file.read_into(window, origin - self._base_offset)
-        return self._ahead.read_into(window, origin - self._base_offset, reach - self._base_offset)
+        return self._ahead.read_into(window, origin - self._base_offset, limit - self._base_offset)
 
     def _bytes_to_hole(self, origin: int) -> int:
         """Return the distance to the next hole of a local file, and a little more, so that its zeros are seen.

@@ -222,6 +222,32 @@ def test_few_requests_hang_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert client.once(lambda _: 7, "") == 7
 
 
+def test_requests_that_hang_together_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdfs_clients, "_REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(hdfs_clients, "_hanging", hdfs_clients._HangingRequests())
+    client, ended, all_begun = HdfsClient(parse_hdfs_uri(PLACE), attempts=1), threading.Event(), threading.Barrier(8)
+    failed: list[Exception] = []
+
+    def hang(_: object) -> None:
+        all_begun.wait(30)
+        ended.wait(30)
+
+    def ask() -> None:
+        try:
+            client.once(hang, "")
+        except CloudUnavailableError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(failed) == 8
+    assert client.once(lambda _: 7, "") == 7
+    ended.set()
+
+
 COUNT_THREADS = """
 import os
 from commitlake.connectors.object_store import hdfs_clients

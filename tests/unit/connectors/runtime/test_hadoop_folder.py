@@ -42,6 +42,7 @@ def test_only_the_owner_can_enter_the_folder(folder: HadoopFolder, tmp_path: Pat
 
 def test_a_staging_place_is_beside_the_files_of_applications(spark: SparkSession, tmp_path: Path) -> None:
     jvm = spark.sparkContext._jvm
+    assert jvm is not None
     assert staging_place(jvm, ".commitlake/x", str(tmp_path)) == f"file:{tmp_path}/{getpass.getuser()}/.commitlake/x"
     home = jvm.System.getProperty("user.home")  # the JVM does not read HOME
     assert staging_place(jvm, ".sparkStaging/y", None) == f"file:{home}/.sparkStaging/y"

@@ -25,15 +25,19 @@ class ListedReads:
         self.may_answer.set()
         self.errors: dict[int, Exception] = {}
 
-    def read_into(self, window: Window, position: int) -> int:
-        """See SegmentFile."""
+    def read_at(self, size: int, position: int) -> Window:
+        """See RemoteSegment."""
         with self._changed:
-            self.asked.add((position, position + len(window)))
+            self.asked.add((position, position + size))
             self._changed.notify_all()
         assert self.may_answer.wait(WAIT_SECONDS)
         if position in self.errors:
             raise self.errors[position]
-        found = np.frombuffer(self.data[position : position + len(window)], np.uint8)
+        return np.frombuffer(self.data[position : position + size], np.uint8)
+
+    def read_into(self, window: Window, position: int) -> int:
+        """See SegmentFile."""
+        found = self.read_at(len(window), position)
         window[: len(found)] = found
         return len(found)
 
@@ -64,23 +68,10 @@ def taken(reader: ReadAhead, position: int, size: int, limit: int = len(DATA)) -
 
 
 @pytest.mark.usefixtures("small_ranges")
-def test_a_first_read_requests_only_its_own_bytes() -> None:
+def test_a_first_read_is_one_request_for_its_own_bytes() -> None:
     file = ListedReads()
-    assert taken(ReadAhead(file), 1000, 40) == DATA[1000:1040]
-    file.wait_for({(1000, 1040)})
-
-
-@pytest.mark.usefixtures("small_ranges")
-def test_a_large_first_read_is_several_requests_at_a_time() -> None:
-    file = ListedReads()
-    file.may_answer.clear()
-    found: list[bytes] = []
-    thread = threading.Thread(target=lambda: found.append(taken(ReadAhead(file), 0, 250)))
-    thread.start()
-    file.wait_for({(0, 100), (100, 200), (200, 250)})
-    file.may_answer.set()
-    thread.join(WAIT_SECONDS)
-    assert found == [DATA[:250]]
+    assert taken(ReadAhead(file), 1000, 240) == DATA[1000:1240]
+    file.wait_for({(1000, 1240)})
 
 
 @pytest.mark.usefixtures("small_ranges")
@@ -88,13 +79,33 @@ def test_the_next_ranges_are_requested_before_they_are_needed() -> None:
     file = ListedReads()
     reader = ReadAhead(file)
     taken(reader, 0, 50)
-    taken(reader, 40, 50)
-    expected = {(0, 50), (50, 100), (100, 150), (150, 200), (200, 250)}
+    expected = {(0, 50)}
+    for position, following in [
+        (40, [(40, 90), (90, 140), (140, 190), (190, 240), (240, 290)]),
+        (85, []),
+        (135, [(290, 390)]),
+        (190, [(390, 490), (490, 590)]),
+    ]:
+        taken(reader, position, 50)
+        expected.update(following)
+        file.wait_for(expected)
+
+
+@pytest.mark.usefixtures("small_ranges")
+def test_few_ranges_of_a_large_read_are_requested_at_a_time() -> None:
+    file = ListedReads()
+    reader = ReadAhead(file)
+    taken(reader, 0, 200)
+    file.may_answer.clear()
+    found: list[bytes] = []
+    thread = threading.Thread(target=lambda: found.append(taken(reader, 200, 1000)))
+    thread.start()
+    expected = {(0, 200), *((start, start + 100) for start in range(200, 600, 100))}
     file.wait_for(expected)
-    taken(reader, 90, 50)
-    file.wait_for(expected | {(250, 340), (340, 430)})
-    taken(reader, 140, 50)
-    file.wait_for(expected | {(250, 340), (340, 430), (430, 530)})
+    file.may_answer.set()
+    thread.join(WAIT_SECONDS)
+    assert found == [DATA[200:1200]]
+    assert len(reader._ranges) <= 6
 
 
 @pytest.mark.usefixtures("small_ranges")
@@ -103,18 +114,29 @@ def test_nothing_is_requested_twice_or_after_the_limit() -> None:
     reader = ReadAhead(file)
     for position in range(0, 990, 30):
         assert taken(reader, position, 50, limit=1040) == DATA[position : position + 50]
-    asked = sorted(file.asked)
-    assert [start for start, _ in asked] == [0, *(end for _, end in asked[:-1])]
+    asked = sorted(file.asked)[1:]
+    assert asked[0][0] == 30
+    assert [start for start, _ in asked[1:]] == [end for _, end in asked[:-1]]
     assert asked[-1][1] == 1040
 
 
 @pytest.mark.usefixtures("small_ranges")
-def test_a_larger_read_of_the_same_bytes_requests_only_the_rest() -> None:
+def test_only_what_is_needed_is_requested_beyond_the_limit() -> None:
     file = ListedReads()
     reader = ReadAhead(file)
-    taken(reader, 500, 50)
-    assert taken(reader, 500, 180) == DATA[500:680]
-    file.wait_for({(500, 550), (550, 650), (650, 680)})
+    taken(reader, 0, 50, limit=60)
+    assert taken(reader, 40, 50, limit=60) == DATA[40:90]
+    file.wait_for({(0, 50), (40, 90)})
+
+
+@pytest.mark.usefixtures("small_ranges")
+def test_a_read_from_before_what_is_in_memory_requests_that_again() -> None:
+    file = ListedReads()
+    reader = ReadAhead(file)
+    taken(reader, 0, 50)
+    taken(reader, 50, 700)
+    assert taken(reader, 60, 900) == DATA[60:960]
+    assert 60 in {start for start, _ in file.asked}
 
 
 @pytest.mark.usefixtures("small_ranges")
