@@ -29,9 +29,6 @@ from commitlake.schemas.remoting.ext_fields import to_ext_fields
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.headers import ConsumerGroupRequest
 
-CLUSTER = "CLUSTER"
-REGION = "MSG_REGION"
-TRACE_ON = "TRACE_ON"
 LONG_REQUESTS_AT_ONCE = 16
 """Clients whose long requests are processed in turns; each may hold a partial answer of up to 16 MiB."""
 
@@ -76,8 +73,7 @@ class Broker:
         self.started_ms = store.clock()
         self.statistics = Statistics(self.started_ms)
         self.is_writable = True
-        marks = {CLUSTER: options.cluster, REGION: options.region, TRACE_ON: "true"}
-        self.property_suffix = "".join(f"{name}\x01{value}\x02" for name, value in marks.items())
+        self.property_suffix = "".join(f"{name}\x01{value}\x02" for name, value in options.marks().items())
         self._resets: dict[tuple[str, str, int], int] = {}
 
     def now_ms(self) -> int:

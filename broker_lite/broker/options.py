@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from commitlake.broker_lite.stores.rocketmq.options import DEFAULT_STORE_HOST
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
+CLUSTER = "CLUSTER"
+REGION = "MSG_REGION"
+TRACE_ON = "TRACE_ON"
 _IN_MEMORY_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 2 // 5
 
 
@@ -65,3 +68,7 @@ class BrokerOptions:
     transaction_check_max: int = 15
     timer_max_delay_ms: int = 3 * 86_400_000
     region: str = "DefaultRegion"
+
+    def marks(self) -> dict[str, str]:
+        """Return the properties that a 5.x broker adds to every message."""
+        return {CLUSTER: self.cluster, REGION: self.region, TRACE_ON: "true"}

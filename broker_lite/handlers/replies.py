@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from commitlake.broker_lite.broker.broker import CLUSTER, REGION, TRACE_ON, Broker
+from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.clients import Member
 from commitlake.broker_lite.broker.limits import check_limit
+from commitlake.broker_lite.broker.options import CLUSTER
 from commitlake.broker_lite.handlers.kinds import Handlers
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
@@ -46,8 +47,8 @@ def send_reply(broker: Broker, channel: Channel, request: Command) -> Command | 
     """Store a reply, and push it to the client that sent the request."""
     header = parse_send_request(request)
     known = dict(parse_properties((header.properties or "").encode("utf-8", "replace")))
-    known |= {REGION: broker.options.region, TRACE_ON: "true"}
-    known.pop(CLUSTER, None)
+    known |= broker.options.marks()
+    del known[CLUSTER]
     queue_id = max(0, header.queue_id)
     text = "".join(f"{key}\x01{value}\x02" for key, value in known.items())
     message = SentMessage(

@@ -6,7 +6,8 @@ import random
 from collections.abc import Mapping
 
 from commitlake.broker_lite.broker import statistics
-from commitlake.broker_lite.broker.broker import CLUSTER, REGION, TRACE_ON, Broker
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.options import CLUSTER, REGION, TRACE_ON
 from commitlake.broker_lite.broker.unique_keys import new_unique_key
 from commitlake.broker_lite.delivery.timers import asks_for_timer
 from commitlake.broker_lite.handlers.kinds import Answering, Handlers
@@ -148,7 +149,7 @@ def _send_one(
     if is_plain:
         stored = f"{text}{'' if text.endswith(_END) else _END}{broker.property_suffix}".encode("utf-8", "replace")
     else:
-        known |= {CLUSTER: broker.options.cluster, REGION: broker.options.region, TRACE_ON: "true"}
+        known |= broker.options.marks()
     message = SentMessage(
         topic, queue_id, bytes(request.body), header.born_timestamp, channel.peer, header.flag, header.sys_flag,
         header.reconsume_times or 0, known, stored, header.producer_group,
@@ -162,8 +163,7 @@ def _send_one(
 
 def _marked(broker: Broker, message: SentMessage) -> SentMessage:
     """Return the message with the properties that the broker adds to every message."""
-    marks = {CLUSTER: broker.options.cluster, REGION: broker.options.region, TRACE_ON: "true"}
-    return message._replace(properties={**message.properties, **marks})
+    return message._replace(properties={**message.properties, **broker.options.marks()})
 
 
 _END = "\x02"

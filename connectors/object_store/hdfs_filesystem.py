@@ -96,7 +96,7 @@ class _HdfsHandler(ReadOnlyHandler):
 
 @dataclass(frozen=True, slots=True)
 class _OpenVersion:
-    """What a file was when it was opened.
+    """Version of a file that is open.
 
     Attributes:
         path: its path; of a folder of versions, that of the newest one.

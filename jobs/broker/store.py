@@ -165,7 +165,7 @@ def _open(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerStore:
         )
     if layout is FileLayout.JMQ:
         _check_jmq(arguments, broker)
-        return JmqStore.open(arguments.store, _journal_options(arguments, broker), cluster=broker.cluster)
+        return JmqStore.open(arguments.store, _journal_options(arguments, broker), marks=broker.marks())
     if layout is FileLayout.BOLTMQ:
         _check_boltmq(arguments, broker)
     is_slave = arguments.role == "SLAVE"

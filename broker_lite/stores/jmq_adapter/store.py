@@ -9,9 +9,9 @@ JMQ's layout lacks raise `UnsupportedError`: transactions, delays and timers, qu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Never, Self
 
 from commitlake.broker_lite.delivery.timers import asks_for_timer
@@ -44,9 +44,9 @@ class JmqStore(JmqQueries):
         config: topics, groups and offsets.
     """
 
-    def __init__(self, journal: JournalStore, registry: Registry, cluster: str) -> None:
+    def __init__(self, journal: JournalStore, registry: Registry, marks: Mapping[str, str]) -> None:
         """Use an open journal; use `open` instead."""
-        self._marks = {wire.CLUSTER: cluster} if cluster else {}
+        self._marks = marks
         self.path = journal.path
         self.clock = journal.clock
         self._journal = journal
@@ -67,7 +67,7 @@ class JmqStore(JmqQueries):
         options: JournalOptions | None = None,
         *,
         clock: Callable[[], int] = system_clock,
-        cluster: str = "",
+        marks: Mapping[str, str] = MappingProxyType({}),
     ) -> JmqStore:
         """Open a folder, create it if necessary, and recover its content.
 
@@ -75,7 +75,8 @@ class JmqStore(JmqQueries):
             path: folder of the store.
             options: settings; file sizes must be those of the existing files.
             clock: returns ms since 1970.
-            cluster: cluster of the broker; consumers that reply to a request read it from the message.
+            marks: properties that a RocketMQ broker adds to messages, and that a journal does not store. Consumers that
+                reply to a request read the cluster there, and send traces only of messages with a region.
 
         Raises:
             StoreLockedError: if another store has the folder open.
@@ -88,7 +89,7 @@ class JmqStore(JmqQueries):
             path, options, clock=clock, queue_count_of=registry.queue_count_of, save_beside=registry.save_changed
         )
         try:
-            return cls(journal, registry, cluster)
+            return cls(journal, registry, marks)
         except BaseException:
             journal.close()
             raise

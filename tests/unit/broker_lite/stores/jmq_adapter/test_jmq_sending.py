@@ -45,14 +45,16 @@ def test_a_message_is_returned_as_it_was_sent(peer: Peer, clock: Clock) -> None:
     assert (got.born_timestamp, got.store_timestamp) == (BORN_MS, clock.now_ms)
 
 
-def test_consumers_receive_the_cluster_which_the_journal_does_not_store(tmp_path: Path, clock: Clock) -> None:
-    with JmqStore.open(tmp_path / "named", OPTIONS, clock=clock, cluster="shops") as store:
-        peer = Peer(Dispatcher(Broker(store, BrokerOptions(address=BROKER))))
+def test_consumers_receive_the_marks_of_a_broker_which_the_journal_does_not_store(tmp_path: Path, clock: Clock) -> None:
+    options = BrokerOptions(address=BROKER, cluster="shops", region="north")
+    with JmqStore.open(tmp_path / "named", OPTIONS, clock=clock, marks=options.marks()) as store:
+        peer = Peer(Dispatcher(Broker(store, options)))
         send(peer)
         send_back(peer, pull(peer, "orders")[0], delayLevel=-1)
+        expected = {"CLUSTER": "shops", "MSG_REGION": "north", "TRACE_ON": "true"}
         for topic in ("orders", "%DLQ%consumers"):
-            assert [found.properties["CLUSTER"] for found in pull(peer, topic)] == ["shops"]
-        assert "CLUSTER" not in store.journal.get("orders", 0, 0).messages[0].properties
+            assert [found.properties.items() >= expected.items() for found in pull(peer, topic)] == [True]
+        assert not expected.keys() & store.journal.get("orders", 0, 0).messages[0].properties.keys()
 
 
 @pytest.mark.parametrize("is_compressed", [False, True])
