@@ -36,6 +36,7 @@ from tests.support.small_stores import Clock
 _DAY_SECONDS = 86_400
 _START_MS = 1_700_006_400_000
 _SEGMENT_BYTES = 1 << 20
+_QUEUE_BYTES = 20_000
 _MEASURED = (1, 30, 90, 180, 365)
 _COLUMNS = ("night", "files of messages", "files of logs", "logs, MiB", "nothing new", "look-up", "maintain")
 
@@ -108,7 +109,13 @@ class _Year:
 def _write_day(store: Path, start_ms: int, messages: int) -> None:
     """Store messages that are spread over a day."""
     clock = Clock(start_ms)
-    options = StoreOptions(segment_size_bytes=_SEGMENT_BYTES, index_slots=1000, index_entries=4000, keep_index=False)
+    options = StoreOptions(
+        segment_size_bytes=_SEGMENT_BYTES,
+        consume_queue_file_size_bytes=_QUEUE_BYTES,
+        index_slots=1000,
+        index_entries=4000,
+        keep_index=False,
+    )
     with MessageStore.open(store, options, clock=clock) as broker:
         for number in range(messages):
             clock.now_ms = start_ms + number * _DAY_SECONDS * 1000 // messages

@@ -140,8 +140,9 @@ class MappedFile:
     def _clear(self, start: int, end: int) -> None:
         for at in range(start, end, _CLEARED_AT_ONCE):
             stop = min(at + _CLEARED_AT_ONCE, end)
-            if self.memory[at:stop].strip(b"\0"):
-                self.memory[at:stop] = bytes(stop - at)
+            zeros = bytes(stop - at)
+            if self.memory[at:stop] != zeros:
+                self.memory[at:stop] = zeros
 
     def sync(self) -> None:
         """Flush everything written so far to disk; other threads may write meanwhile."""
