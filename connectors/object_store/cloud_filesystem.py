@@ -122,7 +122,6 @@ class _CloudFile(RangeFile):
         super().__init__()
         self._uri, self._reader = uri, _reader_of(uri.scheme)
         self._found = self._reader.head(uri)
-        self._was_asked = False
 
     def size(self) -> int:
         """Return the number of bytes."""
@@ -130,7 +129,7 @@ class _CloudFile(RangeFile):
 
     def read_at(self, size: int, start: int) -> bytes:
         """Read from a position; see RangeFile."""
-        is_first, self._was_asked = not self._was_asked, True
+        is_first = self.is_first_read()
         for _ in range(_MAX_LOOKS):
             found = self._found
             end = min(found.size, start + size)

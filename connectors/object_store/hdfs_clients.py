@@ -176,8 +176,8 @@ class _HangingRequests:
     """The requests of this process that were given up, and have not ended yet.
 
     While there are many, others fail at once, except one from time to time. When that one is answered, the server is
-    well, so the answer to the oldest of them was lost, and it is forgotten. Requests that waited at the same time count
-    as one: a file is read by several requests at once, and one lost connection takes all of them.
+    well, so the answer to the oldest of them was lost, and it is forgotten. Of requests that waited at the same time,
+    one counts: a file is read by several requests at once, and one lost connection takes all of them.
     """
 
     def __init__(self) -> None:
@@ -209,7 +209,8 @@ class _HangingRequests:
                 now = time.monotonic()
                 if begun >= self._given_up:
                     self._threads.append(thread)
-                self._given_up, self._next_try = now, now + _NEXT_TRY_SECONDS
+                    self._given_up = now
+                self._next_try = now + _NEXT_TRY_SECONDS
             forget_clients()
             raise TimeoutError from None
         if is_try:

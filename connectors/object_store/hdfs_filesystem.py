@@ -120,7 +120,6 @@ class _HdfsFile(RangeFile):
         super().__init__()
         self._uri, self._client = uri, HdfsClient(uri)
         self._opened = self._open()
-        self._was_asked = False
 
     def _open(self) -> _OpenVersion:
         for _ in range(_MAX_LOOKS):
@@ -152,7 +151,7 @@ class _HdfsFile(RangeFile):
             FileNotFoundError: if it was deleted, and its bytes, too.
             CloudUnavailableError: if another file has its name, after some of its bytes were asked for.
         """
-        is_first, self._was_asked = not self._was_asked, True
+        is_first = self.is_first_read()
         for _ in range(_MAX_LOOKS):
             opened = self._opened
             end = min(len(opened.reader), start + size)

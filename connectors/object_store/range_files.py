@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
 from abc import ABC, abstractmethod
 from typing import Any, NoReturn
 
@@ -47,6 +48,7 @@ class RangeFile(io.RawIOBase, ABC):
     def __init__(self) -> None:
         super().__init__()
         self._position = 0
+        self._first_read = threading.Lock()  # never released
 
     @abstractmethod
     def size(self) -> int:
@@ -60,6 +62,10 @@ class RangeFile(io.RawIOBase, ABC):
             size: maximum number of bytes.
             start: the position.
         """
+
+    def is_first_read(self) -> bool:
+        """Return True once: a reader that has no bytes of the file yet may continue with a newer version of it."""
+        return self._first_read.acquire(blocking=False)
 
     def readable(self) -> bool:
         """Return True."""

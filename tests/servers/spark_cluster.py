@@ -10,6 +10,7 @@ machines.
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
@@ -98,12 +99,19 @@ class SparkCluster(Server):
             if b"CoarseGrainedExecutorBackend" in _command_line(pid)
         ]
 
-    def kill_executor(self) -> bool:
-        """Kill an executor, and return whether there was one."""
+    def kill_executor_in_task(self) -> bool:
+        """Kill an executor that has begun a task after the first stage, and return whether there was one.
+
+        The first stage checks the packages of the workers.
+        """
         for pid in self.executors():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-                return True
+            words = _command_line(pid).decode().split("\0")
+            place = "/".join(words[words.index(f"--{name}") + 1] for name in ("app-id", "executor-id"))
+            told = [log.read_text() for log in self._folder.glob(f"worker-*/{place}/stderr")]
+            if any(re.search(r"Running task \S+ in stage [1-9]", text) for text in told):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    return True
         return False
 
     def kill_worker(self) -> bool:

@@ -14,25 +14,25 @@ MESSAGES = 3000
 OPTIONS = StoreOptions(segment_size_bytes=SEGMENT_BYTES, index_slots=1000, index_entries=4000)
 
 
-def write_messages(folder: Path) -> None:
-    """Make a store with `MESSAGES` messages."""
+def write_messages(folder: Path, count: int = MESSAGES) -> None:
+    """Make a store with so many messages."""
     with MessageStore.open(folder, OPTIONS) as store:
-        for message in messages(MESSAGES, seed=4):
+        for message in messages(count, seed=4):
             store.put(message)
 
 
-def archive_here(folder: Path) -> Path:
-    """Make the store `store` of the broker a, and its lake `here`; return the folder."""
-    write_messages(folder / "store")
+def archive_here(folder: Path, count: int = MESSAGES) -> Path:
+    """Make the store `store` of the broker a, with so many messages, and its lake `here`; return the folder."""
+    write_messages(folder / "store", count)
     places = ["--store", str(folder / "store"), "--broker", "a", "--lake", str(folder / "here")]
     assert archive.main([*places, "--local", "--quiet"]) == 0
     return folder
 
 
-def check_equal(lake: Path, here: Path) -> None:
-    """Check that a lake has the same rows as the one that was made here."""
+def check_equal(lake: Path, here: Path, count: int = MESSAGES) -> None:
+    """Check that a lake has the same rows, for so many messages, as the one that was made here."""
     found, wanted = content(lake), content(here)
     assert found.keys() == wanted.keys()
     for name, table in wanted.items():
         assert found[name].equals(table), name
-    assert found["messages"].num_rows == MESSAGES
+    assert found["messages"].num_rows == count

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.files import OpenSegment, RemoteSegment
 from commitlake.connectors.formats.engine.read_ahead import ReadAhead
-from commitlake.connectors.formats.engine.remote_files import RemoteFile
-from commitlake.connectors.formats.engine.shipped import ShippedSegment
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.ship import command as ship
 from commitlake.schemas.layouts.segments import segment_name
@@ -63,7 +61,7 @@ def check_large_segments_are_read_alike(copy: str, folder: Path) -> None:
     for base_offset, expected in written.items():
         window = np.empty(_WINDOW_BYTES, np.uint8)
         with OpenSegment(f"{copy}/commitlog/{segment_name(base_offset)}") as file:
-            assert isinstance(file, RemoteFile | ShippedSegment)
+            assert isinstance(file, RemoteSegment)
             ahead = ReadAhead(file)
             for start in range(0, _SEGMENT_BYTES, _WINDOW_BYTES - 1000):
                 data = expected[start : start + _WINDOW_BYTES]

@@ -9,7 +9,7 @@ import errno
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow.fs as pafs
@@ -38,6 +38,7 @@ class SegmentFile(Protocol):
         ...
 
 
+@runtime_checkable
 class RemoteSegment(SegmentFile, Protocol):
     """Open segment on another filesystem, which several threads can read."""
 

@@ -2,7 +2,7 @@
 
 An object store needs tens of milliseconds for the first byte of an answer, and one connection has only a part of a
 network's bandwidth. So while the kernel works on one window, the bytes of the next ones are requested, several ranges
-at a time. A first read is one request for just what it needs, and the ranges after it are at most as large as what was
+at a time. A first read is one request for just what it needs, and each range after it is at most as large as what was
 read before: many callers search for one record, and then stop.
 """
 
@@ -18,7 +18,7 @@ from commitlake.connectors.formats.engine.files import RemoteSegment, Window
 RANGE_BYTES = 8 << 20
 """Number of bytes of a request; object stores recommend 8 to 16 MiB."""
 MAX_RANGES_AHEAD = 3
-"""Number of ranges that are requested before the one that is needed has arrived."""
+"""Number of ranges that are requested after the one that is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ class _Range:
 class ReadAhead:
     """Reader of one file. It has at most `MAX_RANGES_AHEAD` + 2 ranges in memory, whatever the size of a read.
 
-    Each request has a thread of its own, which ends with the request: nothing waits for what is not needed any more.
+    Each request has a thread of its own, which ends with the request: nothing waits for what is not needed any more,
+    but its bytes are in memory until then.
 
     Args:
         file: the open file.
@@ -66,7 +67,12 @@ class ReadAhead:
             return self._file.read_into(window, position)
         if not self._ranges:
             self._end = position
-        done = self._read_before_ranges(window, position)
+        gap = self._ranges[0].start - position if self._ranges else 0
+        if gap > 0:  # a large read, whose first range is no longer in memory
+            missing = window[:gap]
+            if self._file.read_into(missing, position) < len(missing):
+                return self._file.read_into(window, position)  # the file is shorter by now
+        done = min(max(0, gap), len(window))
         size = min(RANGE_BYTES, max(position - self._begin, len(window)))
         stop = max(limit, position + len(window))
         self._request(position + done, size, stop)
@@ -83,12 +89,6 @@ class ReadAhead:
                 self._ranges.popleft()  # the next read may begin in the last range, or more rarely before it
             self._request(position + done, size, stop)
         return done
-
-    def _read_before_ranges(self, window: Window, position: int) -> int:
-        """Read what a large read needs again, because its range is no longer in memory."""
-        if not self._ranges or self._ranges[0].start <= position:
-            return 0
-        return self._file.read_into(window[: self._ranges[0].start - position], position)
 
     def _request(self, at: int, size: int, stop: int) -> None:
         """Request ranges until there are enough after a position, or until `stop`."""

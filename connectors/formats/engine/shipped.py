@@ -159,7 +159,7 @@ class ShippedSegment:
                 return self._read(entry, window, position)
             with self._looking:
                 if self._entry is entry:  # else another thread has looked
-                    self._open = {}  # not closed here: other threads may read what they have opened
+                    self._open = {}  # not closed here: other threads may read these, and the last one drops them
                     self._entry = self._find_entry()
         raise StoreError(
             f"{self._path}: a part that the manifest names is missing in {self._store}/shipped: run 'commitlake ship' "

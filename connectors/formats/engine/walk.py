@@ -19,7 +19,7 @@ from commitlake.connectors.formats.engine.hop_arguments import HopArguments
 from commitlake.connectors.formats.engine.kernel import hop as kernel
 from commitlake.connectors.formats.engine.progress import WalkProgress
 from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.windows import Windows
+from commitlake.connectors.formats.engine.windows import OpenWindow, Windows
 from commitlake.connectors.formats.format import Format
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
@@ -107,7 +107,7 @@ def walk(
         hop: finds the records; by default, that of `make_hop`.
 
     Raises:
-        SegmentCutError: if the file was truncated while the caller processed a step.
+        SegmentCutError: if the file was truncated while the caller processed a step, or deleted in an object store.
         NoProgressError: if the hop does not progress, or requests the same window again.
     """
     hop = hop or make_hop(split.format)
@@ -125,7 +125,7 @@ def walk(
             _skip_hole(file, split, limit, state)
         origin = int(state[kernel.POSITION])
         progress.check_window(origin, reach, *windows.sizes)
-        with windows.open(origin, reach, limit) as opened:
+        with _open_window(windows, split, origin, reach, limit) as opened:
             length = opened.length
             if opened.is_end_of_file:
                 file_end = reach = origin + length
@@ -164,6 +164,16 @@ def walk(
             np.empty((split.format.kernel.part_count, 0), np.int64),
             [BadRange(start, split.end, Fault.CUT)],
         )
+
+
+def _open_window(windows: Windows, split: Split, origin: int, reach: int, limit: int) -> OpenWindow:
+    """Open a window; a segment that is deleted after a part of it was read is not a missing segment."""
+    try:
+        return windows.open(origin, reach, limit)
+    except FileNotFoundError:
+        if origin == split.start:
+            raise
+        raise SegmentCutError(f"{split.path} was deleted while it was read: read it again") from None
 
 
 def _skip_hole(file: SegmentFile, split: Split, limit: int, state: Array) -> None:

@@ -12,12 +12,10 @@ from typing import Self
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.files import LocalFile, SegmentFile, Window
+from commitlake.connectors.formats.engine.files import LocalFile, RemoteSegment, SegmentFile, Window
 from commitlake.connectors.formats.engine.kernel.memory import PADDING
 from commitlake.connectors.formats.engine.mapping import Mapping
 from commitlake.connectors.formats.engine.read_ahead import ReadAhead
-from commitlake.connectors.formats.engine.remote_files import RemoteFile
-from commitlake.connectors.formats.engine.shipped import ShippedSegment
 
 MAP_BYTES = 32 << 20
 """Number of bytes of a file that are mapped at a time."""
@@ -73,7 +71,7 @@ class Windows:
         self._size = max(_MIN_READ_BYTES, min(read_bytes, expected))
         self._buffer = np.empty(0, np.uint8)
         self._map_bytes = MAP_BYTES if isinstance(file, LocalFile) else 0
-        self._ahead = ReadAhead(file) if isinstance(file, (RemoteFile, ShippedSegment)) else None
+        self._ahead = ReadAhead(file) if isinstance(file, RemoteSegment) else None
         self._last = 0
 
     def open(self, origin: int, reach: int, limit: int | None = None) -> OpenWindow:

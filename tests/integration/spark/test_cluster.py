@@ -82,7 +82,7 @@ def figures(printed: str) -> list[dict[str, str]]:
 
 def test_an_archive_equals_a_local_one_although_an_executor_was_killed(cluster: SparkCluster, place: Path) -> None:
     job = submit(cluster, place, "archive", "--store", "store", "--broker", "a", "--lake", "there", "--quiet")
-    wait_until(cluster.kill_executor, PATIENCE_SECONDS)
+    wait_until(cluster.kill_executor_in_task, PATIENCE_SECONDS)
     finish(job)
     check_equal(place / "there", place / "here")
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +22,7 @@ from commitlake.connectors.object_store.hdfs_errors import hdfs_error
 from commitlake.connectors.object_store.hdfs_filesystem import _HdfsFile, hdfs_filesystem
 from commitlake.connectors.object_store.hdfs_uris import is_hdfs, parse_hdfs_uri
 from commitlake.schemas.errors import CommitLakeError, ExitCode
+from tests.support.waiting import let_pass
 
 PLACE = "hdfs://namenode-1.example:8020"
 HA_PLACE = "hdfs://name_service"
@@ -245,6 +247,30 @@ def test_requests_that_hang_together_count_as_one(monkeypatch: pytest.MonkeyPatc
         thread.join(30)
     assert len(failed) == 8
     assert client.once(lambda _: 7, "") == 7
+    ended.set()
+
+
+def test_requests_that_overlap_are_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdfs_clients, "_REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(hdfs_clients, "_hanging", hdfs_clients._HangingRequests())
+    client, ended, begun = HdfsClient(parse_hdfs_uri(PLACE), attempts=1), threading.Event(), []
+
+    def hang(_: object) -> None:
+        begun.append(threading.current_thread())
+        ended.wait(60)
+
+    def ask() -> None:
+        for _ in range(12):
+            with suppress(CloudUnavailableError):
+                client.once(hang, "")
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+        let_pass(0.05, "the readers begin one after the other")
+    for thread in threads:
+        thread.join(60)
+    assert len(begun) <= 4 * (4 + 1)
     ended.set()
 
 

@@ -140,6 +140,16 @@ def test_a_read_from_before_what_is_in_memory_requests_that_again() -> None:
 
 
 @pytest.mark.usefixtures("small_ranges")
+def test_a_file_that_was_cut_before_what_is_in_memory_ends_there() -> None:
+    file = ListedReads()
+    reader = ReadAhead(file)
+    taken(reader, 0, 50)
+    taken(reader, 50, 700)
+    file.data = DATA[:300]
+    assert taken(reader, 60, 900) == DATA[60:300]
+
+
+@pytest.mark.usefixtures("small_ranges")
 def test_reads_in_any_order_return_the_bytes_of_the_file() -> None:
     draw = random.Random(5)
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""Walks that make no progress end in an error."""
+"""Walks that make no progress, or whose segment is deleted meanwhile, end in an error."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.decoder import Decoder
-from commitlake.connectors.formats.engine.errors import NoProgressError
-from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.errors import NoProgressError, SegmentCutError
+from commitlake.connectors.formats.engine.files import LocalFile, OpenSegment, Window
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.hop_arguments import HopArguments
 from commitlake.connectors.formats.engine.kernel import hop as kernel
@@ -40,6 +40,36 @@ def test_a_hop_without_progress_is_an_error(tmp_path: Path, stop: int) -> None:
         pytest.raises(NoProgressError, match=r"byte 0 \(physical offset 0\): expected"),
     ):
         list(walk(file, split, 1 << 20, 1 << 20, End(), hop=stuck))
+
+
+class DeletedObject:
+    """A segment in an object store, which is deleted when a part of it was read."""
+
+    def __init__(self, path: str, end: int) -> None:
+        self._file, self._end = LocalFile(path), end
+
+    def read_into(self, window: Window, position: int) -> int:
+        """See SegmentFile."""
+        if position + len(window) > self._end:
+            raise FileNotFoundError
+        return self._file.read_into(window, position)
+
+    def size(self) -> int:
+        """See SegmentFile."""
+        return self._file.size()
+
+    def close(self) -> None:
+        """See SegmentFile."""
+
+
+def test_a_segment_that_is_deleted_while_it_is_read_is_an_error_and_no_gap(tmp_path: Path) -> None:
+    (split,) = splits_of(tmp_path, log_of(messages(30)))
+    with pytest.raises(FileNotFoundError):
+        list(walk(DeletedObject(split.path, 0), split, 1000, 1 << 20, End()))
+    steps = walk(DeletedObject(split.path, 1500), split, 1000, 1 << 20, End())
+    assert next(steps).parts.shape[1]
+    with pytest.raises(SegmentCutError, match="was deleted while it was read: read it again"):
+        list(steps)
 
 
 def test_the_error_for_a_record_too_large_for_any_batch_names_it(
