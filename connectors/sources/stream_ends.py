@@ -1,9 +1,9 @@
 """End of a store's log, found again for each micro-batch at the cost of reading the new data.
 
 The first search in a process is that of a batch, `plan.take_snapshot`: from near the last record of the newest segment
-to its last byte. From then on, a search continues where the last one ended, and stops after the first MiB of zeros after the data.
-So data after a longer hole in the current segment is only read when the broker continues in the next segment or the
-stream is restarted; a broker leaves no such holes.
+to its last byte. From then on, a search continues where the last one ended, and stops after the first MiB of zeros
+after the data. So data after a longer hole in the current segment is only read when the broker continues in the next
+segment or the stream is restarted; a broker leaves no such holes.
 """
 
 from __future__ import annotations
