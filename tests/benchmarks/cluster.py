@@ -5,6 +5,7 @@
 
 The cluster has two workers with a core each, on the same two cores as the runs beside it, and neither CommitLake nor
 its packages: each executor fetches and unpacks them. Spark's event log tells how long that and the first task take.
+The store is also archived from its copy in a real S3 server on this machine.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from tests.benchmarks.commands import run_commitlake
 from tests.benchmarks.machine import machine
+from tests.servers.s3 import S3Server
 from tests.servers.spark_cluster import SparkCluster
 from tests.support.corpus import Corpus, make_corpora
 
 _SUBMIT = str(Path(__file__).parents[2] / "spark-submit.sh")
 _MEMORY = ("--executor-memory", "1g")
+_COPY = "s3://logs/broker-a"
 
 
 class ColdStart(NamedTuple):
@@ -57,8 +61,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(*(f"{name}: {value}" for name, value in machine().items()), sep="\n")
     with tempfile.TemporaryDirectory(prefix="commitlake-cluster-") as folder:
         (corpus,) = make_corpora(Path(folder), arguments.gib, arguments.body, [1])
-        with SparkCluster(Path(folder) / "cluster") as cluster:
-            _measure(corpus, cluster.master, Path(folder), arguments.runs)
+        with S3Server(Path(folder) / "s3") as server:
+            os.environ.update(server.environment(), AWS_EC2_METADATA_DISABLED="true")
+            server.client().create_bucket(Bucket="logs")
+            run_commitlake(["ship", "--store", str(corpus.store), "--broker", "a", "--to", _COPY, "--once", "--quiet"])
+            with SparkCluster(Path(folder) / "cluster", environment=server.environment()) as cluster:
+                _measure(corpus, cluster.master, Path(folder), arguments.runs)
     return 0
 
 
@@ -67,15 +75,19 @@ def _measure(corpus: Corpus, master: str, folder: Path, runs: int) -> None:
     events.mkdir()
     logged = {"enabled": "true", "dir": events.as_uri(), "compress": "false", "rolling.enabled": "false"}
     settings = [word for name, value in logged.items() for word in ("--conf", f"spark.eventLog.{name}={value}")]
+    store = str(corpus.store)
+    on_cluster = ["--master", master, *_MEMORY, *settings, "archive", "--store"]
     ways = {
-        "cluster, two workers": ["--master", master, *_MEMORY, *settings, "archive"],
-        "Spark on this machine": ["--master", "local[2]", "archive"],
-        "--local": ["archive", "--local"],
+        "cluster, two workers": [*on_cluster, store],
+        "cluster, copy in S3": [*on_cluster, _COPY],
+        "Spark on this machine": ["--master", "local[2]", "archive", "--store", store],
+        "--local": ["archive", "--local", "--store", store],
+        "--local, copy in S3": ["archive", "--local", "--store", _COPY],
     }
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for run in range(-1, runs):  # the first packs the environment, and does not count
         for number, (name, words) in enumerate(ways.items()):
-            seconds = _archive(words, corpus.store, folder / f"lake-{run}-{number}")
+            seconds = _archive(words, folder / f"lake-{run}-{number}")
             if run >= 0:
                 taken[name].append(seconds)
     table = Table("archive", "seconds, median", "messages/s", "beside --local")
@@ -92,8 +104,8 @@ def _measure(corpus: Corpus, master: str, folder: Path, runs: int) -> None:
     Console(width=120).print(table)
 
 
-def _archive(words: Sequence[str], store: Path, lake: Path) -> float:
-    places = ["--store", str(store), "--broker", "a", "--lake", str(lake), "--quiet"]
+def _archive(words: Sequence[str], lake: Path) -> float:
+    places = ["--broker", "a", "--lake", str(lake), "--quiet"]
     begun = time.perf_counter()
     subprocess.run([_SUBMIT, *words, *places], check=True, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"})
     return time.perf_counter() - begun
