@@ -173,8 +173,8 @@ def test_zeros_after_a_cut_within_the_last_page_are_not_returned_as_data(
     assert (len(data) - cut) // mmap.PAGESIZE == len(data) // mmap.PAGESIZE
     original = Windows.open
 
-    def open_and_cut(self: Windows, origin: int, reach: int) -> OpenWindow:
-        opened = original(self, origin, reach)
+    def open_and_cut(self: Windows, origin: int, reach: int, limit: int) -> OpenWindow:
+        opened = original(self, origin, reach, limit)
         os.truncate(split.path, len(data) - cut)
         return opened
 
