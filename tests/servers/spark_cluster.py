@@ -106,6 +106,8 @@ class SparkCluster(Server):
         """
         for pid in self.executors():
             words = _command_line(pid).decode().split("\0")
+            if "--app-id" not in words:  # it has ended
+                continue
             place = "/".join(words[words.index(f"--{name}") + 1] for name in ("app-id", "executor-id"))
             told = [log.read_text() for log in self._folder.glob(f"worker-*/{place}/stderr")]
             if any(re.search(r"Running task \S+ in stage [1-9]", text) for text in told):
