@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from commitlake.broker_lite.stores.rocketmq.options import DEFAULT_STORE_HOST
 from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.properties import CLUSTER, REGION, TRACE_ON
 
-CLUSTER = "CLUSTER"
-REGION = "MSG_REGION"
-TRACE_ON = "TRACE_ON"
 _IN_MEMORY_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 2 // 5
 
 

@@ -10,12 +10,11 @@ from typing import NamedTuple
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.clients import Member
 from commitlake.broker_lite.broker.limits import check_limit
-from commitlake.broker_lite.broker.options import CLUSTER
 from commitlake.broker_lite.handlers.kinds import Handlers
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
 from commitlake.schemas.layouts.rocketmq import properties as props
-from commitlake.schemas.layouts.rocketmq.properties import parse_properties
+from commitlake.schemas.layouts.rocketmq.properties import CLUSTER, parse_properties
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.ext_fields import Long, to_ext_fields
 from commitlake.schemas.remoting.frames import Command

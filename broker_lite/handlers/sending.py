@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from commitlake.broker_lite.broker import statistics
 from commitlake.broker_lite.broker.broker import Broker
-from commitlake.broker_lite.broker.options import CLUSTER, REGION, TRACE_ON
 from commitlake.broker_lite.broker.unique_keys import new_unique_key
 from commitlake.broker_lite.delivery.timers import asks_for_timer
 from commitlake.broker_lite.handlers.kinds import Answering, Handlers
@@ -144,7 +143,7 @@ def _send_one(
         topic, queue_id, text = f"{DLQ_PREFIX}{group.group_name}", 0, ""
         broker.topics.ensure(topic, 1)
         known.pop(props.DELAY, None)
-    is_plain = bool(text) and CLUSTER not in known and REGION not in known and TRACE_ON not in known
+    is_plain = bool(text) and props.BROKER_MARKS.isdisjoint(known)
     stored = b""
     if is_plain:
         stored = f"{text}{'' if text.endswith(_END) else _END}{broker.property_suffix}".encode("utf-8", "replace")
@@ -230,7 +229,7 @@ def _send_inner_batch(
     broker: Broker, channel: Channel, request: Command, header: SendMessageRequest, known: dict[str, str]
 ) -> Command:
     """Store a batch as one record, for a topic with BatchConsumeQueues."""
-    known[CLUSTER] = broker.options.cluster
+    known[props.CLUSTER] = broker.options.cluster
     message = SentMessage(
         header.topic, header.queue_id, bytes(request.body), header.born_timestamp, channel.peer, header.flag,
         header.sys_flag | INNER_BATCH | NEED_UNWRAP, header.reconsume_times or 0, known, b"", header.producer_group,

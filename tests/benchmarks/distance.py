@@ -23,19 +23,13 @@ from rich.console import Console
 from rich.table import Table
 
 from commitlake.connectors.formats.engine import read_ahead
-from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from tests.benchmarks.commands import run_commitlake
 from tests.benchmarks.machine import machine
-from tests.benchmarks.reading import ALL_BUT_BODY
+from tests.benchmarks.reading import ALL_BUT_BODY, find_splits, read_batches
 from tests.benchmarks.runs import Figures, Name, Run, take_turns
 from tests.servers.s3 import S3Server
 from tests.support.corpus import make_corpora
 
-_SPLIT_BYTES = 256 << 20
 _CHUNK_BYTES = 64 << 10
 _COPY = "s3://logs/broker-a"
 
@@ -77,14 +71,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _measure(runs: int) -> Figures:
-    (store,) = find_stores(_COPY, "bench")
-    splits = plan_splits(store, take_snapshot([store]).ranges["bench"], _SPLIT_BYTES)
-    request = Request(to_arrow_schema(ALL_BUT_BODY))
+    splits = find_splits(_COPY)
 
     def run(ranges: int) -> Run:
         read_ahead.MAX_RANGES_AHEAD = ranges
         started = time.perf_counter()
-        messages = sum(batch.num_rows for split in splits for batch in read_split(split, request))
+        messages = sum(batch.num_rows for split in splits for batch in read_batches(split, ALL_BUT_BODY))
         return Run(time.perf_counter() - started, sum(split.size for split in splits), messages)
 
     usual = read_ahead.MAX_RANGES_AHEAD

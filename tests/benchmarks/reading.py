@@ -103,8 +103,8 @@ PASSES: Mapping[str, Callable[[Reading], int]] = {
 """Passes that can be measured; each reads the whole store and returns the number of records."""
 
 
-def find_splits(store: Path) -> list[Split]:
-    """The splits of all that a store has."""
+def find_splits(store: Path | str) -> list[Split]:
+    """The splits of all that a store has; a store elsewhere is named by its URI."""
     (found,) = find_stores(str(store), BROKER, all_formats())
     return plan_splits(found, take_snapshot([found]).ranges[BROKER], _SPLIT_BYTES)
 

@@ -29,8 +29,6 @@ from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, BodyCodec, body_codec, compression_bits
 
 SHARDING_KEY = "__SHARDINGKEY"
-CLUSTER = "CLUSTER"
-BROKER_MARKS = frozenset({CLUSTER, "MSG_REGION", "TRACE_ON"})
 _MAX_PRIORITY = 0xFF
 _INT63 = 1 << 63
 _ZLIB = compression_bits(BodyCodec.ZLIB)
@@ -63,7 +61,7 @@ def to_journal(message: SentMessage) -> NewJournalMessage:
         priority=priority if 0 <= priority <= _MAX_PRIORITY else 0,
         is_compressed=codec is BodyCodec.ZLIB,
         is_ordered=bool(sharding_key),
-        properties=[pair for pair in known.items() if pair[0] not in BROKER_MARKS],
+        properties=[pair for pair in known.items() if pair[0] not in props.BROKER_MARKS],
     )
 
 

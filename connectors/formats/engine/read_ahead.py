@@ -67,12 +67,11 @@ class ReadAhead:
             return self._file.read_into(window, position)
         if not self._ranges:
             self._end = position
-        gap = self._ranges[0].start - position if self._ranges else 0
-        if gap > 0:  # a large read, whose first range is no longer in memory
-            missing = window[:gap]
-            if self._file.read_into(missing, position) < len(missing):
-                return self._file.read_into(window, position)  # the file is shorter by now
-        done = min(max(0, gap), len(window))
+        # A large read may need what is no longer in memory.
+        gap = max(0, min(len(window), self._ranges[0].start - position)) if self._ranges else 0
+        done = self._file.read_into(window[:gap], position) if gap else 0
+        if done < gap:
+            return done
         size = min(RANGE_BYTES, max(position - self._begin, len(window)))
         stop = max(limit, position + len(window))
         self._request(position + done, size, stop)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.object_store.range_files import RangeFile, ReadOnlyHandler
-
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class RemoteFile:
@@ -26,7 +24,7 @@ class RemoteFile:
         self._lock = threading.Lock()
         self._readers, self._is_closed = 0, False
 
-    def read_at(self, size: int, position: int) -> Bytes:
+    def read_at(self, size: int, position: int) -> Array:
         """Read from a position of the file; see RemoteSegment."""
         with self._lock:
             self._readers += 1
@@ -37,7 +35,7 @@ class RemoteFile:
                 self._readers -= 1
                 self._close_if_unused()
 
-    def read_into(self, window: Bytes, position: int) -> int:
+    def read_into(self, window: Array, position: int) -> int:
         """Fill `window` from a position of the file; see SegmentFile."""
         data = self.read_at(len(window), position)
         window[: len(data)] = data

@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.remote_files import Bytes, RemoteFile
+from commitlake.connectors.formats.engine.remote_files import RemoteFile
 from commitlake.connectors.object_store.cloud_uris import check_scheme, is_cloud
 from commitlake.connectors.object_store.hdfs_uris import is_hdfs
 from commitlake.schemas.shipped import (
@@ -146,12 +147,12 @@ class ShippedSegment:
         self._is_closed, self._looking = False, threading.Lock()
         self._entry = self._find_entry()
 
-    def read_at(self, size: int, position: int) -> Bytes:
+    def read_at(self, size: int, position: int) -> Array:
         """Read from a position of the file; see RemoteSegment."""
         window = np.empty(size, np.uint8)
         return window[: self.read_into(window, position)]
 
-    def read_into(self, window: Bytes, position: int) -> int:
+    def read_into(self, window: Array, position: int) -> int:
         """Fill `window` from a position of the file; see SegmentFile."""
         for _ in range(_ATTEMPTS):
             entry = self._entry
@@ -183,7 +184,7 @@ class ShippedSegment:
                 return manifest.files[self._name]
         raise FileNotFoundError(f"{self._path} does not exist")
 
-    def _read(self, entry: ShippedFile, window: Bytes, position: int) -> int:
+    def _read(self, entry: ShippedFile, window: Array, position: int) -> int:
         wanted = max(0, min(len(window), entry.size - position))
         if entry.is_sealed:
             return self._object(self._path).read_into(window[:wanted], position)
@@ -195,7 +196,7 @@ class ShippedSegment:
         window[max(0, entry.shipped - position) : wanted] = 0
         return wanted
 
-    def _read_part(self, part: Part, window: Bytes, begin: int) -> None:
+    def _read_part(self, part: Part, window: Array, begin: int) -> None:
         name = part_name(self._name, part)
         if self._object(f"{self._store}/{name}").read_into(window, begin - part.offset) != len(window):
             raise StoreError(f"{self._store}/{name}: expected {part.size} bytes, found fewer: the object was changed")

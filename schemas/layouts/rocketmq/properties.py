@@ -32,6 +32,11 @@ PGROUP = "PGROUP"
 WAIT = "WAIT"
 TIMER_OUT = "TIMER_OUT_MS"
 PRIORITY = "_SYS_MSG_PRIORITY_"
+CLUSTER = "CLUSTER"
+REGION = "MSG_REGION"
+TRACE_ON = "TRACE_ON"
+BROKER_MARKS = frozenset({CLUSTER, REGION, TRACE_ON})
+"""Properties that a 5.x broker adds to every message."""
 KEY_SEPARATOR = " "
 
 Pairs = list[tuple[str, str]]

@@ -23,7 +23,7 @@ __all__ = ["bucket", "s3_environment", "s3_server"]  # fixtures
 ROOT = Path(__file__).parents[3]
 PATIENCE_SECONDS = 400
 AGENT_KILLS, EXECUTOR_KILLS = 10, 2
-MESSAGES = 3000 * (AGENT_KILLS + 5) // 3  # of three segments each
+MESSAGES = 1000 * (AGENT_KILLS + 5)  # a segment has about a thousand
 RATE = "150k"  # so slow that an agent does not complete the copy before it is killed
 
 
