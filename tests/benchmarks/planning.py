@@ -3,8 +3,9 @@
     python -m tests.benchmarks.planning                                 1,250 brokers of 8 segments of 1 GiB
     python -m tests.benchmarks.planning --brokers 200 --segments 4
 
-The segments are written once, by broker_lite, and are complete; each broker has hard links to them. The newest one is
-partly written, as that of a running broker is. For the run that finds nothing new, a lake first archives the newest
+The segments are written once, by broker_lite, and are complete; each broker has hard links to them. Only the first and
+last 16 MiB of a full segment stay on the disk, because planning reads nothing else. The newest one is partly written,
+as that of a running broker is. For the run that finds nothing new, a lake first archives the newest
 segments alone, and the older ones appear later. The processor time and the memory are those of a process of its own.
 """
 
@@ -30,6 +31,7 @@ from tests.benchmarks.machine import machine
 from tests.support.corpus import json_bodies, shop_batches
 
 _GIB = 1 << 30
+_KEPT_BYTES = 16 << 20
 _LAKES = {"first run": "empty", "nothing new": "lake"}
 
 
@@ -94,12 +96,23 @@ def _largest_memory_kib() -> int:
 def _write_segments(place: Path, segments: int, newest_bytes: int) -> list[str]:
     """Write full segments and one more of some bytes, and return their names."""
     options = StoreOptions(segment_size_bytes=_GIB, index_slots=1000, index_entries=4000, keep_index=False)
-    end = (segments - 1) * _GIB + newest_bytes
+    end, written = (segments - 1) * _GIB + newest_bytes, 0
+    log = place / "written" / "commitlog"
     with MessageStore.open(place / "written", options) as store:
         for batch in shop_batches(json_bodies(16 << 10)):
-            if store.put_batch(batch)[0].physical_offset >= end:
+            offset = store.put_batch(batch)[0].physical_offset
+            if offset // _GIB > written // _GIB:
+                _keep_ends(log / f"{written // _GIB * _GIB:020}")
+            if offset >= end:
                 break
-    return sorted(path.name for path in (place / "written" / "commitlog").iterdir())
+            written = offset
+    return sorted(path.name for path in log.iterdir())
+
+
+def _keep_ends(segment: Path) -> None:
+    """Free the middle of a full segment."""
+    middle = ["--offset", str(_KEPT_BYTES), "--length", str(_GIB - 2 * _KEPT_BYTES)]
+    subprocess.run(["fallocate", "--punch-hole", *middle, segment], check=True)
 
 
 def _link(place: Path, stores: Sequence[Path], names: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ import pyarrow.fs as pafs
 
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.remote_files import RemoteFile
-from commitlake.connectors.formats.engine.shipped import ShippedSegment, resolve_filesystem
+from commitlake.connectors.formats.engine.shipped import PartedFile, resolve_filesystem
 from commitlake.schemas.store_files import UnsafeFileError, open_file
 
 Window = np.ndarray[Any, np.dtype[np.uint8]]
@@ -96,7 +96,8 @@ def open_remote(filesystem: pafs.FileSystem, path: str) -> RemoteSegment:
     try:
         return RemoteFile(filesystem, path)
     except FileNotFoundError:
-        return ShippedSegment(filesystem, path)
+        store, folder, name = path.rsplit("/", 2)
+        return PartedFile(filesystem, store, f"{folder}/{name}")
 
 
 class OpenSegment:

@@ -128,24 +128,26 @@ def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
     return pafs.LocalFileSystem(), str(Path(path).absolute())
 
 
-class ShippedSegment:
-    """Segment that is in parts, which several threads can read; see SegmentFile.
+class PartedFile:
+    """File of a shipped store that is in parts, which several threads can read; see SegmentFile.
 
     Args:
         filesystem: the filesystem of the store.
-        path: the segment's path in it.
+        store: the store's folder in it.
+        name: path of the file in the store.
+        entry: its entry in a manifest; None to read the manifests.
 
     Raises:
-        FileNotFoundError: if it is not a segment of a shipped store.
+        FileNotFoundError: if the manifests do not name it.
     """
 
-    def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
+    def __init__(self, filesystem: pafs.FileSystem, store: str, name: str, entry: ShippedFile | None = None) -> None:
         self._filesystem = filesystem
-        self._store, folder, name = path.rsplit("/", 2)
-        self._path, self._name = path, f"{folder}/{name}"
+        self._store, self._name = store, name
+        self._path = f"{store}/{name}"
         self._open: dict[str, RemoteFile] = {}
         self._is_closed, self._looking = False, threading.Lock()
-        self._entry = self._find_entry()
+        self._entry = self._find_entry() if entry is None else entry
 
     def read_at(self, size: int, position: int) -> Array:
         """Read from a position of the file; see RemoteSegment."""
@@ -235,7 +237,8 @@ def small_files_folder(store_root: str) -> Iterator[Path | None]:
     """Yield a folder of this machine with a store's settings, offsets and checkpoint, and their times.
 
     It is the store's own folder; for a store that was shipped to an object store, it is a temporary copy of these
-    files; for another store in an object store it is None, because the times of its files are not known.
+    files, in which the folders of queues are empty; for another store in an object store it is None, because the times
+    of its files are not known.
 
     Args:
         store_root: path or URI of the folder of the store's log.
@@ -253,6 +256,8 @@ def small_files_folder(store_root: str) -> Iterator[Path | None]:
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="commitlake-small-files-") as folder:
+        for parent in {name.rpartition("/")[0] for name, file in manifest.files.items() if not file.modified_ms}:
+            (Path(folder) / parent).mkdir(parents=True, exist_ok=True)
         for name, file in manifest.files.items():
             if file.modified_ms:
                 _copy_small(filesystem, store, file, Path(folder) / name)

@@ -25,6 +25,7 @@ from commitlake.pipelines.ship.store import SourceStore
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.shipped import FILES_MANIFEST, LOG_MANIFEST
 from tests.support.logs import closed_segment, messages, open_segment, write_store
+from tests.support.remote_copies import publish
 from tests.support.ship_targets import MemoryTarget, folder_target
 
 SIZE = 1 << 14
@@ -41,25 +42,15 @@ def target() -> MemoryTarget:
 @pytest.fixture
 def filesystem(tmp_path: Path) -> pafs.FileSystem:
     """A filesystem that does not count as this machine's."""
-    (tmp_path / "remote").mkdir()
+    (tmp_path / "remote" / "copy").mkdir(parents=True)
     return pafs.SubTreeFileSystem(str(tmp_path / "remote"), pafs.LocalFileSystem())
-
-
-def publish(target: MemoryTarget, tmp_path: Path) -> None:
-    """Make the filesystem hold the objects of a target, and no others."""
-    root = tmp_path / "remote" / "copy"
-    for path in [each for each in root.rglob("*") if each.is_file()]:
-        path.unlink()
-    for name, data in target.objects.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(data)
 
 
 def ship(store: Path, target: MemoryTarget, tmp_path: Path, agent: ShipAgent | None = None) -> ShipAgent:
     """Ship what a store has."""
     agent = agent or ShipAgent(SourceStore(str(store)), target, SETTINGS)
     agent.ship_round()
-    publish(target, tmp_path)
+    publish(target, tmp_path / "remote")
     return agent
 
 

@@ -1,0 +1,45 @@
+"""Copies of stores in an object store without a server: objects are files, read by a filesystem that is not local."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.fs as pafs
+import pytest
+
+from commitlake.connectors.object_store import cloud_filesystem
+from commitlake.pipelines.ship.agent import ShipAgent
+from commitlake.pipelines.ship.settings import ShipSettings
+from commitlake.pipelines.ship.store import SourceStore
+from tests.support.ship_targets import MemoryTarget
+
+COPY = "abfss://logs@account.dfs.core.windows.net/copy"
+
+
+def serve_copies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `COPY` name a folder within this process.
+
+    Args:
+        folder: the folder; it receives the objects.
+        monkeypatch: restores the real object stores.
+    """
+    (folder / "copy").mkdir(parents=True, exist_ok=True)
+    filesystem = pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem())
+    monkeypatch.setattr(cloud_filesystem, "cloud_filesystem", lambda uri: (filesystem, uri.split("/", 3)[3]))
+
+
+def publish(target: MemoryTarget, folder: Path) -> None:
+    """Make the folder hold the objects of a target, and no others."""
+    root = folder / "copy"
+    for path in [each for each in root.rglob("*") if each.is_file()]:
+        path.unlink()
+    for name, data in target.objects.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+
+
+def ship_copy(store: Path, folder: Path, settings: ShipSettings | None = None) -> None:
+    """Ship a store once, and serve the copy as `COPY`."""
+    target = MemoryTarget()
+    ShipAgent(SourceStore(str(store)), target, settings or ShipSettings("broker-a")).ship_round()
+    publish(target, folder)
