@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from commitlake.connectors.formats.engine.errors import EmptyStoreError
 from commitlake.connectors.formats.engine.plan import StoreRange, take_snapshot
-from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.formats.engine.stores import Store, find_stores, for_each_store
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.paths import LakePaths
@@ -63,7 +63,8 @@ def _list_stores(config: Config) -> list[Store]:
 
 def _read_progress(stores: Sequence[Store]) -> list[StoreSnapshot]:
     now = datetime.datetime.now(datetime.UTC)
-    return [progress for store in stores if (progress := read_store_progress(store, now)) is not None]
+    found = for_each_store(lambda store: read_store_progress(store, now), stores)
+    return [progress for progress in found if progress is not None]
 
 
 def unreadable_offsets(snapshots: Sequence[StoreSnapshot]) -> list[str]:

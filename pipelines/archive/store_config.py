@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.shipped import small_files_folder
-from commitlake.connectors.formats.engine.stores import Store, segment_size
+from commitlake.connectors.formats.engine.stores import Store, for_each_store, segment_size
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, read_table
 from commitlake.connectors.lake.data_files import DataFile
@@ -64,13 +64,35 @@ def write_config_changes(
         A file that no version refers to yet; None if nothing has changed. If the table cannot be read because a data
         file is damaged, everything counts as changed: messages must be archived before the broker deletes them.
     """
+    rows = _all_changes(lambda broker: _known(lake, broker), stores, (TOPIC, GROUP, SETTING), problems)
+    return _write(lake, [(broker, recorded_at, *key, value, run_id) for broker, key, value in rows], run_id)
+
+
+def _all_changes(
+    known_of: Callable[[str], dict[Key, str]],
+    stores: Sequence[Store],
+    kinds: Sequence[str],
+    problems: list[str] | None,
+) -> list[tuple[str, Key, str | None]]:
+    """Return the changes of all stores; several stores are read at a time.
+
+    Args:
+        known_of: returns what the lake has of a broker.
+        stores: the stores.
+        kinds: kinds of the values to compare.
+        problems: receives sentences on files that cannot be read.
+    """
+
+    def read(store: Store) -> tuple[list[tuple[Key, str | None]], list[str]]:
+        of_store: list[str] = []
+        return list(_changes(known_of(store.broker), store, of_store, kinds)), of_store
+
     rows = []
-    problems = [] if problems is None else problems
-    for store in stores:
-        known = _known(lake, store.broker)
-        for (kind, name), value in _changes(known, store, problems):
-            rows.append((store.broker, recorded_at, kind, name, value, run_id))
-    return _write(lake, rows, run_id)
+    for store, (changes, of_store) in zip(stores, for_each_store(read, stores), strict=True):
+        rows += [(store.broker, key, value) for key, value in changes]
+        if problems is not None:
+            problems += of_store
+    return rows
 
 
 def _write(lake: LakePaths, rows: Sequence[tuple[Any, ...]], run_id: str) -> DataFile | None:
@@ -96,16 +118,11 @@ def write_files_changes(
     Returns:
         A file that no version refers to yet; None if nothing has changed, or if the table cannot be read.
     """
-    rows = []
-    problems = [] if problems is None else problems
-    for store in stores:
-        try:
-            known = read_store_config(lake, store.broker).values
-        except (QueryError, LakeError):  # the next run with new messages records everything
-            return None
-        for (kind, name), value in _changes(known, store, problems, kinds=(TOPIC, GROUP)):
-            rows.append((store.broker, recorded_at, kind, name, value, run_id))
-    return _write(lake, rows, run_id)
+    try:
+        rows = _all_changes(lambda broker: read_store_config(lake, broker).values, stores, (TOPIC, GROUP), problems)
+    except (QueryError, LakeError):  # the next run with new messages records everything
+        return None
+    return _write(lake, [(broker, recorded_at, *key, value, run_id) for broker, key, value in rows], run_id)
 
 
 def _known(lake: LakePaths, broker: str) -> dict[Key, str]:
@@ -122,7 +139,7 @@ def _known(lake: LakePaths, broker: str) -> dict[Key, str]:
 
 
 def _changes(
-    known: dict[Key, str], store: Store, problems: list[str], kinds: Sequence[str] = (TOPIC, GROUP, SETTING)
+    known: dict[Key, str], store: Store, problems: list[str], kinds: Sequence[str]
 ) -> Iterator[tuple[Key, str | None]]:
     with small_files_folder(store.root) as root:
         if root is not None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 
@@ -17,7 +14,7 @@ from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.part_sizes import part_bytes
 from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, TailKind, plan_splits, take_snapshot
-from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.formats.engine.stores import Store, find_stores, for_each_store
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.archive_log import (
@@ -35,9 +32,6 @@ from commitlake.connectors.lake.store_progress import LastRecord
 from commitlake.pipelines.archive.outcome import TasksResult
 from commitlake.pipelines.archive.parts import Part
 from commitlake.pipelines.archive.places import check_outside_stores
-
-_THREADS = 4 * (os.cpu_count() or 1)  # reading a store on a network disk is mostly waiting
-_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +79,7 @@ class ArchiveWork:
     def splits(self, max_partition_bytes: int, workers: int = 1) -> Sequence[Part]:  # noqa: ARG002 (of other work)
         """Divide the ranges of all stores into parts, in order."""
         new = [store for store in self.stores if self.snapshot.ranges[store.broker].size]
-        planned = _for_each(
+        planned = for_each_store(
             lambda store: plan_splits(store, self.snapshot.ranges[store.broker], max_partition_bytes), new
         )
         return [split for splits in planned for split in splits]
@@ -133,7 +127,7 @@ def find_work(
     check_outside_stores(stores, lake.root, "--lake")
     last = read_last_commit(lake.messages) or ArchiveCommit(0, "")
     starts = {name: progress.end for name, progress in last.stores.items()}
-    if on_new is not None and any(_seems_longer(store, starts.get(store.broker)) for store in stores):
+    if on_new is not None and any(for_each_store(lambda store: _seems_longer(store, starts.get(store.broker)), stores)):
         on_new()
 
     def examine(store: Store) -> tuple[StoreRange, StoreProgress | None]:
@@ -145,18 +139,12 @@ def find_work(
             found = _offered(store, start, until.ranges.get(store.broker))
         return found, _progress_after(store, found, last.stores.get(store.broker)) if found.size else None
 
-    examined = dict(zip([store.broker for store in stores], _for_each(examine, stores), strict=True))
+    examined = dict(zip([store.broker for store in stores], for_each_store(examine, stores), strict=True))
     snapshot = Snapshot({name: store_range for name, (store_range, _) in examined.items()})
     taken = {name: progress for name, (_, progress) in examined.items() if progress is not None}
     ranges = {name: CommittedRange(snapshot.ranges[name].start, snapshot.ranges[name].end) for name in taken}
     commit = ArchiveCommit(last.sequence + 1, uuid.uuid4().hex, {**last.stores, **taken}, ranges)
     return ArchiveWork(stores, snapshot, commit, last, unfinished_commits(lake, last.sequence))
-
-
-def _for_each(work: Callable[[Store], _Answer], stores: Sequence[Store]) -> list[_Answer]:
-    """Run a function for every store, several at a time, and return the results in order."""
-    with ThreadPoolExecutor(max(1, min(_THREADS, len(stores)))) as pool:
-        return list(pool.map(work, stores))
 
 
 def _seems_longer(store: Store, end: int | None) -> bool:

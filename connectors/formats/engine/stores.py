@@ -12,14 +12,17 @@ import logging
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow.fs as pafs
 
+from commitlake.connectors.formats.engine.concurrent_reads import LOCAL_THREADS, REMOTE_THREADS, read_each
 from commitlake.connectors.formats.engine.errors import EmptyStoreError, OptionError, StoreError
 from commitlake.connectors.formats.engine.shipped import (
     check_no_versions,
@@ -35,6 +38,7 @@ from commitlake.schemas.store_files import UnsafeFileError, files_in
 
 logger = logging.getLogger(__name__)
 
+_R = TypeVar("_R")
 _GENERIC_STORE_NAME = "store"
 _MAX_PARTS = 1000  # largest number of segments in a distance from which their size is derived
 _PLACEHOLDER = "{broker}"
@@ -72,6 +76,12 @@ class Store:
     root: str
     segments: tuple[Segment, ...]
     format: Format
+
+
+def for_each_store(function: Callable[[Store], _R], stores: Sequence[Store]) -> list[_R]:
+    """Call a function for every store, several at a time, and return the results in order; see `read_each`."""
+    is_remote = any("://" in store.root for store in stores)
+    return read_each(function, stores, REMOTE_THREADS if is_remote else LOCAL_THREADS)
 
 
 def segment_size(store: Store) -> int:
@@ -144,14 +154,7 @@ def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] 
     found: dict[str, Store] = {}
     parts = [path] if _is_folder(path) else [part.strip() for part in path.split(",") if part.strip()]
     for pattern in parts:
-        for root, name in _expand(pattern, formats):
-            try:
-                store = _list_store(pattern, root, broker or name, formats)
-            except EmptyStoreError as error:
-                if not is_glob(pattern):
-                    raise
-                logger.warning("%s: skipped", error)  # one new broker must not prevent the read of a cluster
-                continue
+        for store in _find_by_pattern(pattern, broker, formats):
             if store.broker in found:
                 raise OptionError(
                     f"two stores are named {store.broker!r}: {found[store.broker].root} and {store.root}; "
@@ -161,6 +164,31 @@ def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] 
     if not found:
         raise StoreError(f"no store matches {path!r}: expected folders with a {folder_names(formats)} folder in them")
     return [found[name] for name in sorted(found)]
+
+
+def _find_by_pattern(pattern: str, broker: str | None, formats: Sequence[Format]) -> Iterator[Store]:
+    """Yield the stores of a path or a glob. One new broker does not prevent the read of a cluster."""
+    filesystem, inner_path = resolve_filesystem(pattern)
+
+    def list_store(place: tuple[str, str | None]) -> Store | EmptyStoreError:
+        root, name = place
+        try:
+            return _list_store(pattern, root, broker or name or _default_name(filesystem, root), formats)
+        except EmptyStoreError as error:
+            return error
+
+    places = list(_expand(filesystem, pattern, inner_path, formats))
+    for store in read_each(list_store, places, _threads(filesystem)):
+        if isinstance(store, Store):
+            yield store
+        elif is_glob(pattern):
+            logger.warning("%s: skipped", store)
+        else:
+            raise store
+
+
+def _threads(filesystem: pafs.FileSystem) -> int:
+    return 1 if isinstance(filesystem, pafs.LocalFileSystem) else REMOTE_THREADS
 
 
 def is_glob(pattern: str) -> bool:
@@ -173,12 +201,12 @@ def _is_folder(path: str) -> bool:
     return os.path.isdir(path)  # noqa: PTH112 (Path.is_dir raises for names that are too long)
 
 
-def _expand(pattern: str, formats: Sequence[Format]) -> Iterator[tuple[str, str]]:
-    """Yield the folders of logs (inner path) that match a pattern, each with its broker's name."""
-    filesystem, inner_path = resolve_filesystem(pattern)
+def _expand(
+    filesystem: pafs.FileSystem, pattern: str, inner_path: str, formats: Sequence[Format]
+) -> Iterator[tuple[str, str | None]]:
+    """Yield the folders of logs (inner path) that match a pattern, each with its broker's name, if that is in it."""
     if not is_glob(inner_path):
-        root = _log_folder(filesystem, pattern, inner_path, formats)
-        yield root, _default_name(filesystem, root)
+        yield _log_folder(filesystem, pattern, inner_path, formats), None
         return
     parts = inner_path.rstrip("/").split("/")
     wanted = [log_format.folder for log_format in formats]
@@ -186,12 +214,13 @@ def _expand(pattern: str, formats: Sequence[Format]) -> Iterator[tuple[str, str]
         wanted = [parts.pop()]
     fixed = next(number for number, part in enumerate(parts) if _WILDCARDS.search(part))
     matchers = [_matcher([*parts, folder]) for folder in wanted]
-    for folders in _walk(filesystem, "/".join(parts[:fixed]) or "/", wanted):
+    depth = None if "**" in parts else len(parts) - fixed
+    for folders in _walk(filesystem, "/".join(parts[:fixed]) or "/", wanted, depth):
         found = [match for folder in folders for matcher in matchers if (match := matcher.fullmatch(folder))]
         if found:
             _check_one(found[0].string.rsplit("/", 1)[0], [match.string for match in found])
             folder = found[0].string
-            yield folder, found[0].groupdict().get("broker") or _default_name(filesystem, folder)
+            yield folder, found[0].groupdict().get("broker")
 
 
 def _check_one(folder: str, found: Sequence[str]) -> None:
@@ -218,12 +247,29 @@ def _matcher(parts: list[str]) -> re.Pattern[str]:
     return re.compile("".join(pieces).removesuffix("/"))
 
 
-def _walk(filesystem: pafs.FileSystem, folder: str, names: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the folders of logs in each folder below one; folders that cannot contain one are not entered."""
+def _walk(filesystem: pafs.FileSystem, top: str, names: Sequence[str], depth: int | None) -> Iterator[list[str]]:
+    """Yield the folders of logs in each folder below one; folders that cannot contain one are not entered.
+
+    Args:
+        filesystem: the filesystem of the folders.
+        top: the folder to begin with.
+        names: names of the folders of logs.
+        depth: number of levels below the first folder; None for all.
+    """
+    level, done = [top], 0
+    while level:
+        found = read_each(partial(_look_into, filesystem, names), level, _threads(filesystem))
+        yield from (logs for logs, _ in found)
+        level = [] if done == depth else [path for _, inner in found for path in inner]
+        done += 1
+
+
+def _look_into(filesystem: pafs.FileSystem, names: Sequence[str], folder: str) -> tuple[list[str], list[str]]:
+    """Return the folders of logs in a folder, and those that may contain others."""
     try:
         entries = filesystem.get_file_info(pafs.FileSelector(folder))
     except FileNotFoundError:
-        return
+        return [], []
     except PermissionError as error:
         raise StoreError(f"{folder} cannot be read by this user: {error.strerror or error}") from None
     inner = sorted(
@@ -233,11 +279,8 @@ def _walk(filesystem: pafs.FileSystem, folder: str, names: Sequence[str]) -> Ite
     if not logs and any(name == shipped.FOLDER for _, name in inner):
         manifest = read_shipped_manifest(filesystem, folder.rstrip("/"))
         logs = [f"{folder.rstrip('/')}/{manifest.folder}"] if manifest and manifest.folder in names else []
-    yield logs
     never_hold_a_store = frozenset({shipped.FOLDER}).union(*(log_format.store_folders for log_format in all_formats()))
-    for path, name in inner:
-        if name not in never_hold_a_store:
-            yield from _walk(filesystem, path, names)
+    return logs, [path for path, name in inner if name not in never_hold_a_store]
 
 
 def _nameable(folder: str, entries: Iterable[pafs.FileInfo]) -> Iterator[pafs.FileInfo]:

@@ -1,0 +1,33 @@
+"""Short reads of many places on several threads: a store on a network disk or in an object store is mostly a wait."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+LOCAL_THREADS = 4 * (os.cpu_count() or 1)
+REMOTE_THREADS = 32
+"""Number of requests to an object store that are under way at a time."""
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+def read_each(function: Callable[[_T], _R], values: Sequence[_T], threads: int) -> list[_R]:
+    """Call a function for each value, several at a time, and return the results in order.
+
+    Args:
+        function: the function.
+        values: its arguments.
+        threads: largest number of threads; with one, the functions are called on this thread.
+
+    Raises:
+        Exception: the first error in the order of the values, after all calls have ended.
+    """
+    count = min(threads, len(values))
+    if count <= 1:
+        return list(map(function, values))
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(function, values))
