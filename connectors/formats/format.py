@@ -203,10 +203,9 @@ class Format(ABC):
         """Return the dialects of a store's segments; none if the format has no dialects."""
         return frozenset()
 
-    def dialect_of(self, store: Store) -> Dialect:
+    def dialect_of(self, store: Store) -> Dialect:  # noqa: ARG002
         """Return the dialect of a store, or RocketMQ's if its segments do not determine one."""
-        found = self.dialects_of(store)
-        return ROCKETMQ if ROCKETMQ in found or not found else min(found, key=lambda dialect: dialect.name)
+        return ROCKETMQ
 
     # Indexes
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import secrets
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -49,10 +50,10 @@ def version_of(table: DeltaTable | None, broker: str) -> int | None:
     return None if table is None else table.transaction_version(_application(broker))
 
 
-def newest_rows(table: DeltaTable, name: str, broker: str, until: datetime.datetime | None = None) -> pa.Table:
-    """Return the last row of each key of a store at or before a time."""
-    before = [] if until is None else [f"as_of <= {timestamp_literal(until)}"]
-    return _one_of_each(table, name, [_of(broker), *before], "last_value")
+def newest_rows(table: DeltaTable, name: str, brokers: Iterable[str]) -> pa.Table:
+    """Return the last row of each key of some stores."""
+    among = f"broker IN ({', '.join(map(text_literal, brokers))})"
+    return _one_of_each(table, name, [among], "last_value")
 
 
 def next_rows(table: DeltaTable, name: str, broker: str, after: datetime.datetime) -> pa.Table:
@@ -157,15 +158,14 @@ def _run(table: DeltaTable, sql: str) -> pa.Table:
     return rows.cast(pa.schema([(name, types.get(name, pa.int64())) for name in rows.column_names]))
 
 
-def append_snapshot(lake: LakePaths, name: str, broker: str, rows: pa.Table, version: int | None) -> bool:
-    """Add rows of one store, unless another process has added rows first.
+def append_snapshots(lake: LakePaths, name: str, rows: pa.Table, versions: Mapping[str, int | None]) -> bool:
+    """Add rows of some stores in one commit, unless another process has added rows of one of them first.
 
     Args:
         lake: locations of the tables.
         name: name of the table.
-        broker: the store's name.
         rows: rows with the table's columns.
-        version: result of `version_of` for the table that the rows were compared with.
+        versions: for each of these stores, the result of `version_of` for the table that the rows were compared with.
 
     Returns:
         True if they were added; False if another process was first, and nothing has changed.
@@ -174,7 +174,9 @@ def append_snapshot(lake: LakePaths, name: str, broker: str, rows: pa.Table, ver
     open_or_create(uri, schema)
     rows = rows.cast(to_arrow_schema(schema))
     file = write_plain_file(rows, uri, f"part-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
-    return advance(uri, schema, [file], _application(broker), (version, (version or 0) + 1))
+    (first, version), *others = versions.items()
+    beside = {_application(broker): (other or 0, (other or 0) + 1) for broker, other in others}
+    return advance(uri, schema, [file], _application(first), (version, (version or 0) + 1), beside=beside)
 
 
 def _application(broker: str) -> str:

@@ -9,7 +9,7 @@ that is not newer than the last one adds nothing, so running twice gives the sam
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from commitlake.connectors.lake.snapshot_tables import (
     OFFSETS,
     SNAPSHOT_TABLES,
     SUBSCRIBED,
-    append_snapshot,
+    append_snapshots,
     newest_rows,
     open_snapshots,
     version_of,
@@ -29,11 +29,14 @@ from commitlake.connectors.lake.snapshot_tables import (
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, StoreSnapshot, Subscription
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 HEARTBEAT = datetime.timedelta(minutes=10)
 """Interval of the rows that record that nothing has moved."""
 _MAX_TRIES = 10
+MAX_STORES = 50
+"""Largest number of stores in one commit, because their known rows are in memory."""
 _SUBSCRIPTION_FIELDS = (
     "expression_type", "expression", "subscribed_at", "consume_type", "message_model", "consume_from_where", "members",
 )  # fmt: skip
@@ -71,57 +74,80 @@ class Appended:
 
 
 def append_progress(lake: LakePaths, progress: StoreSnapshot) -> Appended:
-    """Add the changes of a snapshot.
+    """Add the changes of a snapshot of one store; see `append_all`."""
+    return append_all(lake, [progress])[0]
+
+
+def append_all(lake: LakePaths, snapshots: Sequence[StoreSnapshot]) -> list[Appended]:
+    """Add the changes of snapshots of some stores, with one commit for each table.
 
     Args:
         lake: locations of the tables; the lake has a table `messages`.
-        progress: the snapshot.
+        snapshots: snapshots of different stores, at most `MAX_STORES`.
 
     Raises:
         LakeError: There is no lake.
         QueryError: A table cannot be read.
-        ConcurrentSnapshotError: Other snapshots were committed first ten times.
+        ConcurrentSnapshotError: Other snapshots of these stores were committed first ten times.
     """
-    moved, is_old = _append(lake, OFFSETS, progress, _offset_rows)
-    subscribed, _ = _append(lake, SUBSCRIBED, progress, _subscription_rows)
+    moved = _append(lake, OFFSETS, snapshots, _offset_rows)
+    subscribed = _append(lake, SUBSCRIBED, snapshots, _subscription_rows)
+    return [_appended(each, moved[each.broker], subscribed[each.broker]) for each in snapshots]
+
+
+def _appended(progress: StoreSnapshot, moved: int | None, subscribed: int | None) -> Appended:
+    """Return what was added.
+
+    Args:
+        progress: the snapshot.
+        moved: number of rows for changed offsets; None if the lake has a newer snapshot.
+        subscribed: number of rows for changed subscriptions, likewise.
+    """
     groups = {position.group for position in progress.offsets if position.group}
     return Appended(
         broker=progress.broker,
         read=len(progress.offsets),
-        moved=moved,
-        subscribed=subscribed,
+        moved=moved or 0,
+        subscribed=subscribed or 0,
         groups=len(groups),
         as_of=max(progress.taken.values(), default=None),
-        is_old=bool(progress.taken) and is_old,
+        is_old=bool(progress.taken) and moved is None,
     )
 
 
 def _append(
-    lake: LakePaths, name: str, progress: StoreSnapshot, rows_of: Callable[[StoreSnapshot, list[Row]], list[Row] | None]
-) -> tuple[int, bool]:
-    """Return the number of rows for changes, and whether the table already had a newer snapshot."""
+    lake: LakePaths,
+    name: str,
+    snapshots: Sequence[StoreSnapshot],
+    rows_of: Callable[[StoreSnapshot, list[Row]], list[Row] | None],
+) -> dict[str, int | None]:
+    """Return the number of rows for changes by store; None for one of which the table already has a newer snapshot."""
+    brokers = [progress.broker for progress in snapshots]
     for _ in range(_MAX_TRIES):
         table = open_snapshots(lake, name)
-        known = _known(table, name, progress.broker)
-        rows = rows_of(progress, known)
-        if rows is None:
-            return 0, True
-        if not rows:
-            return 0, False
-        added = pa.Table.from_pylist(rows, to_arrow_schema(SNAPSHOT_TABLES[name]))
-        if append_snapshot(lake, name, progress.broker, added, version_of(table, progress.broker)):
-            return sum(row["topic"] is not None for row in rows), False
+        known = _known(table, name, brokers)
+        rows = {progress.broker: rows_of(progress, known[progress.broker]) for progress in snapshots}
+        new = {broker: of_store for broker, of_store in rows.items() if of_store}
+        together = [row for of_store in new.values() for row in of_store]
+        added = pa.Table.from_pylist(together, to_arrow_schema(SNAPSHOT_TABLES[name]))
+        if not new or append_snapshots(lake, name, added, {broker: version_of(table, broker) for broker in new}):
+            return {broker: None if of_store is None else _changes(of_store) for broker, of_store in rows.items()}
+    shown = brokers[0] if len(brokers) == 1 else f"{brokers[0]} and {count_text(len(brokers) - 1, 'other store')}"
     raise ConcurrentSnapshotError(
-        f"other snapshots of {progress.broker} committed first {_MAX_TRIES} times; this one was not stored. Run it "
-        "again"
+        f"other snapshots of {shown} committed first {_MAX_TRIES} times; this one was not stored. Run it again"
     )
 
 
-def _known(table: DeltaTable | None, name: str, broker: str) -> list[Row]:
-    if table is None:
-        return []
-    rows: list[Row] = dict_rows(newest_rows(table, name, broker))
-    return rows
+def _changes(rows: list[Row]) -> int:
+    return sum(row["topic"] is not None for row in rows)
+
+
+def _known(table: DeltaTable | None, name: str, brokers: Sequence[str]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {broker: [] for broker in brokers}
+    if table is not None:
+        for row in dict_rows(newest_rows(table, name, brokers)):
+            found[row["broker"]].append(row)
+    return found
 
 
 def _offset_rows(progress: StoreSnapshot, known: list[Row]) -> list[Row] | None:

@@ -14,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,7 @@ from commitlake.schemas.shipped import (
 from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES, UnsafeFileError, read_file
 
 _SPECIAL = re.compile(r"[\[{]")
+_PLAIN_S3_URI = re.compile(r"s3://(?P<path>(?P<bucket>[A-Za-z0-9.-]+)(?:/[A-Za-z0-9._=+,:/-]*)?)")  # nothing is escaped
 _URI_ERROR = "{path} cannot be opened: {error}"
 _ATTEMPTS = 5  # each needs a new manifest, so more are never needed unless parts are missing
 
@@ -121,11 +123,27 @@ def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
             return hdfs_filesystem(path)
         check_scheme(path)
         try:
+            if (plain := _PLAIN_S3_URI.fullmatch(path)) is not None:
+                settings = tuple(sorted(each for each in os.environ.items() if each[0].startswith("AWS_")))
+                return _bucket_filesystem(plain["bucket"], settings, os.getpid()), plain["path"].rstrip("/")
             filesystem, inner_path = pafs.FileSystem.from_uri(path)
         except (pa.ArrowException, OSError) as error:
             raise StoreError(_URI_ERROR.format(path=path, error=str(error).splitlines()[0])) from None
         return filesystem, str(inner_path)
     return pafs.LocalFileSystem(), str(Path(path).absolute())
+
+
+@lru_cache(maxsize=8)
+def _bucket_filesystem(bucket: str, settings: tuple[tuple[str, str], ...], process: int) -> pafs.FileSystem:  # noqa: ARG001
+    """Return Arrow's client of a bucket. To make one takes a request, and each has connections of its own.
+
+    Args:
+        bucket: the bucket.
+        settings: variables of the environment that the client reads; another environment needs another client.
+        process: id of this process; a client does not survive a fork.
+    """
+    filesystem, _ = pafs.FileSystem.from_uri(f"s3://{bucket}")
+    return filesystem
 
 
 class PartedFile:

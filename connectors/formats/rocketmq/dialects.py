@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from commitlake.connectors.formats.engine.kernel import hop
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Store, segment_sizes
 from commitlake.connectors.formats.engine.walk import End, walk
-from commitlake.schemas.layouts.boltmq.dialect import DIALECT_BY_MAGIC, Dialect
+from commitlake.schemas.layouts.boltmq.dialect import DIALECT_BY_MAGIC, ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, dialect_of_segment
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
@@ -24,7 +25,21 @@ def dialects_of(store: Store) -> frozenset[Dialect]:
     Reads a few bytes of each segment. If all segments are damaged at their beginning, it reads up to the first intact
     records. The result is empty if there are none.
     """
-    return _dialects_of_beginnings(store) or _dialect_of_first_records(store)
+    return frozenset(_dialects_of_beginnings(store)) or _dialect_of_first_records(store)
+
+
+def dialect_of(store: Store) -> Dialect:
+    """Return the dialect of a store: RocketMQ's if any segment has it, or if none shows its dialect.
+
+    Stops at the first segment of RocketMQ, because each segment of a store in an object store takes some requests.
+    """
+    found = set()
+    for dialect in _dialects_of_beginnings(store):
+        if dialect is ROCKETMQ:
+            return dialect
+        found.add(dialect)
+    found = found or set(_dialect_of_first_records(store))
+    return ROCKETMQ if ROCKETMQ in found or not found else min(found, key=lambda dialect: dialect.name)
 
 
 def _dialect_of_first_records(store: Store) -> frozenset[Dialect]:
@@ -44,15 +59,16 @@ def _dialect_of_first_records(store: Store) -> frozenset[Dialect]:
     return frozenset()
 
 
-def _dialects_of_beginnings(store: Store) -> frozenset[Dialect]:
-    found = set()
+def _dialects_of_beginnings(store: Store) -> Iterator[Dialect]:
+    """Yield the dialect of each segment whose beginning shows it."""
     for segment in store.segments:
         try:
             with OpenSegment(segment.path) as file:
-                found.add(_dialect_of(file, segment.file_size))
+                dialect = _dialect_of(file, segment.file_size)
         except FileNotFoundError:
             continue  # deleted since it was listed
-    return frozenset(dialect for dialect in found if dialect is not None)
+        if dialect is not None:
+            yield dialect
 
 
 def _dialect_of(file: SegmentFile, file_size: int) -> Dialect | None:

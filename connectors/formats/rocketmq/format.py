@@ -75,6 +75,12 @@ class RocketmqFormat(Format):
 
         return dialects_of(store)
 
+    def dialect_of(self, store: Store) -> Dialect:
+        """Return the dialect of a store; see `Format`."""
+        from commitlake.connectors.formats.rocketmq.dialects import dialect_of
+
+        return dialect_of(store)
+
     @cached_property
     def queues(self) -> QueueLayout:
         """Queues of the format; see `Format`."""

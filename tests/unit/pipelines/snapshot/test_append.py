@@ -14,12 +14,15 @@ from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.snapshot_tables import (
     OFFSETS,
     SUBSCRIBED,
+    append_snapshots,
     known_offsets,
     open_snapshots,
     snapshot_brokers,
+    version_of,
 )
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
-from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot import append
+from commitlake.pipelines.snapshot.append import append_all, append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
@@ -172,3 +175,44 @@ def test_subscriptions_are_kept_when_they_change(lake: LakePaths) -> None:
 def test_a_place_without_a_lake_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LakeError):
         append_progress(LakePaths(str(tmp_path / "none")), snapshot(0, {}))
+
+
+def test_stores_share_a_commit_and_only_changed_ones_add_rows(lake: LakePaths) -> None:
+    append_progress(lake, snapshot(0, {queue("orders", 0): 5}))
+    older, new = snapshot(0, {queue("orders", 0): 9}), snapshot(60, {queue("orders", 0): 7}, broker="b")
+    added = append_all(lake, [older, new, snapshot(60, {queue("orders", 1): 3}, broker="c")])
+    assert [(each.broker, each.moved, each.is_old) for each in added] == [
+        ("a", 0, True),
+        ("b", 1, False),
+        ("c", 1, False),
+    ]
+    opened = open_snapshots(lake, OFFSETS)
+    assert opened is not None
+    assert [version_of(opened, broker) for broker in "abcd"] == [1, 1, 1, None]
+    assert len(opened.history()) == 3  # its creation, the first store, the others
+    again = append_all(
+        lake, [snapshot(60, {queue("orders", 0): 8}), snapshot(120, {queue("orders", 0): 8}, broker="b")]
+    )
+    assert [each.moved for each in again] == [1, 1]
+    assert [row["offset"] for row in sorted(rows(lake), key=lambda row: row["as_of"]) if row["broker"] == "b"][-1] == 8
+
+
+def test_store_that_another_process_changed_meanwhile_is_compared_again(
+    lake: LakePaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_progress(lake, snapshot(0, {queue("orders", 0): 5}, broker="b"))
+    commit = append_snapshots
+    attempts: list[int] = []
+
+    def raced(*arguments: Any) -> bool:
+        attempts.append(1)
+        if len(attempts) == 1:
+            monkeypatch.setattr(append, "append_snapshots", commit)
+            append_progress(lake, snapshot(60, {queue("orders", 0): 6}, broker="b"))
+            monkeypatch.setattr(append, "append_snapshots", raced)
+        return commit(*arguments)
+
+    monkeypatch.setattr(append, "append_snapshots", raced)
+    added = append_all(lake, [snapshot(60, {queue("orders", 0): 7}), snapshot(30, {queue("orders", 0): 4}, broker="b")])
+    assert len(attempts) == 2
+    assert [(each.moved, each.is_old) for each in added] == [(1, False), (0, True)]
