@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
 from pathlib import Path
 
 from commitlake.schemas.layouts.segments import is_segment_name
@@ -19,12 +20,25 @@ def files_by_start(folder: Path, *, below: Path | None = None) -> dict[int, str]
     Raises:
         UnsafeFileError: if a file is a symbolic link or not regular, or two names have the same offset.
     """
+    return names_by_start(files_in(folder, is_segment_name, below=below), str(folder))
+
+
+def names_by_start(names: Iterable[str], place: str) -> dict[int, str]:
+    """Return the names of segments by the offset of their first byte, in the order of the offsets.
+
+    Args:
+        names: the names.
+        place: path or URI of their folder, for the error.
+
+    Raises:
+        UnsafeFileError: if two names have the same offset.
+    """
     found: dict[int, str] = {}
-    for name in sorted(files_in(folder, is_segment_name, below=below), key=int):
+    for name in sorted(names, key=int):
         start = int(name)
         if start in found:
             raise UnsafeFileError.of(
-                folder / name,
+                f"{place}/{name}",
                 f"one file that begins at {start}",
                 f"another, {found[start]}, in digits of another script: move away the one not written by the broker",
                 errno.EEXIST,

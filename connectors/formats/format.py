@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.filters import Filters
     from commitlake.connectors.formats.engine.format_kernel import FormatKernel
     from commitlake.connectors.formats.engine.index_answer import KeyIndex
+    from commitlake.connectors.formats.engine.store_files import StoreFiles
     from commitlake.connectors.formats.engine.stores import Store
     from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
     from commitlake.connectors.formats.facts.reading import FactsReader
@@ -248,18 +249,18 @@ class Format(ABC):
 
     @abstractmethod
     def walk_queues(
-        self, log_folder: Path, topic: str | None, queue_id: int | None, damage: Callable[[str], None]
+        self, files: StoreFiles, topic: str | None, queue_id: int | None, damage: Callable[[str], None]
     ) -> Iterator[dict[str, object]]:
         """Yield the entries of a store's queues as rows, in order of topic, queue and offset.
 
         Args:
-            log_folder: the folder of the store's segments.
+            files: the store's files.
             topic: return only this topic.
             queue_id: return only queues with this id.
             damage: receives a sentence about each invalid entry, if the format's entries can be checked.
 
         Raises:
-            StoreError: if the store has no queues that can be read.
+            StoreError: if the store has no queues that can be read, or is a copy that was changed.
         """
 
     @abstractmethod

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.schemas.layouts.segments import parse_queue_folder
-from commitlake.schemas.store_files import UnsafeFileError, folders_in
+from commitlake.connectors.formats.engine.store_files import IndexedFile, StoreFiles, read_all
+from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
+from commitlake.schemas.segment_files import names_by_start
+from commitlake.schemas.store_files import UnsafeFileError
 
 E = TypeVar("E")
 CHUNK_ENTRIES = 3000
@@ -29,30 +30,30 @@ class QueueEntry(Generic[E]):
 
 
 class QueueFolder(NamedTuple):
-    """Folder of one queue."""
+    """Folder of one queue; the path is relative to the store's folder."""
 
     topic: str
     queue_id: int
-    path: Path
+    path: str
 
 
-def index_folder(root: Path, name: str, *, made_from: str) -> Path:
-    """Return the path of a store's folder of indexes.
+def check_index_folder(files: StoreFiles, name: str, *, made_from: str) -> None:
+    """Check that a store has a folder of indexes.
 
     Args:
-        root: the store's folder.
+        files: the store's files.
         name: the name of the folder.
         made_from: the files from which a broker rebuilds it if it is missing.
 
     Raises:
         StoreError: if it does not exist or cannot be read.
     """
-    folder = root / name
-    if not folder.is_dir():
+    folder = files.place_of(name)
+    if not files.has_folder(name):
+        root = folder.rpartition("/")[0]
         raise StoreError(f"{root} has no folder '{name}'; a broker rebuilds it from {made_from}")
-    if not os.access(folder, os.R_OK | os.X_OK):
+    if "://" not in folder and not os.access(folder, os.R_OK | os.X_OK):
         raise StoreError(f"{folder} cannot be read by this user")
-    return folder
 
 
 @contextmanager
@@ -64,21 +65,60 @@ def refused_links() -> Iterator[None]:
         raise StoreError(str(error)) from None
 
 
-def walk_queue_folders(folder: Path, topic: str | None, queue_id: int | None) -> Iterator[QueueFolder]:
+def walk_queue_folders(
+    files: StoreFiles, folder: str, topic: str | None = None, queue_id: int | None = None
+) -> Iterator[QueueFolder]:
     """Yield the folders of queues, in order of topic and queue id.
 
     Args:
-        folder: the folder that contains the topics' folders; none below it may be a link.
+        files: the store's files.
+        folder: the store's folder that contains the topics' folders; none below it may be a link.
         topic: return only this topic.
         queue_id: return only queues with this id.
 
     Raises:
         UnsafeFileError: for a link.
     """
-    for name in folders_in(folder):
+    for name in files.folders_in(folder):
         if topic not in (None, name):
             continue
-        numbers = map(parse_queue_folder, folders_in(folder / name, below=folder))
+        numbers = map(parse_queue_folder, files.folders_in(f"{folder}/{name}"))
         for number in sorted(number for number in numbers if number is not None):
             if queue_id in (None, number):
-                yield QueueFolder(name, number, folder / name / str(number))
+                yield QueueFolder(name, number, f"{folder}/{name}/{number}")
+
+
+def queue_files(files: StoreFiles, queue: QueueFolder) -> dict[int, str]:
+    """Return the paths of a queue's files by the offset of their first byte, in the order of the offsets.
+
+    Raises:
+        UnsafeFileError: if a file is a symbolic link or not regular, or two names have the same offset.
+    """
+    names = names_by_start(files.files_in(queue.path, is_segment_name), files.place_of(queue.path))
+    return {start: f"{queue.path}/{name}" for start, name in names.items()}
+
+
+@contextmanager
+def open_listed(files: StoreFiles, path: str) -> Iterator[IndexedFile]:
+    """Open a file that was listed, and close it.
+
+    Raises:
+        StoreError: if it is missing in a copy, whose manifest names it.
+    """
+    try:
+        opened = files.open(path)
+    except FileNotFoundError:
+        place = files.place_of(path)
+        if "://" in place:
+            raise StoreError(f"{place}: expected a file, found none, though the copy's manifest names it") from None
+        raise
+    with closing(opened):
+        yield opened
+
+
+def read_chunks(file: IndexedFile, size: int) -> Iterator[bytes]:
+    """Yield the bytes of a file in chunks of a size."""
+    position = 0
+    while data := read_all(file, position, position + size).tobytes():
+        yield data
+        position += len(data)

@@ -5,11 +5,14 @@
     entries = spark.read.format("consumequeue").option("topics", "orders").load("/data/rocketmq/store")
     entries.groupBy("queue_id").agg(F.min("queue_offset"), F.max("queue_offset"))
 
-It reads RocketMQ's ConsumeQueues and BatchConsumeQueues, BoltMQ's and `broker_lite`'s, and JMQ's queues. Options are in
+It reads RocketMQ's ConsumeQueues and BatchConsumeQueues, BoltMQ's and `broker_lite`'s, and JMQ's queues, also in a copy
+that `commitlake ship` made in an object store or HDFS, where only the shipped entries exist. Options are in
 `connectors.formats.index_entries.entry_options`, columns in `schemas.tables.index_entries.QUEUE_ENTRIES`.
 
 Planning happens in a Python process on the driver: it lists the folders of the wanted topics and queues, and divides
-their files into partitions (`queue_parts`). A worker reads 16,384 entries at a time. A queue ends before its first
+their files into partitions (`queue_parts`). For a copy it reads only the manifest; what is shipped later is not seen.
+A worker reads 16,384 entries at a time, and of a copy, files of up to 8 MiB by one request. It reads the manifest once
+for a read. A queue ends before its first
 unwritten entry; unwritten or invalid entries with others after them, and missing files, are bad ranges, which `mode`
 controls. Filler entries at the start of a ConsumeQueue that was created late are not rows. Entries are not compared
 with the log.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.store_files import open_store_files, store_of
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.jobs.cli.names import did_you_mean
 from commitlake.schemas.layouts.numbers import INT32_MAX, parse_int
@@ -13,13 +15,32 @@ _SHOWN = 8
 
 
 def queues_by_topic(store: Store) -> dict[str, set[int]]:
-    """Return the queue ids of each topic that has a folder; empty for a store without queue folders."""
+    """Return the queue ids of each topic that has a folder; empty for a store without queue folders.
+
+    Those of a copy in an object store are in its manifest. They are also empty if it has none.
+    """
+    if "://" in store.root:
+        return _queues_of_copy(store)
     root = Path(store.root).parent
     found: dict[str, set[int]] = {}
     for name in store.format.queue_folders:
         for topic in _folders(root / name):
             queues = found.setdefault(topic.name, set())
             queues |= {number for each in _folders(topic) if (number := parse_int(each.name, 0, INT32_MAX)) is not None}
+    return found
+
+
+def _queues_of_copy(store: Store) -> dict[str, set[int]]:
+    try:
+        files = open_store_files(store_of(store.root))
+    except StoreError:
+        return {}
+    found: dict[str, set[int]] = {}
+    for folder in store.format.queue_folders:
+        for topic in files.folders_in(folder):
+            names = files.folders_in(f"{folder}/{topic}")
+            numbers = {number for name in names if (number := parse_int(name, 0, INT32_MAX)) is not None}
+            found.setdefault(topic, set()).update(numbers)
     return found
 
 
@@ -31,6 +52,8 @@ def unknown_names(stores: Iterable[Store], topics: Sequence[str], queue_ids: Seq
         topics: Names of topics; if empty, queues of all topics are searched.
         queue_ids: Queue ids.
     """
+    if not topics and not queue_ids:
+        return []
     known: dict[str, set[int]] = {}
     for store in stores:
         queues = queues_by_topic(store)

@@ -11,7 +11,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.printable import printable_json
@@ -25,7 +24,6 @@ from commitlake.jobs.cli.store_arguments import add_store_argument, at_least, ch
 from commitlake.jobs.cli.terminal import trusted
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.shipped import fetch_hint
 
 if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.stores import Store
@@ -60,7 +58,8 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="print the entries of the queues instead",
     )
-    what.add_argument("--index", action="store_true", help="print the entries of the IndexFiles instead")
+    index_help = "print the entries of the IndexFiles instead (a copy in an object store lacks the newest one)"
+    what.add_argument("--index", action="store_true", help=index_help)
     parser.add_argument("--topic", action=Once, help="with --consumequeue: only this topic")
     parser.add_argument("--queue", action=Once, type=at_least(0), help="with --consumequeue: only this queue")
     add_broker_conf_argument(parser)
@@ -103,10 +102,7 @@ def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.jobs.dump.record_rows import dump_index_files, dump_queues
 
     store = _find_store(arguments)
-    if "://" in store.root:
-        hint = fetch_hint(store.root).removeprefix(". ")
-        raise JobError(f"{store.root}: expected a store on a local disk, to print its queues or index", hint)
-    root, damage = Path(store.root), 0
+    damage = 0
 
     def report_damage(sentence: str) -> None:
         nonlocal damage
@@ -118,7 +114,9 @@ def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
     if arguments.index:
         if (reason := store.format.why_no_key_index(store)) is not None:
             print(f"note: keys cannot be looked up in this index: {reason}", file=sys.stderr)
-        count = _print(dump_index_files(root, _geometry(arguments, store)))
+        if "://" in store.root:
+            print("note: a copy has all IndexFiles but the broker's newest one", file=sys.stderr)
+        count = _print(dump_index_files(store, _geometry(arguments, store)))
     else:
         _check_names(store, arguments.topic, arguments.queue)
         count = _print(dump_queues(store, arguments.topic, arguments.queue, report_damage))

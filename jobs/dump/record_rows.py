@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from commitlake.connectors.formats.engine.bodies import decompress
 from commitlake.connectors.formats.engine.errors import BodyError
 from commitlake.connectors.formats.engine.records import FoundRecord, walk_store
+from commitlake.connectors.formats.engine.store_files import open_store_files, store_of
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.rocketmq.indexes import walk_index_files
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
@@ -106,12 +106,12 @@ def dump_queues(store: Store, topic: str | None, queue_id: int | None, damage: C
         queue_id: return only queues with this id.
         damage: receives a sentence about each invalid entry, if the format's entries can be checked.
     """
-    return store.format.walk_queues(Path(store.root), topic, queue_id, damage)
+    return store.format.walk_queues(open_store_files(store_of(store.root)), topic, queue_id, damage)
 
 
-def dump_index_files(root: Path, geometry: Geometry | None) -> Iterator[Row]:
+def dump_index_files(store: Store, geometry: Geometry | None) -> Iterator[Row]:
     """Yield one row per entry of the store's index files."""
-    for found in walk_index_files(root, geometry):
+    for found in walk_index_files(open_store_files(store_of(store.root)), geometry):
         yield {
             "file": found.file,
             "entry": found.number,

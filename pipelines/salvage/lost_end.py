@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.store_files import LocalStoreFiles
 from commitlake.connectors.formats.queue_walking import walk_queue_folders
 from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE, is_written
 from commitlake.schemas.layouts.segments import parse_segment_name
@@ -36,12 +37,13 @@ def records_after(root: Path, end: int) -> int:
         UnsafeFileError: for a link, or anything else that is not a regular file, among the queues.
     """
     offsets: set[int] = set()
-    for queue in walk_queue_folders(root / _FOLDER, None, None):
-        names = files_in(queue.path, lambda name: parse_segment_name(name) is not None, below=root)
+    for queue in walk_queue_folders(LocalStoreFiles(root), _FOLDER):
+        folder = root / queue.path
+        names = files_in(folder, lambda name: parse_segment_name(name) is not None, below=root)
         for name in reversed(names):
             if len(offsets) >= MAX_COUNTED:
                 return MAX_COUNTED
-            if _take_after(root, queue.path / name, end, offsets):
+            if _take_after(root, folder / name, end, offsets):
                 break
     return min(len(offsets), MAX_COUNTED)
 

@@ -25,11 +25,11 @@ _TABLES = {
 }
 
 
-def _given(root: Path, options: dict[str, object]) -> dict[str, str]:
+def _given(root: Path | str, options: dict[str, object]) -> dict[str, str]:
     return {"path": str(root), **{name: str(value) for name, value in options.items()}}
 
 
-def read_queue_rows(root: Path, **given: object) -> Rows:
+def read_queue_rows(root: Path | str, **given: object) -> Rows:
     """Return the rows of `consumequeue` for these options."""
     options = parse_queue_options(_given(root, given))
     schema, filters = to_arrow_schema(QUEUE_ENTRIES), options.narrowing.filters
@@ -41,7 +41,7 @@ def read_queue_rows(root: Path, **given: object) -> Rows:
     ]
 
 
-def read_index_rows(root: Path, **given: object) -> Rows:
+def read_index_rows(root: Path | str, **given: object) -> Rows:
     """Return the rows of `indexfile` for these options."""
     options = parse_index_options(_given(root, given))
     schema, narrowing = to_arrow_schema(_TABLES[options.content]), options.read.narrowing
@@ -51,3 +51,11 @@ def read_index_rows(root: Path, **given: object) -> Rows:
         for batch in read_index_parts(parts, schema, narrowing.filters, options)
         for row in batch.to_pylist()
     ]
+
+
+def with_places_of(root: Path | str, rows: Rows) -> Rows:
+    """Return rows with the places of bad ranges relative to the store, to compare those of a copy."""
+    for row in rows:
+        if row.get("_corrupt_record"):
+            row["_corrupt_record"]["file"] = row["_corrupt_record"]["file"].removeprefix(f"{root}/")
+    return rows

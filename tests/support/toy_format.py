@@ -25,6 +25,7 @@ from commitlake.connectors.formats.engine.hop_arguments import HopArguments
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.kernel.borders import NONE_HERE
 from commitlake.connectors.formats.engine.queue_format import AFTER_ALL, QueueFormat
+from commitlake.connectors.formats.engine.store_files import StoreFiles
 from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.connectors.formats.facts.entries import QueueEntries
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
@@ -315,9 +316,9 @@ class ToyFormat(Format):
         return _Reader(start)
 
     def walk_queues(
-        self, log_folder: Path, topic: str | None, queue_id: int | None, damage: Callable[[str], None]
+        self, files: StoreFiles, topic: str | None, queue_id: int | None, damage: Callable[[str], None]
     ) -> Iterator[dict[str, object]]:
-        for path in sorted((log_folder.parent / "toyqueue").glob(f"{topic or '*'}/0/*")):
+        for path in sorted(Path(files.place_of("toyqueue")).glob(f"{topic or '*'}/0/*")):
             for entry in np.frombuffer(path.read_bytes(), _DTYPE):
                 if entry["size"]:
                     yield {"topic": path.parts[-3], "physical_offset": int(entry["physical_offset"])}

@@ -26,6 +26,7 @@ from commitlake.schemas.store_files import files_in, folders_in
 MAX_WHOLE_BYTES = 8 << 20
 """Largest part of a remote file that is read by one request and kept; a queue's file has 6 MB."""
 _MAX_KEPT_BYTES = 64 << 20
+_MAX_SEARCHED_BYTES = (1 << 31) - 1  # a broker computes the size of these files as an int
 
 
 class IndexedFile(SegmentFile, Protocol):
@@ -71,8 +72,28 @@ class StoreFiles(Protocol):
         """
         ...
 
-    def open(self, path: str) -> IndexedFile:
+    def data_end(self, path: str) -> int:
+        """Return a position after which a file has only zeros: the end of what was shipped, or the size of the file.
+
+        Raises:
+            FileNotFoundError: if it does not exist.
+        """
+        ...
+
+    def has_data(self, path: str) -> bool:
+        """Return whether a file has anything but zeros. Of a copy, mostly the manifest tells.
+
+        Raises:
+            FileNotFoundError: if it does not exist.
+        """
+        ...
+
+    def open(self, path: str, end: int | None = None) -> IndexedFile:
         """Open a file.
+
+        Args:
+            path: the file.
+            end: position before which most reads will end, so that no more is read ahead; None for the file's end.
 
         Raises:
             FileNotFoundError: if it does not exist.
@@ -86,11 +107,12 @@ class StoreFiles(Protocol):
         ...
 
 
-def open_store_files(root: str) -> StoreFiles:
+def open_store_files(root: str, kept_bytes: int | None = None) -> StoreFiles:
     """Return the files of a store.
 
     Args:
         root: the store's folder, as a path or URI.
+        kept_bytes: limit for the small files of a copy that are kept in memory; None for 64 MiB.
 
     Raises:
         StoreError: for a store in an object store that `commitlake ship` did not copy, or with a damaged manifest.
@@ -103,7 +125,7 @@ def open_store_files(root: str) -> StoreFiles:
         raise StoreError(
             f"{root}: expected a copy that 'commitlake ship' made, with queues and indexes, found no {FILES_MANIFEST}"
         )
-    return ShippedStoreFiles(filesystem, store, root, manifest)
+    return ShippedStoreFiles(filesystem, store, root, manifest, kept_bytes)
 
 
 def store_of(log_root: str) -> str:
@@ -140,7 +162,15 @@ class LocalStoreFiles:
         """Return the size of a file, bytes; see StoreFiles."""
         return (self._root / path).lstat().st_size
 
-    def open(self, path: str) -> LocalFile:
+    def data_end(self, path: str) -> int:
+        """Return the size of a file, because its holes are only known when it is open; see StoreFiles."""
+        return self.size_of(path)
+
+    def has_data(self, path: str) -> bool:
+        """Return whether a file has anything but zeros; see StoreFiles."""
+        return _has_data(self.open(path))
+
+    def open(self, path: str, end: int | None = None) -> LocalFile:  # noqa: ARG002 (nothing is read ahead)
         """Open a file; see StoreFiles."""
         return LocalFile(self.place_of(path), self._top(path))
 
@@ -163,13 +193,17 @@ class ShippedStoreFiles:
         store: the store's folder in it.
         uri: URI of this folder.
         manifest: the manifest of its queues and indexes.
+        kept_bytes: see `open_store_files`.
     """
 
-    def __init__(self, filesystem: pafs.FileSystem, store: str, uri: str, manifest: Manifest) -> None:
+    def __init__(
+        self, filesystem: pafs.FileSystem, store: str, uri: str, manifest: Manifest, kept_bytes: int | None = None
+    ) -> None:
         self._filesystem = filesystem
         self._store = store
         self._uri = uri
         self._manifest = manifest
+        self._max_kept_bytes = _MAX_KEPT_BYTES if kept_bytes is None else kept_bytes
         self._kept: OrderedDict[str, _FileInMemory] = OrderedDict()
         self._folders: dict[str, set[str]] = defaultdict(set)
         self._files: dict[str, list[str]] = defaultdict(list)
@@ -197,7 +231,19 @@ class ShippedStoreFiles:
         """Return the size of a file, bytes; see StoreFiles."""
         return self._entry(path).size
 
-    def open(self, path: str) -> IndexedFile:
+    def data_end(self, path: str) -> int:
+        """Return the end of the shipped bytes of a file; see StoreFiles."""
+        return self._entry(path).shipped
+
+    def has_data(self, path: str) -> bool:
+        """Return whether a file has anything but zeros; see StoreFiles.
+
+        The agent ships a file that a broker writes to up to its last byte that is not zero; other files it ships whole.
+        """
+        entry = self._entry(path)
+        return _has_data(self.open(path)) if entry.is_sealed else entry.shipped > 0
+
+    def open(self, path: str, end: int | None = None) -> IndexedFile:
         """Open a file; see StoreFiles."""
         if path in self._kept:
             self._kept.move_to_end(path)
@@ -209,23 +255,28 @@ class ShippedStoreFiles:
         else:
             file = PartedFile(self._filesystem, self._store, path, entry)
         if entry.shipped > MAX_WHOLE_BYTES:
-            return _FileReadAhead(file, entry)
+            if entry.is_sealed and file.size() != entry.size:
+                found = file.size()
+                file.close()
+                raise self._changed(path, entry.size, found)
+            return _FileReadAhead(file, entry, entry.shipped if end is None else min(end, entry.shipped))
         try:
             data = file.read_at(entry.shipped, 0)
         finally:
             file.close()
         if len(data) < entry.shipped:
-            raise StoreError(
-                f"{self.place_of(path)}: expected {entry.shipped} bytes, found {len(data)}: the copy was changed"
-            )
+            raise self._changed(path, entry.shipped, len(data))
         self._kept[path] = kept = _FileInMemory(data, entry.size)
-        while sum(each.kept_bytes for each in self._kept.values()) > _MAX_KEPT_BYTES:
+        while sum(each.kept_bytes for each in self._kept.values()) > self._max_kept_bytes:
             self._kept.popitem(last=False)
         return kept
 
     def place_of(self, path: str) -> str:
         """Return the URI of a file or folder."""
         return f"{self._uri.rstrip('/')}/{path}"
+
+    def _changed(self, path: str, expected: int, found: int) -> StoreError:
+        return StoreError(f"{self.place_of(path)}: expected {expected} bytes, found {found}: the copy was changed")
 
     def _entry(self, path: str) -> ShippedFile:
         entry = self._manifest.files.get(path)
@@ -273,14 +324,14 @@ class _FileInMemory:
 class _FileReadAhead:
     """Large file, which is read ahead as far as it was shipped; the rest is a hole."""
 
-    def __init__(self, file: RemoteSegment, entry: ShippedFile) -> None:
+    def __init__(self, file: RemoteSegment, entry: ShippedFile, end: int) -> None:
         self._file = file
         self._ahead = ReadAhead(file)
-        self._shipped, self._size = entry.shipped, entry.size
+        self._shipped, self._size, self._end = entry.shipped, entry.size, end
 
     def read_into(self, window: Array, position: int) -> int:
         """Fill `window` from a position of the file; see SegmentFile."""
-        return self._ahead.read_into(window, position, self._shipped)
+        return self._ahead.read_into(window, position, self._end)
 
     def size(self) -> int:
         """Return the size of the file, bytes."""
@@ -309,3 +360,32 @@ def read_all(file: SegmentFile, start: int, end: int) -> Array:
     """
     window = np.empty(max(0, end - start), np.uint8)
     return window[: file.read_into(window, start)]
+
+
+def find_data(file: IndexedFile, start: int, end: int) -> int | None:
+    """Return the start of the first window of a file that is not all zeros, or None.
+
+    Args:
+        file: the open file.
+        start: position at which the search begins.
+        end: position at which the search ends.
+    """
+    window = np.empty(1 << 16, np.uint8)
+    while start < end:
+        found = file.next_data(start)
+        if found is None or found >= end:
+            return None
+        count = file.read_into(window[: min(len(window), end - found)], found)
+        if count == 0:
+            return None
+        if window[:count].any():
+            return found
+        start = found + count
+    return None
+
+
+def _has_data(file: IndexedFile) -> bool:
+    try:
+        return find_data(file, 0, _MAX_SEARCHED_BYTES) is not None
+    finally:
+        file.close()

@@ -4,7 +4,7 @@ Both take:
 
 | option | default | meaning |
 | --- | --- | --- |
-| path | (needed) | as for `commitlog`: a store on a local disk, a glob, or several with commas between |
+| path | (needed) | as for `commitlog`: a store, or a copy that `ship` made, a glob, or several with commas between |
 | broker | from the path | the store's name; for a path that gives one store |
 | mode | FAILFAST | FAILFAST, PERMISSIVE (bad ranges become rows with `_corrupt_record`) or DROPMALFORMED (counted) |
 | columns | all | comma-separated; other columns are not created. `.schema(...)` does the same |

@@ -3,7 +3,7 @@
 Files are created at full size and filled with zeros, so unwritten entries at the end of an index are not damage.
 Unwritten or invalid entries before a written one are damage. Invalid entries at the end are damage, too, unless only
 the first of them is not zeros: a broker may be writing that entry, or was killed while it wrote it. Holes of a sparse
-file are not read.
+file, and what was not shipped to a copy, are not read.
 
 A broker may append while its files are read. So before unwritten entries are reported as damage, the first of them is
 read again. If it is written now, the index has grown, and the read ends before that entry.
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.files import LocalFile
+from commitlake.connectors.formats.engine.store_files import IndexedFile, find_data
 from commitlake.connectors.formats.index_entries.entry_damage import FIRST_BYTES, BadEntries, Reason
 
 WINDOW_ENTRIES = 1 << 14
@@ -84,7 +84,7 @@ class _Unwritten:
     not_zero_end: int
 
 
-def walk_entries(file: LocalFile, wanted: EntryRange) -> Iterator[EntryWindow]:
+def walk_entries(file: IndexedFile, wanted: EntryRange) -> Iterator[EntryWindow]:
     """Yield the windows of a range, in order.
 
     Args:
@@ -95,7 +95,7 @@ def walk_entries(file: LocalFile, wanted: EntryRange) -> Iterator[EntryWindow]:
 
 
 class _Walk:
-    def __init__(self, file: LocalFile, wanted: EntryRange) -> None:
+    def __init__(self, file: IndexedFile, wanted: EntryRange) -> None:
         self._file = file
         self._range = wanted
         self._size = wanted.dtype.itemsize
@@ -226,25 +226,3 @@ class _Walk:
     def _has_data(self, start: int, end: int) -> bool:
         """Return whether a part of the file contains anything but zeros."""
         return find_data(self._file, start, end) is not None
-
-
-def find_data(file: LocalFile, start: int, end: int) -> int | None:
-    """Return the start of the first window of a file that is not all zeros, or None.
-
-    Args:
-        file: the open file.
-        start: position at which the search begins.
-        end: position at which the search ends.
-    """
-    window = np.empty(1 << 16, np.uint8)
-    while start < end:
-        found = file.next_data(start)
-        if found is None or found >= end:
-            return None
-        count = file.read_into(window[: min(len(window), end - found)], found)
-        if count == 0:
-            return None
-        if window[:count].any():
-            return found
-        start = found + count
-    return None

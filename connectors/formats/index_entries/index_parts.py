@@ -1,21 +1,24 @@
-"""IndexFiles of a read, divided into partitions; runs on the driver, which reads their headers."""
+"""IndexFiles of a read, divided into partitions; runs on the driver, which reads their headers.
+
+A copy in an object store has all IndexFiles but the newest one, see `connectors.sources.indexfile`.
+"""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.filters import Narrowing
+from commitlake.connectors.formats.engine.store_files import StoreFiles, read_all
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.index_entries.entry_columns import is_timestamp
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
 from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions
-from commitlake.connectors.formats.index_entries.partitions import divide_range, local_root, plan_stores
+from commitlake.connectors.formats.index_entries.partitions import PlannedStore, divide_range, plan_stores
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.numbers import INT32_MAX
 from commitlake.schemas.layouts.rocketmq.indexfile import (
@@ -27,7 +30,6 @@ from commitlake.schemas.layouts.rocketmq.indexfile import (
     geometry_of,
     parse_header,
 )
-from commitlake.schemas.store_files import files_in, open_file
 
 _FOLDER = "index"
 
@@ -37,13 +39,13 @@ class IndexFile:
     """IndexFile with its header.
 
     Attributes:
-        broker: the store's name.
-        path: the file.
+        store: the store.
+        path: path of the file in the store.
         geometry: its slots and entries.
         header: the parsed header; None if it contradicts the file.
     """
 
-    broker: str
+    store: PlannedStore
     path: str
     geometry: Geometry
     header: Header | None
@@ -51,7 +53,12 @@ class IndexFile:
     @property
     def name(self) -> str:
         """Name of the file."""
-        return Path(self.path).name
+        return self.path.rpartition("/")[2]
+
+    @property
+    def place(self) -> str:
+        """Path or URI of the file, for messages."""
+        return self.store.place_of(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,32 +91,34 @@ def plan_index_files(options: IndexFileOptions, narrowing: Narrowing) -> list[li
         narrowing: the filters from the options and from Spark; only the brokers are used.
 
     Raises:
-        StoreError: if the path has no store with an index on a local disk, or there is a link among its files.
+        StoreError: if the path has no store with an index, or there is a link among its files, or a copy was changed.
     """
-    return plan_stores(options.read, narrowing, lambda store: _parts_of_store(store, options))
+    return plan_stores(options.read, narrowing, lambda store, planned: _parts_of_store(store, planned, options))
 
 
-def _parts_of_store(store: Store, options: IndexFileOptions) -> Iterator[IndexPart]:
-    root = local_root(store)
-    folder = root / _FOLDER
-    if not folder.is_dir():
-        raise StoreError(f"{root} has no folder '{_FOLDER}': expected the IndexFiles of a RocketMQ broker")
+def _parts_of_store(store: Store, planned: PlannedStore, options: IndexFileOptions) -> Iterator[IndexPart]:
+    files = planned.files()
+    if not files.has_folder(_FOLDER):
+        if planned.is_copy and any(map(files.has_folder, store.format.queue_folders)):
+            return  # the store has one IndexFile at most, and the newest one is not copied
+        raise StoreError(f"{planned.root} has no folder '{_FOLDER}': expected the IndexFiles of a RocketMQ broker")
     if options.key_hashes is not None and (reason := store.format.why_no_key_index(store)) is not None:
+        folder = planned.place_of(_FOLDER)
         raise StoreError(f"{folder}: keys cannot be looked up in this index: {reason}. Read it without the option keys")
-    for name in files_in(folder, str.isdecimal):
-        try:
-            yield from _parts_of_file(store.broker, folder / name, options)
-        except FileNotFoundError:
-            continue  # deleted since it was listed: the broker has expired it
+    for name in files.files_in(_FOLDER, str.isdecimal):
+        yield from _parts_of_file(planned, files, f"{_FOLDER}/{name}", options)
 
 
-def _parts_of_file(broker: str, path: Path, options: IndexFileOptions) -> Iterator[IndexPart]:
-    descriptor = open_file(path)
+def _parts_of_file(store: PlannedStore, files: StoreFiles, path: str, options: IndexFileOptions) -> Iterator[IndexPart]:
+    unknown = IndexFile(store, path, Geometry(0, 0), None)
     try:
-        size, head = os.fstat(descriptor).st_size, os.pread(descriptor, HEADER.size, 0)
-    finally:
-        os.close(descriptor)
-    unknown = IndexFile(broker, str(path), Geometry(0, 0), None)
+        with closing(files.open(path, HEADER.size)) as opened:
+            size, head = opened.size(), read_all(opened, 0, HEADER.size).tobytes()
+    except FileNotFoundError:
+        if store.is_copy:
+            missing = store.missing(0, files.size_of(path))
+            yield IndexPart(unknown, missing.start, missing.end, missing)
+        return  # else the broker has expired it since it was listed
     try:
         geometry = options.geometry or geometry_of(size)
     except LayoutError as error:
@@ -122,7 +131,7 @@ def _parts_of_file(broker: str, path: Path, options: IndexFileOptions) -> Iterat
         return
     header = parse_header(head)
     fault = _header_fault(header, geometry)
-    file = IndexFile(broker, str(path), geometry, None if fault else header)
+    file = IndexFile(store, path, geometry, None if fault else header)
     if fault is not None:
         bad = BadEntries(0, HEADER.size, Reason.HEADER, fault, _words(header), head)
         yield IndexPart(file, 0, HEADER.size, bad)

@@ -10,11 +10,10 @@ import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.files import LocalFile
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.index_entries.entry_columns import bad_batch, batch_of, timestamps, together
-from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter, Reason
+from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter
 from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions
 from commitlake.connectors.formats.index_entries.entry_windows import EntryRange, EntryWindow, walk_entries
 from commitlake.connectors.formats.index_entries.index_parts import IndexPart, written_end
@@ -38,7 +37,7 @@ def read_index_parts(
 
     Raises:
         DamagedIndexError: in mode FAILFAST, for the first bad range.
-        StoreError: if there is a link in place of a file.
+        StoreError: if there is a link in place of a file, or a copy was changed.
     """
     damage = DamageCounter(options.read.mode)
     reader = _Reader(schema, filters, options, damage)
@@ -76,10 +75,9 @@ class _Reader:
 
     def _windows(self, part: IndexPart) -> Iterator[pa.RecordBatch]:
         try:
-            file = LocalFile(part.file.path)
+            file = part.file.store.files().open(part.file.path, part.end)
         except FileNotFoundError:
-            found = "none: the file was deleted just now"
-            yield from self._bad(part, [BadEntries(part.start, part.end, Reason.MISSING, "a file", found)])
+            yield from self._bad(part, [part.file.store.missing(part.start, part.end)])
             return
         except UnsafeFileError as error:
             raise StoreError(str(error)) from None
@@ -96,12 +94,12 @@ class _Reader:
             file.close()
 
     def _bad(self, part: IndexPart, found: Sequence[BadEntries]) -> Iterator[pa.RecordBatch]:
-        values = [self._damage.take(part.file.path, bad) for bad in found]
+        values = [self._damage.take(part.file.place, bad) for bad in found]
         if values and self._damage.mode is Mode.PERMISSIVE:
             yield bad_batch(self._schema, values, self._place(part))
 
     def _place(self, part: IndexPart) -> dict[str, Any]:
-        return {"broker": part.file.broker, "file": part.file.name}
+        return {"broker": part.file.store.broker, "file": part.file.name}
 
     def _slot_rows(self, part: IndexPart, window: EntryWindow) -> pa.RecordBatch:
         newest = window.entries["newest_entry"]

@@ -1,9 +1,12 @@
-"""Division of index files into partitions."""
+"""Division of index files into partitions, and the stores that their parts name."""
 
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,21 +14,64 @@ from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.filters import Narrowing
 from commitlake.connectors.formats.engine.options import BY_SIZE
 from commitlake.connectors.formats.engine.part_sizes import Part, cost_of, group_parts, part_bytes
+from commitlake.connectors.formats.engine.store_files import StoreFiles, open_store_files, store_of
 from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
 from commitlake.connectors.formats.index_entries.entry_options import EntryOptions
-from commitlake.schemas.shipped import fetch_hint
 from commitlake.schemas.store_files import UnsafeFileError
 
 MAX_FILE_BYTES = (1 << 31) - 1
 """Maximum size of these files, because a broker computes it as an int."""
 _MAX_PART_BYTES = 64 << 20
-_LOCAL_MARK = "://"
+_OPEN_STORES = 4  # of a process; a partition reads the files of one store after those of another
 
 _P = TypeVar("_P", bound=Part)
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedStore:
+    """Store of a read, as parts name it; small, because each part is sent to a worker.
+
+    Attributes:
+        broker: the store's name.
+        root: the store's folder, as a path or URI.
+        read_id: id of the read. A process opens a store once for a read, and so reads the manifest of a copy once.
+    """
+
+    broker: str
+    root: str
+    read_id: str
+
+    @property
+    def is_copy(self) -> bool:
+        """True for a copy in an object store or HDFS."""
+        return "://" in self.root
+
+    def files(self) -> StoreFiles:
+        """Return its files.
+
+        Raises:
+            StoreError: see `open_store_files`.
+        """
+        return _open(self.root, self.read_id)
+
+    def place_of(self, path: str) -> str:
+        """Return the path or URI of a file, without opening the store."""
+        return f"{self.root.rstrip('/')}/{path}" if self.is_copy else str(Path(self.root, path))
+
+    def missing(self, start: int, end: int) -> BadEntries:
+        """Return the bad range for a file that was planned and does not exist."""
+        found = "none, though the copy's manifest names it" if self.is_copy else "none: the file was deleted just now"
+        return BadEntries(start, end, Reason.MISSING, "a file", found)
+
+
+@lru_cache(maxsize=_OPEN_STORES)
+def _open(root: str, read_id: str) -> StoreFiles:  # noqa: ARG001 (another read reads the manifest again)
+    return open_store_files(root, kept_bytes=0)  # a part is read once
+
+
 def plan_stores(
-    options: EntryOptions, narrowing: Narrowing, parts_of: Callable[[Store], Iterable[_P]]
+    options: EntryOptions, narrowing: Narrowing, parts_of: Callable[[Store, PlannedStore], Iterable[_P]]
 ) -> list[list[_P]]:
     """Return the parts to read of all stores, as a list for each partition.
 
@@ -38,31 +84,20 @@ def plan_stores(
         StoreError: for a store that cannot be read, or with a link among its files.
     """
     parts: list[_P] = []
+    read_id = secrets.token_hex(8)
     for store in find_stores(options.path, options.broker, options.formats):
         if narrowing.brokers is None or store.broker in narrowing.brokers:
             try:
-                parts += parts_of(store)
+                parts += parts_of(store, PlannedStore(store.broker, store_of(store.root), read_id))
             except UnsafeFileError as error:
                 raise StoreError(str(error)) from None
             except PermissionError as error:
+                if error.filename is None:
+                    raise StoreError(f"{store.root} cannot be read: {error}") from None
                 raise StoreError(f"{error.filename} cannot be read by this user: run as the broker's user") from None
     if options.max_partition_bytes != BY_SIZE:
         return group_parts(parts, options.max_partition_bytes)
     return group_parts(parts, part_bytes(cost_of(parts), os.cpu_count() or 1))
-
-
-def local_root(store: Store) -> Path:
-    """Return a store's folder.
-
-    Raises:
-        StoreError: if it is not on a local disk.
-    """
-    if _LOCAL_MARK in store.root:
-        raise StoreError(
-            f"{store.root}: expected a store on a local disk, because indexes can only be read from there"
-            f"{fetch_hint(store.root)}"
-        )
-    return Path(store.root).parent
 
 
 def divide_range(start: int, end: int, unit: int) -> Iterator[tuple[int, int]]:

@@ -1,5 +1,7 @@
 """Queue files of a read, divided into partitions; runs on the driver, and opens few files.
 
+Of a copy in an object store, no file is opened, because its manifest has all that is needed.
+
 Folders of topics and queues that are not wanted are not opened. A requested name never becomes part of a path: the
 existing folders are listed, and their names are compared.
 """
@@ -13,16 +15,19 @@ from itertools import pairwise
 from pathlib import Path
 
 from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.files import LocalFile
 from commitlake.connectors.formats.engine.filters import Narrowing
+from commitlake.connectors.formats.engine.store_files import StoreFiles
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
 from commitlake.connectors.formats.index_entries.entry_options import EntryOptions
-from commitlake.connectors.formats.index_entries.entry_windows import find_data
-from commitlake.connectors.formats.index_entries.partitions import MAX_FILE_BYTES, divide_range, local_root, plan_stores
+from commitlake.connectors.formats.index_entries.partitions import (
+    MAX_FILE_BYTES,
+    PlannedStore,
+    divide_range,
+    plan_stores,
+)
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder, parse_segment_name
-from commitlake.schemas.store_files import files_in, folders_in
 
 
 def queue_layouts(store: Store) -> tuple[QueueLayout, ...]:
@@ -36,23 +41,21 @@ class QueueFolder:
     """Folder of one queue.
 
     Attributes:
-        broker: the store's name.
-        root: the folder of all queues of this kind; no link is followed below it.
+        store: the store.
         layout: the layout of its entries.
         topic: the folder's topic.
         queue_id: the queue id.
     """
 
-    broker: str
-    root: str
+    store: PlannedStore
     layout: QueueLayout
     topic: str
     queue_id: int
 
     @property
-    def path(self) -> Path:
-        """Path of the folder."""
-        return Path(self.root, self.topic, str(self.queue_id))
+    def path(self) -> str:
+        """Path of the folder in the store."""
+        return f"{self.layout.folder}/{self.topic}/{self.queue_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +86,14 @@ class QueuePart:
         return 0 if self.bad else self.end - self.start
 
     @property
-    def path(self) -> Path:
-        """Path of the file."""
-        return self.queue.path / self.name
+    def path(self) -> str:
+        """Path of the file in the store."""
+        return f"{self.queue.path}/{self.name}"
+
+    @property
+    def place(self) -> str:
+        """Path or URI of the file, for messages."""
+        return self.queue.store.place_of(self.path)
 
     @property
     def first_number(self) -> int:
@@ -101,48 +109,49 @@ def plan_queues(options: EntryOptions, narrowing: Narrowing) -> list[list[QueueP
         narrowing: the filters from the options and from Spark.
 
     Raises:
-        StoreError: if the path has no store with queues on a local disk, or there is a link among their files.
+        StoreError: if the path has no store with queues, or there is a link among their files.
     """
-    return plan_stores(options, narrowing, lambda store: _parts_of_store(store, narrowing))
+    return plan_stores(options, narrowing, lambda store, planned: _parts_of_store(store, planned, narrowing))
 
 
-def _parts_of_store(store: Store, narrowing: Narrowing) -> Iterator[QueuePart]:
-    root = local_root(store)
+def _parts_of_store(store: Store, planned: PlannedStore, narrowing: Narrowing) -> Iterator[QueuePart]:
+    root, files = planned.root, planned.files()
     layouts = queue_layouts(store)
-    if all(not (root / layout.folder).is_dir() for layout in layouts):
+    if not any(files.has_folder(layout.folder) for layout in layouts):
         raise StoreError(
             f"{root} has no folder '{layouts[0].folder}': expected a broker's queues, which it rebuilds from its log "
             "when it starts"
         )
-    if store.format.has_rocksdb_queues(root):
+    if not planned.is_copy and store.format.has_rocksdb_queues(Path(root)):  # which are not copied
         raise StoreError(f"{root}: expected queues in files, found queues in RocksDB, which cannot be read")
     for layout in layouts:
-        for queue in _queues(store.broker, root / layout.folder, layout, narrowing):
-            yield from _parts_of_queue(queue)
+        for queue in _queues(planned, files, layout, narrowing):
+            yield from _parts_of_queue(queue, files)
 
 
-def _queues(broker: str, root: Path, layout: QueueLayout, narrowing: Narrowing) -> Iterator[QueueFolder]:
+def _queues(store: PlannedStore, files: StoreFiles, layout: QueueLayout, narrowing: Narrowing) -> Iterator[QueueFolder]:
     topics, queue_ids = narrowing.filters.topics, narrowing.filters.queue_ids
-    for topic in folders_in(root):
+    for topic in files.folders_in(layout.folder):
         if topics is not None and topic not in topics:
             continue
-        for name in folders_in(root / topic, below=root):
+        for name in files.folders_in(f"{layout.folder}/{topic}"):
             queue_id = parse_queue_folder(name)
             if queue_id is not None and (queue_ids is None or queue_id in queue_ids):
-                yield QueueFolder(broker, str(root), layout, topic, queue_id)
+                yield QueueFolder(store, layout, topic, queue_id)
 
 
-def _parts_of_queue(queue: QueueFolder) -> Iterator[QueuePart]:
+def _parts_of_queue(queue: QueueFolder, files: StoreFiles) -> Iterator[QueuePart]:
     """Divide the files of a queue, and report invalid names and sizes."""
-    names = files_in(queue.path, is_segment_name, below=Path(queue.root))
+    names = files.files_in(queue.path, is_segment_name)
     starts = {name: parse_segment_name(name) or 0 for name in names}
     in_order = sorted(names, key=lambda name: starts[name])
-    unit, written = queue.layout.entry_size, _last_written(queue, in_order)
+    unit, written = queue.layout.entry_size, _last_written(queue, files, in_order)
     for place, (name, following) in enumerate(pairwise([*in_order, None])):
         assert name is not None
         is_followed = place < written
         try:
-            size = (queue.path / name).lstat().st_size
+            size = files.size_of(f"{queue.path}/{name}")
+            data_end = files.data_end(f"{queue.path}/{name}") if queue.store.is_copy else size
         except FileNotFoundError:
             continue  # deleted since it was listed: the broker has expired it
         room = MAX_FILE_BYTES if following is None else starts[following] - starts[name]
@@ -151,8 +160,10 @@ def _parts_of_queue(queue: QueueFolder) -> Iterator[QueuePart]:
             yield QueuePart(queue, name, 0, size, size, is_followed, bad)
             continue
         end = min(size, room) // unit * unit
-        for first, stop in divide_range(0, end, unit):
-            yield QueuePart(queue, name, first, stop, end, is_followed)
+        # Zeros that a copy does not have are not read. In a file before others they are missing entries.
+        read_end = end if is_followed else min(-(-data_end // unit) * unit, end)
+        for first, stop in divide_range(0, read_end, unit):
+            yield QueuePart(queue, name, first, stop, read_end, is_followed)
         bad = _wrong_size(size, room, end, is_followed=is_followed, is_last=following is None)
         if bad is not None:
             yield QueuePart(queue, name, bad.start, bad.end, end, is_followed, bad)
@@ -181,16 +192,12 @@ def _wrong_size(size: int, room: int, end: int, *, is_followed: bool, is_last: b
     return None
 
 
-def _last_written(queue: QueueFolder, names: Sequence[str]) -> int:
+def _last_written(queue: QueueFolder, files: StoreFiles, names: Sequence[str]) -> int:
     """Return the number of the last file with an entry; a broker may have created later ones in advance."""
     for place in range(len(names) - 1, 0, -1):
         try:
-            file = LocalFile(str(queue.path / names[place]), Path(queue.root))
+            if files.has_data(f"{queue.path}/{names[place]}"):
+                return place
         except FileNotFoundError:
             continue  # deleted since it was listed
-        try:
-            if find_data(file, 0, MAX_FILE_BYTES) is not None:
-                return place
-        finally:
-            file.close()
     return 0

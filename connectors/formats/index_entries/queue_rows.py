@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.files import LocalFile
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.index_entries.entry_columns import (
@@ -21,7 +19,7 @@ from commitlake.connectors.formats.index_entries.entry_columns import (
     timestamps,
     together,
 )
-from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter, Reason
+from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter
 from commitlake.connectors.formats.index_entries.entry_windows import EntryRange, EntryWindow, walk_entries
 from commitlake.connectors.formats.index_entries.queue_parts import QueuePart
 from commitlake.schemas.layouts.numbers import INT32_MAX
@@ -41,7 +39,7 @@ def read_queue_parts(
 
     Raises:
         DamagedIndexError: in mode FAILFAST, for the first bad range.
-        StoreError: if there is a link in place of a file.
+        StoreError: if there is a link in place of a file, or a copy was changed.
     """
     damage = DamageCounter(mode)
     yield from together(batch for part in parts for batch in _Reader(part, schema, filters, damage).batches())
@@ -63,11 +61,9 @@ class _Reader:
             yield from self._bad([part.bad])
             return
         try:
-            file = LocalFile(str(part.path), Path(part.queue.root))
+            file = part.queue.store.files().open(part.path, part.end)
         except FileNotFoundError:
-            yield from self._bad(
-                [BadEntries(part.start, part.end, Reason.MISSING, "a file", "none: the file was deleted just now")]
-            )
+            yield from self._bad([part.queue.store.missing(part.start, part.end)])
             return
         except UnsafeFileError as error:
             raise StoreError(str(error)) from None
@@ -103,14 +99,14 @@ class _Reader:
         return self._layout.dtype.names or ()
 
     def _bad(self, found: Sequence[BadEntries]) -> Iterator[pa.RecordBatch]:
-        values = [self._damage.take(str(self._part.path), bad) for bad in found]
+        values = [self._damage.take(self._part.place, bad) for bad in found]
         if values and self._damage.mode is Mode.PERMISSIVE:
             yield bad_batch(self._schema, values, self._place())
 
     def _place(self) -> dict[str, Any]:
         queue = self._part.queue
         topic = queue.topic.encode("utf-8", "replace").decode()
-        return {"broker": queue.broker, "topic": topic, "queue_id": queue.queue_id}
+        return {"broker": queue.store.broker, "topic": topic, "queue_id": queue.queue_id}
 
     def _rows(self, window: EntryWindow) -> pa.RecordBatch:
         kept = self._kept(window)

@@ -12,6 +12,7 @@ from commitlake.connectors.formats.format import Format, RecordRules
 if TYPE_CHECKING:
     from commitlake.connectors.formats.consumptions import ConsumeLogPart
     from commitlake.connectors.formats.engine.format_kernel import FormatKernel
+    from commitlake.connectors.formats.engine.store_files import StoreFiles
     from commitlake.connectors.formats.engine.stores import Store
     from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
     from commitlake.connectors.formats.facts.reading import FactsReader
@@ -76,12 +77,12 @@ class JmqFormat(Format):
         return JournalReader(start, chunk_rows)
 
     def walk_queues(
-        self, log_folder: Path, topic: str | None, queue_id: int | None, damage: Callable[[str], None]
+        self, files: StoreFiles, topic: str | None, queue_id: int | None, damage: Callable[[str], None]
     ) -> Iterator[dict[str, object]]:
         """Yield the entries of a store's queues; see `Format`."""
         from commitlake.connectors.formats.jmq.queue_files import walk_queue_files
 
-        for found in walk_queue_files(log_folder, damage, topic, queue_id):
+        for found in walk_queue_files(files, damage, topic, queue_id):
             yield {
                 "topic": found.topic,
                 "queue_id": found.queue_id,

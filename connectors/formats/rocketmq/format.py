@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.filters import Filters
     from commitlake.connectors.formats.engine.format_kernel import FormatKernel
     from commitlake.connectors.formats.engine.index_answer import KeyIndex
+    from commitlake.connectors.formats.engine.store_files import StoreFiles
     from commitlake.connectors.formats.engine.stores import Store
     from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
     from commitlake.connectors.formats.facts.reading import FactsReader
@@ -115,7 +116,7 @@ class RocketmqFormat(Format):
 
     def walk_queues(
         self,
-        log_folder: Path,
+        files: StoreFiles,
         topic: str | None,
         queue_id: int | None,
         damage: Callable[[str], None],  # noqa: ARG002 (an entry has nothing to prove itself by)
@@ -123,7 +124,7 @@ class RocketmqFormat(Format):
         """Yield the entries of a store's queues; see `Format`."""
         from commitlake.connectors.formats.rocketmq.indexes import walk_consume_queues
 
-        for found in walk_consume_queues(log_folder, topic, queue_id):
+        for found in walk_consume_queues(files, topic, queue_id):
             yield {
                 "topic": found.topic,
                 "queue_id": found.queue_id,

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.store_files import IndexedFile, StoreFiles, read_all
 from commitlake.connectors.formats.queue_walking import (
     CHUNK_ENTRIES,
     QueueEntry,
     QueueFolder,
-    index_folder,
+    check_index_folder,
+    open_listed,
+    queue_files,
+    read_chunks,
     refused_links,
     walk_queue_folders,
 )
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq import consumequeue, indexfile
-from commitlake.schemas.segment_files import files_by_start
-from commitlake.schemas.store_files import files_in, open_file
+
+_QUEUES, _INDEX = "consumequeue", "index"
+_MADE_FROM = "the CommitLog when it starts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +37,28 @@ class IndexEntry:
 
 
 def walk_consume_queues(
-    store_root: Path, topic: str | None = None, queue_id: int | None = None
+    files: StoreFiles, topic: str | None = None, queue_id: int | None = None
 ) -> Iterator[QueueEntry[consumequeue.ConsumeQueueEntry]]:
     """Yield every written entry of a store's queues, in order of topic, queue and offset.
 
     An entry that the broker would not accept ends its queue; fillers, which stand for no message, are skipped.
 
     Raises:
-        StoreError: if the store has no ConsumeQueue that can be read, or a link among its folders and files.
+        StoreError: if the store has no ConsumeQueue that can be read, or a link among its folders and files, or if it
+            is a copy that was changed.
     """
-    root = _folder(store_root, "consumequeue")
+    check_index_folder(files, _QUEUES, made_from=_MADE_FROM)
     with refused_links():
-        for queue in walk_queue_folders(root, topic, queue_id):
-            yield from _walk_queue(queue, root)
+        for queue in walk_queue_folders(files, _QUEUES, topic, queue_id):
+            yield from _walk_queue(files, queue)
 
 
-def _folder(store_root: Path, name: str) -> Path:
-    root = store_root.parent if store_root.name == "commitlog" else store_root
-    return index_folder(root, name, made_from="the CommitLog when it starts")
-
-
-def _walk_queue(queue: QueueFolder, root: Path) -> Iterator[QueueEntry[consumequeue.ConsumeQueueEntry]]:
+def _walk_queue(files: StoreFiles, queue: QueueFolder) -> Iterator[QueueEntry[consumequeue.ConsumeQueueEntry]]:
     size = consumequeue.ENTRY.size
-    for base, name in files_by_start(queue.path, below=root).items():
-        with os.fdopen(open_file(queue.path / name, below=root), "rb") as file:
+    for base, path in queue_files(files, queue).items():
+        with open_listed(files, path) as file:
             queue_offset = base // size
-            while data := file.read(CHUNK_ENTRIES * size):
+            for data in read_chunks(file, CHUNK_ENTRIES * size):
                 for position in range(0, len(data) - size + 1, size):
                     entry = consumequeue.parse_entry(data, position)
                     if not entry.is_valid:
@@ -69,56 +68,58 @@ def _walk_queue(queue: QueueFolder, root: Path) -> Iterator[QueueEntry[consumequ
                     queue_offset += 1
 
 
-def walk_index_files(store_root: Path, geometry: indexfile.Geometry | None = None) -> Iterator[IndexEntry]:
+def walk_index_files(files: StoreFiles, geometry: indexfile.Geometry | None = None) -> Iterator[IndexEntry]:
     """Yield every entry of a store's index files, oldest file first.
 
     The counts in a header can be too low after a crash, so entries are read until one is all zeros.
 
     Args:
-        store_root: the store.
+        files: the store's files; a copy has all index files but the newest one.
         geometry: slots and entries, if the broker's settings do not have the default ratio of 1:4.
 
     Raises:
-        StoreError: if there is no index, or a file that is not an IndexFile.
+        StoreError: if there is no index, or a file that is not an IndexFile, or if it is a copy that was changed.
     """
-    folder = _folder(store_root, "index")
+    check_index_folder(files, _INDEX, made_from=_MADE_FROM)
     with refused_links():
-        for name in files_in(folder, str.isdecimal):
-            with os.fdopen(open_file(folder / name), "rb") as file:
-                yield from _walk_index_file(folder / name, file.fileno(), geometry)
+        for name in files.files_in(_INDEX, str.isdecimal):
+            with open_listed(files, f"{_INDEX}/{name}") as file:
+                yield from _walk_index_file(files.place_of(f"{_INDEX}/{name}"), name, file, geometry)
 
 
-def _walk_index_file(path: Path, descriptor: int, geometry: indexfile.Geometry | None) -> Iterator[IndexEntry]:
-    size = os.fstat(descriptor).st_size
+def _walk_index_file(
+    place: str, name: str, file: IndexedFile, geometry: indexfile.Geometry | None
+) -> Iterator[IndexEntry]:
+    size = file.size()
     try:
         shape = geometry or indexfile.geometry_of(size)
     except LayoutError as error:
         raise StoreError(
-            f"{path}: {error}. Give the broker's maxHashSlotNum and maxIndexNum (--index-slots, --index-entries)"
+            f"{place}: {error}. Give the broker's maxHashSlotNum and maxIndexNum (--index-slots, --index-entries)"
         ) from None
     if size < shape.file_size:
         raise StoreError(
-            f"{path}: expected {shape.file_size} bytes for {shape.slots} slots and {shape.entries} entries, "
+            f"{place}: expected {shape.file_size} bytes for {shape.slots} slots and {shape.entries} entries, "
             f"found {size}"
         )
-    header = indexfile.parse_header(_read_all(path, descriptor, indexfile.HEADER.size, 0))
+    header = indexfile.parse_header(_read_whole(place, file, indexfile.HEADER.size, 0))
     unit = indexfile.ENTRY.size
     for first in range(1, shape.entries, CHUNK_ENTRIES):
         count = min(CHUNK_ENTRIES, shape.entries - first)
-        data = _read_all(path, descriptor, count * unit, shape.entry_position(first))
+        data = _read_whole(place, file, count * unit, shape.entry_position(first))
         for number in range(first, first + count):
             entry = indexfile.parse_entry(data, (number - first) * unit)
             if number >= header.index_count and not any(entry):
                 return
             timestamp = header.begin_timestamp + 1000 * entry.time_diff
-            yield IndexEntry(path.name, number, entry.key_hash % shape.slots, timestamp, entry)
+            yield IndexEntry(name, number, entry.key_hash % shape.slots, timestamp, entry)
 
 
-def _read_all(path: Path, descriptor: int, size: int, position: int) -> bytes:
+def _read_whole(place: str, file: IndexedFile, size: int, position: int) -> bytes:
     """Read a piece of a file, without a memory map, because truncation of a mapped file would kill the process."""
-    data = os.pread(descriptor, size, position)
+    data = read_all(file, position, position + size).tobytes()
     if len(data) < size:
         raise StoreError(
-            f"{path}: expected {size} bytes at {position}, found {len(data)}: the file was truncated just now"
+            f"{place}: expected {size} bytes at {position}, found {len(data)}: the file was truncated just now"
         )
     return data

@@ -226,7 +226,6 @@ def test_jobs_that_need_a_folder_say_how_to_fetch_one(
         (verify.main, [place, "--local"]),
         (rebuild.main, [place, "--out", str(tmp_path / "out"), "--local"]),
         (rebuild.main, [place, "--out", str(tmp_path / "out"), "--salvage", "--local"]),
-        (dump.main, [place, "--consumequeue"]),
     )
     for main, arguments in commands:
         capsys.readouterr()

@@ -10,6 +10,7 @@ import pytest
 
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.mapping import Mapping
+from commitlake.connectors.formats.engine.store_files import open_store_files
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq import indexes
 from commitlake.pipelines.verify import chains, index_check
@@ -56,7 +57,7 @@ def test_an_index_truncated_during_verify_is_a_finding(
 
 def test_an_index_truncated_during_dump_is_an_error(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexes, "CHUNK_ENTRIES", 10)
-    entries = indexes.walk_index_files(store, OPTIONS.index_geometry)
+    entries = indexes.walk_index_files(open_store_files(str(store)), OPTIONS.index_geometry)
     next(entries)
     path = min((store / "index").iterdir())
     os.truncate(path, path.stat().st_size - 100)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine import store_files
 from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.store_files import IndexedFile, StoreFiles, open_store_files, read_all
+from commitlake.connectors.formats.engine.files import LocalFile
+from commitlake.connectors.formats.engine.remote_files import RemoteFile
+from commitlake.connectors.formats.engine.store_files import (
+    IndexedFile,
+    StoreFiles,
+    find_data,
+    open_store_files,
+    read_all,
+)
 from commitlake.schemas.shipped import FILES_MANIFEST
 from tests.support.indexed_stores import OPTIONS, Clock, message
 from tests.support.remote_copies import COPY, serve_copies, ship_copy
@@ -113,10 +123,67 @@ def test_last_files_are_kept_up_to_a_limit(copy: str, monkeypatch: pytest.Monkey
     assert content(again) == content(first)
 
 
-def test_copy_that_was_changed_is_an_error_and_not_a_shorter_file(copy: str, tmp_path: Path) -> None:
+def test_no_file_is_kept_if_the_limit_is_0(copy: str) -> None:
+    files = open_store_files(copy, kept_bytes=0)
+    (path, *_) = paths_below(files, "index")
+    first = files.open(path)
+    assert files.open(path) is not first
+    assert content(first) == content(files.open(path))
+
+
+@pytest.mark.parametrize("is_copy", [True, False])
+def test_a_file_has_data_up_to_its_last_byte_that_is_not_zero(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_copy: bool
+) -> None:
+    folder = store / "consumequeue" / "rare" / "0"
+    size = (folder / f"{0:020}").stat().st_size
+    for number in (1, 2):
+        (folder / f"{number * size:020}").write_bytes(bytes(size))
+    serve_copies(tmp_path / "remote", monkeypatch)
+    ship_copy(store, tmp_path / "remote")
+    files = open_store_files(COPY if is_copy else str(store))
+    paths = [f"consumequeue/rare/0/{name}" for name in files.files_in("consumequeue/rare/0")]
+    assert len(paths) == (2 if is_copy else 3)  # an empty newest file is not copied
+    assert [files.has_data(path) for path in paths] == [True, False, False][: len(paths)]
+    assert [files.data_end(path) for path in paths] == [size] * len(paths)
+
+
+def test_data_of_a_growing_file_is_known_without_reading_it(
+    store: Path, copy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"consumequeue/rare/0/{0:020}"
+    files = open_store_files(copy)
+    monkeypatch.setattr(files, "open", None)
+    assert files.has_data(path)
+    assert files.data_end(path) == len((store / path).read_bytes().rstrip(b"\0"))
+
+
+def test_no_more_is_read_ahead_than_was_asked_for(copy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_files, "MAX_WHOLE_BYTES", 0)
+    (path, *_) = paths_below(open_store_files(copy), "index")
+    asked = []
+    read_at = RemoteFile.read_at
+
+    def note(file: RemoteFile, size: int, start: int) -> Array:
+        asked.append(start + size)
+        return read_at(file, size, start)
+
+    monkeypatch.setattr(RemoteFile, "read_at", note)
+    with closing(open_store_files(copy).open(path, 400)) as file:
+        for start in range(0, 400, 40):
+            assert len(read_all(file, start, start + 40)) == 40
+    assert max(asked) == 400
+
+
+@pytest.mark.parametrize("largest", [store_files.MAX_WHOLE_BYTES, 0])
+@pytest.mark.parametrize("size", [0, -1])
+def test_copy_that_was_changed_is_an_error_and_not_a_shorter_file(
+    copy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest: int, size: int
+) -> None:
+    monkeypatch.setattr(store_files, "MAX_WHOLE_BYTES", largest)
     (path, *_) = paths_below(open_store_files(copy), "index")
     place = tmp_path / "remote" / "copy" / path
-    place.write_bytes(place.read_bytes()[:-1])
+    place.write_bytes(place.read_bytes()[:size])
     with pytest.raises(StoreError, match=rf"copy/{path}: expected \d+ bytes, found \d+: the copy was changed"):
         open_store_files(copy).open(path)
 
@@ -132,3 +199,11 @@ def test_ranges_after_the_end_are_empty(store: Path) -> None:
     assert read_all(file, 5, 5).dtype == np.uint8
     assert len(read_all(file, 5, 3)) == 0
     file.close()
+
+
+def test_find_data_gives_the_place_of_a_window_with_data(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(1 << 17) + b"\1")
+    with closing(LocalFile(str(path))) as file:
+        assert find_data(file, 0, 1 << 18) == 1 << 17
+        assert find_data(file, 0, 1 << 17) is None

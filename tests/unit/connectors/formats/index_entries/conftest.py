@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.index_entries import Read
 from tests.support.index_entry_rows import read_index_rows, read_queue_rows
 from tests.support.indexed_stores import write_indexed_store
 from tests.support.jmq_stores import write_jmq_store
+from tests.support.remote_copies import COPY, serve_copies, ship_copy
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +37,24 @@ def store(plain_store: Path, tmp_path: Path) -> Path:
 def jmq_store(plain_jmq_store: Path, tmp_path: Path) -> Path:
     """A copy of the JMQ store, to damage."""
     return shutil.copytree(plain_jmq_store, tmp_path / "jmq")
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Path:
+    """Folder of the objects of a copy."""
+    return tmp_path / "remote" / "copy"
+
+
+@pytest.fixture
+def ship(remote: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], str]:
+    """A function that ships a store and returns the URI of its copy in an object store."""
+    serve_copies(remote.parent, monkeypatch)
+
+    def ship_store(store: Path) -> str:
+        ship_copy(store, remote.parent)
+        return COPY
+
+    return ship_store
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import LocalFile
 from commitlake.connectors.formats.index_entries import entry_windows
 from commitlake.connectors.formats.index_entries.entry_damage import Reason
-from commitlake.connectors.formats.index_entries.entry_windows import EntryRange, find_data, walk_entries
+from commitlake.connectors.formats.index_entries.entry_windows import EntryRange, walk_entries
 
 _DTYPE = np.dtype(">i4")
 _BROKEN = -1
@@ -128,10 +128,3 @@ def test_a_queue_that_grows_during_the_read_keeps_its_end(path: Path) -> None:
     assert not [bad for window in windows for bad in window.bad]
     values = [value for window in windows for value in window.entries.tolist() if value]
     assert values == [1, 2, 3, 4][: len(values)]
-
-
-def test_find_data_gives_the_place_of_a_window_with_data(path: Path) -> None:
-    path.write_bytes(bytes(1 << 17) + b"\1")
-    with closing(LocalFile(str(path))) as file:
-        assert find_data(file, 0, 1 << 18) == 1 << 17
-        assert find_data(file, 0, 1 << 17) is None

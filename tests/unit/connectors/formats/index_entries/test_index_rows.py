@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.errors import DamagedIndexError
+from commitlake.connectors.formats.engine import store_files
+from commitlake.connectors.formats.engine.errors import DamagedIndexError, StoreError
+from commitlake.connectors.formats.engine.store_files import open_store_files
 from commitlake.connectors.formats.rocketmq.indexes import walk_index_files
 from commitlake.schemas.layouts.rocketmq.indexfile import (
     HEADER,
@@ -18,7 +23,7 @@ from commitlake.schemas.layouts.rocketmq.indexfile import (
     serialize_entry,
 )
 from tests.support.index_entries import Read
-from tests.support.index_entry_rows import Rows
+from tests.support.index_entry_rows import Rows, with_places_of
 from tests.support.indexed_stores import RARE, unique_key
 
 _GEOMETRY = Geometry(50, 200)
@@ -59,7 +64,7 @@ def test_entries_equal_those_of_the_plain_reader(plain_store: Path, read_index: 
             each.entry.previous_entry,
             each.store_timestamp,
         )
-        for each in walk_index_files(plain_store)
+        for each in walk_index_files(open_store_files(str(plain_store)))
     ]
     assert len(rows) == 330 * 4  # a unique key, two keys and tags for each message
 
@@ -167,7 +172,84 @@ def test_files_of_another_geometry_are_read_with_it(tmp_path: Path, read_index: 
     store = write_indexed_store(tmp_path / "store", count=50, options=options)
     rows = read_index(store, indexSlots=30, indexEntries=77)
     assert [row["key_hash"] for row in rows] == [
-        each.entry.key_hash for each in walk_index_files(store, Geometry(30, 77))
+        each.entry.key_hash for each in walk_index_files(open_store_files(str(store)), Geometry(30, 77))
     ]
     with pytest.raises(DamagedIndexError, match="indexSlots and indexEntries"):
         read_index(store)
+
+
+def without_newest(store: Path, rows: Rows) -> Rows:
+    """Leave out the rows of the newest IndexFile, which is not copied."""
+    return [row for row in rows if row["file"] != last_file(store).name]
+
+
+@pytest.mark.parametrize("largest", [store_files.MAX_WHOLE_BYTES, 0])  # read whole, or ahead
+@pytest.mark.parametrize(
+    "given", [{}, {"content": "slots"}, {"content": "headers"}, {"topics": RARE, "keys": "order-40,order-200"}]
+)
+def test_rows_of_a_copy_equal_those_of_the_store_except_the_newest_file(
+    plain_store: Path,
+    ship: Callable[[Path], str],
+    read_index: Read,
+    monkeypatch: pytest.MonkeyPatch,
+    given: dict[str, str],
+    largest: int,
+) -> None:
+    monkeypatch.setattr(store_files, "MAX_WHOLE_BYTES", largest)
+    rows = read_index(ship(plain_store), broker="b", **given)
+    assert rows == without_newest(plain_store, read_index(plain_store, broker="b", **given))
+    assert rows
+
+
+def test_damage_is_found_alike_in_a_copy(store: Path, ship: Callable[[Path], str], read_index: Read) -> None:
+    first, second, *_ = sorted((store / "index").iterdir())
+    write_entry(first, 7, bytes(20))
+    with second.open("r+b") as file:
+        file.write(b"\xff" * HEADER.size)
+    copy = ship(store)
+    given = {"broker": "b", "mode": "PERMISSIVE", "indexSlots": 50, "indexEntries": 200}
+    rows = with_places_of(store, without_newest(store, read_index(store, **given)))
+    assert with_places_of(copy, read_index(copy, **given)) == rows
+    assert [row["_corrupt_record"]["reason"] for row in rows if row["_corrupt_record"]] == ["entry", "header"]
+
+
+def test_files_that_were_deleted_in_a_copy_are_bad(
+    store: Path, ship: Callable[[Path], str], read_index: Read, remote: Path
+) -> None:
+    copy = ship(store)
+    path = min((remote / "index").iterdir())
+    path.unlink()
+    with pytest.raises(
+        DamagedIndexError, match=f"{copy}/index/{path.name}, bytes 0 to 4240: missing: expected a file, found none"
+    ):
+        read_index(copy)
+    (bad,) = [row for row in read_index(copy, mode="PERMISSIVE") if row["_corrupt_record"]]
+    assert (bad["file"], bad["_corrupt_record"]["reason"]) == (path.name, "missing")
+
+
+@pytest.mark.parametrize("largest", [store_files.MAX_WHOLE_BYTES, 0])
+def test_files_that_were_cut_in_a_copy_are_an_error(
+    store: Path,
+    ship: Callable[[Path], str],
+    read_index: Read,
+    remote: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    largest: int,
+) -> None:
+    monkeypatch.setattr(store_files, "MAX_WHOLE_BYTES", largest)
+    copy = ship(store)
+    path = min((remote / "index").iterdir())
+    os.truncate(path, 4239)
+    with pytest.raises(StoreError, match=f"{path.name}: expected 4240 bytes, found 4239: the copy was changed"):
+        read_index(copy, mode="PERMISSIVE")
+
+
+def test_a_copy_without_index_files_has_no_rows_unless_it_has_no_queues_either(
+    store: Path, ship: Callable[[Path], str], read_index: Read
+) -> None:
+    for path in sorted((store / "index").iterdir())[:-1]:
+        path.unlink()
+    assert read_index(ship(store)) == []
+    shutil.rmtree(store / "consumequeue")
+    with pytest.raises(StoreError, match="has no folder 'index'"):
+        read_index(ship(store))

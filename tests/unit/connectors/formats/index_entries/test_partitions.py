@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.formats.index_entries.partitions import divide_range, local_root
-from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.formats.index_entries import partitions
+from commitlake.connectors.formats.index_entries.partitions import PlannedStore, divide_range
 
 
 def test_ranges_are_divided_between_entries() -> None:
@@ -18,6 +16,15 @@ def test_ranges_are_divided_between_entries() -> None:
     assert list(divide_range(40, 40, 20)) == []
 
 
-def test_stores_that_are_not_local_are_refused() -> None:
-    with pytest.raises(StoreError, match="s3://b/store/commitlog: expected a store on a local disk"):
-        local_root(Store("b", "s3://b/store/commitlog", (), ROCKETMQ))
+def test_stores_are_opened_once_for_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    monkeypatch.setattr(partitions, "open_store_files", lambda root, kept_bytes: opened.append((root, kept_bytes)))
+    for read_id in ("first", "first", "second"):
+        PlannedStore("b", "s3://logs/b", read_id).files()
+    PlannedStore("a", "s3://logs/a", "second").files()
+    assert opened == [("s3://logs/b", 0), ("s3://logs/b", 0), ("s3://logs/a", 0)]
+
+
+def test_places_of_files_are_paths_or_uris() -> None:
+    assert PlannedStore("b", "/data/store", "").place_of("index/1") == "/data/store/index/1"
+    assert PlannedStore("b", "s3://logs/b/", "").place_of("index/1") == "s3://logs/b/index/1"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.index_entries import queue_parts
+from commitlake.connectors.formats.engine.store_files import LocalStoreFiles, ShippedStoreFiles
 from commitlake.connectors.formats.index_entries.entry_damage import Reason
 from commitlake.connectors.formats.index_entries.entry_options import parse_queue_options
 from commitlake.connectors.formats.index_entries.queue_parts import QueuePart, plan_queues
@@ -18,7 +20,7 @@ from tests.support.indexed_stores import QUEUE_FILE_ENTRIES, RARE
 _FILE_BYTES = 20 * QUEUE_FILE_ENTRIES
 
 
-def plan(root: Path, **given: str) -> list[QueuePart]:
+def plan(root: Path | str, **given: str) -> list[QueuePart]:
     options = parse_queue_options({"path": str(root), **given})
     return [part for parts in plan_queues(options, options.narrowing) for part in parts]
 
@@ -30,7 +32,9 @@ def bad(parts: list[QueuePart]) -> list[tuple[str, int, int, Reason]]:
 def test_parts_cover_the_files_of_all_queues(plain_store: Path) -> None:
     files = sorted((plain_store / "consumequeue").rglob("0*"))
     parts = plan(plain_store)
-    assert sorted({part.path for part in parts}) == [path for path in files if path.is_file() and len(path.name) == 20]
+    places = sorted({Path(part.place) for part in parts})
+    assert places == [path for path in files if path.is_file() and len(path.name) == 20]
+    assert {part.place for part in parts} == {str(plain_store / part.path) for part in parts}
     assert bad(parts) == []
 
 
@@ -127,7 +131,7 @@ def test_a_file_that_is_deleted_during_planning_is_left_out(store: Path, monkeyp
     folder = store / "consumequeue" / "topic-0" / "0"
     listed = sorted(path.name for path in folder.iterdir())
     (folder / listed[0]).unlink()
-    monkeypatch.setattr(queue_parts, "files_in", lambda *_, **__: listed)
+    monkeypatch.setattr(LocalStoreFiles, "files_in", lambda *_, **__: listed)
     parts = plan(store, topics="topic-0", queueIds="0")
     assert {part.name for part in parts} == set(listed[1:])
     assert bad(parts) == []
@@ -137,3 +141,24 @@ def test_the_folder_of_all_queues_may_be_a_link(store: Path, tmp_path: Path) -> 
     (store / "consumequeue").rename(tmp_path / "queues")
     (store / "consumequeue").symlink_to(tmp_path / "queues")
     assert plan(store)
+
+
+def test_no_file_of_a_copy_is_opened(store: Path, ship: Callable[[Path], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ShippedStoreFiles, "open", None)
+    of_store, of_copy = plan(store), plan(ship(store))
+    assert [(part.path, part.start) for part in of_copy] == [(part.path, part.start) for part in of_store]
+    assert {part.place for part in of_copy} == {f"{part.queue.store.root}/{part.path}" for part in of_copy}
+    # Only what was shipped is read: whole files, and the written entries of the newest ones.
+    assert all(part.end == (_FILE_BYTES if part.is_followed else part.file_end) for part in of_copy)
+    assert sum(part.size for part in of_copy) == 330 * 20
+
+
+def test_parts_of_a_copy_are_small(plain_store: Path, ship: Callable[[Path], str]) -> None:
+    parts = plan(ship(plain_store))
+    assert len(pickle.dumps(parts)) < 200 * len(parts)
+
+
+def test_a_copy_of_the_log_alone_has_no_queues(store: Path, ship: Callable[[Path], str]) -> None:
+    (store / "consumequeue").rename(store / "elsewhere")
+    with pytest.raises(StoreError, match="copy has no folder 'consumequeue'"):
+        plan(ship(store))

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import datetime
+import os
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from commitlake.connectors.formats.engine.errors import DamagedIndexError, StoreError
+from commitlake.connectors.formats.engine.store_files import open_store_files
 from commitlake.connectors.formats.jmq.queue_files import walk_queue_files
 from commitlake.connectors.formats.rocketmq.indexes import walk_consume_queues
 from commitlake.schemas.layouts.jmq import queue as jmq_queue
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.index_entries import Read
-from tests.support.index_entry_rows import Rows
+from tests.support.index_entry_rows import Rows, with_places_of
 from tests.support.indexed_stores import QUEUE_FILE_ENTRIES, RARE
 
 _COLUMNS = ("topic", "queue_id", "queue_offset", "physical_offset", "size", "tags_code")
@@ -38,7 +41,7 @@ def first_file(store: Path, topic: str, queue_id: int = 0, folder: str = "consum
 
 def fullest_queue(jmq_store: Path) -> int:
     """Return the queue of the rare topic that has the most entries."""
-    found = Counter(each.queue_id for each in walk_queue_files(jmq_store / "journal", pytest.fail, RARE))
+    found = Counter(each.queue_id for each in walk_queue_files(open_store_files(str(jmq_store)), pytest.fail, RARE))
     ((queue_id, count),) = found.most_common(1)
     assert count > 2
     return queue_id
@@ -53,7 +56,8 @@ def write(path: Path, position: int, data: bytes) -> None:
 def test_rows_equal_the_entries_of_the_plain_reader(plain_store: Path, read_queues: Read) -> None:
     rows = read_queues(plain_store)
     assert tuples(rows) == sorted(
-        (each.topic, each.queue_id, each.queue_offset, *each.entry) for each in walk_consume_queues(plain_store)
+        (each.topic, each.queue_id, each.queue_offset, *each.entry)
+        for each in walk_consume_queues(open_store_files(str(plain_store)))
     )
     assert len(rows) == 330
     assert {(row["broker"], row["batch_size"], row["store_timestamp"]) for row in rows} == {
@@ -64,7 +68,7 @@ def test_rows_equal_the_entries_of_the_plain_reader(plain_store: Path, read_queu
 def test_rows_of_a_jmq_store_equal_those_of_the_plain_reader(plain_jmq_store: Path, read_queues: Read) -> None:
     assert tuples(read_queues(plain_jmq_store)) == sorted(
         (each.topic, each.queue_id, each.queue_offset, each.entry.journal_offset, each.entry.size, None)
-        for each in walk_queue_files(plain_jmq_store / "journal", pytest.fail)
+        for each in walk_queue_files(open_store_files(str(plain_jmq_store)), pytest.fail)
     )
 
 
@@ -75,12 +79,13 @@ def test_a_second_file_of_one_number_is_refused_by_the_plain_readers(store: Path
     with pytest.raises(
         StoreError, match=r"expected one file that begins at 0, found another, 0+, in digits of another"
     ):
-        list(walk_consume_queues(store))
+        list(walk_consume_queues(open_store_files(str(store))))
     with pytest.raises(StoreError, match="in digits of another script"):
-        list(walk_queue_files(jmq_store / "journal", pytest.fail))
+        list(walk_queue_files(open_store_files(str(jmq_store)), pytest.fail))
 
 
-def test_entries_of_batches_have_count_and_time(store: Path, read_queues: Read) -> None:
+def write_batch_queue(store: Path) -> None:
+    """Write a queue with two batches."""
     folder = store / "batchconsumequeue" / "%RETRY%group" / "3"
     folder.mkdir(parents=True)
     entries = [
@@ -89,6 +94,10 @@ def test_entries_of_batches_have_count_and_time(store: Path, read_queues: Read) 
     ]
     data = b"".join(map(batchconsumequeue.serialize_entry, entries))
     (folder / segment_name(0)).write_bytes(data.ljust(46 * 10, b"\0"))
+
+
+def test_entries_of_batches_have_count_and_time(store: Path, read_queues: Read) -> None:
+    write_batch_queue(store)
     rows = read_queues(store, topics="%RETRY%group")
     assert tuples(rows) == [("%RETRY%group", 3, 0, 100, 90, 7), ("%RETRY%group", 3, 5, 190, 80, 8)]
     assert [row["batch_size"] for row in rows] == [5, 2]
@@ -172,3 +181,140 @@ def test_a_link_planted_after_planning_is_refused(store: Path, read_queues: Read
     (store / "consumequeue" / RARE).symlink_to(tmp_path / "moved")
     with pytest.raises(StoreError, match="found a symbolic link"):
         list(read_queue_parts(parts, None, Filters(), Mode.PERMISSIVE))
+
+
+def test_rows_of_a_copy_equal_those_of_the_store(store: Path, ship: Callable[[Path], str], read_queues: Read) -> None:
+    write_batch_queue(store)
+    copy = ship(store)
+    rows = read_queues(store, broker="b")
+    assert read_queues(copy, broker="b") == rows
+    assert {row["batch_size"] for row in rows} == {None, 5, 2}
+    assert read_queues(copy)[0]["broker"] == "broker-a"  # by the manifest
+    assert tuples(read_queues(copy, topics=RARE, queueIds="0")) == tuples(read_queues(store, topics=RARE, queueIds="0"))
+
+
+def test_rows_of_a_copy_of_a_jmq_store_equal_those_of_the_store(
+    plain_jmq_store: Path, ship: Callable[[Path], str], read_queues: Read
+) -> None:
+    rows = read_queues(plain_jmq_store, broker="b")
+    assert read_queues(ship(plain_jmq_store), broker="b") == rows
+    assert len(rows) == 330
+
+
+def overwrite_with_zeros(store: Path) -> None:
+    write(first_file(store, RARE), 20, bytes(40))
+
+
+def overwrite_with_ones(store: Path) -> None:
+    write(first_file(store, RARE), 20, b"\xff" * 20)
+
+
+def overwrite_the_end_of_a_full_file(store: Path) -> None:
+    write(first_file(store, "topic-0"), 20 * (QUEUE_FILE_ENTRIES - 2), bytes(40))
+
+
+def delete_a_full_file(store: Path) -> None:
+    first_file(store, "topic-0").with_name(segment_name(20 * QUEUE_FILE_ENTRIES)).unlink()
+
+
+def cut_a_full_file(store: Path) -> None:
+    os.truncate(first_file(store, "topic-0"), 47)
+
+
+def cut_an_entry(store: Path) -> None:
+    os.truncate(first_file(store, RARE), 33)
+
+
+def rename_a_file(store: Path) -> None:
+    path = first_file(store, RARE)
+    path.rename(path.with_name(segment_name(7)))
+
+
+def add_an_empty_file(store: Path) -> None:
+    path = first_file(store, RARE)
+    path.with_name(segment_name(20 * QUEUE_FILE_ENTRIES)).write_bytes(bytes(20 * QUEUE_FILE_ENTRIES))
+
+
+@pytest.mark.parametrize(
+    ("damage", "reasons"),
+    [
+        (overwrite_with_zeros, {"entry"}),
+        (overwrite_with_ones, {"entry"}),
+        (overwrite_the_end_of_a_full_file, {"entry"}),
+        (delete_a_full_file, {"missing"}),
+        (cut_a_full_file, {"missing"}),
+        (cut_an_entry, {"cut"}),
+        (rename_a_file, {"name"}),
+        (add_an_empty_file, set()),
+    ],
+)
+def test_damage_is_found_alike_in_a_copy(
+    store: Path,
+    ship: Callable[[Path], str],
+    read_queues: Read,
+    damage: Callable[[Path], None],
+    reasons: set[str],
+) -> None:
+    damage(store)
+    copy = ship(store)
+    rows = with_places_of(store, read_queues(store, broker="b", mode="PERMISSIVE"))
+    assert with_places_of(copy, read_queues(copy, broker="b", mode="PERMISSIVE")) == rows
+    assert {reason for _, _, reason in ranges(rows)} == reasons
+
+
+def test_files_that_were_deleted_in_a_copy_are_bad(
+    store: Path, ship: Callable[[Path], str], read_queues: Read, remote: Path
+) -> None:
+    copy = ship(store)
+    before = read_queues(copy)
+    path = first_file(remote, "topic-0")
+    path.unlink()
+    with pytest.raises(
+        DamagedIndexError,
+        match=f"{copy}/consumequeue/topic-0/0/0+, bytes 0 to 320: missing: expected a file, found none, though",
+    ):
+        read_queues(copy)
+    rows = read_queues(copy, mode="PERMISSIVE")
+    assert ranges(rows) == [(0, 320, "missing")]
+    assert len(rows) == len(before) - QUEUE_FILE_ENTRIES + 1
+
+
+def test_files_that_were_cut_in_a_copy_are_an_error(
+    store: Path, ship: Callable[[Path], str], read_queues: Read, remote: Path
+) -> None:
+    copy = ship(store)
+    os.truncate(first_file(remote, "topic-0"), 300)
+    with pytest.raises(StoreError, match=r"topic-0/0/0+: expected 320 bytes, found 300: the copy was changed"):
+        read_queues(copy, mode="PERMISSIVE")
+
+
+def test_parts_of_a_growing_file_that_are_missing_in_a_copy_are_an_error(
+    store: Path, ship: Callable[[Path], str], read_queues: Read, remote: Path
+) -> None:
+    copy = ship(store)
+    shutil.rmtree(remote / "shipped" / "parts" / "of-consumequeue" / RARE / "0")
+    with pytest.raises(StoreError, match=f"{RARE}/0/0+: a part that the manifest names is missing"):
+        read_queues(copy, mode="PERMISSIVE")
+
+
+def test_what_is_shipped_after_planning_is_not_read(
+    store: Path, ship: Callable[[Path], str], read_queues: Read
+) -> None:
+    from commitlake.connectors.formats.engine.filters import Filters
+    from commitlake.connectors.formats.engine.options import Mode
+    from commitlake.connectors.formats.index_entries.entry_options import parse_queue_options
+    from commitlake.connectors.formats.index_entries.queue_parts import plan_queues
+    from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts
+    from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+    from commitlake.schemas.tables.index_entries import QUEUE_ENTRIES
+
+    options = parse_queue_options({"path": ship(store), "topics": RARE, "queueIds": "0"})
+    before = read_queues(options.path, topics=RARE, queueIds="0")
+    (parts,) = plan_queues(options, options.narrowing)
+    entry = consumequeue.serialize_entry(consumequeue.ConsumeQueueEntry(1 << 20, 100, 7))
+    write(first_file(store, RARE), 20 * len(before), entry)
+    ship(store)
+    schema = to_arrow_schema(QUEUE_ENTRIES)
+    (batch,) = read_queue_parts(parts, schema, Filters(), Mode.FAILFAST)
+    assert batch.to_pylist() == before
+    assert len(read_queues(options.path, topics=RARE, queueIds="0")) == len(before) + 1
