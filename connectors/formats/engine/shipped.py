@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -154,13 +154,23 @@ class PartedFile:
         store: the store's folder in it.
         name: path of the file in the store.
         entry: its entry in a manifest; None to read the manifests.
+        newer_entry: returns the entry of a newer manifest, for one of which a part is missing; raises FileNotFoundError
+            if there is none. None to read the manifests for this file alone.
 
     Raises:
         FileNotFoundError: if the manifests do not name it.
     """
 
-    def __init__(self, filesystem: pafs.FileSystem, store: str, name: str, entry: ShippedFile | None = None) -> None:
+    def __init__(
+        self,
+        filesystem: pafs.FileSystem,
+        store: str,
+        name: str,
+        entry: ShippedFile | None = None,
+        newer_entry: Callable[[ShippedFile], ShippedFile] | None = None,
+    ) -> None:
         self._filesystem = filesystem
+        self._newer_entry = newer_entry
         self._store, self._name = store, name
         self._path = f"{store}/{name}"
         self._open: dict[str, RemoteFile] = {}
@@ -181,7 +191,7 @@ class PartedFile:
             with self._looking:
                 if self._entry is entry:  # else another thread has looked
                     self._open = {}  # not closed here: other threads may read these, and the last one drops them
-                    self._entry = self._find_entry()
+                    self._entry = self._find_entry() if self._newer_entry is None else self._newer_entry(entry)
         raise StoreError(
             f"{self._path}: a part that the manifest names is missing in {self._store}/shipped: run 'commitlake ship' "
             "on the broker's machine again"

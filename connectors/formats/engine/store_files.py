@@ -1,13 +1,16 @@
 """Queues and indexes of a store, by their paths in it: on a disk, or in a copy in an object store or HDFS.
 
 Of a copy, only the files exist that its manifest names, see `schemas.shipped`. The manifest is read once, when the
-files are opened: what the agent ships later is not seen.
+files are opened: what the agent ships later is not seen. If the agent merges parts meanwhile, the manifest is read
+again to find the same bytes, once for all files whose parts were merged by then.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -203,6 +206,7 @@ class ShippedStoreFiles:
         self._store = store
         self._uri = uri
         self._manifest = manifest
+        self._newest, self._reading = manifest, threading.Lock()
         self._max_kept_bytes = _MAX_KEPT_BYTES if kept_bytes is None else kept_bytes
         self._kept: OrderedDict[str, _FileInMemory] = OrderedDict()
         self._folders: dict[str, set[str]] = defaultdict(set)
@@ -253,7 +257,7 @@ class ShippedStoreFiles:
         if entry.is_sealed:
             file = RemoteFile(self._filesystem, f"{self._store}/{path}")
         else:
-            file = PartedFile(self._filesystem, self._store, path, entry)
+            file = PartedFile(self._filesystem, self._store, path, entry, self._newer_entry)
         if entry.shipped > MAX_WHOLE_BYTES:
             if entry.is_sealed and file.size() != entry.size:
                 found = file.size()
@@ -274,6 +278,17 @@ class ShippedStoreFiles:
     def place_of(self, path: str) -> str:
         """Return the URI of a file or folder."""
         return f"{self._uri.rstrip('/')}/{path}"
+
+    def _newer_entry(self, entry: ShippedFile) -> ShippedFile:
+        """Return the entry of a file of which a part is missing, from a newer manifest."""
+        with self._reading:
+            if self._newest.files.get(entry.name) == entry:
+                manifest = read_shipped_manifest(self._filesystem, self._store, FILES_MANIFEST)
+                self._newest = manifest or replace(self._newest, files={})
+            newer = self._newest.files.get(entry.name)
+        if newer is None:
+            raise FileNotFoundError(f"{self.place_of(entry.name)} does not exist")
+        return newer
 
     def _changed(self, path: str, expected: int, found: int) -> StoreError:
         return StoreError(f"{self.place_of(path)}: expected {expected} bytes, found {found}: the copy was changed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from commitlake.connectors.formats.engine import store_files
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.files import LocalFile
 from commitlake.connectors.formats.engine.remote_files import RemoteFile
+from commitlake.connectors.formats.engine.shipped import read_shipped_manifest
 from commitlake.connectors.formats.engine.store_files import (
     IndexedFile,
     StoreFiles,
@@ -22,7 +24,7 @@ from commitlake.connectors.formats.engine.store_files import (
     open_store_files,
     read_all,
 )
-from commitlake.schemas.shipped import FILES_MANIFEST
+from commitlake.schemas.shipped import FILES_MANIFEST, Manifest
 from tests.support.indexed_stores import OPTIONS, Clock, message
 from tests.support.remote_copies import COPY, serve_copies, ship_copy
 
@@ -186,6 +188,32 @@ def test_copy_that_was_changed_is_an_error_and_not_a_shorter_file(
     place.write_bytes(place.read_bytes()[:size])
     with pytest.raises(StoreError, match=rf"copy/{path}: expected \d+ bytes, found \d+: the copy was changed"):
         open_store_files(copy).open(path)
+
+
+def test_manifest_is_read_once_for_all_files_whose_parts_were_merged(
+    store: Path, copy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = open_store_files(copy)
+    queues = [f"consumequeue/{topic}/{queue}" for topic in files.folders_in("consumequeue") for queue in range(3)]
+    paths = [f"{queue}/{files.files_in(queue)[-1]}" for queue in queues]
+    before = {path: (files.data_end(path), (store / path).read_bytes()) for path in paths}
+    before = {path: (end, data) for path, (end, data) in before.items() if end < len(data)}
+    for path, (end, _) in before.items():
+        with (store / path).open("r+b") as file:
+            file.seek(end)
+            file.write(b"\1" * 20)
+    ship_copy(store, tmp_path / "remote")  # an agent that has shipped nothing yet, so that other parts are there
+    read: list[object] = []
+
+    def note(*given: Any) -> Manifest | None:
+        read.append(given)
+        return read_shipped_manifest(*given)
+
+    monkeypatch.setattr(store_files, "read_shipped_manifest", note)
+    for path, (end, data) in before.items():
+        assert read_all(files.open(path), 0, end).tobytes() == data[:end]
+    assert len(read) == 1
+    assert len(before) > 3
 
 
 def test_place_without_a_manifest_is_refused(copy: str, tmp_path: Path) -> None:

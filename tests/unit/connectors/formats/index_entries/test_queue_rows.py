@@ -14,6 +14,7 @@ import pytest
 
 from commitlake.connectors.formats.engine.errors import DamagedIndexError, StoreError
 from commitlake.connectors.formats.engine.store_files import open_store_files
+from commitlake.connectors.formats.index_entries import partitions
 from commitlake.connectors.formats.jmq.queue_files import walk_queue_files
 from commitlake.connectors.formats.rocketmq.indexes import walk_consume_queues
 from commitlake.schemas.layouts.jmq import queue as jmq_queue
@@ -314,6 +315,7 @@ def test_what_is_shipped_after_planning_is_not_read(
     entry = consumequeue.serialize_entry(consumequeue.ConsumeQueueEntry(1 << 20, 100, 7))
     write(first_file(store, RARE), 20 * len(before), entry)
     ship(store)
+    partitions._open.cache_clear()  # as in a worker, which reads the newer manifest
     schema = to_arrow_schema(QUEUE_ENTRIES)
     (batch,) = read_queue_parts(parts, schema, Filters(), Mode.FAILFAST)
     assert batch.to_pylist() == before
