@@ -67,7 +67,7 @@ class PlannedStore:
 
 @lru_cache(maxsize=_OPEN_STORES)
 def _open(root: str, read_id: str) -> StoreFiles:  # noqa: ARG001 (another read reads the manifest again)
-    return open_store_files(root, kept_bytes=0)  # a part is read once
+    return open_store_files(root, is_read_once=True)
 
 
 def plan_stores(
