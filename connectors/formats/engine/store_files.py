@@ -1,13 +1,18 @@
 """Queues and indexes of a store, by their paths in it: on a disk, or in a copy in an object store or HDFS.
 
 Of a copy, only the files exist that its manifest names, see `schemas.shipped`. The manifest is read once, when the
-files are opened: what the agent ships later is not seen.
+files are opened: what the agent ships later is not seen. A task of a run, to which they are pickled, reads a later
+manifest, once for each process; see `ShippedStoreFiles`.
 """
 
 from __future__ import annotations
 
+import secrets
+import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
+from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import Protocol
 
@@ -23,9 +28,14 @@ from commitlake.connectors.formats.engine.shipped import PartedFile, read_shippe
 from commitlake.schemas.shipped import FILES_MANIFEST, Manifest, ShippedFile
 from commitlake.schemas.store_files import files_in, folders_in
 
-MAX_WHOLE_BYTES = 8 << 20
-"""Largest part of a remote file that is read by one request and kept; a queue's file has 6 MB."""
+MAX_WHOLE_BYTES = 256 << 10
+"""Largest remote file that is read by one request and kept. A queue's file has 6 MB; most tasks need little of it."""
+BLOCK_BYTES = 64 << 10
+"""Number of bytes of a request for a small part of a larger file."""
 _MAX_KEPT_BYTES = 64 << 20
+_MAX_OPEN_OBJECTS = 64
+_numbers = count()
+_Key = tuple[int, str, int]  # number of the opened store, path of a file, number of its block or -1
 
 
 class IndexedFile(SegmentFile, Protocol):
@@ -76,7 +86,7 @@ class StoreFiles(Protocol):
 
         Raises:
             FileNotFoundError: if it does not exist.
-            StoreError: if a copy of it has other bytes than the manifest says.
+            StoreError: if a copy of it has not the bytes that the manifest names, here or when it is read.
             UnsafeFileError: if it is a link or not a regular file.
         """
         ...
@@ -100,10 +110,15 @@ def open_store_files(root: str) -> StoreFiles:
     filesystem, store = resolve_filesystem(root)
     manifest = read_shipped_manifest(filesystem, store, FILES_MANIFEST)
     if manifest is None:
-        raise StoreError(
-            f"{root}: expected a copy that 'commitlake ship' made, with queues and indexes, found no {FILES_MANIFEST}"
-        )
+        raise no_copy(root)
     return ShippedStoreFiles(filesystem, store, root, manifest)
+
+
+def no_copy(root: str) -> StoreError:
+    """Return the error for a store in an object store that `commitlake ship` did not copy."""
+    return StoreError(
+        f"{root}: expected a copy that 'commitlake ship' made, with queues and indexes, found no {FILES_MANIFEST}"
+    )
 
 
 def store_of(log_root: str) -> str:
@@ -153,10 +168,14 @@ class LocalStoreFiles:
 
 
 class ShippedStoreFiles:
-    """Files of a copy in an object store or HDFS; see StoreFiles.
+    """Files of a copy in an object store or HDFS, which several threads can use; see StoreFiles.
 
-    A small file is read by one request, and the ones that were opened last are kept, at most 64 MiB. Larger files are
-    read ahead.
+    A small file is read by one request. Of a larger one, small reads are answered from blocks of 64 KiB, and large
+    reads are read ahead if they are in order. The small files and blocks that were used last are kept, at most 64 MiB
+    for all stores of this process.
+
+    In another process to which it is pickled, it has the manifest of the time at which the first of these pickles was
+    opened there. Files that were complete are the same in it, and others have at least the bytes that they had.
 
     Args:
         filesystem: the filesystem of the store.
@@ -166,11 +185,13 @@ class ShippedStoreFiles:
     """
 
     def __init__(self, filesystem: pafs.FileSystem, store: str, uri: str, manifest: Manifest) -> None:
+        self.manifest = manifest
         self._filesystem = filesystem
         self._store = store
         self._uri = uri
-        self._manifest = manifest
-        self._kept: OrderedDict[str, _FileInMemory] = OrderedDict()
+        self._number, self._run = next(_numbers), secrets.token_hex(8)
+        self._objects: OrderedDict[str, RemoteSegment] = OrderedDict()
+        self._lock = threading.Lock()
         self._folders: dict[str, set[str]] = defaultdict(set)
         self._files: dict[str, list[str]] = defaultdict(list)
         for path in manifest.files:
@@ -180,6 +201,10 @@ class ShippedStoreFiles:
                 parent, _, name = folder.rpartition("/")
                 self._folders[parent].add(name)
                 folder = parent
+
+    def __reduce__(self) -> tuple[Callable[[str, str], StoreFiles], tuple[str, str]]:
+        """Return how it is opened in another process."""
+        return _opened_here, (self._uri, self._run)
 
     def folders_in(self, folder: str) -> list[str]:
         """Return the names of the folders in a folder; see StoreFiles."""
@@ -199,39 +224,107 @@ class ShippedStoreFiles:
 
     def open(self, path: str) -> IndexedFile:
         """Open a file; see StoreFiles."""
-        if path in self._kept:
-            self._kept.move_to_end(path)
-            return self._kept[path]
         entry = self._entry(path)
-        file: RemoteSegment
-        if entry.is_sealed:
-            file = RemoteFile(self._filesystem, f"{self._store}/{path}")
-        else:
-            file = PartedFile(self._filesystem, self._store, path, entry)
         if entry.shipped > MAX_WHOLE_BYTES:
-            return _FileReadAhead(file, entry)
-        try:
-            data = file.read_at(entry.shipped, 0)
-        finally:
-            file.close()
-        if len(data) < entry.shipped:
-            raise StoreError(
-                f"{self.place_of(path)}: expected {entry.shipped} bytes, found {len(data)}: the copy was changed"
-            )
-        self._kept[path] = kept = _FileInMemory(data, entry.size)
-        while sum(each.kept_bytes for each in self._kept.values()) > _MAX_KEPT_BYTES:
-            self._kept.popitem(last=False)
+            return _LargeFile(_ShippedObject(self, entry), entry)
+        key = self._number, path, -1
+        if (kept := _KEPT.get(key)) is None:
+            kept = _FileInMemory(self._read(entry, 0, entry.shipped), entry.size)
+            _KEPT.put(key, kept, entry.shipped)
+        assert isinstance(kept, _FileInMemory)
         return kept
 
     def place_of(self, path: str) -> str:
         """Return the URI of a file or folder."""
         return f"{self._uri.rstrip('/')}/{path}"
 
+    def block(self, entry: ShippedFile, number: int) -> Array:
+        """Return a block of a large file; the last one ends with the shipped bytes.
+
+        Args:
+            entry: the file's entry in the manifest.
+            number: number of the block.
+        """
+        key = self._number, entry.name, number
+        if (kept := _KEPT.get(key)) is None:
+            start = number * BLOCK_BYTES
+            kept = self._read(entry, start, min(start + BLOCK_BYTES, entry.shipped))
+            _KEPT.put(key, kept, len(kept))
+        assert isinstance(kept, np.ndarray)
+        return kept
+
+    def segment(self, entry: ShippedFile) -> RemoteSegment:
+        """Return the object of a file, or its parts, opened.
+
+        Raises:
+            StoreError: if the manifest names the object, and it is missing.
+        """
+        with self._lock:
+            if (found := self._objects.get(entry.name)) is not None:
+                self._objects.move_to_end(entry.name)
+                return found
+        try:
+            if entry.is_sealed:
+                found = RemoteFile(self._filesystem, f"{self._store}/{entry.name}")
+            else:
+                found = PartedFile(self._filesystem, self._store, entry.name, entry)
+        except FileNotFoundError:
+            raise self.changed(entry, "no such object") from None
+        with self._lock:
+            self._objects[entry.name] = found
+            if len(self._objects) > _MAX_OPEN_OBJECTS:
+                self._objects.popitem(last=False)  # not closed here: another thread may read it, and drops it then
+        return found
+
+    def _read(self, entry: ShippedFile, start: int, end: int) -> Array:
+        return _ShippedObject(self, entry).read_at(end - start, start)
+
+    def changed(self, entry: ShippedFile, found: str) -> StoreError:
+        """Return the error for an object that has not the bytes that the manifest names."""
+        place = self.place_of(entry.name)
+        return StoreError(f"{place}: expected {entry.shipped} bytes, found {found}: the copy was changed")
+
     def _entry(self, path: str) -> ShippedFile:
-        entry = self._manifest.files.get(path)
+        entry = self.manifest.files.get(path)
         if entry is None:
             raise FileNotFoundError(f"{self.place_of(path)} does not exist")
         return entry
+
+
+@lru_cache(maxsize=8)
+def _opened_here(root: str, run: str) -> StoreFiles:  # noqa: ARG001 (a later run must not have this manifest)
+    return open_store_files(root)
+
+
+class _Kept:
+    """The small files and blocks that were used last, by keys."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._items: OrderedDict[_Key, tuple[_FileInMemory | Array, int]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: _Key) -> _FileInMemory | Array | None:
+        """Return what is kept under a key, or None."""
+        with self._lock:
+            if key not in self._items:
+                return None
+            self._items.move_to_end(key)
+            return self._items[key][0]
+
+    def put(self, key: _Key, item: _FileInMemory | Array, size: int) -> None:
+        """Keep an item of some bytes."""
+        with self._lock:
+            if key in self._items:  # another thread has read it, too
+                return
+            self._items[key] = item, size
+            self._bytes += size
+            while self._bytes > _MAX_KEPT_BYTES:
+                _, (_, freed) = self._items.popitem(last=False)
+                self._bytes -= freed
+
+
+_KEPT = _Kept()
 
 
 class _FileInMemory:
@@ -241,18 +334,13 @@ class _FileInMemory:
         self._data = data
         self._size = size
 
-    @property
-    def kept_bytes(self) -> int:
-        """Number of bytes that are in memory."""
-        return len(self._data)
-
     def read_into(self, window: Array, position: int) -> int:
         """Fill `window` from a position of the file; see SegmentFile."""
-        count = max(0, min(len(window), self._size - position))
-        data = self._data[position : position + count]
+        size = max(0, min(len(window), self._size - position))
+        data = self._data[position : position + size]
         window[: len(data)] = data
-        window[len(data) : count] = 0
-        return count
+        window[len(data) : size] = 0
+        return size
 
     def size(self) -> int:
         """Return the size of the file, bytes."""
@@ -270,17 +358,64 @@ class _FileInMemory:
         """Do nothing, because the file may be opened again."""
 
 
-class _FileReadAhead:
-    """Large file, which is read ahead as far as it was shipped; the rest is a hole."""
+class _ShippedObject:
+    """File of a copy as its store has it open at the time of each read; see RemoteSegment."""
 
-    def __init__(self, file: RemoteSegment, entry: ShippedFile) -> None:
+    def __init__(self, files: ShippedStoreFiles, entry: ShippedFile) -> None:
+        self._files = files
+        self._entry = entry
+
+    def read_at(self, size: int, position: int) -> Array:
+        """Read from a position of the file; all of the bytes were shipped."""
+        data = self._files.segment(self._entry).read_at(size, position)
+        self._check(position + len(data), position + size)
+        return data
+
+    def read_into(self, window: Array, position: int) -> int:
+        """Fill `window` from a position of the file; all of the bytes were shipped."""
+        found = self._files.segment(self._entry).read_into(window, position)
+        self._check(position + found, position + len(window))
+        return found
+
+    def read_block(self, window: Array, position: int) -> None:
+        """Fill a small window from blocks; all of it was shipped."""
+        done = 0
+        while done < len(window):
+            number, start = divmod(position + done, BLOCK_BYTES)
+            data = self._files.block(self._entry, number)[start:][: len(window) - done]
+            window[done : done + len(data)] = data
+            done += len(data)
+
+    def size(self) -> int:
+        """Return the size of the file, bytes."""
+        return self._entry.size
+
+    def close(self) -> None:
+        """Do nothing: the store keeps the object open for other reads."""
+
+    def _check(self, found: int, expected: int) -> None:
+        if found < expected:
+            raise self._files.changed(self._entry, str(found))
+
+
+class _LargeFile:
+    """Large file, which is read in blocks or ahead as far as it was shipped; the rest is a hole."""
+
+    def __init__(self, file: _ShippedObject, entry: ShippedFile) -> None:
         self._file = file
         self._ahead = ReadAhead(file)
         self._shipped, self._size = entry.shipped, entry.size
 
     def read_into(self, window: Array, position: int) -> int:
         """Fill `window` from a position of the file; see SegmentFile."""
-        return self._ahead.read_into(window, position, self._shipped)
+        size = max(0, min(len(window), self._size - position))
+        shipped = window[: max(0, min(size, self._shipped - position))]
+        if len(shipped) > BLOCK_BYTES:
+            self._ahead.read_into(shipped, position, self._shipped)
+        elif len(shipped):
+            self._file.read_block(shipped, position)
+        window[len(shipped) : size] = 0
+        return size
 
     def size(self) -> int:
         """Return the size of the file, bytes."""

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine import store_files
 from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.remote_files import RemoteFile
 from commitlake.connectors.formats.engine.store_files import IndexedFile, StoreFiles, open_store_files, read_all
 from commitlake.schemas.shipped import FILES_MANIFEST
 from tests.support.indexed_stores import OPTIONS, Clock, message
@@ -132,3 +134,42 @@ def test_ranges_after_the_end_are_empty(store: Path) -> None:
     assert read_all(file, 5, 5).dtype == np.uint8
     assert len(read_all(file, 5, 3)) == 0
     file.close()
+
+
+def test_missing_object_of_a_copy_is_an_error_and_not_a_missing_file(copy: str, tmp_path: Path) -> None:
+    (path, *_) = paths_below(open_store_files(copy), "index")
+    (tmp_path / "remote" / "copy" / path).unlink()
+    with pytest.raises(StoreError, match=rf"copy/{path}: expected \d+ bytes, found no such object: the copy was"):
+        open_store_files(copy).open(path)
+
+
+def test_large_file_of_a_copy_that_became_shorter_is_an_error(
+    copy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_files, "MAX_WHOLE_BYTES", 0)
+    (path, *_) = paths_below(open_store_files(copy), "index")
+    place = tmp_path / "remote" / "copy" / path
+    place.write_bytes(place.read_bytes()[:-1])
+    for block_bytes in (store_files.BLOCK_BYTES, 16):  # in blocks, or ahead
+        monkeypatch.setattr(store_files, "BLOCK_BYTES", block_bytes)
+        file = open_store_files(copy).open(path)
+        with pytest.raises(StoreError, match=rf"copy/{path}: expected \d+ bytes, found \d+: the copy was changed"):
+            read_all(file, 0, file.size())
+
+
+def test_small_reads_near_each_other_are_one_request(copy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_files, "MAX_WHOLE_BYTES", 0)
+    read = RemoteFile.read_at
+    requests: list[tuple[int, int]] = []
+
+    def read_at(file: RemoteFile, size: int, position: int) -> Array:
+        requests.append((position, size))
+        return read(file, size, position)
+
+    monkeypatch.setattr(RemoteFile, "read_at", read_at)
+    monkeypatch.setattr(store_files, "BLOCK_BYTES", 1000)
+    files = open_store_files(copy)
+    (path, *_) = paths_below(files, "index")
+    for position in (1900, 1100, 1500, 1990):  # the last one needs two blocks
+        read_all(files.open(path), position, position + 20)
+    assert requests == [(1000, 1000), (2000, 1000)]
