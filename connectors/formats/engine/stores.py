@@ -163,6 +163,16 @@ def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] 
     return [found[name] for name in sorted(found)]
 
 
+def list_again(store: Store) -> Store:
+    """Return a store with the segments that it has now.
+
+    Raises:
+        StoreError: if it cannot be read, or has no segment any more.
+    """
+    _, root = resolve_filesystem(store.root)
+    return _list_store(store.root, root, store.broker, (store.format,))
+
+
 def is_glob(pattern: str) -> bool:
     """Return whether a path can name several stores."""
     return bool(_WILDCARDS.search(pattern)) and not _is_folder(pattern)
