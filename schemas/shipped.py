@@ -120,7 +120,7 @@ class Manifest:
         lost: ranges of the log, as physical offsets, that the broker deleted before they were shipped.
         agent: random id of the agent that wrote it.
         generation: number of the manifest; each is larger than the one before.
-        written_at_ms: time of the agent's clock, for people; nothing depends on it.
+        written_at_ms: time of the agent's clock, for people, and to see whether the log may be newer than the queues.
     """
 
     broker: str

@@ -100,19 +100,8 @@ def queue_files(files: StoreFiles, queue: QueueFolder) -> dict[int, str]:
 
 @contextmanager
 def open_listed(files: StoreFiles, path: str) -> Iterator[IndexedFile]:
-    """Open a file that was listed, and close it.
-
-    Raises:
-        StoreError: if it is missing in a copy, whose manifest names it.
-    """
-    try:
-        opened = files.open(path)
-    except FileNotFoundError:
-        place = files.place_of(path)
-        if "://" in place:
-            raise StoreError(f"{place}: expected a file, found none, though the copy's manifest names it") from None
-        raise
-    with closing(opened):
+    """Open a file that was listed, and close it; see `StoreFiles.open`."""
+    with closing(files.open(path)) as opened:
         yield opened
 
 

@@ -3,9 +3,9 @@
     commitlake verify /data/rocketmq/store --local
 
 Reads the log with its checksums, the queues, the IndexFiles, the checkpoint, and the offsets of groups, and compares
-each with the others; with --lake also the archive. Stores are of RocketMQ, BoltMQ or JMQ. Writes only its report. A
-broker may be running. Exit codes: 0 if no problem was found (there may be notes); 2 for a wrong store or option; 3 if
-a problem was found.
+each with the others; with --lake also the archive. Stores are of RocketMQ, BoltMQ or JMQ, in folders, or as copies that
+`commitlake ship` made in an object store or HDFS. Writes only its report. A broker may be running. Exit codes: 0 if no
+problem was found (there may be notes); 2 for a wrong store or option; 3 if a problem was found.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments, make_runner
-from commitlake.jobs.cli.s3_arguments import add_s3_arguments
+from commitlake.jobs.cli.s3_arguments import add_s3_arguments, set_s3_environment
 from commitlake.jobs.cli.store_arguments import add_store_argument, check_store_is_given, delay_levels, positive
 from commitlake.schemas.errors import ExitCode
 
@@ -42,6 +42,7 @@ EXAMPLES = (
     ("verify /data/rocketmq/store --local", "one store, on this machine's cores, without Spark"),
     ("verify '/mnt/brokers/{broker}/store' --html report.html", "a cluster, on Spark, with an HTML page"),
     ("verify /data/jmq/store --local", "a JMQ store, found by its journal/"),
+    ("verify s3://logs/broker-a --local", "a copy that 'commitlake ship' made"),
     ("verify /data/rocketmq/store --lake /data/lake", "also compare with the archive"),
     ("verify /data/rocketmq/store --local --format json | jq '.rows[].findings[].code'", "for a program"),
 )
@@ -52,7 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = job_parser("verify", DESCRIPTION, EXAMPLES)
     store_help = (
         f"store folder (the one that holds {FOLDERS}), a glob, or several separated by commas; {{broker}} stands for "
-        "the path component that names the broker"
+        "the path component that names the broker. In an object store or HDFS, it must be a copy by 'commitlake ship'"
     )
     add_store_argument(parser, store_help)
     parser.add_argument("--broker", action=Once, help="the store's name (default: the folder's name)")
@@ -83,7 +84,10 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.pipelines.verify.verdict import verdict_of
 
     check_local_arguments(arguments)
-    check_has_effect(arguments, ["s3-endpoint", "s3-region"], "lake")
+    if "s3://" in arguments.store:
+        set_s3_environment(arguments)
+    else:
+        check_has_effect(arguments, ["s3-endpoint", "s3-region"], "lake")
     file = page_file(arguments.html)
     lake = lake_of(arguments) if arguments.lake else None
     facts = [("Store", arguments.store), *([("Lake", lake.root)] if lake else [])]

@@ -23,6 +23,7 @@ from commitlake.schemas.counts import count_text
 TITLE = "Stores verified"
 MAX_STORES = 200
 """Largest number of stores that are listed, the worst first."""
+_COPY = "copy"
 _KINDS = {Severity.DAMAGE: Kind.CRITICAL, Severity.REPAIRABLE: Kind.WARNING, Severity.INFO: Kind.INFO}
 _WORDS = {Kind.GOOD: "Sound", Kind.INFO: "Sound", Kind.WARNING: "Repairable", Kind.CRITICAL: "Damaged"}
 
@@ -108,10 +109,13 @@ def _example(finding: Finding) -> Example:
 
 
 def _commands(kind: FindingClass, kept: Sequence[Finding], roots: dict[str, str]) -> Iterator[list[str]]:
-    """Yield the command that repairs the first store of a class of findings, if rebuild can repair it."""
+    """Yield the commands that repair the first store of a class of findings, if rebuild can repair it."""
     root = roots.get(kept[0].broker) if kept else None
     if root is None or "commitlake rebuild" not in kind.action or kind.severity is Severity.INFO:
         return
+    if "://" in root:
+        yield ["commitlake", "ship", "--store", root, "--to", _COPY, "--once"]
+        root = _COPY
     if "--salvage" in kind.action:
         yield ["commitlake", "rebuild", root, "--salvage", "--out", f"{root}-salvaged", "--local"]
     else:

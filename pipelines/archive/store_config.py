@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.shipped import small_files_folder
+from commitlake.connectors.formats.engine.store_files import open_store_files
 from commitlake.connectors.formats.engine.stores import Store, for_each_store, segment_size
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, read_table
@@ -199,7 +200,9 @@ def settings_of(store: Store) -> dict[str, Any]:
         levels = _numbers(root / queues.folder / dialect.schedule_topic)
         folders = [(dialect.schedule_topic, number) for number in levels]
         records = LogRecords(store.segments, store.format)
-        if delays := observe_delays(root, folders, dialect.schedule_topic, size, queues, records):
+        if delays := observe_delays(
+            open_store_files(str(root)), folders, dialect.schedule_topic, size, queues, records
+        ):
             found["delay_levels_ms"] = {str(level): delay for level, delay in sorted(delays.items())}
     if (batches := store.format.batch_queues) and (size := _file_size(root, batches)):
         found["batch_queue_file_size_bytes"] = size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from commitlake.connectors.formats.engine.store_files import open_store_files
 from commitlake.connectors.formats.small_files import CHECKPOINT, RebuiltLog
 from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.rebuild.parts import Totals
@@ -48,8 +49,8 @@ def count_again(out: Path, settings: Settings) -> None:
 
 def _count_entries(out: Path, settings: Settings) -> int:
     """Return the sum of the next queue offsets of all queues in a folder."""
-    layout = settings.queues
+    files, layout = open_store_files(str(out)), settings.queues
     return sum(
-        QueueFiles(out, topic, queue_id, settings.queue_file_size, layout).written_end()
-        for topic, queue_id in list_queues(out, layout)
+        QueueFiles(files, topic, queue_id, settings.queue_file_size, layout).written_end()
+        for topic, queue_id in list_queues(files, layout)
     )

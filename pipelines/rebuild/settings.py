@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from commitlake.connectors.formats.engine.log_records import LogRecords
+from commitlake.connectors.formats.engine.store_files import open_store_files
 from commitlake.connectors.formats.engine.stores import Segment
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.format import Format
@@ -202,13 +203,15 @@ def _observed_delays(
     root: Path, file_size: int, log_format: Format, dialect: Dialect, segments: Sequence[Segment]
 ) -> dict[int, int]:
     queues = log_format.queues
-    found = list_queues(root, queues)
-    return observe_delays(root, found, dialect.schedule_topic, file_size, queues, LogRecords(segments, log_format))
+    files = open_store_files(str(root))
+    found = list_queues(files, queues)
+    return observe_delays(files, found, dialect.schedule_topic, file_size, queues, LogRecords(segments, log_format))
 
 
 def _file_size(root: Path, wanted: int | None, layout: QueueLayout) -> int:
     """Return the size of queue files: the user's, otherwise the store's."""
-    size = queue_file_size(root, list_queues(root, layout), layout) if wanted is None else wanted
+    files = open_store_files(str(root))
+    size = queue_file_size(files, list_queues(files, layout), layout) if wanted is None else wanted
     if size <= 0 or size % layout.entry_size:
         raise RebuildError(
             f"size of files in {layout.folder}: expected a multiple of {layout.entry_size}, found {size}"

@@ -6,7 +6,8 @@ that is not in the copy yet:
     read      small files, then the ends of queues, then the end of the log
     publish   the log, then queues and indexes, then small files
 
-Shipped offsets of groups are therefore never ahead of the shipped queues, and these are never ahead of the shipped log.
+Shipped offsets of groups are therefore never ahead of the shipped queues, and these are never ahead of the shipped log,
+except by its newest record, which is shipped when it was seen unchanged.
 The log's manifest is also written during a round, so that a kill loses little; the other manifest and the small files
 only at its end.
 """

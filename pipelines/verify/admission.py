@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+
+import pyarrow.fs as pafs
 
 from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.plan import TailKind, log_range
-from commitlake.connectors.formats.engine.stores import Store, segment_size
+from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, resolve_filesystem, small_files_folder
+from commitlake.connectors.formats.engine.store_files import (
+    ShippedStoreFiles,
+    StoreFiles,
+    no_copy,
+    open_store_files,
+    store_of,
+)
+from commitlake.connectors.formats.engine.stores import Store, list_again, segment_size
 from commitlake.connectors.formats.rocketmq.light_stores import may_have_light_queues
+from commitlake.connectors.formats.rocketmq.topic_kinds import listed_kinds
 from commitlake.connectors.formats.small_files import SmallFiles
 from commitlake.pipelines.verify import index_files
 from commitlake.pipelines.verify.findings import DEFAULT_LIMIT, Finding, Findings
@@ -20,7 +31,6 @@ from commitlake.pipelines.verify.queue_folders import check_kinds
 from commitlake.pipelines.verify.store_view import (
     ABORT,
     StoreView,
-    folder_of,
     is_locked,
     last_dispatched,
     list_queues,
@@ -29,7 +39,7 @@ from commitlake.pipelines.verify.store_view import (
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS, DELAY_UNIT_MS
 from commitlake.schemas.layouts.segments import parse_segment_name
-from commitlake.schemas.store_files import files_in
+from commitlake.schemas.shipped import FILES_MANIFEST, LOG_MANIFEST, Manifest
 
 DEFAULT_PARTITION_BYTES = 256 << 20
 
@@ -78,64 +88,103 @@ def admit(store: Store, options: VerifyOptions) -> Admitted:
     """Check everything but the log. Small files come first, because a running broker keeps changing them.
 
     Raises:
-        VerifyError: if the store is not on a local disk.
-        StoreError: if it cannot be read.
+        StoreError: if it cannot be read, or is in an object store and no copy by `commitlake ship`.
         UnsafeFileError: for a link, or anything else that is not a regular file, in the place of one of its files.
     """
-    root = folder_of(store)
+    root = store_of(store.root)
     findings = Findings(options.limit)
-    is_live, was_aborted = is_locked(root), os.path.lexists(root / ABORT)
-    small = store.format.read_small_files(root, findings, is_live=is_live)
-    log = log_range(store, is_live=is_live)
-    queue_layout = store.format.queues
-    queues = list_queues(root, queue_layout)
-    file_size = queue_file_size(root, queues, queue_layout)
-    may_lag = is_live or was_aborted
-    dispatched = last_dispatched(root, queues, file_size, log.end, queue_layout) if may_lag else log.end
-    batches, batch_file_size = [], 0
-    kinds = store.format.topic_kinds(root)
-    if (batch_layout := store.format.batch_queues) is not None:
-        batches = list_queues(root, batch_layout)
-        batch_file_size = queue_file_size(root, batches, batch_layout)
-        check_kinds(root, queues, queue_layout, findings, are_batches=False)
-        check_kinds(root, batches, batch_layout, findings, are_batches=True)
-        if may_lag:
-            dispatched = max(dispatched, last_dispatched(root, batches, batch_file_size, log.end, batch_layout))
-    view = StoreView(
-        broker=store.broker,
-        root=str(root),
-        segments=store.segments,
-        start=log.start,
-        end=log.end,
-        tail=log.tail,
-        tail_bytes=log.tail_bytes,
-        is_live=is_live,
-        was_aborted=was_aborted,
-        queue_file_size=file_size,
-        batch_file_size=batch_file_size,
-        dispatched_end=dispatched,
-        index=(),
-        kinds=kinds,
-        queues_in_rocksdb=store.format.has_rocksdb_queues(root),
-        delay_levels_ms=options.delay_levels_of(store.broker) or DEFAULT_DELAY_LEVELS_MS,
-        limit=options.limit,
-        topics=store.format.known_topics(root),
-        format=store.format,
-        dialect=store.format.dialect_of(store),
-        may_have_light_queues=may_have_light_queues(root),
-    )
+    with small_files_folder(store.root) as folder:
+        if folder is None:
+            raise no_copy(root)
+        is_remote = "://" in root
+        is_live, was_aborted = not is_remote and is_locked(folder), os.path.lexists(folder / ABORT)
+        # A copy has `abort` while the broker runs.
+        small = store.format.read_small_files(folder, findings, is_live=is_live or (is_remote and was_aborted))
+        files = open_store_files(root)
+        if is_remote:  # see `store_view` for the order
+            was_aborted = was_aborted or bool(files.files_in("", ABORT.__eq__))
+            store = list_again(store)
+        log = log_range(store, is_live=is_live)
+        manifest = _manifest_of(files, root)
+        view = StoreView(
+            broker=store.broker,
+            files=files,
+            root=root,
+            segments=store.segments,
+            start=log.start,
+            end=log.end,
+            tail=log.tail,
+            tail_bytes=log.tail_bytes,
+            is_live=is_live,
+            was_aborted=was_aborted,
+            is_copy=manifest is not None,
+            is_behind=is_remote and manifest is not None and _is_behind(root, manifest),
+            queue_file_size=0,
+            batch_file_size=0,
+            dispatched_end=log.end,
+            index=(),
+            kinds=store.format.topic_kinds(folder),
+            queues_in_rocksdb=store.format.has_rocksdb_queues(folder),
+            delay_levels_ms=options.delay_levels_of(store.broker) or DEFAULT_DELAY_LEVELS_MS,
+            limit=options.limit,
+            topics=store.format.known_topics(folder),
+            format=store.format,
+            dialect=store.format.dialect_of(store),
+            may_have_light_queues=may_have_light_queues(folder),
+        )
+        view, queues, batches = _with_queues(view, listed_kinds(folder), findings)
     if store.format.has_delay_levels and options.delay_levels_of(store.broker) is None:
         view = _with_observed_delays(view, queues, findings)
     _check_segments(store, view, small, findings)
-    index = tuple(_index_parts(store, view, findings)) if view.has_key_index else ()
+    index = tuple(_index_parts(store, view, manifest, findings)) if view.has_key_index else ()
     return Admitted(store, replace(view, index=index), small, findings, [*queues, *batches])
+
+
+def _manifest_of(files: StoreFiles, root: str) -> Manifest | None:
+    """Return the manifest of the queues and indexes of a copy; None for another store."""
+    if isinstance(files, ShippedStoreFiles):
+        return files.manifest
+    return read_shipped_manifest(pafs.LocalFileSystem(), root, FILES_MANIFEST)
+
+
+def _is_behind(root: str, manifest: Manifest) -> bool:
+    """Return whether the log of a copy may be newer than its queues."""
+    log = read_shipped_manifest(*resolve_filesystem(root), LOG_MANIFEST)
+    return log is None or log.written_at_ms > manifest.written_at_ms
+
+
+def _with_queues(
+    view: StoreView, listed: Mapping[str, bool], findings: Findings
+) -> tuple[StoreView, list[tuple[str, int]], list[tuple[str, int]]]:
+    """Return a view with what the queues show, and the queues and batch queues that have a folder."""
+    files, layout = view.files, view.queues
+    queues = list_queues(files, layout)
+    file_size = queue_file_size(files, queues, layout)
+    ends = [last_dispatched(files, queues, file_size, view.end, layout)] if view.may_lag else []
+    batches, batch_file_size = [], 0
+    if (batch_layout := view.format.batch_queues) is not None:
+        batches = list_queues(files, batch_layout)
+        batch_file_size = queue_file_size(files, batches, batch_layout)
+        check_kinds(files, listed, queues, layout, findings, are_batches=False)
+        check_kinds(files, listed, batches, batch_layout, findings, are_batches=True)
+        if view.may_lag:
+            ends.append(last_dispatched(files, batches, batch_file_size, view.end, batch_layout))
+    dispatched = max(ends, default=view.end)
+    view = replace(
+        view,
+        is_behind=view.is_behind and dispatched < view.end,  # otherwise the queues have the newest record
+        queue_file_size=file_size,
+        batch_file_size=batch_file_size,
+        dispatched_end=dispatched,
+    )
+    return view, queues, batches
 
 
 def _with_observed_delays(view: StoreView, queues: Sequence[tuple[str, int]], findings: Findings) -> StoreView:
     """Return a view with the delay levels that the store's schedule queues show."""
     records = LogRecords(view.segments, view.format)
     topic = view.dialect.schedule_topic
-    observed = observe_delays(Path(view.root), queues, topic, view.queue_file_size, view.queues, records)
+    observed = observe_delays(view.files, queues, topic, view.queue_file_size, view.queues, records)
     for level in differing_levels(observed):
         default = DEFAULT_DELAY_LEVELS_MS[level - 1 : level]
         findings.add(
@@ -158,7 +207,7 @@ def _check_segments(store: Store, view: StoreView, small: SmallFiles, findings: 
                 Finding("log_file_size", name, physical_offset=segment.base_offset, found=f"{segment.file_size} bytes",
                         expected=f"{size} bytes")
             )  # fmt: skip
-    for name in files_in(Path(view.root) / view.log):
+    for name in view.files.files_in(view.log):
         if parse_segment_name(name) is None:
             findings.add(Finding("log_stray_file", f"{view.log}/{name}", found=name, expected="20 digits as a name"))
     if view.tail is TailKind.TORN and not view.is_live:
@@ -171,15 +220,17 @@ def _check_segments(store: Store, view: StoreView, small: SmallFiles, findings: 
         )  # fmt: skip
 
 
-def _index_parts(store: Store, view: StoreView, findings: Findings) -> Iterator[IndexPart]:
-    """Yield the readable IndexFiles that cover the existing log, in log order."""
-    folder = Path(view.root) / index_files.FOLDER
+def _index_parts(store: Store, view: StoreView, manifest: Manifest | None, findings: Findings) -> Iterator[IndexPart]:
+    """Yield the readable IndexFiles that cover the existing log, in log order.
+
+    Those that the manifest of a copy names are complete, and none of them is the broker's newest one.
+    """
+    complete = frozenset(manifest.files) if manifest else frozenset()
     parts = []
-    for path in [folder / name for name in files_in(folder, str.isdecimal)]:
+    for name in [f"{index_files.FOLDER}/{name}" for name in view.files.files_in(index_files.FOLDER, str.isdecimal)]:
         try:
-            part = open_part(path)
+            part = open_part(view.files, name)
         except LayoutError as error:
-            name = f"{index_files.FOLDER}/{path.name}"
             findings.add(Finding("index_file_size", name, found=error.found, expected=error.expected))
             continue
         if part is not None:
@@ -199,11 +250,12 @@ def _index_parts(store: Store, view: StoreView, findings: Findings) -> Iterator[
     for part in kept:
         if part.last_offset >= view.end and not view.is_live:
             _note_beyond(part, view, findings)
-        yield replace(part, is_newest=part is kept[-1])
+        yield replace(part, is_newest=part is kept[-1] and part.name not in complete)
 
 
 def _note_beyond(part: IndexPart, view: StoreView, findings: Findings) -> None:
-    first, entries = read_between(part, view.end, 1 << 62)
+    with closing(view.files.open(part.name)) as file:
+        first, entries = read_between(file, part, view.end, 1 << 62)
     expected = f"an offset before the log's end, {view.end}"
     findings.add_many(
         "index_beyond_log",

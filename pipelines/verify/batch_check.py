@@ -98,7 +98,7 @@ class BatchChecker:
 
     def _absent(self, code: str, files: QueueFiles, expected: Array) -> Finding:
         return Finding(
-            code, f"{files.layout.folder}/{files.name}", None, int(expected["physical_offset"]), files.name,
+            code, files.folder, None, int(expected["physical_offset"]), files.name,
             int(expected["message_base_offset"]), "no entry", files.layout.words(expected),
         )  # fmt: skip
 

@@ -20,13 +20,18 @@ from commitlake.schemas.counts import count_text
 
 
 class BatchEnds:
-    """Checks of the BatchConsumeQueues of a store, after its whole log was read."""
+    """Checks of the BatchConsumeQueues of a store, after its whole log was read.
+
+    Attributes:
+        awaits_record: whether a copy has an entry of the newest record, and not this record.
+    """
 
     def __init__(self, view: StoreView, bad: BadRanges, findings: Findings, restarts: Restarts) -> None:
         self._view = view
         self._bad = bad
         self._findings = findings
         self._folders = QueueFolders(view, findings, restarts)
+        self.awaits_record = False
 
     def check(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
         """Check one queue: its files, entries outside of all runs, and queue offsets without records.
@@ -71,6 +76,9 @@ class BatchEnds:
         offset = int(entry["physical_offset"])
         if self._bad.has(offset) or (offset >= self._view.end and self._view.is_live):
             return  # damage of the log is reported once; entries newer than the log's end were not compared
+        if self._view.is_awaited(offset):
+            self.awaits_record = True
+            return
         code, expected = "queue_dangling_entry", "a record there, or no entry"
         if offset >= self._view.end:
             code, expected = "queue_beyond_log", f"an offset before the log's end, {self._view.end}"

@@ -71,6 +71,9 @@ _ALL = (
            "not start with it",
            "move it elsewhere"),
     _Class("log_torn_tail", _I, "The broker crashed during a write, or is writing now", _RESTART),
+    _Class("log_not_copied", _I, "The store is a copy without the newest record: 'commitlake ship' copies it when it "
+           "has not changed for some seconds",
+           "nothing; if it stays so, the store's log has lost its end: verify the store itself"),
     _Class("log_torn_clean", _D, "The log does not end with a record, although its broker was shut down cleanly: the "
            "last write was lost or overwritten later",
            _SALVAGE),
@@ -137,6 +140,9 @@ _ALL = (
     # IndexFiles.
     _Class("index_absent", _I, "There is no IndexFile: look-ups by key find nothing",
            "'commitlake rebuild' makes them, unless the broker is configured without"),
+    _Class("index_not_copied", _I, "The store is a copy without the newest IndexFile, which 'commitlake ship' does not "
+           "copy: later keys were not compared",
+           "nothing; 'commitlake rebuild' makes it in a folder"),
     _Class("index_file_size", _R, "An IndexFile's size does not fit any number of slots and entries", _REBUILD),
     _Class("index_header_count", _R, "The header's count of entries is not that of the file", _REBUILD),
     _Class("index_header_slots", _R, "The header's count of used slots is not that of the file", _REBUILD),

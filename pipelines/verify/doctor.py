@@ -25,6 +25,7 @@ from commitlake.pipelines.verify.queue_check import Run
 from commitlake.pipelines.verify.runs import BadRanges, check_order, restarts_of
 from commitlake.pipelines.verify.small_files import check_marks, check_offsets
 from commitlake.pipelines.verify.store_view import StoreView
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
 Task = tuple[int, StoreView, Split | IndexPart]
@@ -37,7 +38,7 @@ class StoreReport:
 
     Attributes:
         broker: the store's name.
-        root: the store's folder.
+        root: the store's folder, as a path or URI.
         findings: the findings.
         segments: number of segments.
         records: number of records that were read.
@@ -98,8 +99,7 @@ def verify_stores(
         advance: called with the number of bytes of log that another task has read.
 
     Raises:
-        VerifyError: for a store that is not on a local disk.
-        StoreError: for one that cannot be read.
+        StoreError: for a store that cannot be read, or is in an object store and no copy by `commitlake ship`.
     """
     started = [
         _StoreInProgress(admitted, _splits(admitted, options)) for admitted in (admit(each, options) for each in stores)
@@ -153,7 +153,12 @@ def _conclude(store: _StoreInProgress) -> StoreReport:
         of_kind = batch_ends if topic in batch_topics else ends
         bounds[topic, queue_id] = of_kind.check(topic, queue_id, runs)
     newest = max((report.newest_time for report in reports), default=0)
-    check_marks(view, admitted.small, newest, findings)
+    awaits_record = ends.awaits_record or batch_ends.awaits_record
+    if awaits_record:
+        findings.add(
+            Finding("log_not_copied", view.log, None, view.end, found="entries of a record", expected="this record")
+        )
+    check_marks(view, admitted.small, newest, findings, awaits_record=awaits_record)
     log = CheckedLog(
         records=LogRecords(view.segments, view.format),
         start=view.start,
@@ -163,8 +168,8 @@ def _conclude(store: _StoreInProgress) -> StoreReport:
     )
     view.format.check_checkpoint(log, admitted.small, findings)
     check_offsets(admitted.small, bounds, findings, view.dialect.schedule_topic)
-    if view.has_key_index and not view.index and any(report.with_keys for report in reports):
-        findings.add(Finding("index_absent", index_files.FOLDER, found="no file with entries", expected="one or more"))
+    if view.has_key_index:
+        _check_index(view, reports, findings)
     return StoreReport(
         broker=view.broker,
         root=view.root,
@@ -179,6 +184,20 @@ def _conclude(store: _StoreInProgress) -> StoreReport:
         first_time=next((report.first_time for report in reports if report.first_time is not None), None),
         last_time=newest or None,
     )
+
+
+def _check_index(view: StoreView, reports: Sequence[LogReport], findings: Findings) -> None:
+    """Report records with keys of a store without IndexFiles, and those of a copy that only the newest one has."""
+    count = sum(report.not_copied if view.index else report.with_keys for report in reports)
+    if count and view.is_copy:
+        offsets = (each.first_not_copied for each in reports if each.first_not_copied is not None)
+        found = f"no file with the keys of {count_text(count, 'record')}"
+        expected = "one, which 'commitlake ship' does not copy"
+        findings.add(
+            Finding("index_not_copied", index_files.FOLDER, None, next(offsets, None), found=found, expected=expected)
+        )
+    elif count and not view.index:
+        findings.add(Finding("index_absent", index_files.FOLDER, found="no file with entries", expected="one or more"))
 
 
 def _join(

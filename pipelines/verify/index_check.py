@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.files import LocalFile
 from commitlake.connectors.formats.engine.mapping import Mapping
+from commitlake.connectors.formats.engine.store_files import IndexedFile
 from commitlake.connectors.formats.facts.records import Facts
 from commitlake.pipelines.verify import chains
 from commitlake.pipelines.verify.findings import Finding, Findings
@@ -15,8 +22,9 @@ from commitlake.pipelines.verify.index_files import ENTRY_DTYPE, IndexPart, read
 from commitlake.pipelines.verify.store_view import StoreView
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY
-from commitlake.schemas.store_files import open_file
 
+_PIECE_BYTES = 8 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CODES = {
     chains.MISSING: "index_missing_entry",
     chains.WRONG_HASH: "index_wrong_hash",
@@ -35,11 +43,24 @@ _CHAIN_CODES = {
 
 
 class IndexChecker:
-    """Compares chunks of records with their index entries."""
+    """Compares chunks of records with their index entries.
+
+    Attributes:
+        not_copied: number of records with keys after the last IndexFile of a copy, which lacks the newest one.
+        first_not_copied: physical offset of the first of them; None without one.
+    """
 
     def __init__(self, view: StoreView, findings: Findings) -> None:
         self._view = view
         self._findings = findings
+        self._open: dict[str, IndexedFile] = {}
+        self.not_copied = 0
+        self.first_not_copied: int | None = None
+
+    def close(self) -> None:
+        """Close the IndexFiles."""
+        while self._open:
+            self._open.popitem()[1].close()
 
     def check(self, facts: Facts) -> None:
         """Compare the records of a chunk with their index entries."""
@@ -52,11 +73,20 @@ class IndexChecker:
         if rows.start == rows.stop and facts.end <= begin:
             return
         stretches = [
-            (part, *read_between(part, max(facts.start, view.start), facts.end))
+            (part, *read_between(self._opened(part), part, max(facts.start, view.start), facts.end))
             for part in view.index
             if part.first_offset < facts.end and part.last_offset >= facts.start
         ]
         self._compare(facts, rows, [each for each in stretches if len(each[2])])
+
+    def _opened(self, part: IndexPart) -> IndexedFile:
+        """Return an open IndexFile; the ones before it are closed, as ranges are checked in the order of the log."""
+        if part.name not in self._open:
+            before = [each.name for each in self._view.index if each.last_offset < part.first_offset]
+            for name in self._open.keys() & set(before):
+                self._open.pop(name).close()
+            self._open[part.name] = self._view.files.open(part.name)
+        return self._open[part.name]
 
     def _note_outside(self, facts: Facts, rows: slice, begin: int) -> None:
         """Report records with keys before the first index file, and after the last."""
@@ -74,6 +104,11 @@ class IndexChecker:
                     )
                 ],
             )  # fmt: skip
+        if self._view.is_copy:
+            if len(after) and self.first_not_copied is None:
+                self.first_not_copied = int(facts.physical_offset[after[0]])
+            self.not_copied += len(after)
+            return
         code = "index_not_dispatched" if self._view.may_lag else "index_missing_entry"
         self._findings.add_many(
             code,
@@ -117,14 +152,15 @@ class IndexChecker:
     def _without_edges(self, facts: Facts, rows: slice, offsets: Array, chosen: Array) -> Array:
         """Remove problems that cannot be decided, or that are reported already.
 
-        Keys of the first record may be in a file that was deleted. Keys of the last record may be still to be written.
+        Keys of the first record may be in a file that was deleted. Keys of the last record may be still to be written,
+        or in the newest file, which a copy lacks.
         Entries of damaged records point to damage, which is a finding of the log.
         """
         kept = np.ones(chosen.shape[1], bool)
         of_row = chosen[1] >= 0
         at = facts.physical_offset[rows][chosen[1][of_row]]
         kept[of_row] &= at != self._view.index[0].first_offset
-        if self._view.may_lag:
+        if self._view.may_lag or self._view.lacks_newest_index:
             kept[of_row] &= at != self._view.index[-1].last_offset
         if facts.bad:
             of_entry = chosen[2] >= 0
@@ -158,11 +194,36 @@ class IndexChecker:
 
 def check_chains(view: StoreView, part: IndexPart) -> Findings:
     """Check every slot and entry of an IndexFile."""
-    descriptor = open_file(part.path)
+    file = view.files.open(part.name)
     try:
-        return _check_open_file(view, part, descriptor)
+        if isinstance(file, LocalFile):
+            return _check_open_file(view, part, file.descriptor)
+        with _fetched(file, part, view.files.place_of(part.name)) as descriptor:
+            return _check_open_file(view, part, descriptor)
     finally:
-        os.close(descriptor)
+        file.close()
+
+
+@contextmanager
+def _fetched(file: IndexedFile, part: IndexPart, place: str) -> Iterator[int]:
+    """Yield the descriptor of an unnamed temporary file with the content of an IndexFile of a copy."""
+    size = part.geometry.file_size
+    window = np.empty(min(size, _PIECE_BYTES), np.uint8)
+    try:
+        with tempfile.TemporaryFile(prefix="commitlake-index-") as copy:
+            for position in range(0, size, _PIECE_BYTES):
+                piece = window[: size - position]
+                file.read_into(piece, position)
+                copy.write(piece.data)
+            copy.flush()
+            yield copy.fileno()
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise StoreError(
+            f"{place}: expected room for {size} bytes in the temporary folder, found {error.strerror}: let TMPDIR name "
+            "a folder with more room"
+        ) from None
 
 
 def _check_open_file(view: StoreView, part: IndexPart, descriptor: int) -> Findings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,6 +56,8 @@ class LogReport:
         last_time: store time of the last record, ms; None without one.
         newest_time: the latest store time, ms; 0 without a record.
         batch_topics: topics with BatchConsumeQueues that have records in this range.
+        not_copied: number of records with keys after the last IndexFile of a copy.
+        first_not_copied: physical offset of the first of them; None without one.
     """
 
     findings: Findings
@@ -67,13 +70,22 @@ class LogReport:
     last_time: int | None = None
     newest_time: int = 0
     batch_topics: set[str] = field(default_factory=set)
+    not_copied: int = 0
+    first_not_copied: int | None = None
 
 
 def check_range(view: StoreView, split: Split) -> LogReport:
     """Read a range, and compare every record with its index entries."""
     report = LogReport(Findings(view.limit))
-    queues, index = QueueChecker(view, report.findings), IndexChecker(view, report.findings)
-    batches = BatchChecker(view, report.findings)
+    with closing(IndexChecker(view, report.findings)) as index:
+        _check_facts(view, split, report, index)
+    report.not_copied, report.first_not_copied = index.not_copied, index.first_not_copied
+    _check_bad(report.bad, split, report.findings, view)
+    return report
+
+
+def _check_facts(view: StoreView, split: Split, report: LogReport, index: IndexChecker) -> None:
+    queues, batches = QueueChecker(view, report.findings), BatchChecker(view, report.findings)
     for facts in read_facts(split, delay_levels_ms=view.delay_levels_ms):
         report.records += facts.rows
         report.bytes += facts.end - facts.start
@@ -91,8 +103,6 @@ def check_range(view: StoreView, split: Split) -> LogReport:
             else:
                 report.runs += queues.check(entries)
         index.check(facts)
-    _check_bad(report.bad, split, report.findings, view)
-    return report
 
 
 def _has_batches(view: StoreView, entries: QueueEntries, flagged: Array) -> bool:

@@ -30,7 +30,11 @@ class QueueBounds:
 
 
 class QueueEnds:
-    """Checks of the ConsumeQueues of a store, after its whole log was read."""
+    """Checks of the ConsumeQueues of a store, after its whole log was read.
+
+    Attributes:
+        awaits_record: whether a copy has an entry of the newest record, and not this record.
+    """
 
     def __init__(self, view: StoreView, bad: BadRanges, findings: Findings, restarts: Restarts) -> None:
         self._view = view
@@ -38,6 +42,7 @@ class QueueEnds:
         self._bad = bad
         self._findings = findings
         self._folders = QueueFolders(view, findings, restarts)
+        self.awaits_record = False
 
     def check(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
         """Check one queue: its files, and its entries without a record.
@@ -118,6 +123,9 @@ class QueueEnds:
                 continue
             if offset >= self._view.end and self._view.is_live:
                 continue  # written after the log's end was fixed
+            if self._view.is_awaited(offset):
+                self.awaits_record = True
+                continue
             code = "queue_beyond_log" if offset >= self._view.end else "queue_dangling_entry"
             file, position = files.place_of(first + place)
             expected = (

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.log_records import LogRecords
+from commitlake.connectors.formats.engine.store_files import StoreFiles
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.schemas.layouts.numbers import INT64_MAX, int_within, parse_int
@@ -28,13 +28,13 @@ MAX_LEVELS = 1_000
 
 
 def observe_delays(
-    root: Path, queues: Sequence[tuple[str, int]], schedule_topic: str, file_size: int, layout: QueueLayout,
+    files: StoreFiles, queues: Sequence[tuple[str, int]], schedule_topic: str, file_size: int, layout: QueueLayout,
     records: LogRecords,
 ) -> dict[int, int]:  # fmt: skip
     """Read the delays that the newest entries of the schedule queues have.
 
     Args:
-        root: The store's folder.
+        files: The files of the store.
         queues: Topic and queue id of every queue that has a folder.
         schedule_topic: The topic of delayed messages.
         file_size: Bytes of a queue file.
@@ -48,7 +48,7 @@ def observe_delays(
     found = {}
     for topic, queue_id in queues:
         if topic == schedule_topic and 0 <= queue_id < MAX_LEVELS:
-            delays = _delays_of(QueueFiles(root, topic, queue_id, file_size, layout), records)
+            delays = _delays_of(QueueFiles(files, topic, queue_id, file_size, layout), records)
             if delays:
                 delay, count = Counter(delays).most_common(1)[0]
                 if 2 * count > len(delays):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
 import numpy as np
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.store_files import StoreFiles
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.schemas.layouts.segments import is_segment_name, segment_name
-from commitlake.schemas.store_files import files_in, open_file
 
 _AT_ONCE = 4096
 """Number of entries that are read at once."""
@@ -25,7 +23,7 @@ class QueueFiles:
     Attributes:
         topic: the queue's topic.
         queue_id: the queue's number in its topic.
-        folder: the folder of the files.
+        folder: path of the folder of the files, relative to the store's folder.
         file_size: expected size of each file, bytes.
         layout: the kind of queue.
         origin: start of each file modulo the file size, bytes; 0 for layouts with aligned files.
@@ -34,8 +32,15 @@ class QueueFiles:
             be in place of tag codes.
     """
 
-    def __init__(self, root: Path, topic: str, queue_id: int, file_size: int, layout: QueueLayout) -> None:
+    def __init__(self, files: StoreFiles, topic: str, queue_id: int, file_size: int, layout: QueueLayout) -> None:
         """List the files. A queue without a folder has none.
+
+        Args:
+            files: the files of the store.
+            topic: the queue's topic.
+            queue_id: the queue's number in its topic.
+            file_size: expected size of each file, bytes.
+            layout: the kind of queue.
 
         Raises:
             UnsafeFileError: for a link, or anything else that is not a regular file, with the name of one.
@@ -43,16 +48,16 @@ class QueueFiles:
         self.topic = topic
         self.queue_id = queue_id
         self.layout = layout
-        self.folder = root / layout.folder / topic / str(queue_id)
+        self.folder = f"{layout.folder}/{topic}/{queue_id}"
         self.file_size = file_size
-        self._top = root / layout.folder
+        self._files = files
         # The first of two names of one number: `queue_folders` reports the other.
-        names = files_in(self.folder, is_segment_name, below=self._top)
+        names = files.files_in(self.folder, is_segment_name)
         found = {int(name): name for name in reversed(names)}
         self.origin = 0 if layout.is_aligned else self._origin_of(found)
         self.starts = sorted(start for start in found if self.is_start(start))
         self._known = {start: found[start] for start in self.starts}
-        self.has_extension = (root / _EXTENSIONS / topic / str(queue_id)).is_dir()
+        self.has_extension = files.has_folder(f"{_EXTENSIONS}/{topic}/{queue_id}")
 
     def _origin_of(self, starts: Iterable[int]) -> int:
         """Return the most frequent start of files, modulo the file size."""
@@ -82,7 +87,7 @@ class QueueFiles:
         """Return the path of an entry's file, relative to the store's folder, and the entry's byte position there."""
         start = max(0, self.file_start(number))
         name = self._known.get(start, segment_name(start))
-        return f"{self.layout.folder}/{self.topic}/{self.queue_id}/{name}", number * self.layout.entry_size - start
+        return f"{self.folder}/{name}", number * self.layout.entry_size - start
 
     def file_start(self, number: int) -> int:
         """Return the byte position of an entry's file; below 0 if the file would begin before the queue."""
@@ -105,17 +110,16 @@ class QueueFiles:
             end: number after the last entry, in the same file.
         """
         start = self.file_start(first)
-        wanted = (end - first) * self.layout.entry_size
+        data = np.zeros((end - first) * self.layout.entry_size, np.uint8)
         try:
-            descriptor = open_file(self.folder / self._known.get(start, segment_name(start)), below=self._top)
+            file = self._files.open(f"{self.folder}/{self._known.get(start, segment_name(start))}")
         except FileNotFoundError:
-            return np.zeros(end - first, self.layout.dtype)
+            return data.view(self.layout.dtype)
         try:
-            data = os.pread(descriptor, wanted, first * self.layout.entry_size - start)
+            file.read_into(data, first * self.layout.entry_size - start)
         finally:
-            os.close(descriptor)
-        entries: Array = np.frombuffer(data.ljust(wanted, b"\0"), self.layout.dtype)
-        return entries
+            file.close()
+        return data.view(self.layout.dtype)
 
     def written_end(self) -> int:
         """Return the number after the last valid entry, found by bisection of the last file that has one."""

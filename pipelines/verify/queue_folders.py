@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from pathlib import Path
 
+from commitlake.connectors.formats.engine.store_files import StoreFiles
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
-from commitlake.connectors.formats.rocketmq.topic_kinds import listed_kinds
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.queue_check import Run
 from commitlake.pipelines.verify.queue_files import QueueFiles
@@ -17,7 +16,6 @@ from commitlake.pipelines.verify.store_view import StoreView
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, SIMPLE_QUEUE_TYPE
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name, segment_name
-from commitlake.schemas.store_files import files_in
 
 
 class QueueFolders:
@@ -42,7 +40,7 @@ class QueueFolders:
         count = sum(run.end - run.first for run in runs)
         first = (dispatched or runs)[0]
         self._findings.add(
-            Finding(code, f"{files.layout.folder}/{files.name}", None, first.first_offset, files.name, first.first,
+            Finding(code, files.folder, None, first.first_offset, files.name, first.first,
                     "no file", f"entries of {count_text(count, 'record')}")
         )  # fmt: skip
 
@@ -54,24 +52,22 @@ class QueueFolders:
             first_number: number of the entry of the log's first record of this queue; None if that does not show it
                 which file should exist.
         """
-        folder = f"{files.layout.folder}/{files.name}"
         self._check_names(files)
         wanted = files.starts[0]
         if first_number is not None:
             wanted = min(wanted, files.file_start(first_number))
         for before, after in pairwise([wanted - files.file_size, *files.starts]):
             start, missing = max(0, before + files.file_size), (after - before) // files.file_size - 1
-            name, number = f"{folder}/{segment_name(start)}", start // files.layout.entry_size
+            name, number = f"{files.folder}/{segment_name(start)}", start // files.layout.entry_size
             expected = f"{count_text(missing, 'file')} before {segment_name(after)}"
             finding = Finding("queue_missing_file", name, None, None, files.name, number, "no such file", expected)
             self._findings.add_many(finding.code, missing, [finding])
 
     def _check_names(self, files: QueueFiles) -> None:
-        folder = f"{files.layout.folder}/{files.name}"
         starts: dict[int, str] = {}
         with suppress(FileNotFoundError):
-            for found in files_in(files.folder, below=files.folder.parent.parent):
-                name, start = f"{folder}/{found}", parse_segment_name(found)
+            for found in self._view.files.files_in(files.folder):
+                name, start = f"{files.folder}/{found}", parse_segment_name(found)
                 if start is not None and start in starts:
                     expected = f"one file that begins at {start}: {starts[start]}"
                     self._findings.add(
@@ -79,7 +75,7 @@ class QueueFolders:
                     )
                 elif start is not None:
                     starts[start] = found
-                    self._check_file(files, name, start, (files.folder / found).lstat().st_size)
+                    self._check_file(files, name, start, self._view.files.size_of(name))
                 elif files.layout.refuses_other_names:
                     expected = "20 digits as a name"
                     self._findings.add(
@@ -97,22 +93,27 @@ class QueueFolders:
 
 
 def check_kinds(
-    root: Path, queues: Sequence[tuple[str, int]], layout: QueueLayout, findings: Findings, *, are_batches: bool
+    files: StoreFiles,
+    listed: Mapping[str, bool],
+    queues: Sequence[tuple[str, int]],
+    layout: QueueLayout,
+    findings: Findings,
+    *,
+    are_batches: bool,
 ) -> None:
     """Check that topics.json has the queue type of every topic that its queues' folder shows.
 
     Args:
-        root: The store's folder.
+        files: The files of the store.
+        listed: The topics in topics.json, each with whether it has batches.
         queues: Those that have a folder of this layout.
         layout: ConsumeQueues or BatchConsumeQueues.
         findings: Gets those topics whose queues would keep a broker from starting.
         are_batches: Whether the layout is that of BatchConsumeQueues.
     """
-    listed = listed_kinds(root)
-    top = root / layout.folder
     wrong = [queue for queue in queues if listed.get(queue[0], False) is not are_batches]
     for topic in dict.fromkeys(
-        topic for topic, queue_id in wrong if files_in(top / topic / str(queue_id), is_segment_name, below=top)
+        topic for topic, queue_id in wrong if files.files_in(f"{layout.folder}/{topic}/{queue_id}", is_segment_name)
     ):
         kind = SIMPLE_QUEUE_TYPE if are_batches else BATCH_QUEUE_TYPE
         expected = (

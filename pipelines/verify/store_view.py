@@ -3,6 +3,20 @@
 A broker may be writing meanwhile. So the small files are read first, then the log's end is fixed, then the log is read
 up to there, and then the indexes, which by then have at least the entries of these records. Records after the last
 entry of all queues count as not dispatched yet, and entries after the fixed end of the log are ignored as newer.
+
+In a copy that `commitlake ship` made in an object store or HDFS, every file stays readable as a manifest names it, so
+the order of reading is that of the manifests. An agent publishes the log first, then queues and indexes, then small
+files. Here they are read in the reverse order: small files, then the manifest of queues and indexes, then the list of
+segments and the log's end. So offsets of groups are not ahead of the queues, and no entry points beyond the log's end,
+except those of a single record there: an agent ships the newest record only when it has seen it unchanged.
+
+The queues may be up to a minute older than the log. The copy shows it: while a broker runs, the copy has `abort`; and
+in the minute after it is started, the manifest of the log is newer than that of the queues, and no queue has an entry
+of the newest record. In both cases, records after the last entry of all queues count as not dispatched yet. Tasks in
+other processes read a later manifest, which has at least the entries that this one has; they look up the entries of
+records, and so need not ignore any.
+
+The newest IndexFile is in no copy. Only `commitlake rebuild` in a folder makes it.
 """
 
 from __future__ import annotations
@@ -11,27 +25,29 @@ import fcntl
 import os
 import struct
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from commitlake.connectors.formats.engine.plan import TailKind
-from commitlake.connectors.formats.engine.stores import Segment, Store
+from commitlake.connectors.formats.engine.store_files import LocalStoreFiles, StoreFiles
+from commitlake.connectors.formats.engine.stores import Segment
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.facts.topic_kinds import TopicKinds
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.rocketmq.topic_configs import is_listed
-from commitlake.pipelines.verify.errors import VerifyError
 from commitlake.pipelines.verify.index_files import IndexPart
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
-from commitlake.schemas.shipped import fetch_hint
-from commitlake.schemas.store_files import files_in, folders_in, open_file
+from commitlake.schemas.store_files import open_file
 
 ABORT, LOCK = "abort", "lock"
 MAX_MAPPED_FILE_BYTES = (1 << 31) - 1
 """Largest file that a Java broker can map; a larger file does not belong to its queues."""
+_REQUESTS = 8
+"""Number of threads that read queues of a copy, each of which waits for the answers of an object store."""
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length, pid
 
 
@@ -41,7 +57,8 @@ class StoreView:
 
     Attributes:
         broker: the store's name.
-        root: the store's folder.
+        files: its queues and indexes.
+        root: the store's folder, as a path or URI.
         segments: the log's files, in order of their offsets.
         start: physical offset of the log's first byte.
         end: physical offset after the last valid record.
@@ -49,6 +66,8 @@ class StoreView:
         tail_bytes: how many bytes of the tail are torn.
         is_live: a process holds the store's lock.
         was_aborted: `abort` is there.
+        is_copy: `commitlake ship` made it, in a folder or an object store.
+        is_behind: it is a copy whose queues may be older than its log.
         queue_file_size: bytes of a queue's file.
         batch_file_size: size of a BatchConsumeQueue's files.
         dispatched_end: physical offset up to which every record must have its entries.
@@ -64,6 +83,7 @@ class StoreView:
     """
 
     broker: str
+    files: StoreFiles
     root: str
     segments: tuple[Segment, ...]
     start: int
@@ -72,6 +92,8 @@ class StoreView:
     tail_bytes: int
     is_live: bool
     was_aborted: bool
+    is_copy: bool
+    is_behind: bool
     queue_file_size: int
     batch_file_size: int
     dispatched_end: int
@@ -103,35 +125,30 @@ class StoreView:
     @property
     def may_lag(self) -> bool:
         """True if indexes may lag behind the log, as after an unclean shutdown or while the broker runs."""
-        return self.is_live or self.was_aborted
+        return self.is_live or self.was_aborted or self.is_behind
+
+    @property
+    def lacks_newest_index(self) -> bool:
+        """True if the broker's newest IndexFile is not there, because the store is a copy."""
+        return self.is_copy and not (self.index and self.index[-1].is_newest)
 
     def is_deleted(self, topic: str) -> bool:
         """Return whether a topic of the log was deleted: topics.json no longer has it."""
         return self.topics is not None and topic not in self.topics and is_listed(topic)
 
+    def is_awaited(self, offset: int) -> bool:
+        """Return whether an offset is that of the newest record, which a copy gets when it has not changed any more."""
+        return self.is_copy and offset == self.end
+
     def queue(self, topic: str, queue_id: int) -> QueueFiles:
         """Return the files of a queue as they are now."""
-        return QueueFiles(Path(self.root), topic, queue_id, self.queue_file_size, self.queues)
+        return QueueFiles(self.files, topic, queue_id, self.queue_file_size, self.queues)
 
     def batch_queue(self, topic: str, queue_id: int) -> QueueFiles:
         """Return the files of a BatchConsumeQueue as they are now."""
         layout = self.format.batch_queues
         assert layout is not None  # no topic of the store has batches otherwise
-        return QueueFiles(Path(self.root), topic, queue_id, self.batch_file_size, layout)
-
-
-def folder_of(store: Store) -> Path:
-    """Return the store's folder.
-
-    Raises:
-        VerifyError: if the store is not on this machine.
-    """
-    if "://" in store.root:
-        raise VerifyError(
-            f"{store.root}: expected a store on a local or mounted disk; 'commitlake audit' reads others"
-            f"{fetch_hint(store.root)}"
-        )
-    return Path(store.root).parent
+        return QueueFiles(self.files, topic, queue_id, self.batch_file_size, layout)
 
 
 def is_locked(root: Path) -> bool:
@@ -154,29 +171,26 @@ def is_locked(root: Path) -> bool:
     return False
 
 
-def list_queues(root: Path, layout: QueueLayout) -> list[tuple[str, int]]:
+def list_queues(files: StoreFiles, layout: QueueLayout) -> list[tuple[str, int]]:
     """List the topics and queue ids that have a folder. Like brokers, skip folders whose name is not a number.
 
     Raises:
         UnsafeFileError: for a link among the folders.
     """
     found = []
-    top = root / layout.folder
-    for topic in folders_in(top):
-        numbers = map(parse_queue_folder, folders_in(top / topic, below=top))
+    for topic in files.folders_in(layout.folder):
+        numbers = map(parse_queue_folder, files.folders_in(f"{layout.folder}/{topic}"))
         found += [(topic, number) for number in numbers if number is not None]
     return found
 
 
-def queue_file_size(root: Path, queues: list[tuple[str, int]], layout: QueueLayout) -> int:
+def queue_file_size(files: StoreFiles, queues: list[tuple[str, int]], layout: QueueLayout) -> int:
     """Return the most frequent size of queue files; a broker has one setting for all of them."""
     sizes: Counter[int] = Counter()
-    top = root / layout.folder
     for topic, queue_id in queues[:1000]:
-        folder = top / topic / str(queue_id)
+        folder = f"{layout.folder}/{topic}/{queue_id}"
         with suppress(FileNotFoundError):
-            names = files_in(folder, is_segment_name, below=top)
-            sizes.update((folder / name).lstat().st_size for name in names)
+            sizes.update(files.size_of(f"{folder}/{name}") for name in files.files_in(folder, is_segment_name))
     return likely_file_size(sizes, layout) or layout.default_file_size
 
 
@@ -199,15 +213,21 @@ def likely_file_size(sizes: Counter[int], layout: QueueLayout) -> int | None:
     )  # fmt: skip
 
 
-def last_dispatched(root: Path, queues: list[tuple[str, int]], file_size: int, end: int, layout: QueueLayout) -> int:
+def last_dispatched(
+    files: StoreFiles, queues: list[tuple[str, int]], file_size: int, end: int, layout: QueueLayout
+) -> int:
     """Return the physical offset after the newest record with an entry; entries beyond the log do not count."""
-    newest = 0
-    for topic, queue_id in queues:
-        files = QueueFiles(root, topic, queue_id, file_size, layout)
-        number = files.written_end() - 1
-        if number >= files.first_number and files.starts:
-            entry = files.read(number, number + 1)[0]
-            record_end = int(entry["physical_offset"]) + int(entry["size"])
-            if record_end <= end:
-                newest = max(newest, record_end)
-    return newest
+
+    def newest_of(queue: tuple[str, int]) -> int:
+        found = QueueFiles(files, *queue, file_size, layout)
+        number = found.written_end() - 1
+        if number < found.first_number or not found.starts:
+            return 0
+        entry = found.read(number, number + 1)[0]
+        record_end = int(entry["physical_offset"]) + int(entry["size"])
+        return record_end if record_end <= end else 0
+
+    if isinstance(files, LocalStoreFiles):
+        return max(map(newest_of, queues), default=0)
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        return max(pool.map(newest_of, queues), default=0)

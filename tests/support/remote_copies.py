@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import pyarrow.fs as pafs
 import pytest
 
 from commitlake.connectors.object_store import cloud_filesystem
+from commitlake.connectors.shipping.target import ShipTarget
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
@@ -43,7 +45,16 @@ def publish(target: MemoryTarget, folder: Path) -> None:
 
 
 def ship_copy(store: Path, folder: Path, settings: ShipSettings | None = None) -> None:
-    """Ship a store once, and serve the copy as `COPY`."""
+    """Ship a store with its newest record, and serve the copy as `COPY`."""
     target = MemoryTarget()
-    ShipAgent(SourceStore(str(store)), target, settings or ShipSettings("broker-a")).ship_round()
+    ship_rounds(store, target, settings)
     publish(target, folder)
+
+
+def ship_rounds(store: Path, target: ShipTarget, settings: ShipSettings | None = None) -> ShipAgent:
+    """Ship a store with its newest record, which is unchanged for seconds, and return the agent."""
+    seconds = count()
+    settings = settings or ShipSettings("broker-a")
+    agent = ShipAgent(SourceStore(str(store)), target, settings, clock=lambda: float(next(seconds)))
+    agent.ship_round()
+    return agent

@@ -6,12 +6,14 @@ from pathlib import Path
 
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 
 
-def report_of(root: Path, **options: int) -> StoreReport:
-    """Return the report on the only store of a folder, which is called `a` there."""
+def report_of(root: Path | str, runner: Runner = HERE, /, **options: int) -> StoreReport:
+    """Return the report on the only store of a folder or URI, which is called `a` there."""
     (store,) = find_stores(str(root), "a", all_formats())
-    (report,) = verify_stores([store], VerifyOptions(**options))  # type: ignore[arg-type]
+    (report,) = verify_stores([store], VerifyOptions(**options), runner=runner)  # type: ignore[arg-type]
     return report

@@ -103,6 +103,9 @@ def open_remote(filesystem: pafs.FileSystem, path: str) -> RemoteSegment:
 class OpenSegment:
     """Segment opened by its path or URI, as a context manager.
 
+    Attributes:
+        file: the open segment.
+
     Raises:
         StoreError: if it cannot be read, or is a link or not a regular file.
         FileNotFoundError: if it does not exist, or was deleted.
@@ -110,12 +113,12 @@ class OpenSegment:
 
     def __init__(self, path: str) -> None:
         filesystem, inner_path = resolve_filesystem(path)
-        self._file: SegmentFile
+        self.file: SegmentFile
         try:
             if isinstance(filesystem, pafs.LocalFileSystem):
-                self._file = LocalFile(inner_path)
+                self.file = LocalFile(inner_path)
             else:
-                self._file = open_remote(filesystem, inner_path)
+                self.file = open_remote(filesystem, inner_path)
         except UnsafeFileError as error:
             raise StoreError(str(error)) from None
         except PermissionError:
@@ -124,9 +127,9 @@ class OpenSegment:
             ) from None
 
     def __enter__(self) -> SegmentFile:
-        return self._file
+        return self.file
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        self.file.close()

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
 from commitlake.connectors.formats.engine.single_records import message_at
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Segment
 from commitlake.connectors.formats.format import Format
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
+_MAX_REMOTE_SEGMENTS = 4
+
 
 class LogRecords:
-    """Records of a list of segments."""
+    """Records of a list of segments.
+
+    The segments in an object store or HDFS that were read last stay open, because opening one takes several requests.
+    """
 
     def __init__(self, segments: Sequence[Segment], log_format: Format) -> None:
         """Set the segments; none is opened yet.
@@ -27,6 +33,7 @@ class LogRecords:
         self._format = log_format
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
+        self._remote: OrderedDict[str, SegmentFile] = OrderedDict()
 
     def at(self, offset: int) -> Any:
         """Return the record at a physical offset, as a message of its format; None if there is no valid one."""
@@ -40,7 +47,17 @@ class LogRecords:
         # Only fillers depend on the segment's end.
         split = Split("", segment.path, base, base, end, end, end, format=self._format)
         try:
+            if "://" in segment.path:
+                return message_at(self._open_remote(segment.path), split, offset, DEFAULT_MAX_RECORD_BYTES)
             with OpenSegment(segment.path) as file:
                 return message_at(file, split, offset, DEFAULT_MAX_RECORD_BYTES)
         except FileNotFoundError:
             return None  # deleted meanwhile
+
+    def _open_remote(self, path: str) -> SegmentFile:
+        if path not in self._remote:
+            self._remote[path] = OpenSegment(path).file
+            if len(self._remote) > _MAX_REMOTE_SEGMENTS:
+                self._remote.popitem(last=False)[1].close()
+        self._remote.move_to_end(path)
+        return self._remote[path]

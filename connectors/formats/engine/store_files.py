@@ -41,6 +41,10 @@ _numbers = count()
 _Key = tuple[int, str, int]  # number of the opened store, path of a file, number of its block or -1
 
 
+class MissingObjectError(StoreError):
+    """A copy has no object for a file that its manifest names as complete."""
+
+
 class IndexedFile(SegmentFile, Protocol):
     """Open file of a queue or an index, which may have holes."""
 
@@ -109,6 +113,7 @@ class StoreFiles(Protocol):
 
         Raises:
             FileNotFoundError: if it does not exist.
+            MissingObjectError: if a copy lacks its object.
             StoreError: if a copy of it has not the bytes that the manifest names, here or when it is read.
             UnsafeFileError: if it is a link or not a regular file.
         """
@@ -275,6 +280,7 @@ class ShippedStoreFiles:
         """Open a file; see StoreFiles."""
         entry = self._entry(path)
         if entry.shipped > MAX_WHOLE_BYTES:
+            self.segment(entry)  # which raises an error if it is missing
             return _LargeFile(_ShippedObject(self, entry), entry, entry.shipped if end is None else end)
         key = self._number, path, -1
         if (kept := _KEPT.get(key)) is None:
@@ -306,7 +312,8 @@ class ShippedStoreFiles:
         """Return the object of a file, or its parts, opened.
 
         Raises:
-            StoreError: if the manifest names the object, and it is missing.
+            MissingObjectError: if the manifest names the object, and it is missing.
+            StoreError: if it has another size.
         """
         with self._lock:
             if (found := self._objects.get(entry.name)) is not None:
@@ -318,7 +325,14 @@ class ShippedStoreFiles:
             else:
                 found = PartedFile(self._filesystem, self._store, entry.name, entry, self._newer_entry)
         except FileNotFoundError:
-            raise self.changed(entry, "no such object") from None
+            place = self.place_of(entry.name)
+            raise MissingObjectError(
+                f"{place}: expected {entry.shipped} bytes, found no such object: the copy was changed"
+            ) from None
+        if entry.is_sealed and found.size() != entry.size:
+            size = found.size()
+            found.close()
+            raise self.changed(entry, size)
         with self._lock:
             self._objects[entry.name] = found
             if len(self._objects) > _MAX_OPEN_OBJECTS:
@@ -343,7 +357,7 @@ class ShippedStoreFiles:
     def _read(self, entry: ShippedFile, start: int, end: int) -> Array:
         return _ShippedObject(self, entry).read_at(end - start, start)
 
-    def changed(self, entry: ShippedFile, found: str) -> StoreError:
+    def changed(self, entry: ShippedFile, found: int) -> StoreError:
         """Return the error for an object that has not the bytes that the manifest names."""
         place = self.place_of(entry.name)
         return StoreError(f"{place}: expected {entry.shipped} bytes, found {found}: the copy was changed")
@@ -459,7 +473,7 @@ class _ShippedObject:
 
     def _check(self, found: int, expected: int) -> None:
         if found < expected:
-            raise self._files.changed(self._entry, str(found))
+            raise self._files.changed(self._entry, found)
 
 
 class _LargeFile:

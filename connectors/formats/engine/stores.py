@@ -191,6 +191,16 @@ def _threads(filesystem: pafs.FileSystem) -> int:
     return 1 if isinstance(filesystem, pafs.LocalFileSystem) else REMOTE_THREADS
 
 
+def list_again(store: Store) -> Store:
+    """Return a store with the segments that it has now.
+
+    Raises:
+        StoreError: if it cannot be read, or has no segment any more.
+    """
+    _, root = resolve_filesystem(store.root)
+    return _list_store(store.root, root, store.broker, (store.format,))
+
+
 def is_glob(pattern: str) -> bool:
     """Return whether a path can name several stores."""
     return bool(_WILDCARDS.search(pattern)) and not _is_folder(pattern)

@@ -13,7 +13,7 @@ import numpy as np
 
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.filters import Narrowing
-from commitlake.connectors.formats.engine.store_files import StoreFiles, read_all
+from commitlake.connectors.formats.engine.store_files import MissingObjectError, StoreFiles, read_all
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.index_entries.entry_columns import is_timestamp
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
@@ -115,10 +115,11 @@ def _parts_of_file(store: PlannedStore, files: StoreFiles, path: str, options: I
         with closing(files.open(path, HEADER.size)) as opened:
             size, head = opened.size(), read_all(opened, 0, HEADER.size).tobytes()
     except FileNotFoundError:
-        if store.is_copy:
-            missing = store.missing(0, files.size_of(path))
-            yield IndexPart(unknown, missing.start, missing.end, missing)
-        return  # else the broker has expired it since it was listed
+        return  # the broker has expired it since it was listed
+    except MissingObjectError:
+        missing = store.missing(0, files.size_of(path))
+        yield IndexPart(unknown, missing.start, missing.end, missing)
+        return
     try:
         geometry = options.geometry or geometry_of(size)
     except LayoutError as error:

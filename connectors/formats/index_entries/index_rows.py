@@ -12,6 +12,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.formats.engine.store_files import MissingObjectError
 from commitlake.connectors.formats.index_entries.entry_columns import bad_batch, batch_of, timestamps, together
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter
 from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions
@@ -76,7 +77,7 @@ class _Reader:
     def _windows(self, part: IndexPart) -> Iterator[pa.RecordBatch]:
         try:
             file = part.file.store.files().open(part.file.path, part.end)
-        except FileNotFoundError:
+        except (FileNotFoundError, MissingObjectError):
             yield from self._bad(part, [part.file.store.missing(part.start, part.end)])
             return
         except UnsafeFileError as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.filters import Narrowing
-from commitlake.connectors.formats.engine.store_files import StoreFiles
+from commitlake.connectors.formats.engine.store_files import MissingObjectError, StoreFiles
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
@@ -198,6 +198,6 @@ def _last_written(queue: QueueFolder, files: StoreFiles, names: Sequence[str]) -
         try:
             if files.has_data(f"{queue.path}/{names[place]}"):
                 return place
-        except FileNotFoundError:
-            continue  # deleted since it was listed
+        except (FileNotFoundError, MissingObjectError):
+            continue  # deleted since it was listed; of a copy, the part itself is reported
     return 0

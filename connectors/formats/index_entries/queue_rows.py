@@ -12,6 +12,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.formats.engine.store_files import MissingObjectError
 from commitlake.connectors.formats.index_entries.entry_columns import (
     bad_batch,
     batch_of,
@@ -62,7 +63,7 @@ class _Reader:
             return
         try:
             file = part.queue.store.files().open(part.path, part.end)
-        except FileNotFoundError:
+        except (FileNotFoundError, MissingObjectError):
             yield from self._bad([part.queue.store.missing(part.start, part.end)])
             return
         except UnsafeFileError as error:

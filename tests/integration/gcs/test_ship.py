@@ -367,8 +367,8 @@ def test_jobs_that_need_a_folder_say_how_to_fetch_one(
 ) -> None:
     store = ROCKETMQ.write(tmp_path / "broker-a" / "store", 60)
     assert ship.main(["--store", str(store), "--to", copy, "--once"]) == 0
+    assert verify.main([copy, "--local", "--quiet"]) == 0
     commands = (
-        (verify.main, [copy, "--local"]),
         (rebuild.main, [copy, "--out", str(tmp_path / "out"), "--local"]),
         (dump.main, [copy, "--consumequeue"]),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import subprocess
@@ -29,9 +30,12 @@ from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.shipped import LOG_MANIFEST
 from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.servers.s3 import S3Server
+from tests.support.indexed_stores import write_indexed_store
+from tests.support.jmq_stores import write_jmq_store
 from tests.support.kills import kill_count
 from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
 from tests.support.shipped_archives import check_copy_is_archived_alike, check_large_segments_are_read_alike
+from tests.support.store_damages import DAMAGES
 from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
 from tests.support.waiting import let_pass
 
@@ -217,13 +221,64 @@ def test_jobs_find_copies_without_a_complete_segment(
     assert len(capsys.readouterr().out.splitlines()) == 9
 
 
+@pytest.mark.parametrize("layout", [ROCKETMQ, JMQ], ids=lambda layout: layout.name)
+def test_copy_is_verified_as_the_store(
+    bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: StoreFormat
+) -> None:
+    damages, place = DAMAGES[layout.name], f"s3://{bucket}/copy"
+    write = write_indexed_store if layout is ROCKETMQ else write_jmq_store
+    store = write(tmp_path / "broker-a" / "store")
+    damages.patch_field(store, damages.record(store), "body_crc", 1)
+    damages.clear_entry(store, 5)
+    damages.queue_file(store, damages.queue_file_entries)[0].unlink()
+    assert ship.main(["--store", str(store), "--to", place, "--once"]) == 0
+    found = []
+    for root in (str(store), place):
+        capsys.readouterr()
+        assert verify.main([root, "--local", "--processes", "2", "--format", "json"]) == 3
+        (report,) = json.loads(capsys.readouterr().out)["rows"]
+        assert report.pop("root") == root
+        found.append(report)
+    of_store, of_copy = found
+    assert {"log_bad_crc", "queue_missing_entry", "queue_missing_file"} <= of_store["counts"].keys()
+    if layout is ROCKETMQ:
+        assert of_copy["counts"].pop("index_not_copied") == 1
+        assert of_copy["findings"].pop()["code"] == "index_not_copied"
+        assert of_copy.pop("index_files") + 1 == of_store.pop("index_files")
+    assert of_copy == of_store
+
+
+@pytest.mark.long("tasks in other processes read a copy each time")
+def test_copy_is_verified_on_spark(bucket: str, tmp_path: Path) -> None:
+    place = f"s3://{bucket}/copy"
+    store = write_indexed_store(tmp_path / "broker-a" / "store")
+    DAMAGES["rocketmq"].clear_entry(store, 5)
+    assert ship.main(["--store", str(store), "--to", place, "--once"]) == 0
+    command = [sys.executable, "-m", "commitlake.jobs.cli.main", "verify", place, "--format", "json"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    (report,) = json.loads(done.stdout)["rows"]
+    assert report["counts"] == {"queue_missing_entry": 1, "index_not_copied": 1}
+    assert report["records"] == 600
+
+
+def test_copy_that_was_changed_ends_verify(
+    s3_server: S3Server, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, place = write_indexed_store(tmp_path / "broker-a" / "store"), f"s3://{bucket}/copy"
+    assert ship.main(["--store", str(store), "--to", place, "--once"]) == 0
+    path = DAMAGES["rocketmq"].queue_file(store, 0)[0].relative_to(store)
+    s3_server.client().delete_object(Bucket=bucket, Key=f"copy/{path}")
+    assert verify.main([place, "--local"]) == 2
+    assert f"{place}/{path}: expected 320 bytes, found no such object: the copy was changed" in capsys.readouterr().err
+
+
 def test_jobs_that_need_a_folder_say_how_to_fetch_one(
     s3_server: S3Server, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store, place = ROCKETMQ.write(tmp_path / "broker-a" / "store", 60), f"s3://{bucket}/copy"
     assert ship.main(["--store", str(store), "--to", place, "--once"]) == 0
     commands = (
-        (verify.main, [place, "--local"]),
         (rebuild.main, [place, "--out", str(tmp_path / "out"), "--local"]),
         (rebuild.main, [place, "--out", str(tmp_path / "out"), "--salvage", "--local"]),
     )

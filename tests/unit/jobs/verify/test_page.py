@@ -20,9 +20,11 @@ HOSTILE = "<script>alert('x')</script>\u202e"
 
 def report(broker: str = "broker-a", **changes: object) -> StoreReport:
     """Return the report of an intact store."""
-    given = {"segments": 2, "records": 1200, "bytes": 3 << 20, "queues": 12, "index_files": 1, "groups": 4,
-             "first_time": 1_795_183_200_000, "last_time": 1_795_183_260_500}  # fmt: skip
-    return StoreReport(broker, f"/data/{broker}", Findings(), **(given | changes))  # type: ignore[arg-type]
+    given: dict[str, object] = {
+        "root": f"/data/{broker}", "segments": 2, "records": 1200, "bytes": 3 << 20, "queues": 12, "index_files": 1,
+        "groups": 4, "first_time": 1_795_183_200_000, "last_time": 1_795_183_260_500,
+    }  # fmt: skip
+    return StoreReport(broker, findings=Findings(), **(given | changes))  # type: ignore[arg-type]
 
 
 def with_findings(store: StoreReport, code: str, count: int, *kept: Finding) -> StoreReport:
@@ -81,6 +83,16 @@ def test_a_repairable_store_has_the_command_to_repair_it() -> None:
     assert lines == [
         "commitlake rebuild /data/broker-a --salvage --out /data/broker-a-salvaged --local",
         "commitlake rebuild /data/broker-a --in-place --local",
+    ]
+
+
+def test_a_copy_in_an_object_store_is_fetched_before_it_is_repaired() -> None:
+    damaged = report(root="s3://logs/broker-a")
+    with_findings(damaged, "queue_missing", 1, finding("queue_missing", found="no file", expected="entries"))
+    lines = [each.text for block in page_of(damaged).of_class("command") for each in block.all("code")]
+    assert lines == [
+        "commitlake ship --store s3://logs/broker-a --to copy --once",
+        "commitlake rebuild copy --in-place --local",
     ]
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.mapping import Mapping
 from commitlake.connectors.formats.engine.store_files import open_store_files
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq import indexes
 from commitlake.pipelines.verify import chains, index_check
 from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import verify_stores
-from commitlake.schemas.store_files import open_file
 from tests.support.indexed_stores import OPTIONS, write_indexed_store
 
 
@@ -32,7 +31,7 @@ def test_an_index_truncated_during_verify_is_a_finding(
 ) -> None:
     path = sorted((store / "index").iterdir())[1]
     size = path.stat().st_size
-    check, opened = chains.check_chains, open_file
+    check = chains.check_chains
     if is_mapped:
 
         def cut_and_check(*arguments: Any) -> None:
@@ -41,13 +40,7 @@ def test_an_index_truncated_during_verify_is_a_finding(
 
         monkeypatch.setattr(chains, "check_chains", cut_and_check)
     else:
-
-        def cut_and_open(name: str) -> int:
-            os.truncate(path, 100)
-            return opened(name)
-
-        monkeypatch.setattr(index_check, "open_file", cut_and_open)
-        monkeypatch.setattr(Mapping, "of", lambda *_: None)
+        monkeypatch.setattr(index_check, "Mapping", SimpleNamespace(of=lambda *_: os.truncate(path, 100)))
     (report,) = verify_stores(find_stores(str(store), "a"), VerifyOptions())
     found = [each for each in report.findings.kept["index_file_size"] if each.place.startswith(f"index/{path.name}")]
     assert [(each.found, each.expected) for each in found] == [

@@ -125,8 +125,8 @@ def test_last_files_are_kept_up_to_a_limit(copy: str, monkeypatch: pytest.Monkey
     assert content(again) == content(first)
 
 
-def test_no_file_is_kept_if_the_limit_is_0(copy: str) -> None:
-    files = open_store_files(copy, kept_bytes=0)
+def test_nothing_is_kept_of_files_that_are_read_once(copy: str) -> None:
+    files = open_store_files(copy, is_read_once=True)
     (path, *_) = paths_below(files, "index")
     first = files.open(path)
     assert files.open(path) is not first
@@ -171,6 +171,7 @@ def test_no_more_is_read_ahead_than_was_asked_for(copy: str, tmp_path: Path, mon
         return read_at(file, size, start)
 
     monkeypatch.setattr(RemoteFile, "read_at", note)
+    monkeypatch.setattr(store_files, "BLOCK_BYTES", 16)
     with closing(open_store_files(copy).open(path, 400)) as file:
         for start in range(0, 400, 40):
             assert len(read_all(file, start, start + 40)) == 40
@@ -235,3 +236,28 @@ def test_find_data_gives_the_place_of_a_window_with_data(tmp_path: Path) -> None
     with closing(LocalFile(str(path))) as file:
         assert find_data(file, 0, 1 << 18) == 1 << 17
         assert find_data(file, 0, 1 << 17) is None
+
+
+def test_missing_object_of_a_copy_is_an_error_and_not_a_missing_file(copy: str, tmp_path: Path) -> None:
+    (path, *_) = paths_below(open_store_files(copy), "index")
+    (tmp_path / "remote" / "copy" / path).unlink()
+    with pytest.raises(StoreError, match=rf"copy/{path}: expected \d+ bytes, found no such object: the copy was"):
+        open_store_files(copy).open(path)
+
+
+def test_small_reads_near_each_other_are_one_request(copy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_files, "MAX_WHOLE_BYTES", 0)
+    read = RemoteFile.read_at
+    requests: list[tuple[int, int]] = []
+
+    def read_at(file: RemoteFile, size: int, position: int) -> Array:
+        requests.append((position, size))
+        return read(file, size, position)
+
+    monkeypatch.setattr(RemoteFile, "read_at", read_at)
+    monkeypatch.setattr(store_files, "BLOCK_BYTES", 1000)
+    files = open_store_files(copy)
+    (path, *_) = paths_below(files, "index")
+    for position in (1900, 1100, 1500, 1990):  # the last one needs two blocks
+        read_all(files.open(path), position, position + 20)
+    assert requests == [(1000, 1000), (2000, 1000)]

@@ -18,11 +18,13 @@ def test_ranges_are_divided_between_entries() -> None:
 
 def test_stores_are_opened_once_for_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
-    monkeypatch.setattr(partitions, "open_store_files", lambda root, kept_bytes: opened.append((root, kept_bytes)))
+    monkeypatch.setattr(
+        partitions, "open_store_files", lambda root, *, is_read_once: opened.append((root, is_read_once))
+    )
     for read_id in ("first", "first", "second"):
         PlannedStore("b", "s3://logs/b", read_id).files()
     PlannedStore("a", "s3://logs/a", "second").files()
-    assert opened == [("s3://logs/b", 0), ("s3://logs/b", 0), ("s3://logs/a", 0)]
+    assert opened == [("s3://logs/b", True), ("s3://logs/b", True), ("s3://logs/a", True)]
 
 
 def test_places_of_files_are_paths_or_uris() -> None:
