@@ -1,20 +1,27 @@
-"""A store and its copy in an object store, compared: their archives, and the bytes of large segments."""
+"""A store and its copy in an object store, compared: archives, findings of verify, and the bytes of large segments."""
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from commitlake.connectors.formats.engine.files import OpenSegment, RemoteSegment
 from commitlake.connectors.formats.engine.read_ahead import ReadAhead
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.ship import command as ship
+from commitlake.jobs.verify import command as verify
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.archived import TABLES, rows_of
+from tests.support.indexed_stores import write_indexed_store
+from tests.support.jmq_stores import write_jmq_store
 from tests.support.logs import closed_segment, new_message, open_segment, write_store
-from tests.support.store_formats import StoreFormat
+from tests.support.store_damages import DAMAGES
+from tests.support.store_formats import ROCKETMQ, StoreFormat
 
 _SEGMENT_BYTES, _WINDOW_BYTES = 32 << 20, 4 << 20
 
@@ -43,6 +50,42 @@ def check_copy_is_archived_alike(copy: str, folder: Path, layout: StoreFormat) -
         if table == "store_config":  # sizes of files, and delay levels, are read from the store's own queues only
             expected = [row for row in expected if row["kind"] != "setting"]
         assert found == expected, table
+
+
+def check_copy_is_verified_alike(
+    copy: str, folder: Path, layout: StoreFormat, capsys: pytest.CaptureFixture[str], processes: int = 1
+) -> None:
+    """Check that a copy of a damaged store has its findings, except the note on the IndexFile that is not copied.
+
+    Args:
+        copy: place of the copy.
+        folder: an empty folder, for the store.
+        layout: format of the store.
+        capsys: captures the output.
+        processes: number of processes that read the copy.
+    """
+    damages = DAMAGES[layout.name]
+    write = write_indexed_store if layout is ROCKETMQ else write_jmq_store
+    store = write(folder / "store")
+    damages.patch_field(store, damages.record(store), "body_crc", 1)
+    damages.clear_entry(store, 5)
+    damages.queue_file(store, damages.queue_file_entries)[0].unlink()
+    assert ship.main(["--store", str(store), "--broker", "b", "--to", copy, "--once"]) == 0
+    found = []
+    for root in (str(store), copy):
+        capsys.readouterr()
+        options = ["--broker", "b", "--local", "--processes", str(processes), "--format", "json"]
+        assert verify.main([root, *options]) == ExitCode.DAMAGE
+        (report,) = json.loads(capsys.readouterr().out)["rows"]
+        assert report.pop("root") == root
+        found.append(report)
+    of_store, of_copy = found
+    assert {"log_bad_crc", "queue_missing_entry", "queue_missing_file"} <= of_store["counts"].keys()
+    if layout is ROCKETMQ:
+        assert of_copy["counts"].pop("index_not_copied") == 1
+        assert of_copy["findings"].pop()["code"] == "index_not_copied"
+        assert of_copy.pop("index_files") + 1 == of_store.pop("index_files")
+    assert of_copy == of_store
 
 
 def check_large_segments_are_read_alike(copy: str, folder: Path) -> None:

@@ -212,7 +212,7 @@ class ShippedStoreFiles:
     for all stores of this process.
 
     In another process to which it is pickled, it has the manifest of the time at which the first of these pickles was
-    opened there. Files that were complete are the same in it, and others have at least the bytes that they had.
+    used there. Files that were complete are the same in it, and others have at least the bytes that they had.
 
     Args:
         filesystem: the filesystem of the store.
@@ -245,8 +245,8 @@ class ShippedStoreFiles:
                 folder = parent
 
     def __reduce__(self) -> tuple[Callable[[str, str], StoreFiles], tuple[str, str]]:
-        """Return how it is opened in another process."""
-        return _opened_here, (self._uri, self._run)
+        """Return what takes its place in another process."""
+        return _PickledStoreFiles, (self._uri, self._run)
 
     def folders_in(self, folder: str) -> list[str]:
         """Return the names of the folders in a folder; see StoreFiles."""
@@ -367,6 +367,47 @@ class ShippedStoreFiles:
         if entry is None:
             raise FileNotFoundError(f"{self.place_of(path)} does not exist")
         return entry
+
+
+class _PickledStoreFiles:
+    """Files of a copy that another process has opened; this one opens them when they are first used.
+
+    Args:
+        root: the store's folder, as a URI.
+        run: a name of what the other process has opened.
+    """
+
+    def __init__(self, root: str, run: str) -> None:
+        self._root = root
+        self._run = run
+
+    @property
+    def _opened(self) -> StoreFiles:
+        return _opened_here(self._root, self._run)
+
+    def folders_in(self, folder: str) -> list[str]:
+        """Return the names of the folders in a folder; see StoreFiles."""
+        return self._opened.folders_in(folder)
+
+    def files_in(self, folder: str, is_wanted: Callable[[str], bool] = lambda _: True) -> list[str]:
+        """Return the names of the files in a folder; see StoreFiles."""
+        return self._opened.files_in(folder, is_wanted)
+
+    def has_folder(self, folder: str) -> bool:
+        """Return whether a folder exists."""
+        return self._opened.has_folder(folder)
+
+    def size_of(self, path: str) -> int:
+        """Return the size of a file, bytes; see StoreFiles."""
+        return self._opened.size_of(path)
+
+    def open(self, path: str) -> IndexedFile:
+        """Open a file; see StoreFiles."""
+        return self._opened.open(path)
+
+    def place_of(self, path: str) -> str:
+        """Return the URI of a file or folder."""
+        return self._opened.place_of(path)
 
 
 @lru_cache(maxsize=8)

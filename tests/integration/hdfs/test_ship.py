@@ -27,7 +27,6 @@ from commitlake.connectors.shipping.pace import Pace
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.ship import command as ship
-from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
@@ -37,7 +36,11 @@ from tests.servers.cutting_proxy import CuttingProxy
 from tests.servers.hdfs import HdfsCluster
 from tests.support.kills import kill_count
 from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
-from tests.support.shipped_archives import check_copy_is_archived_alike, check_large_segments_are_read_alike
+from tests.support.shipped_archives import (
+    check_copy_is_archived_alike,
+    check_copy_is_verified_alike,
+    check_large_segments_are_read_alike,
+)
 from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
 from tests.support.waiting import let_pass, wait_until
 
@@ -469,13 +472,17 @@ def test_jobs_find_copies_and_stores_of_a_nameservice(
         assert len(capsys.readouterr().out.splitlines()) == count
 
 
+@pytest.mark.long("copies in other places are verified each time")
+def test_copy_is_verified_as_the_store(copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check_copy_is_verified_alike(copy, tmp_path, ROCKETMQ, capsys)
+
+
 @pytest.mark.long("what these jobs say of other copies is tried each time")
 def test_jobs_that_need_a_folder_say_how_to_fetch_one(
     copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = ROCKETMQ.write(tmp_path / "broker-a" / "store", 60)
     assert ship.main(["--store", str(store), "--to", copy, "--once"]) == 0
-    assert verify.main([copy, "--local", "--quiet"]) == 0
     commands = (
         (rebuild.main, [copy, "--out", str(tmp_path / "out"), "--local"]),
         (dump.main, [copy, "--consumequeue"]),

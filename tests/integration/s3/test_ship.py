@@ -31,10 +31,13 @@ from commitlake.schemas.shipped import LOG_MANIFEST
 from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.servers.s3 import S3Server
 from tests.support.indexed_stores import write_indexed_store
-from tests.support.jmq_stores import write_jmq_store
 from tests.support.kills import kill_count
 from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
-from tests.support.shipped_archives import check_copy_is_archived_alike, check_large_segments_are_read_alike
+from tests.support.shipped_archives import (
+    check_copy_is_archived_alike,
+    check_copy_is_verified_alike,
+    check_large_segments_are_read_alike,
+)
 from tests.support.store_damages import DAMAGES
 from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
 from tests.support.waiting import let_pass
@@ -225,27 +228,7 @@ def test_jobs_find_copies_without_a_complete_segment(
 def test_copy_is_verified_as_the_store(
     bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: StoreFormat
 ) -> None:
-    damages, place = DAMAGES[layout.name], f"s3://{bucket}/copy"
-    write = write_indexed_store if layout is ROCKETMQ else write_jmq_store
-    store = write(tmp_path / "broker-a" / "store")
-    damages.patch_field(store, damages.record(store), "body_crc", 1)
-    damages.clear_entry(store, 5)
-    damages.queue_file(store, damages.queue_file_entries)[0].unlink()
-    assert ship.main(["--store", str(store), "--to", place, "--once"]) == 0
-    found = []
-    for root in (str(store), place):
-        capsys.readouterr()
-        assert verify.main([root, "--local", "--processes", "2", "--format", "json"]) == 3
-        (report,) = json.loads(capsys.readouterr().out)["rows"]
-        assert report.pop("root") == root
-        found.append(report)
-    of_store, of_copy = found
-    assert {"log_bad_crc", "queue_missing_entry", "queue_missing_file"} <= of_store["counts"].keys()
-    if layout is ROCKETMQ:
-        assert of_copy["counts"].pop("index_not_copied") == 1
-        assert of_copy["findings"].pop()["code"] == "index_not_copied"
-        assert of_copy.pop("index_files") + 1 == of_store.pop("index_files")
-    assert of_copy == of_store
+    check_copy_is_verified_alike(f"s3://{bucket}/copy", tmp_path, layout, capsys, processes=2)
 
 
 @pytest.mark.long("tasks in other processes read a copy each time")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.fs as pafs
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
@@ -261,3 +263,29 @@ def test_small_reads_near_each_other_are_one_request(copy: str, monkeypatch: pyt
     for position in (1900, 1100, 1500, 1990):  # the last one needs two blocks
         read_all(files.open(path), position, position + 20)
     assert requests == [(1000, 1000), (2000, 1000)]
+
+
+def test_pickled_copy_is_opened_when_it_is_used_and_once_in_a_process(
+    copy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = open_store_files(copy)
+    first, second = (pickle.loads(pickle.dumps(files)) for _ in range(2))
+    late = pickle.loads(pickle.dumps(open_store_files(copy)))
+    opened: list[str] = []
+
+    def read_manifest(filesystem: pafs.FileSystem, store: str, manifest: str) -> Manifest | None:
+        opened.append(store)
+        return read_shipped_manifest(filesystem, store, manifest)
+
+    monkeypatch.setattr(store_files, read_shipped_manifest.__name__, read_manifest)
+    for again in (first, pickle.loads(pickle.dumps(second))):
+        assert paths_below(again, "consumequeue") == paths_below(files, "consumequeue")
+        path = paths_below(again, "index")[0]
+        assert content(again.open(path)) == content(files.open(path))
+        assert (again.size_of(path), again.place_of(path)) == (files.size_of(path), files.place_of(path))
+        assert again.has_folder("index")
+        assert not again.has_folder("none")
+    assert len(opened) == 1
+    (tmp_path / "remote" / "copy" / FILES_MANIFEST).unlink()
+    with pytest.raises(StoreError, match="expected a copy that 'commitlake ship' made"):
+        late.size_of(path)
