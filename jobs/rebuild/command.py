@@ -59,6 +59,7 @@ EXAMPLES = (
                                                         "new ones")),
     ("rebuild /data/rocketmq/store --out /data/rebuilt --topic orders", "the queues of one topic, on Spark"),
     ("rebuild /data/jmq/store --in-place --local", "queue files and checkpoint of a JMQ store"),
+    ("rebuild s3://logs/broker-a --out /data/rebuilt --local", "from a copy that 'ship' made in an object store"),
     ("rebuild /data/rocketmq/store --out /data/clean --salvage --local", "write a clean store from a damaged one"),
 )  # fmt: skip
 
@@ -66,7 +67,7 @@ EXAMPLES = (
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the job's arguments."""
     parser = job_parser("rebuild", DESCRIPTION, EXAMPLES)
-    add_store_argument(parser, f"store folder, the one that holds {FOLDERS}")
+    add_store_argument(parser, f"store folder, the one that holds {FOLDERS}; with --out also the URI of a copy")
     add_layout_argument(parser)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--out", type=Path, metavar="DIR", help="folder for the result: new, or of an interrupted run")

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from commitlake.connectors.formats.engine.store_files import open_small_files, open_store_files, store_of
 from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import did_you_mean, there_are
@@ -53,9 +54,9 @@ def _check_topics(store: Store, out: Path, wanted: RequestedSettings) -> None:
     if not wanted.topics:
         return
     names = store.format.queue_folders
-    root = Path(store.root).parent
+    files = open_store_files(store_of(store.root))
     made = {topic for name in names for topic in _folders(out / name)}
-    had = {topic for name in names for topic in _folders(root / name)}
+    had = {topic for name in names for topic in files.folders_in(name)}
     for topic in wanted.topics:
         if topic not in made | had:
             for name in names:
@@ -82,7 +83,10 @@ def with_settings_of(store: Store, wanted: RequestedSettings) -> RequestedSettin
     """Return the wanted settings; those that the user did not give come from the remains of the damaged store."""
     from commitlake.pipelines.rebuild.settings import find_settings
 
-    found = find_settings(Path(store.root).parent, wanted, store.format, store.format.dialect_of(store), store.segments)
+    with open_small_files(store.root) as root:
+        files = open_store_files(store_of(store.root))
+        dialect = store.format.dialect_of(store)
+        found = find_settings(root, wanted, store.format, dialect, store.segments, files)
     return RequestedSettings(
         wanted.topics,
         found.queue_file_size,

@@ -9,19 +9,18 @@ from __future__ import annotations
 import datetime
 import json
 import logging
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.shipped import small_files_folder
-from commitlake.connectors.formats.engine.store_files import open_store_files
+from commitlake.connectors.formats.engine.store_files import StoreFiles, open_store_files, store_of
 from commitlake.connectors.formats.engine.stores import Store, for_each_store, segment_size
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, read_table
@@ -187,52 +186,62 @@ def _json(value: object) -> str:
 
 
 def settings_of(store: Store) -> dict[str, Any]:
-    """Return the settings of a store's broker that follow from its files; empty for a store in an object store."""
-    if not store.format.has_archived_settings or "://" in store.root:
+    """Return the settings of a store's broker that follow from its files.
+
+    Empty for a store in an object store that `commitlake ship` did not copy.
+    """
+    if not store.format.has_archived_settings:
         return {}
-    root = Path(store.root).parent
+    try:
+        files = open_store_files(store_of(store.root))
+    except StoreError:
+        return {}
     found: dict[str, Any] = {}
     if len(store.segments) > 1:  # a single file may be a truncated copy
         found["segment_size_bytes"] = segment_size(store)
     queues, dialect = store.format.queues, store.format.dialect_of(store)
-    if size := _file_size(root, queues):
+    if size := _file_size(files, queues):
         found["queue_file_size_bytes"] = size
-        levels = _numbers(root / queues.folder / dialect.schedule_topic)
+        levels = _numbers(files, f"{queues.folder}/{dialect.schedule_topic}")
         folders = [(dialect.schedule_topic, number) for number in levels]
         records = LogRecords(store.segments, store.format)
-        if delays := observe_delays(
-            open_store_files(str(root)), folders, dialect.schedule_topic, size, queues, records
-        ):
+        if delays := observe_delays(files, folders, dialect.schedule_topic, size, queues, records):
             found["delay_levels_ms"] = {str(level): delay for level, delay in sorted(delays.items())}
-    if (batches := store.format.batch_queues) and (size := _file_size(root, batches)):
+    if (batches := store.format.batch_queues) and (size := _file_size(files, batches)):
         found["batch_queue_file_size_bytes"] = size
-    for entry in _entries(root / _INDEX, 1):
+    for name in _files(files, _INDEX, 1):
         with suppress(OSError, LayoutError):
-            geometry = geometry_of(entry.stat(follow_symlinks=False).st_size)
+            geometry = geometry_of(files.size_of(f"{_INDEX}/{name}"))
             found |= {"index_slots": geometry.slots, "index_entries": geometry.entries}
     return found
 
 
-def _numbers(folder: Path) -> list[int]:
-    names = [entry.name for entry in _entries(folder, MAX_LEVELS)]
+def _numbers(files: StoreFiles, folder: str) -> list[int]:
+    names = _folders(files, folder, MAX_LEVELS)
     return sorted(number for name in names if (number := parse_int(name, 0, MAX_LEVELS - 1)) is not None)
 
 
-def _file_size(root: Path, layout: QueueLayout) -> int | None:
+def _file_size(files: StoreFiles, layout: QueueLayout) -> int | None:
     """Return the most frequent size of the examined queue files; None if there are none."""
     sizes = Counter[int]()
-    for topic in _entries(root / layout.folder):
-        for queue in _entries(topic.path, 1):
-            for file in _entries(queue.path, 2):
-                if file.is_file(follow_symlinks=False):
-                    sizes[file.stat(follow_symlinks=False).st_size] += 1
+    for topic in _folders(files, layout.folder, _LOOKED_AT):
+        for queue in _folders(files, f"{layout.folder}/{topic}", 1):
+            folder = f"{layout.folder}/{topic}/{queue}"
+            for name in _files(files, folder, 2):
+                with suppress(OSError):
+                    sizes[files.size_of(f"{folder}/{name}")] += 1
     return likely_file_size(sizes, layout)
 
 
-def _entries(folder: str | Path, limit: int = _LOOKED_AT) -> list[os.DirEntry[str]]:
-    """Return the first entries of a folder; none if it is a link, no folder, or cannot be read."""
-    if os.path.islink(folder):  # noqa: PTH114 (a path of an entry is a text)
-        return []
-    with suppress(OSError), os.scandir(folder) as found:
-        return list(islice(found, limit))
+def _folders(files: StoreFiles, folder: str, limit: int) -> list[str]:
+    """Return the first folders in a folder; none if it has a link, or cannot be read."""
+    with suppress(OSError):
+        return files.folders_in(folder)[:limit]
+    return []
+
+
+def _files(files: StoreFiles, folder: str, limit: int) -> list[str]:
+    """Return the first files in a folder, likewise."""
+    with suppress(OSError):
+        return files.files_in(folder)[:limit]
     return []

@@ -11,6 +11,7 @@ from typing import Any
 
 from commitlake.connectors.formats.engine.plan import StoreRange, divide, log_range, segment_ranges
 from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.store_files import store_of
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.runtime.runner import available_cores
@@ -31,7 +32,8 @@ class RebuildPlan:
     """The plan of one run.
 
     Attributes:
-        root: the store's folder.
+        place: the store's folder, as a path or URI.
+        root: folder with its small files: the store's own, or a copy of those of a store in an object store.
         out: the folder that receives the new files.
         start: physical offset of the log's first byte.
         end: physical offset after the last record.
@@ -39,6 +41,7 @@ class RebuildPlan:
         partition_bytes: bytes of the log that one task reads.
     """
 
+    place: str
     root: Path
     out: Path
     start: int
@@ -71,7 +74,7 @@ class RebuildPlan:
         settings["layout"] = settings.pop("format")
         return {
             "version": _VERSION,
-            "root": str(self.root),
+            "root": self.place,
             "start": self.start,
             "end": self.end,
             "partition_bytes": self.partition_bytes,
@@ -90,12 +93,21 @@ def begin_or_resume(
 ) -> RebuildPlan:
     """Write the plan of a new run, or read that of an interrupted one.
 
+    Args:
+        store: the store.
+        root: see `RebuildPlan`.
+        out: the folder that receives the new files.
+        settings: the broker's settings.
+        partition_bytes: bytes of the log that one task reads.
+        is_live: whether a broker has the store open.
+
     Raises:
         RebuildError: if the folder holds other files.
         UnsafeFileError: if it holds a link in the place of a run's file, or another user's unfinished run.
     """
     now = log_range(store, is_live=is_live)
-    plan = RebuildPlan(root, out, now.start, now.end, settings, partition_bytes)
+    place = store_of(store.root) if "://" in store.root else str(root)
+    plan = RebuildPlan(place, root, out, now.start, now.end, settings, partition_bytes)
     check_own_folder(plan.work)
     check_own_folder(plan.parts)
     known = _read(plan.work / PLAN)
@@ -113,7 +125,7 @@ def begin_or_resume(
         raise RebuildError(
             f"{out} holds an unfinished run for another store, or with other options: delete it, or choose another"
         )
-    return RebuildPlan(root, out, now.start, known["end"], settings, partition_bytes)
+    return replace(plan, end=known["end"])
 
 
 def _with_first_guess(settings: Settings, known: dict[str, Any]) -> Settings:

@@ -12,6 +12,7 @@ from functools import reduce
 from pathlib import Path
 
 from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.store_files import open_small_files, open_store_files, store_of
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
@@ -21,7 +22,6 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.whole_files import remove_but_last, write_synced
 from commitlake.pipelines.rebuild.checkpoint import new_checkpoint
 from commitlake.pipelines.rebuild.collect import Collected, CollectTask, collect
-from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.rebuild.index import IndexBuilt, IndexTask, build_index, name_files, plan_index
 from commitlake.pipelines.rebuild.parts import Queue, Totals
 from commitlake.pipelines.rebuild.plan import PARTITION_BYTES, PLAN, RebuildPlan, begin_or_resume
@@ -31,7 +31,6 @@ from commitlake.pipelines.rebuild.topics import topics_of, unlikely_queues
 from commitlake.pipelines.verify.store_view import is_locked
 from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
-from commitlake.schemas.shipped import fetch_hint
 from commitlake.schemas.store_files import make_folders, remove_tree
 
 Advance = Callable[[int], None]
@@ -109,15 +108,18 @@ def rebuild_store(
         StoreError: for a store that cannot be read.
         UnsafeFileError: for a link, or anything else that is not a regular file, in the store or in the folder.
     """
-    if "://" in store.root:
-        raise RebuildError(f"{store.root}: expected a store on a local or mounted disk{fetch_hint(store.root)}")
-    root = Path(store.root).parent.resolve()  # the log's folder itself may be a link
-    settings = find_settings(root, wanted, store.format, store.format.dialect_of(store), store.segments)
-    is_live = not owns_lock and is_locked(root)
-    plan = begin_or_resume(store, root, out.resolve(), settings, partition_bytes, is_live=is_live)
+    with open_small_files(store.root) as root:
+        files = open_store_files(store_of(store.root))
+        settings = find_settings(root, wanted, store.format, store.format.dialect_of(store), store.segments, files)
+        is_live = not owns_lock and is_locked(root)
+        plan = begin_or_resume(store, root, out.resolve(), settings, partition_bytes, is_live=is_live)
+        return _rebuild(store, plan, runner, advance)
+
+
+def _rebuild(store: Store, plan: RebuildPlan, runner: Runner, advance: Advance | None) -> Rebuilt:
     splits = plan.splits(store)
     collected, counts = _collect(plan, splits, runner, advance)
-    shown = _topics_shown_to_hold_batches(root, settings.format, collected, counts)
+    shown = _topics_shown_to_hold_batches(plan.root, plan.settings.format, collected, counts)
     batch_topics = tuple(sorted({*plan.settings.batch_topics, *shown}))
     plan = replace(plan, settings=replace(plan.settings, batch_topics=batch_topics))
     if any(queue.topic in shown and not queue.is_batch for queue in counts):

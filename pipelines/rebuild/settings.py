@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from commitlake.connectors.formats.engine.log_records import LogRecords
-from commitlake.connectors.formats.engine.store_files import open_store_files
+from commitlake.connectors.formats.engine.store_files import LocalStoreFiles, StoreFiles
 from commitlake.connectors.formats.engine.stores import Segment
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.format import Format
@@ -27,7 +27,6 @@ from commitlake.pipelines.verify.store_view import list_queues, queue_file_size
 from commitlake.schemas.layouts.boltmq.dialect import DIALECTS, ROCKETMQ, Dialect
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry, geometry_of
-from commitlake.schemas.store_files import files_in
 
 INDEX = "index"
 _INDEX_NAME_LENGTH = 17
@@ -130,15 +129,17 @@ def find_settings(
     log_format: Format,
     dialect: Dialect = ROCKETMQ,
     segments: Sequence[Segment] = (),
+    files: StoreFiles | None = None,
 ) -> Settings:
     """Find the settings of the broker that wrote a store.
 
     Args:
-        root: The store's folder.
+        root: The store's folder, or that of its small files, from `small_files_folder`.
         wanted: The settings that the user gives.
         log_format: The store's format.
         dialect: The dialect of its CommitLog.
-        segments: The segments of its log, which are needed to read the delays of schedule queues.
+        segments: The segments of its log, which show the delays of schedule queues, and the entries of an index.
+        files: Its queues and indexes; by default, those in its folder.
 
     Raises:
         RebuildError: for sizes that no broker accepts, options that the format does not have, and a store whose queues
@@ -149,13 +150,18 @@ def find_settings(
         raise RebuildError(
             f"{root}: expected queues in files, found queues in RocksDB; the broker rebuilds those itself"
         )
+    files = LocalStoreFiles(root) if files is None else files
+    records = LogRecords(segments, log_format)
     batch_queues = log_format.batch_queues
-    size = _file_size(root, wanted.queue_file_size, log_format.queues)
-    batch_size = 0 if batch_queues is None else _file_size(root, wanted.batch_file_size, batch_queues)
-    index = _index_settings(root, wanted) if log_format.has_index_files else _IndexSettings(0, 0, has_tags=False)
+    size = _file_size(files, wanted.queue_file_size, log_format.queues)
+    batch_size = 0 if batch_queues is None else _file_size(files, wanted.batch_file_size, batch_queues)
+    index = _IndexSettings(0, 0, has_tags=False)
+    if log_format.has_index_files:
+        index = _index_settings(root, files, wanted, records)
     delays: dict[int, int] = {}
     if log_format.has_delay_levels and not wanted.delay_levels_ms:
-        delays = _observed_delays(root, size, log_format, dialect, segments)
+        found = list_queues(files, log_format.queues)
+        delays = observe_delays(files, found, dialect.schedule_topic, size, log_format.queues, records)
     observed = wanted.observed_levels if wanted.delay_levels_ms else tuple(sorted(delays))
     return Settings(
         format=log_format,
@@ -189,28 +195,24 @@ class _IndexSettings:
     has_tags: bool
 
 
-def _index_settings(root: Path, wanted: RequestedSettings) -> _IndexSettings:
-    files = _index_files(root)
-    found = _geometry_of(files)
+def _index_settings(root: Path, files: StoreFiles, wanted: RequestedSettings, records: LogRecords) -> _IndexSettings:
+    names = files.files_in(INDEX, lambda name: len(name) == _INDEX_NAME_LENGTH and name.isdecimal())
+    index_files = [f"{INDEX}/{name}" for name in names]
+    found = _geometry_of(files, index_files)
     slots, entries = wanted.index_slots or found.slots, wanted.index_entries or found.entries
     if slots < 1 or entries < 2:  # entry 0 is never used
         raise RebuildError(f"IndexFile: expected 1 slot and 2 entries or more, found {slots} and {entries}")
-    has_tags = _has_tags(root, files, found) if wanted.index_tags is None else wanted.index_tags
+    has_tags = wanted.index_tags
+    if has_tags is None:
+        has_tags = index_has_tags(files, index_files, found, records)
+    if has_tags is None:
+        checkpoint = read_checkpoint(root)
+        has_tags = checkpoint is None or checkpoint.logics_physical_offset > 0
     return _IndexSettings(slots, entries, has_tags)
 
 
-def _observed_delays(
-    root: Path, file_size: int, log_format: Format, dialect: Dialect, segments: Sequence[Segment]
-) -> dict[int, int]:
-    queues = log_format.queues
-    files = open_store_files(str(root))
-    found = list_queues(files, queues)
-    return observe_delays(files, found, dialect.schedule_topic, file_size, queues, LogRecords(segments, log_format))
-
-
-def _file_size(root: Path, wanted: int | None, layout: QueueLayout) -> int:
+def _file_size(files: StoreFiles, wanted: int | None, layout: QueueLayout) -> int:
     """Return the size of queue files: the user's, otherwise the store's."""
-    files = open_store_files(str(root))
     size = queue_file_size(files, list_queues(files, layout), layout) if wanted is None else wanted
     if size <= 0 or size % layout.entry_size:
         raise RebuildError(
@@ -219,23 +221,9 @@ def _file_size(root: Path, wanted: int | None, layout: QueueLayout) -> int:
     return size
 
 
-def _has_tags(root: Path, index_files: list[Path], geometry: Geometry) -> bool:
-    told = index_has_tags(root, index_files, geometry)
-    if told is not None:
-        return told
-    checkpoint = read_checkpoint(root)
-    return checkpoint is None or checkpoint.logics_physical_offset > 0
-
-
-def _index_files(root: Path) -> list[Path]:
-    """Return the store's IndexFiles, oldest first."""
-    names = files_in(root / INDEX, lambda name: len(name) == _INDEX_NAME_LENGTH and name.isdecimal())
-    return [root / INDEX / name for name in names]
-
-
-def _geometry_of(index_files: list[Path]) -> Geometry:
+def _geometry_of(files: StoreFiles, index_files: Sequence[str]) -> Geometry:
     """Return the numbers of slots and entries of the IndexFiles; the defaults where no file has a valid size."""
     for path in index_files:
         with suppress(LayoutError, FileNotFoundError):
-            return geometry_of(path.lstat().st_size)
+            return geometry_of(files.size_of(path))
     return Geometry()

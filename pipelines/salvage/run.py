@@ -11,6 +11,7 @@ from typing import Any
 
 from commitlake.connectors.formats.engine.plan import StoreRange, log_range, segment_ranges
 from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.store_files import open_small_files, open_store_files, store_of
 from commitlake.connectors.formats.engine.stores import Store, segment_size
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.runtime.local_runner import HERE
@@ -21,7 +22,6 @@ from commitlake.pipelines.salvage.lost_end import records_after
 from commitlake.pipelines.salvage.segments import SegmentSalvaged, SegmentTask, salvage_segment
 from commitlake.pipelines.salvage.tail import dropped_tail
 from commitlake.pipelines.verify.store_view import is_locked
-from commitlake.schemas.shipped import fetch_hint
 from commitlake.schemas.store_files import (
     MAX_SMALL_FILE_BYTES,
     UnsafeFileError,
@@ -93,17 +93,15 @@ def salvage_store(
         StoreError: for a store that cannot be read.
         UnsafeFileError: for a link, or anything else that is not a regular file, in the store or in the folder.
     """
-    if "://" in store.root:
-        raise SalvageError(f"{store.root}: expected a store on a local or mounted disk{fetch_hint(store.root)}")
     if os.path.lexists(out / ROCKETMQ.folder):
         return _known(store, out)
-    root = Path(store.root).parent
-    config = _read_config(root)
+    with open_small_files(store.root) as root:
+        config, is_live = _read_config(root), is_locked(root)
+    files = open_store_files(store_of(store.root))
     work = out / _WORK
     if check_own_folder(work):
         remove_tree(work)
     make_folders(work / ROCKETMQ.folder, below=out)
-    is_live = is_locked(root)
     found = log_range(store, is_live=is_live)
     tasks = _tasks(store, found, work / ROCKETMQ.folder)
     done: dict[int, SegmentSalvaged] = {}
@@ -115,7 +113,7 @@ def salvage_store(
     in_order = [done[number] for number in range(len(tasks))]
     tail, dropped = dropped_tail(store, found)
     # A broker that is running writes log and queues meanwhile.
-    lost = 0 if is_live else records_after(root, max([found.end, *(damage.end for damage in tail)]))
+    lost = 0 if is_live else records_after(files, max([found.end, *(damage.end for damage in tail)]))
     damages = [*(damage for each in in_order for damage in each.damages), *tail]
     moved = [pair for each in in_order for pair in each.moved]
     _write_lines(out / DAMAGES, (asdict(damage) for damage in damages))
@@ -144,7 +142,12 @@ def salvage_store(
 
 
 def _source(store: Store) -> dict[str, Any]:
-    """Return a fingerprint of a log: path, and offset, size and modification time of its segments."""
+    """Return a fingerprint of a log: path, and offset, size and modification time of its segments.
+
+    Of a copy in an object store, whose complete segments never change, it has no times.
+    """
+    if "://" in store.root:
+        return {"log": store.root, "segments": [[each.base_offset, each.file_size, 0] for each in store.segments]}
     files = [
         [segment.base_offset, segment.file_size, Path(segment.path).lstat().st_mtime_ns] for segment in store.segments
     ]

@@ -43,7 +43,6 @@ from commitlake.schemas.store_files import read_file
 
 _LOG = logging.getLogger(__name__)
 _SAVE_SECONDS = 5.0
-_FIRST_BYTES = 4096
 _MAX_CHANGES = 3  # of one file in one round
 _CHECKED_SEALED = 4  # newest sealed files whose size is compared at the start
 
@@ -149,7 +148,7 @@ class ShipAgent:
     def _ship_log(self, found: Round) -> None:
         files = self._source.log_files()
         self._close_missing({file.name for file in files})
-        begun = [file.name for file in files if file.name in self._log.files or self._has_begun(file)]
+        begun = [file.name for file in files if file.name in self._log.files or self._source.has_begun(file.name)]
         newest = begun[-1] if begun else ""
         for file in files:
             if file.name > newest:
@@ -257,11 +256,6 @@ class ShipAgent:
     def _end(self) -> int:
         last = max(self._log.files)
         return int(last.rsplit("/", 1)[1]) + self._log.files[last].shipped
-
-    def _has_begun(self, file: LogFile) -> bool:
-        """Return whether the broker has written to a segment; it creates the next one before it is needed."""
-        with self._source.open(file.name) as source:
-            return source is not None and any(source.read(0, _FIRST_BYTES))
 
     def _checkpoint(self) -> tuple[bytes, bool]:
         root = self._source.root

@@ -7,7 +7,7 @@ that fewer bytes are read. A link, a FIFO or a device with the name of a segment
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +28,7 @@ _INDEX_FOLDER, _CONSUME_FOLDER = "index", "consume"
 _ZERO_BLOCK_BYTES = 1 << 16
 _DISK_BLOCK_BYTES = 512
 _MAX_DEPTH = 2
+_FIRST_BYTES = 4096
 _SMALL_FILE_READS = 4
 
 
@@ -107,7 +108,7 @@ class GrowingName:
 
     Attributes:
         name: path in the store.
-        is_last: whether it is the newest file of its folder, to which the broker writes.
+        is_last: whether the broker may still write to it: as the newest file of its folder with data, or a newer one.
     """
 
     name: str
@@ -185,6 +186,11 @@ class SourceStore:
         finally:
             os.close(descriptor)
 
+    def has_begun(self, name: str) -> bool:
+        """Return whether the broker has written to a file; False if it does not exist any more."""
+        with self.open(name) as source:
+            return source is not None and any(source.read(0, _FIRST_BYTES))
+
     def small_files(self) -> Iterator[SmallFile]:
         """Yield the small files with their content."""
         names = [name for name in _SMALL_FILES if os.path.lexists(self.root / name)]
@@ -212,8 +218,17 @@ class SourceStore:
 
     def _growing_in(self, folder: str, is_wanted: Callable[[str], bool]) -> Iterator[GrowingName]:
         names = self._listed(folder, partial(files_in, is_wanted=is_wanted))
-        for name in names:
-            yield GrowingName(f"{folder}/{name}", name == names[-1])
+        last = self._last_begun(folder, names)
+        for place, name in enumerate(names):
+            yield GrowingName(f"{folder}/{name}", place >= last)
+
+    def _last_begun(self, folder: str, names: Sequence[str]) -> int:
+        """Return the place of the newest file that the broker has written to: it may create the next one in advance."""
+        for place in range(len(names) - 1, 0, -1):
+            with suppress(OSError):  # noted when the file itself is shipped
+                if self.has_begun(f"{folder}/{names[place]}"):
+                    return place
+        return 0
 
     def _listed(self, folder: str, list_names: Callable[..., list[str]]) -> list[str]:
         """Return the names in a folder; if it has a link or a device, or may not be read, it is skipped and noted."""

@@ -11,11 +11,11 @@ import pyarrow.fs as pafs
 
 from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.plan import TailKind, log_range
-from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, resolve_filesystem, small_files_folder
+from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, resolve_filesystem
 from commitlake.connectors.formats.engine.store_files import (
     ShippedStoreFiles,
     StoreFiles,
-    no_copy,
+    open_small_files,
     open_store_files,
     store_of,
 )
@@ -93,9 +93,7 @@ def admit(store: Store, options: VerifyOptions) -> Admitted:
     """
     root = store_of(store.root)
     findings = Findings(options.limit)
-    with small_files_folder(store.root) as folder:
-        if folder is None:
-            raise no_copy(root)
+    with open_small_files(store.root) as folder:
         is_remote = "://" in root
         is_live, was_aborted = not is_remote and is_locked(folder), os.path.lexists(folder / ABORT)
         # A copy has `abort` while the broker runs.

@@ -11,7 +11,8 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from itertools import count
@@ -26,7 +27,12 @@ from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.files import LocalFile, RemoteSegment, SegmentFile
 from commitlake.connectors.formats.engine.read_ahead import ReadAhead
 from commitlake.connectors.formats.engine.remote_files import RemoteFile
-from commitlake.connectors.formats.engine.shipped import PartedFile, read_shipped_manifest, resolve_filesystem
+from commitlake.connectors.formats.engine.shipped import (
+    PartedFile,
+    read_shipped_manifest,
+    resolve_filesystem,
+    small_files_folder,
+)
 from commitlake.schemas.shipped import FILES_MANIFEST, Manifest, ShippedFile
 from commitlake.schemas.store_files import files_in, folders_in
 
@@ -160,6 +166,22 @@ def store_of(log_root: str) -> str:
     ('s3://logs/broker-a', '/data/store')
     """
     return log_root.rpartition("/")[0] if "://" in log_root else str(Path(log_root).parent)
+
+
+@contextmanager
+def open_small_files(log_root: str) -> Iterator[Path]:
+    """Yield a folder with a store's small files; see `small_files_folder`.
+
+    Args:
+        log_root: the folder of the store's log, as a path or URI. It may be a link, the store's folder is its parent.
+
+    Raises:
+        StoreError: for a store in an object store that `commitlake ship` did not copy.
+    """
+    with small_files_folder(log_root) as folder:
+        if folder is None:
+            raise no_copy(store_of(log_root))
+        yield folder.resolve()
 
 
 class LocalStoreFiles:
@@ -401,9 +423,17 @@ class _PickledStoreFiles:
         """Return the size of a file, bytes; see StoreFiles."""
         return self._opened.size_of(path)
 
-    def open(self, path: str) -> IndexedFile:
+    def data_end(self, path: str) -> int:
+        """Return the end of the shipped bytes of a file; see StoreFiles."""
+        return self._opened.data_end(path)
+
+    def has_data(self, path: str) -> bool:
+        """Return whether a file has anything but zeros; see StoreFiles."""
+        return self._opened.has_data(path)
+
+    def open(self, path: str, end: int | None = None) -> IndexedFile:
         """Open a file; see StoreFiles."""
-        return self._opened.open(path)
+        return self._opened.open(path, end)
 
     def place_of(self, path: str) -> str:
         """Return the URI of a file or folder."""

@@ -22,7 +22,6 @@ from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
 from commitlake.connectors.shipping.gcs import GcsTarget
 from commitlake.connectors.shipping.pace import Pace
 from commitlake.jobs.dump import command as dump
-from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.ship import command as ship
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
@@ -36,6 +35,7 @@ from tests.support.logs import closed_segment, messages, new_message, open_segme
 from tests.support.shipped_archives import (
     check_copy_is_archived_alike,
     check_copy_is_verified_alike,
+    check_fetched_copy_is_read_alike,
     check_large_segments_are_read_alike,
 )
 from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
@@ -369,25 +369,5 @@ def test_copy_is_verified_as_the_store(copy: str, tmp_path: Path, capsys: pytest
     check_copy_is_verified_alike(copy, tmp_path, ROCKETMQ, capsys)
 
 
-def test_jobs_that_need_a_folder_say_how_to_fetch_one(
-    copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    store = ROCKETMQ.write(tmp_path / "broker-a" / "store", 60)
-    assert ship.main(["--store", str(store), "--to", copy, "--once"]) == 0
-    commands = (
-        (rebuild.main, [copy, "--out", str(tmp_path / "out"), "--local"]),
-    )
-    for main, arguments in commands:
-        capsys.readouterr()
-        assert main(arguments) == 2
-        assert f"commitlake ship --store {copy} --to FOLDER --once" in capsys.readouterr().err
-    assert ship.main(["--store", copy, "--to", str(tmp_path / "folder"), "--once"]) == 0
-    for name in ("commitlog", "config"):
-        for path in (tmp_path / "folder" / name).iterdir():
-            assert path.read_bytes() == (store / name / path.name).read_bytes()
-    printed = []
-    for place in (copy, str(tmp_path / "folder")):
-        capsys.readouterr()
-        assert dump.main([place, "--consumequeue", "--topic", "orders"]) == 0
-        printed.append(capsys.readouterr().out)
-    assert printed[0] == printed[1] != ""
+def test_fetched_copy_is_read_alike(copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check_fetched_copy_is_read_alike(copy, tmp_path, capsys)

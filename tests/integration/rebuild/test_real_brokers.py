@@ -37,7 +37,8 @@ FAULTS = 12
 
 def rebuild(root: Path, out: Path, like: Path | None = None, *, close_heads: bool = False) -> Rebuilt:
     """Rebuild a store; where nothing is left of its indexes, with the settings of another."""
-    found = find_settings(like or root, RequestedSettings(delay_levels_ms=LEVELS), ROCKETMQ)
+    (model,) = find_stores(str(like or root), "a")
+    found = find_settings(like or root, RequestedSettings(delay_levels_ms=LEVELS), ROCKETMQ, segments=model.segments)
     sizes = found.queue_file_size, found.index_slots, found.index_entries
     wanted = RequestedSettings(None, *sizes, found.index_tags, LEVELS, close_heads)
     (store,) = find_stores(str(root), "a")

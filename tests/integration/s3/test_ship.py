@@ -20,7 +20,6 @@ from commitlake.connectors.shipping.errors import ShipConflictError, ShipUnavail
 from commitlake.connectors.shipping.pace import Pace
 from commitlake.connectors.shipping.s3 import MIN_COPIED_BYTES, S3Target
 from commitlake.jobs.dump import command as dump
-from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.ship import command as ship
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.ship.agent import ShipAgent
@@ -36,6 +35,7 @@ from tests.support.logs import closed_segment, messages, new_message, open_segme
 from tests.support.shipped_archives import (
     check_copy_is_archived_alike,
     check_copy_is_verified_alike,
+    check_fetched_copy_is_read_alike,
     check_large_segments_are_read_alike,
 )
 from tests.support.store_damages import DAMAGES
@@ -256,22 +256,5 @@ def test_copy_that_was_changed_ends_verify(
     assert f"{place}/{path}: expected 320 bytes, found no such object: the copy was changed" in capsys.readouterr().err
 
 
-def test_jobs_that_need_a_folder_say_how_to_fetch_one(
-    s3_server: S3Server, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    store, place = ROCKETMQ.write(tmp_path / "broker-a" / "store", 60), f"s3://{bucket}/copy"
-    assert ship.main(["--store", str(store), "--to", place, "--once"]) == 0
-    commands = (
-        (rebuild.main, [place, "--out", str(tmp_path / "out"), "--local"]),
-        (rebuild.main, [place, "--out", str(tmp_path / "out"), "--salvage", "--local"]),
-    )
-    for main, arguments in commands:
-        capsys.readouterr()
-        assert main(arguments) == 2
-        assert f"commitlake ship --store {place} --to FOLDER --once" in capsys.readouterr().err
-    assert ship.main(["--store", place, "--to", str(tmp_path / "folder"), "--once"]) == 0
-    for name in ("commitlog", "config"):
-        for path in (tmp_path / "folder" / name).iterdir():
-            assert path.read_bytes() == (store / name / path.name).read_bytes()
-    assert (tmp_path / "folder" / "consumequeue").is_dir()
-    assert dump.main([str(tmp_path / "folder"), "--consumequeue", "--topic", "orders"]) == 0
+def test_fetched_copy_is_read_alike(bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check_fetched_copy_is_read_alike(f"s3://{bucket}/copy", tmp_path, capsys)

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.connectors.formats.engine.log_records import LogRecords
+from commitlake.connectors.formats.engine.store_files import LocalStoreFiles
+from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.pipelines.rebuild.index_tags import index_has_tags
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
@@ -35,7 +38,13 @@ def write(root: Path, *, tags: bool, count: int = 60, without: tuple[str, ...] =
 
 
 def tags_found(root: Path) -> bool | None:
-    return index_has_tags(root, sorted((root / "index").iterdir()), GEOMETRY)
+    return tags_in(root, sorted((root / "index").iterdir()))
+
+
+def tags_in(root: Path, index_files: list[Path]) -> bool | None:
+    stores = find_stores(str(root)) if any((root / "commitlog").iterdir()) else []
+    records = LogRecords(stores[0].segments if stores else (), ROCKETMQ)
+    return index_has_tags(LocalStoreFiles(root), [f"index/{path.name}" for path in index_files], GEOMETRY, records)
 
 
 @pytest.mark.parametrize("tags", [True, False])
@@ -43,7 +52,8 @@ def test_the_newest_file_shows_whether_tags_are_entered(tmp_path: Path, tags: bo
     root = write(tmp_path / "store", tags=tags)
     assert tags_found(root) is tags
     (root / "checkpoint").unlink(missing_ok=True)
-    assert find_settings(root, RequestedSettings(), ROCKETMQ).index_tags is tags
+    (found,) = find_stores(str(root))
+    assert find_settings(root, RequestedSettings(), ROCKETMQ, segments=found.segments).index_tags is tags
 
 
 def test_a_file_of_two_records_is_not_enough_and_the_one_before_is_used(tmp_path: Path) -> None:
@@ -52,8 +62,8 @@ def test_a_file_of_two_records_is_not_enough_and_the_one_before_is_used(tmp_path
     data = newest.read_bytes()
     few = parse_header(data)._replace(index_count=3)
     newest.write_bytes(serialize_header(few) + data[len(serialize_header(few)) :])
-    assert index_has_tags(root, [newest], GEOMETRY) is None
-    assert index_has_tags(root, [oldest, newest], GEOMETRY) is False
+    assert tags_in(root, [newest]) is None
+    assert tags_in(root, [oldest, newest]) is False
 
 
 def test_records_without_tags_give_no_answer(tmp_path: Path) -> None:

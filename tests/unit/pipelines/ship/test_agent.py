@@ -162,6 +162,26 @@ def test_copy_is_complete_after_kills_at_every_step(tmp_path: Path, kind: str) -
         assert all(any(f"of-{name}/" in each for name in named) for each in target.objects if "/parts/" in each)
 
 
+@pytest.mark.parametrize("kind", ["objects", "folder"])
+def test_queue_file_whose_next_one_exists_already_is_shipped_to_its_end(tmp_path: Path, kind: str) -> None:
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))])
+    queue, size = store / "consumequeue" / "orders" / "0", 20 * 8
+    entries = bytes(range(1, 161))
+    queue.mkdir(parents=True)
+    for number in range(2):
+        (queue / f"{number * size:020}").write_bytes(bytes(size))
+    target = target_of(kind, tmp_path)
+    agent = agent_of(store, target)
+    name = f"consumequeue/orders/0/{0:020}"
+    for end in (20, 100, 160):
+        (queue / f"{0:020}").write_bytes(entries[:end].ljust(size, b"\0"))
+        agent.ship_round()
+        assert copied_files(target)[name] == entries[:end].ljust(size, b"\0")
+    (queue / f"{size:020}").write_bytes(entries[:20].ljust(size, b"\0"))
+    agent.ship_round()
+    assert [entry.is_sealed for entry in list(manifests(target))[1].files.values()] == [True, False]
+
+
 def test_unfinished_record_is_not_shipped(tmp_path: Path) -> None:
     data = open_segment(messages(5), SIZE)
     end = len(data.rstrip(b"\0"))
