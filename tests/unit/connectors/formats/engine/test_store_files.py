@@ -282,7 +282,8 @@ def test_pickled_copy_is_opened_when_it_is_used_and_once_in_a_process(
         assert paths_below(again, "consumequeue") == paths_below(files, "consumequeue")
         path = paths_below(again, "index")[0]
         assert content(again.open(path)) == content(files.open(path))
-        assert (again.size_of(path), again.place_of(path)) == (files.size_of(path), files.place_of(path))
+        for each in (StoreFiles.size_of, StoreFiles.place_of, StoreFiles.data_end, StoreFiles.has_data):
+            assert getattr(again, each.__name__)(path) == getattr(files, each.__name__)(path)
         assert again.has_folder("index")
         assert not again.has_folder("none")
     assert len(opened) == 1
