@@ -46,7 +46,7 @@ class IndexChecker:
     """Compares chunks of records with their index entries.
 
     Attributes:
-        not_copied: number of records with keys after the last IndexFile of a copy, which lacks the newest one.
+        not_copied: number of records with keys that are not in the IndexFiles of a copy, which lacks the newest one.
         first_not_copied: physical offset of the first of them; None without one.
     """
 
@@ -105,9 +105,8 @@ class IndexChecker:
                 ],
             )  # fmt: skip
         if self._view.is_copy:
-            if len(after) and self.first_not_copied is None:
-                self.first_not_copied = int(facts.physical_offset[after[0]])
-            self.not_copied += len(after)
+            if len(after):
+                self._note_not_copied(int(facts.physical_offset[after[0]]), len(after))
             return
         code = "index_not_dispatched" if self._view.may_lag else "index_missing_entry"
         self._findings.add_many(
@@ -119,6 +118,11 @@ class IndexChecker:
                 for row in after[: self._view.limit].tolist()
             ),
         )  # fmt: skip
+
+    def _note_not_copied(self, offset: int, count: int) -> None:
+        known = offset if self.first_not_copied is None else self.first_not_copied
+        self.first_not_copied = min(known, offset)
+        self.not_copied += count
 
     def _compare(self, facts: Facts, rows: slice, stretches: list[tuple[IndexPart, int, Array]]) -> None:
         entries = np.concatenate([np.empty(0, ENTRY_DTYPE), *(each for _, _, each in stretches)])
@@ -160,8 +164,11 @@ class IndexChecker:
         of_row = chosen[1] >= 0
         at = facts.physical_offset[rows][chosen[1][of_row]]
         kept[of_row] &= at != self._view.index[0].first_offset
+        last = self._view.index[-1].last_offset
+        if self._view.lacks_newest_index and (at == last).any():
+            self._note_not_copied(last, 1)
         if self._view.may_lag or self._view.lacks_newest_index:
-            kept[of_row] &= at != self._view.index[-1].last_offset
+            kept[of_row] &= at != last
         if facts.bad:
             of_entry = chosen[2] >= 0
             leads = offsets[chosen[2][of_entry]]

@@ -56,7 +56,7 @@ class LogReport:
         last_time: store time of the last record, ms; None without one.
         newest_time: the latest store time, ms; 0 without a record.
         batch_topics: topics with BatchConsumeQueues that have records in this range.
-        not_copied: number of records with keys after the last IndexFile of a copy.
+        not_copied: number of records with keys that only the newest IndexFile has, which a copy lacks.
         first_not_copied: physical offset of the first of them; None without one.
     """
 

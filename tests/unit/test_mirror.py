@@ -88,7 +88,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/connectors/formats/engine/test_cuts.py": ("connectors.formats.engine.kernel.borders",),
     "tests/unit/connectors/formats/engine/test_key_index.py": ("connectors.formats.rocketmq.key_index",),
     "tests/unit/connectors/formats/engine/test_live_store.py": (
-        "connectors.formats.engine.log_records",
         "connectors.formats.engine.truncation",
         "connectors.formats.rocketmq.samples",
         "jobs.cli.warm",

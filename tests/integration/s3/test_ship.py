@@ -246,13 +246,18 @@ def test_copy_is_verified_on_spark(bucket: str, tmp_path: Path) -> None:
 
 
 def test_copy_that_was_changed_ends_verify(
-    s3_server: S3Server, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    s3_server: S3Server,
+    bucket: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     store, place = write_indexed_store(tmp_path / "broker-a" / "store"), f"s3://{bucket}/copy"
     assert ship.main(["--store", str(store), "--to", place, "--once"]) == 0
     path = DAMAGES["rocketmq"].queue_file(store, 0)[0].relative_to(store)
     s3_server.client().delete_object(Bucket=bucket, Key=f"copy/{path}")
-    assert verify.main([place, "--local"]) == 2
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+    assert verify.main([place, "--local", "--s3-endpoint", s3_server.endpoint]) == 2
     assert f"{place}/{path}: expected 320 bytes, found no such object: the copy was changed" in capsys.readouterr().err
 
 

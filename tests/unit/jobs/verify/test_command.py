@@ -7,12 +7,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
+from commitlake.jobs.archive import command as archive
 from commitlake.jobs.verify.command import main
 from commitlake.schemas.errors import ExitCode
 from tests.support.html_pages import assert_self_contained, parse_page
 from tests.support.indexed_stores import write_indexed_store
 from tests.support.jmq_stores import write_jmq_store
+from tests.support.remote_copies import COPY, serve_copies, ship_copy
 
 
 @pytest.fixture(scope="session")
@@ -144,3 +147,26 @@ def test_a_folder_with_two_layouts_needs_the_layout_option(
     assert "--layout journal" in capsys.readouterr().err
     assert main([str(root), *LOCAL, "--layout", "commitlog"]) == ExitCode.OK
     assert main([str(root), *LOCAL, "--layout", "journal", "--quiet"]) == ExitCode.DAMAGE
+
+
+def test_a_copy_is_compared_with_the_lake(
+    intact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve_copies(tmp_path / "remote", monkeypatch)
+    ship_copy(intact, tmp_path / "remote")
+    lake = str(tmp_path / "lake")
+    assert archive.main(["--store", COPY, "--lake", lake, "--local", "--quiet"]) == ExitCode.OK
+    with_lake = [COPY, *LOCAL, "--lake", lake, "--output", "json"]
+    for is_changed in (False, True):
+        if is_changed:
+            DeltaTable(f"{lake}/messages").delete("topic = 'rare'")
+        capsys.readouterr()
+        assert main(with_lake) == (ExitCode.DAMAGE if is_changed else ExitCode.OK)
+        (store,) = json.loads(capsys.readouterr().out)["rows"]
+        assert (store["broker"], store["root"]) == ("broker-a", COPY)
+        assert set(store["counts"]) == {"index_not_copied"} | ({"lake_missing"} if is_changed else set())
+
+
+def test_an_endpoint_needs_a_place_in_an_object_store(intact: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(intact), *LOCAL, "--s3-endpoint", "http://127.0.0.1:9"]) == ExitCode.USAGE
+    assert "--s3-endpoint has no effect without --lake" in capsys.readouterr().err
