@@ -7,8 +7,9 @@
 Each night, every broker stores messages of one day, one archive run commits them, and `maintain` runs. Then all files
 of the lake become a day older, so that `maintain` deletes entries of logs as in a real year. Removed files keep their
 real times, so checkpoints go on naming all of them and are larger than in a real year. At some nights, cold commands
-are measured on the lake: an archive run that finds nothing new, a look-up by id, and `maintain --dry-run`. The nightly
-runs do not check expectations (`--no-quality`), which would take most of the time and leaves no files that grow.
+are measured on the lake: an archive run that finds nothing new, a look-up by id, `maintain --dry-run`, and the night's
+`maintain`. The nightly runs do not check expectations (`--no-quality`), which would take most of the time and leaves
+no files that grow.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _START_MS = 1_700_006_400_000
 _SEGMENT_BYTES = 1 << 20
 _QUEUE_BYTES = 20_000
 _MEASURED = (1, 30, 90, 180, 365)
-_COLUMNS = ("night", "files of messages", "files of logs", "logs, MiB", "nothing new", "look-up", "maintain")
+_COLUMNS = ("night", "files of messages", "files of logs", "logs, MiB", "nothing new", "look-up", "dry run", "maintain")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(*(f"{name}: {value}" for name, value in machine().items()), sep="\n")
     table = Table(*_COLUMNS)
     with tempfile.TemporaryDirectory(prefix="commitlake-year-") as folder:
-        year = _Year(Path(folder), arguments.brokers, arguments.messages)
+        is_maintained = not arguments.without_maintain
+        year = _Year(Path(folder), arguments.brokers, arguments.messages, is_maintained=is_maintained)
         measured = {night for night in _MEASURED if night < arguments.nights} | {arguments.nights}
         for night in range(1, arguments.nights + 1):
             year.run_night(night)
@@ -60,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 row = [str(night), *year.figures()]
                 table.add_row(*row)
                 print(*row, sep=" | ", file=sys.stderr)
-            if not arguments.without_maintain:
+            if is_maintained:
                 year.maintain()
             _age(year.lake)
     Console(width=120).print(table)
@@ -74,7 +76,8 @@ class _Year:
         lake: its folder.
     """
 
-    def __init__(self, place: Path, brokers: int, messages: int) -> None:
+    def __init__(self, place: Path, brokers: int, messages: int, *, is_maintained: bool) -> None:
+        self._is_maintained = is_maintained
         self.lake = place / "lake"
         self._stores = place / "stores"
         self._brokers, self._messages = brokers, messages
@@ -103,7 +106,10 @@ class _Year:
         (message_id,) = messages.to_pyarrow_dataset().head(1, columns=["msg_id"]).column(0).to_pylist()
         yield _told(run_commitlake(["archive", *self._places]))
         yield _told(run_commitlake(["query", "--lake", str(self.lake), "--id", message_id]))
-        yield _told(run_commitlake(["maintain", "--lake", str(self.lake), "--dry-run", "--quiet"]))
+        maintain_lake = ["maintain", "--lake", str(self.lake), "--quiet"]
+        yield _told(run_commitlake([*maintain_lake, "--dry-run"]))
+        if self._is_maintained:
+            yield _told(run_commitlake(maintain_lake))
 
 
 def _write_day(store: Path, start_ms: int, messages: int) -> None:

@@ -105,22 +105,26 @@ class SparkCluster(Server):
         The first stage checks the packages of the workers.
         """
         for pid in self.executors():
-            words = _command_line(pid).decode().split("\0")
-            if "--app-id" not in words:  # it has ended
-                continue
-            place = "/".join(words[words.index(f"--{name}") + 1] for name in ("app-id", "executor-id"))
-            told = [log.read_text() for log in self._folder.glob(f"worker-*/{place}/stderr")]
-            if any(re.search(r"Running task \S+ in stage [1-9]", text) for text in told):
+            if self._has_task(pid):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                     return True
         return False
 
+    def _has_task(self, executor: int) -> bool:
+        """Return whether an executor has begun a task after the first stage."""
+        words = _command_line(executor).decode().split("\0")
+        if "--app-id" not in words:  # it has ended
+            return False
+        place = "/".join(words[words.index(f"--{name}") + 1] for name in ("app-id", "executor-id"))
+        told = [log.read_text() for log in self._folder.glob(f"worker-*/{place}/stderr")]
+        return any(re.search(r"Running task \S+ in stage [1-9]", text) for text in told)
+
     def kill_worker(self) -> bool:
-        """Kill a worker that has an executor, and the executor, for good; return whether there was one."""
+        """Kill a worker whose executor has begun a task, and the executor, for good; return whether there was one."""
         for worker in self.workers:
             executors = [pid for pid in self.executors() if pid in descendants(worker.pid)]
-            if executors:
+            if any(self._has_task(pid) for pid in executors):
                 self._processes.remove(worker)
                 for pid in executors:
                     with suppress(ProcessLookupError):
