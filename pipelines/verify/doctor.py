@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from commitlake.connectors.formats.engine.concurrent_reads import read_each
 from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.plan import StoreRange, divide, segment_ranges
 from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.store_files import threads_for
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.small_files import CheckedLog
 from commitlake.connectors.runtime.local_runner import HERE
@@ -28,6 +30,7 @@ from commitlake.pipelines.verify.store_view import StoreView
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
+_QUEUES_AT_ONCE = 64
 Task = tuple[int, StoreView, Split | IndexPart]
 Advance = Callable[[int], None]
 
@@ -148,7 +151,10 @@ def _conclude(store: _StoreInProgress) -> StoreReport:
     ends, batch_ends = QueueEnds(view, bad, findings, restarts), BatchEnds(view, bad, findings, restarts)
     batch_topics = view.kinds.batch.union(*(report.batch_topics for report in reports))
     bounds = {}
-    for topic, queue_id in sorted({*queues, *admitted.queues}):
+    in_order = sorted({*queues, *admitted.queues})
+    for place, (topic, queue_id) in enumerate(in_order):
+        if place % _QUEUES_AT_ONCE == 0:
+            _read_ends(view, in_order[place : place + _QUEUES_AT_ONCE], batch_topics)
         runs = check_order(queues.get((topic, queue_id), []), bad, findings, view.log, restarts.get(topic, ()))
         of_kind = batch_ends if topic in batch_topics else ends
         bounds[topic, queue_id] = of_kind.check(topic, queue_id, runs)
@@ -184,6 +190,17 @@ def _conclude(store: _StoreInProgress) -> StoreReport:
         first_time=next((report.first_time for report in reports if report.first_time is not None), None),
         last_time=newest or None,
     )
+
+
+def _read_ends(view: StoreView, queues: Sequence[tuple[str, int]], batch_topics: Collection[str]) -> None:
+    """Read the ends of some queues of a copy at once, so that the checks of one after the other find them in memory."""
+
+    def read(queue: tuple[str, int]) -> None:
+        files = view.batch_queue(*queue) if queue[0] in batch_topics else view.queue(*queue)
+        files.written_end()
+
+    if (threads := threads_for(view.files)) > 1:
+        read_each(read, queues, threads)
 
 
 def _check_index(view: StoreView, reports: Sequence[LogReport], findings: Findings) -> None:

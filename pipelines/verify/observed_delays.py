@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.concurrent_reads import read_each
 from commitlake.connectors.formats.engine.log_records import LogRecords
-from commitlake.connectors.formats.engine.store_files import StoreFiles
+from commitlake.connectors.formats.engine.store_files import StoreFiles, threads_for
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.schemas.layouts.numbers import INT64_MAX, int_within, parse_int
@@ -45,15 +46,18 @@ def observe_delays(
         Milliseconds by level. A level without entries, or without a whole number of seconds in most of them, is
         left out.
     """
-    found = {}
-    for topic, queue_id in queues:
-        if topic == schedule_topic and 0 <= queue_id < MAX_LEVELS:
-            delays = _delays_of(QueueFiles(files, topic, queue_id, file_size, layout), records)
-            if delays:
-                delay, count = Counter(delays).most_common(1)[0]
-                if 2 * count > len(delays):
-                    found[queue_id + 1] = delay
-    return found
+
+    def delay_of(queue_id: int) -> int | None:
+        delays = _delays_of(QueueFiles(files, schedule_topic, queue_id, file_size, layout), records)
+        if delays:
+            delay, count = Counter(delays).most_common(1)[0]
+            if 2 * count > len(delays):
+                return delay
+        return None
+
+    queue_ids = [queue_id for topic, queue_id in queues if topic == schedule_topic and 0 <= queue_id < MAX_LEVELS]
+    delays = read_each(delay_of, queue_ids, threads_for(files))
+    return {queue_id + 1: delay for queue_id, delay in zip(queue_ids, delays, strict=True) if delay is not None}
 
 
 def _delays_of(files: QueueFiles, records: LogRecords) -> list[int]:

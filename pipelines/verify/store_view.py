@@ -25,13 +25,13 @@ import fcntl
 import os
 import struct
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from commitlake.connectors.formats.engine.concurrent_reads import read_each
 from commitlake.connectors.formats.engine.plan import TailKind
-from commitlake.connectors.formats.engine.store_files import LocalStoreFiles, StoreFiles
+from commitlake.connectors.formats.engine.store_files import StoreFiles, threads_for
 from commitlake.connectors.formats.engine.stores import Segment
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.facts.topic_kinds import TopicKinds
@@ -46,8 +46,6 @@ from commitlake.schemas.store_files import open_file
 ABORT, LOCK = "abort", "lock"
 MAX_MAPPED_FILE_BYTES = (1 << 31) - 1
 """Largest file that a Java broker can map; a larger file does not belong to its queues."""
-_REQUESTS = 8
-"""Number of threads that read queues of a copy, each of which waits for the answers of an object store."""
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length, pid
 
 
@@ -227,7 +225,4 @@ def last_dispatched(
         record_end = int(entry["physical_offset"]) + int(entry["size"])
         return record_end if record_end <= end else 0
 
-    if isinstance(files, LocalStoreFiles):
-        return max(map(newest_of, queues), default=0)
-    with ThreadPoolExecutor(_REQUESTS) as pool:
-        return max(pool.map(newest_of, queues), default=0)
+    return max(read_each(newest_of, queues, threads_for(files)), default=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ _MAX_REMOTE_SEGMENTS = 4
 
 
 class LogRecords:
-    """Records of a list of segments.
+    """Records of a list of segments, which several threads can read.
 
     The segments in an object store or HDFS that were read last stay open, because opening one takes several requests.
     """
@@ -34,6 +35,7 @@ class LogRecords:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._remote: OrderedDict[str, SegmentFile] = OrderedDict()
+        self._lock = threading.Lock()
 
     def at(self, offset: int) -> Any:
         """Return the record at a physical offset, as a message of its format; None if there is no valid one."""
@@ -55,9 +57,10 @@ class LogRecords:
             return None  # deleted meanwhile
 
     def _open_remote(self, path: str) -> SegmentFile:
-        if path not in self._remote:
-            self._remote[path] = OpenSegment(path).file
-            if len(self._remote) > _MAX_REMOTE_SEGMENTS:
-                self._remote.popitem(last=False)[1].close()
-        self._remote.move_to_end(path)
-        return self._remote[path]
+        with self._lock:
+            if (found := self._remote.get(path)) is None:
+                found = self._remote[path] = OpenSegment(path).file
+                if len(self._remote) > _MAX_REMOTE_SEGMENTS:
+                    self._remote.popitem(last=False)  # not closed here: another thread may read it, and drops it then
+            self._remote.move_to_end(path)
+            return found

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow.fs as pafs
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.concurrent_reads import REMOTE_THREADS
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.files import LocalFile, RemoteSegment, SegmentFile
 from commitlake.connectors.formats.engine.read_ahead import ReadAhead
@@ -147,6 +148,11 @@ def open_store_files(root: str, *, is_read_once: bool = False) -> StoreFiles:
     if manifest is None:
         raise no_copy(root)
     return ShippedStoreFiles(filesystem, store, root, manifest, is_read_once=is_read_once)
+
+
+def threads_for(files: StoreFiles) -> int:
+    """Return how many threads should read several files: of a copy, most of the time is spent on waiting."""
+    return 1 if isinstance(files, LocalStoreFiles) else REMOTE_THREADS
 
 
 def no_copy(root: str) -> StoreError:

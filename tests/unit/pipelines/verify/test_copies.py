@@ -23,7 +23,7 @@ from commitlake.connectors.shipping.pace import Pace
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
-from commitlake.pipelines.verify import index_check
+from commitlake.pipelines.verify import doctor, index_check
 from commitlake.pipelines.verify.doctor import StoreReport
 from commitlake.pipelines.verify.findings import Finding
 from commitlake.schemas.shipped import FILES_MANIFEST
@@ -94,6 +94,7 @@ class PickledRunner(Runner):
 def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder whose content `COPY` names."""
     serve_copies(tmp_path / "remote", monkeypatch)
+    monkeypatch.setattr(doctor, "_QUEUES_AT_ONCE", 5)
     return tmp_path / "remote"
 
 

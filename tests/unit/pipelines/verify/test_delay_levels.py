@@ -22,6 +22,7 @@ from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import OPTIONS, Clock
+from tests.support.remote_copies import COPY, serve_copies, ship_copy
 
 LEVELS = "2s 7s 30s 40s"
 PER_LEVEL = 5
@@ -78,6 +79,17 @@ def test_a_broker_with_its_own_delay_levels_has_no_damage(store: Path) -> None:
 def test_the_delays_of_levels_are_read_from_the_store(store: Path) -> None:
     found = [each.found for each in findings(store).kept["delay_level_not_default"]]
     assert found == [f"level {number} waits {text}" for number, text in enumerate(("2 s", "7 s", "30 s", "40 s"), 1)]
+
+
+def test_the_delays_of_levels_are_read_from_a_copy(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve_copies(tmp_path / "remote", monkeypatch)
+    ship_copy(store, tmp_path / "remote")
+    (report,) = verify_stores(find_stores(COPY, "a"), VerifyOptions())
+    found = report.findings.kept["delay_level_not_default"]
+    assert found == findings(store).kept["delay_level_not_default"]
+    assert len(found) == 4
 
 
 def test_other_levels_than_the_brokers_are_not_damage(store: Path) -> None:
