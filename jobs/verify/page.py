@@ -23,7 +23,6 @@ from commitlake.schemas.counts import count_text
 TITLE = "Stores verified"
 MAX_STORES = 200
 """Largest number of stores that are listed, the worst first."""
-_COPY = "copy"
 _KINDS = {Severity.DAMAGE: Kind.CRITICAL, Severity.REPAIRABLE: Kind.WARNING, Severity.INFO: Kind.INFO}
 _WORDS = {Kind.GOOD: "Sound", Kind.INFO: "Sound", Kind.WARNING: "Repairable", Kind.CRITICAL: "Damaged"}
 
@@ -109,15 +108,19 @@ def _example(finding: Finding) -> Example:
 
 
 def _commands(kind: FindingClass, kept: Sequence[Finding], roots: dict[str, str]) -> Iterator[list[str]]:
-    """Yield the commands that repair the first store of a class of findings, if rebuild can repair it."""
+    """Yield the command that repairs the first store of a class of findings, if rebuild can repair it.
+
+    Nothing but `ship` writes into a copy in an object store, so its repaired files go to a folder.
+    """
     root = roots.get(kept[0].broker) if kept else None
     if root is None or "commitlake rebuild" not in kind.action or kind.severity is Severity.INFO:
         return
-    if "://" in root:
-        yield ["commitlake", "ship", "--store", root, "--to", _COPY, "--once"]
-        root = _COPY
+    is_remote = "://" in root
     if "--salvage" in kind.action:
-        yield ["commitlake", "rebuild", root, "--salvage", "--out", f"{root}-salvaged", "--local"]
+        out = "salvaged" if is_remote else f"{root}-salvaged"
+        yield ["commitlake", "rebuild", root, "--salvage", "--out", out, "--local"]
+    elif is_remote:
+        yield ["commitlake", "rebuild", root, "--out", "rebuilt", "--local"]
     else:
         yield ["commitlake", "rebuild", root, "--in-place", "--local"]
 

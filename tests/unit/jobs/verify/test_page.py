@@ -86,13 +86,14 @@ def test_a_repairable_store_has_the_command_to_repair_it() -> None:
     ]
 
 
-def test_a_copy_in_an_object_store_is_fetched_before_it_is_repaired() -> None:
+def test_what_is_repaired_of_a_copy_in_an_object_store_goes_to_a_folder() -> None:
     damaged = report(root="s3://logs/broker-a")
+    with_findings(damaged, "log_bad_crc", 1, finding("log_bad_crc", found="1", expected="2"))
     with_findings(damaged, "queue_missing", 1, finding("queue_missing", found="no file", expected="entries"))
     lines = [each.text for block in page_of(damaged).of_class("command") for each in block.all("code")]
     assert lines == [
-        "commitlake ship --store s3://logs/broker-a --to copy --once",
-        "commitlake rebuild copy --in-place --local",
+        "commitlake rebuild s3://logs/broker-a --salvage --out salvaged --local",
+        "commitlake rebuild s3://logs/broker-a --out rebuilt --local",
     ]
 
 
