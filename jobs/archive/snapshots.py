@@ -17,7 +17,7 @@ from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.pipelines.archive.run import Config
-from commitlake.pipelines.snapshot.append import MAX_STORES, Appended, ConcurrentSnapshotError, append_all
+from commitlake.pipelines.snapshot.append import Appended, ConcurrentSnapshotError, append_all, grouped
 from commitlake.pipelines.snapshot.files import read_store_progress
 from commitlake.pipelines.snapshot.progress import StoreSnapshot
 
@@ -86,9 +86,9 @@ def append_snapshots(
     added: list[Appended] = []
     ends = {broker: log_range.end for broker, log_range in ranges.items()}
     ended = [replace(progress, log_end=ends.get(progress.broker)) for progress in snapshots]
-    for first in range(0, len(ended), MAX_STORES):
+    for group in grouped(ended):
         try:
-            added += append_all(lake, ended[first : first + MAX_STORES])
+            added += append_all(lake, group)
         except ConcurrentSnapshotError as error:  # another process has added the same offsets
             _LOG.warning("%s", error)
         except (QueryError, LogDamagedError) as error:  # the messages are still archived

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.store_files import open_store_files, store_of
+from commitlake.connectors.formats.engine.store_files import NoCopyError, open_store_files, store_of
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.jobs.cli.names import did_you_mean
 from commitlake.schemas.layouts.numbers import INT32_MAX, parse_int
@@ -33,7 +32,7 @@ def queues_by_topic(store: Store) -> dict[str, set[int]]:
 def _queues_of_copy(store: Store) -> dict[str, set[int]]:
     try:
         files = open_store_files(store_of(store.root))
-    except StoreError:
+    except NoCopyError:
         return {}
     found: dict[str, set[int]] = {}
     for folder in store.format.queue_folders:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import datetime
 import json
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ import pyarrow as pa
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.shipped import small_files_folder
-from commitlake.connectors.formats.engine.store_files import StoreFiles, open_store_files, store_of
+from commitlake.connectors.formats.engine.store_files import NoCopyError, StoreFiles, open_store_files, store_of
 from commitlake.connectors.formats.engine.stores import Store, for_each_store, segment_size
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, read_table
@@ -152,7 +154,7 @@ def _changes_in(
     readers: dict[str, Callable[[], dict[str, Any] | None]] = {
         TOPIC: lambda: _table(root, TOPICS, TABLE, problems),
         GROUP: lambda: _table(root, GROUPS, GROUPS_TABLE, problems),
-        SETTING: lambda: settings_of(store),
+        SETTING: lambda: settings_of(store, problems),
     }
     for kind in kinds:
         found = readers[kind]()
@@ -185,20 +187,32 @@ def _json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def settings_of(store: Store) -> dict[str, Any]:
+def settings_of(store: Store, problems: list[str] | None = None) -> dict[str, Any]:
     """Return the settings of a store's broker that follow from its files.
 
     Empty for a store in an object store that `commitlake ship` did not copy.
+
+    Args:
+        store: The store.
+        problems: Receives a sentence if queues or indexes cannot be read, whose settings are left out then.
     """
-    if not store.format.has_archived_settings:
-        return {}
-    try:
-        files = open_store_files(store_of(store.root))
-    except StoreError:
-        return {}
     found: dict[str, Any] = {}
+    if store.format.has_archived_settings:
+        try:
+            _find_settings(store, found)
+        except (StoreError, OSError) as error:
+            if problems is not None:
+                problems.append(f"{error}; settings that follow from queues and indexes are not archived")
+    return found
+
+
+def _find_settings(store: Store, found: dict[str, Any]) -> None:
     if len(store.segments) > 1:  # a single file may be a truncated copy
         found["segment_size_bytes"] = segment_size(store)
+    try:
+        files = open_store_files(store_of(store.root))
+    except NoCopyError:
+        return
     queues, dialect = store.format.queues, store.format.dialect_of(store)
     if size := _file_size(files, queues):
         found["queue_file_size_bytes"] = size
@@ -213,7 +227,6 @@ def settings_of(store: Store) -> dict[str, Any]:
         with suppress(OSError, LayoutError):
             geometry = geometry_of(files.size_of(f"{_INDEX}/{name}"))
             found |= {"index_slots": geometry.slots, "index_entries": geometry.entries}
-    return found
 
 
 def _numbers(files: StoreFiles, folder: str) -> list[int]:
@@ -234,14 +247,23 @@ def _file_size(files: StoreFiles, layout: QueueLayout) -> int | None:
 
 
 def _folders(files: StoreFiles, folder: str, limit: int) -> list[str]:
-    """Return the first folders in a folder; none if it has a link, or cannot be read."""
-    with suppress(OSError):
+    """Return the first folders in a folder, without links; none if it is a link, no folder, or cannot be read."""
+    if "://" in (place := files.place_of(folder)):
         return files.folders_in(folder)[:limit]
-    return []
+    return [entry.name for entry in _entries(place, limit) if entry.is_dir(follow_symlinks=False)]
 
 
 def _files(files: StoreFiles, folder: str, limit: int) -> list[str]:
     """Return the first files in a folder, likewise."""
-    with suppress(OSError):
+    if "://" in (place := files.place_of(folder)):
         return files.files_in(folder)[:limit]
+    return [entry.name for entry in _entries(place, limit) if entry.is_file(follow_symlinks=False)]
+
+
+def _entries(folder: str, limit: int) -> list[os.DirEntry[str]]:
+    """Return the first entries of a folder of this machine; none if it is a link, no folder, or cannot be read."""
+    if os.path.islink(folder):  # noqa: PTH114 (an entry's path is a text)
+        return []
+    with suppress(OSError), os.scandir(folder) as found:
+        return list(islice(found, limit))
     return []

@@ -238,7 +238,7 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
     """Return the lag of a store's groups, read from its own files.
 
     Args:
-        store: The store; its folder is on this machine.
+        store: The store, in a folder or a copy in an object store.
         now: The time.
         choice: Groups and topics to measure.
         given: Settings of the user.

@@ -9,7 +9,7 @@ that is not newer than the last one adds nothing, so running twice gives the sam
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -36,7 +36,8 @@ HEARTBEAT = datetime.timedelta(minutes=10)
 """Interval of the rows that record that nothing has moved."""
 _MAX_TRIES = 10
 MAX_STORES = 50
-"""Largest number of stores in one commit, because their known rows are in memory."""
+"""Largest number of stores in one commit."""
+_MAX_POSITIONS = 100_000  # in one commit, if it has several stores: their known rows are in memory
 _SUBSCRIPTION_FIELDS = (
     "expression_type", "expression", "subscribed_at", "consume_type", "message_model", "consume_from_where", "members",
 )  # fmt: skip
@@ -78,12 +79,26 @@ def append_progress(lake: LakePaths, progress: StoreSnapshot) -> Appended:
     return append_all(lake, [progress])[0]
 
 
+def grouped(snapshots: Sequence[StoreSnapshot]) -> Iterator[list[StoreSnapshot]]:
+    """Yield snapshots in groups, in order, each of which one commit can take."""
+    group: list[StoreSnapshot] = []
+    positions = 0
+    for each in snapshots:
+        positions += len(each.offsets)
+        if group and (len(group) == MAX_STORES or positions > _MAX_POSITIONS):
+            yield group
+            group, positions = [], len(each.offsets)
+        group.append(each)
+    if group:
+        yield group
+
+
 def append_all(lake: LakePaths, snapshots: Sequence[StoreSnapshot]) -> list[Appended]:
     """Add the changes of snapshots of some stores, with one commit for each table.
 
     Args:
         lake: locations of the tables; the lake has a table `messages`.
-        snapshots: snapshots of different stores, at most `MAX_STORES`.
+        snapshots: snapshots of different stores, a group of `grouped`.
 
     Raises:
         LakeError: There is no lake.

@@ -66,7 +66,7 @@ def read_store_progress(
     """Read a snapshot of a store.
 
     Args:
-        store: in a folder of this machine.
+        store: the store; its files are read from its folder, or from the copy in an object store.
         now: current time; a file cannot be newer.
         wait: waits a number of seconds before a file is read again.
 

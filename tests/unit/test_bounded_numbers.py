@@ -33,7 +33,6 @@ ALLOWED = {
     "connectors/runtime/kubernetes_executor.py": LIMITED,
     "connectors/lake/packs/s3_store.py": "an answer of the object store; its regular expression limits the digits",
     "pipelines/quality/partitions.py": "numbers of numpy",
-    "pipelines/rebuild/index_tags.py": SEGMENT,
     "connectors/formats/rocketmq/small_files.py": "numbers of 32 bits: the table was checked",
     "pipelines/verify/queue_files.py": SEGMENT,
     "jobs/pages/decoded.py": LIMITED,

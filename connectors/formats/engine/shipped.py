@@ -8,12 +8,13 @@ manifest again, and continues.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -43,6 +44,9 @@ from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES, UnsafeFileError
 _SPECIAL = re.compile(r"[\[{]")
 _PLAIN_S3_URI = re.compile(r"s3://(?P<path>(?P<bucket>[A-Za-z0-9.-]+)(?:/[A-Za-z0-9._=+,:/-]*)?)")  # nothing is escaped
 _URI_ERROR = "{path} cannot be opened: {error}"
+_OF_NAMES = frozenset({errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.EILSEQ})
+_MAKING, _READING_LARGE = threading.Lock(), threading.Lock()
+_LARGE_MANIFEST_BYTES = 1 << 20
 _ATTEMPTS = 5  # each needs a new manifest, so more are never needed unless parts are missing
 
 
@@ -60,11 +64,11 @@ def read_shipped_manifest(filesystem: pafs.FileSystem, store: str, manifest: str
     place = f"{store}/{manifest}"
     try:
         if isinstance(filesystem, pafs.LocalFileSystem):
-            data = read_file(Path(place), below=Path(store), limit=MAX_MANIFEST_BYTES)
-        else:
-            with filesystem.open_input_file(place) as file:
-                data = file.read(MAX_MANIFEST_BYTES)
-        return parse_manifest(data, place)
+            return parse_manifest(read_file(Path(place), below=Path(store), limit=MAX_MANIFEST_BYTES), place)
+        with filesystem.open_input_file(place) as file:
+            is_large = file.size() > _LARGE_MANIFEST_BYTES  # its objects need ten times as much
+            with _READING_LARGE if is_large else nullcontext():
+                return parse_manifest(file.read(MAX_MANIFEST_BYTES), place)
     except (FileNotFoundError, NotADirectoryError):
         check_no_versions(filesystem, place)
         return None
@@ -124,13 +128,20 @@ def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
         check_scheme(path)
         try:
             if (plain := _PLAIN_S3_URI.fullmatch(path)) is not None:
-                settings = tuple(sorted(each for each in os.environ.items() if each[0].startswith("AWS_")))
-                return _bucket_filesystem(plain["bucket"], settings, os.getpid()), plain["path"].rstrip("/")
+                return _filesystem_of(plain["bucket"]), plain["path"].rstrip("/")
             filesystem, inner_path = pafs.FileSystem.from_uri(path)
         except (pa.ArrowException, OSError) as error:
             raise StoreError(_URI_ERROR.format(path=path, error=str(error).splitlines()[0])) from None
         return filesystem, str(inner_path)
     return pafs.LocalFileSystem(), str(Path(path).absolute())
+
+
+def _filesystem_of(bucket: str) -> pafs.FileSystem:
+    # Another thread may be removing variables.
+    names = sorted(name for name in list(os.environ) if name.startswith("AWS_"))
+    settings = tuple((name, os.environ.get(name, "")) for name in names)
+    with _MAKING:
+        return _bucket_filesystem(bucket, settings, os.getpid())
 
 
 @lru_cache(maxsize=8)
@@ -261,18 +272,18 @@ def shipped_sizes(manifest: Manifest, folder: str, listed: Mapping[str, int]) ->
 
 
 @contextmanager
-def small_files_folder(store_root: str) -> Iterator[Path | None]:
+def small_files_folder(store_root: str, *, with_topics: bool = False) -> Iterator[Path | None]:
     """Yield a folder of this machine with a store's settings, offsets and checkpoint, and their times.
 
     It is the store's own folder; for a store that was shipped to an object store, it is a temporary copy of these
-    files, in which the folders of queues are empty; for another store in an object store it is None, because the times
-    of its files are not known.
+    files; for another store in an object store it is None, because the times of its files are not known.
 
     Args:
         store_root: path or URI of the folder of the store's log.
+        with_topics: whether a temporary copy has an empty folder for each topic that has queues.
 
     Raises:
-        StoreError: if a manifest is damaged, or a file is too large.
+        StoreError: if a manifest is damaged or has names that no file can have, or a file is too large.
     """
     if "://" not in store_root:
         yield Path(store_root).parent
@@ -283,13 +294,27 @@ def small_files_folder(store_root: str) -> Iterator[Path | None]:
     if manifest is None:
         yield None
         return
+    small = [file for file in manifest.files.values() if file.modified_ms]
+    topics = {"/".join(name.split("/")[:2]) for name in manifest.files if name.count("/") > 1} if with_topics else set()
+    del manifest  # it may be large, and many stores may be read at a time
     with tempfile.TemporaryDirectory(prefix="commitlake-small-files-") as folder:
-        for parent in {name.rpartition("/")[0] for name, file in manifest.files.items() if not file.modified_ms}:
-            (Path(folder) / parent).mkdir(parents=True, exist_ok=True)
-        for name, file in manifest.files.items():
-            if file.modified_ms:
-                _copy_small(filesystem, store, file, Path(folder) / name)
+        with _refused_names(f"{store}/{FILES_MANIFEST}"):
+            for topic in topics:
+                (Path(folder) / topic).mkdir(parents=True, exist_ok=True)
+            for file in small:
+                _copy_small(filesystem, store, file, Path(folder) / file.name)
         yield Path(folder)
+
+
+@contextmanager
+def _refused_names(manifest: str) -> Iterator[None]:
+    """Convert errors for names that no file can have, or that are both a file's and a folder's, to a StoreError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _OF_NAMES:
+            raise
+        raise StoreError(f"{manifest}: expected names of files, found one that cannot be: {error.strerror}") from None
 
 
 def _copy_small(filesystem: pafs.FileSystem, store: str, file: ShippedFile, path: Path) -> None:

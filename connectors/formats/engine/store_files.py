@@ -48,6 +48,10 @@ _numbers = count()
 _Key = tuple[int, str, int]  # number of the opened store, path of a file, number of its block or -1
 
 
+class NoCopyError(StoreError):
+    """A store in an object store was not copied by `commitlake ship`."""
+
+
 class MissingObjectError(StoreError):
     """A copy has no object for a file that its manifest names as complete."""
 
@@ -139,7 +143,8 @@ def open_store_files(root: str, *, is_read_once: bool = False) -> StoreFiles:
         is_read_once: whether no part of a file is read twice, so that nothing is kept in memory.
 
     Raises:
-        StoreError: for a store in an object store that `commitlake ship` did not copy, or with a damaged manifest.
+        NoCopyError: for a store in an object store that `commitlake ship` did not copy.
+        StoreError: if the manifest is damaged.
     """
     if "://" not in root:
         return LocalStoreFiles(Path(root))
@@ -155,9 +160,9 @@ def threads_for(files: StoreFiles) -> int:
     return 1 if isinstance(files, LocalStoreFiles) else REMOTE_THREADS
 
 
-def no_copy(root: str) -> StoreError:
+def no_copy(root: str) -> NoCopyError:
     """Return the error for a store in an object store that `commitlake ship` did not copy."""
-    return StoreError(
+    return NoCopyError(
         f"{root}: expected a copy that 'commitlake ship' made, with queues and indexes, found no {FILES_MANIFEST}"
     )
 
@@ -184,7 +189,7 @@ def open_small_files(log_root: str) -> Iterator[Path]:
     Raises:
         StoreError: for a store in an object store that `commitlake ship` did not copy.
     """
-    with small_files_folder(log_root) as folder:
+    with small_files_folder(log_root, with_topics=True) as folder:
         if folder is None:
             raise no_copy(store_of(log_root))
         yield folder.resolve()

@@ -22,7 +22,7 @@ from commitlake.connectors.lake.snapshot_tables import (
 )
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.snapshot import append
-from commitlake.pipelines.snapshot.append import append_all, append_progress
+from commitlake.pipelines.snapshot.append import append_all, append_progress, grouped
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
@@ -195,6 +195,19 @@ def test_stores_share_a_commit_and_only_changed_ones_add_rows(lake: LakePaths) -
     )
     assert [each.moved for each in again] == [1, 1]
     assert [row["offset"] for row in sorted(rows(lake), key=lambda row: row["as_of"]) if row["broker"] == "b"][-1] == 8
+
+
+def test_groups_of_stores_are_bounded_by_their_number_and_by_their_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(append, "MAX_STORES", 3)
+    monkeypatch.setattr(append, "_MAX_POSITIONS", 5)
+    sizes = [1, 1, 1, 1, 4, 2, 9, 1]
+    snapshots = [
+        snapshot(0, {queue("orders", number): 5 for number in range(size)}, broker=str(place))
+        for place, size in enumerate(sizes)
+    ]
+    groups = [[len(each.offsets) for each in group] for group in grouped(snapshots)]
+    assert groups == [[1, 1, 1], [1, 4], [2], [9], [1]]
+    assert list(grouped([])) == []
 
 
 def test_store_that_another_process_changed_meanwhile_is_compared_again(

@@ -59,7 +59,13 @@ def test_the_dialect_of_a_store_is_read_from_its_segments(store: Path, tmp_path:
     assert dialects_of(find_stores(str(store))[0]) == {BOLTMQ}
     mixed = [(0, closed_segment(messages(3), 4096)), (4096, open_segment(messages(3), 4096, 4096, dialect=BOLTMQ))]
     write_store(tmp_path / "mixed", mixed)
-    assert dialects_of(find_stores(str(tmp_path / "mixed"))[0]) == {ROCKETMQ, BOLTMQ}
+    found = find_stores(str(tmp_path / "mixed"))[0]
+    assert dialects_of(found) == {ROCKETMQ, BOLTMQ}
+    assert found.format.dialect_of(found) is ROCKETMQ
+    mixed = [(0, closed_segment(messages(3), 4096, dialect=BOLTMQ)), (4096, open_segment(messages(3), 4096, 4096))]
+    write_store(tmp_path / "later", mixed)
+    found = find_stores(str(tmp_path / "later"))[0]
+    assert found.format.dialect_of(found) is ROCKETMQ
 
 
 @pytest.mark.parametrize("dialect", [ROCKETMQ, BOLTMQ])
@@ -82,4 +88,6 @@ def test_the_dialect_is_read_from_later_records_if_the_first_are_damaged(
 @pytest.mark.parametrize("first", [bytes(4096), b"x" * 4096, b"", b"\xff" * 5])
 def test_a_store_without_records_at_its_beginning_has_no_dialect(first: bytes, tmp_path: Path) -> None:
     write_store(tmp_path, [(0, first)])
-    assert dialects_of(find_stores(str(tmp_path))[0]) == frozenset()
+    found = find_stores(str(tmp_path))[0]
+    assert dialects_of(found) == frozenset()
+    assert found.format.dialect_of(found) is ROCKETMQ

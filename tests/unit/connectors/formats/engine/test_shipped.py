@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
 
+from commitlake.connectors.formats.engine import shipped
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.files import open_remote
 from commitlake.connectors.formats.engine.shipped import (
@@ -23,9 +25,10 @@ from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
 from commitlake.schemas.layouts.segments import segment_name
-from commitlake.schemas.shipped import FILES_MANIFEST, LOG_MANIFEST
+from commitlake.schemas.shipped import FILES_MANIFEST, LOG_MANIFEST, Manifest, ShippedFile, serialize_manifest
+from tests.support.indexed_stores import write_indexed_store
 from tests.support.logs import closed_segment, messages, open_segment, write_store
-from tests.support.remote_copies import publish
+from tests.support.remote_copies import COPY, publish, serve_copies, ship_copy
 from tests.support.ship_targets import MemoryTarget, folder_target
 
 SIZE = 1 << 14
@@ -189,3 +192,59 @@ def test_folder_is_a_store_with_the_name_of_the_broker(tmp_path: Path) -> None:
         assert folder == tmp_path / "copy"
     copied = (tmp_path / "copy" / "checkpoint").stat().st_mtime
     assert abs(copied - (store / "checkpoint").stat().st_mtime) < 0.01 < time.time()
+
+
+@pytest.mark.parametrize("names", [("config/" + "x" * 300,), ("config/a", "config/a/b")])
+def test_names_that_no_file_can_have_are_refused_with_the_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+) -> None:
+    serve_copies(tmp_path / "remote", monkeypatch)
+    ship_copy(write_store(tmp_path / "store", [(0, open_segment(messages(5), SIZE))]), tmp_path / "remote")
+    manifest = tmp_path / "remote" / "copy" / FILES_MANIFEST
+    files = {name: ShippedFile(name, 1, is_sealed=True, crc=0, modified_ms=1) for name in names}
+    monkeypatch.setattr(shipped, "_copy_small", copy_nothing)
+    manifest.write_bytes(serialize_manifest(Manifest("broker-a", "commitlog", files)))
+    refused = f"copy/{FILES_MANIFEST}: expected names of files, found one that cannot be"
+    with pytest.raises(StoreError, match=refused), small_files_folder(f"{COPY}/commitlog"):
+        pass
+
+
+def copy_nothing(_filesystem: object, _store: str, _file: ShippedFile, path: Path) -> None:
+    """Write an empty file in place of a copied one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"")
+
+
+def test_copy_of_small_files_has_folders_of_topics_only_if_they_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve_copies(tmp_path / "remote", monkeypatch)
+    ship_copy(write_indexed_store(tmp_path / "store"), tmp_path / "remote")
+    with small_files_folder(f"{COPY}/commitlog") as folder:
+        assert folder is not None
+        assert not (folder / "consumequeue").exists()
+        assert (folder / "checkpoint").is_file()
+    with small_files_folder(f"{COPY}/commitlog", with_topics=True) as folder:
+        assert folder is not None
+        assert {path.name for path in (folder / "consumequeue").iterdir()} == {"rare", "topic-0", "topic-1", "topic-2"}
+        assert not any(path for path in (folder / "consumequeue").glob("*/*"))
+
+
+def test_client_of_a_bucket_is_shared_until_the_settings_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    made: list[str] = []
+
+    def make(uri: str) -> tuple[pafs.FileSystem, str]:
+        made.append(uri)
+        return pafs.LocalFileSystem(), ""
+
+    monkeypatch.setattr(pafs, "FileSystem", SimpleNamespace(from_uri=make))
+    shipped._bucket_filesystem.cache_clear()
+    first, path = resolve_filesystem("s3://logs/broker-a/")
+    assert path == "logs/broker-a"
+    assert resolve_filesystem("s3://logs/broker-b/commitlog")[0] is first
+    assert resolve_filesystem("s3://other/broker-b")[0] is not first
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:10")
+    assert resolve_filesystem("s3://logs/broker-a")[0] is not first
+    assert made == ["s3://logs", "s3://other", "s3://logs"]
+    shipped._bucket_filesystem.cache_clear()

@@ -141,15 +141,16 @@ def test_a_file_has_data_up_to_its_last_byte_that_is_not_zero(
 ) -> None:
     folder = store / "consumequeue" / "rare" / "0"
     size = (folder / f"{0:020}").stat().st_size
-    for number in (1, 2):
-        (folder / f"{number * size:020}").write_bytes(bytes(size))
+    (folder / f"{size:020}").write_bytes(bytes(size))
+    (folder / f"{2 * size:020}").write_bytes((b"x" * 20).ljust(size, b"\0"))
+    (folder / f"{3 * size:020}").write_bytes(bytes(size))
     serve_copies(tmp_path / "remote", monkeypatch)
     ship_copy(store, tmp_path / "remote")
     files = open_store_files(COPY if is_copy else str(store))
     paths = [f"consumequeue/rare/0/{name}" for name in files.files_in("consumequeue/rare/0")]
-    assert len(paths) == (2 if is_copy else 3)  # an empty newest file is not copied
-    assert [files.has_data(path) for path in paths] == [True, False, False][: len(paths)]
-    assert [files.data_end(path) for path in paths] == [size] * len(paths)
+    assert len(paths) == (3 if is_copy else 4)  # a file that the broker has not written to yet is not copied
+    assert [files.has_data(path) for path in paths] == [True, False, True, False][: len(paths)]
+    assert [files.data_end(path) for path in paths] == ([size, size, 20] if is_copy else [size] * 4)
 
 
 def test_data_of_a_growing_file_is_known_without_reading_it(

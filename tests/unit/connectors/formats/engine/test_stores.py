@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow.fs as pafs
 import pytest
 
+from commitlake.connectors.formats.engine import stores
 from commitlake.connectors.formats.engine.errors import EmptyStoreError, OptionError, StoreError
-from commitlake.connectors.formats.engine.stores import Segment, Store, find_stores, segment_size, segment_sizes
+from commitlake.connectors.formats.engine.stores import (
+    Segment,
+    Store,
+    find_stores,
+    for_each_store,
+    list_again,
+    segment_size,
+    segment_sizes,
+)
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.logs import closed_segment, messages, open_segment, write_store
+from tests.support.remote_copies import COPY, serve_copies
 
 SIZE = 2048
 
@@ -188,3 +200,37 @@ def test_a_folder_whose_name_is_not_utf8_is_skipped_with_a_warning(
     assert r"the name of a folder is not UTF-8: skipped b'bro\xffker'" in caplog.text.replace(f"{tmp_path}/", "")
     with pytest.raises(StoreError, match="cannot be read: expected a path in UTF-8"):
         find_stores(os.fsdecode(os.fsencode(tmp_path) + b"/bro\xffker"))
+
+
+def test_glob_over_copies_looks_no_deeper_than_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    serve_copies(tmp_path / "remote", monkeypatch)
+    container = COPY.rpartition("/")[0]
+    for name in ("a", "b"):
+        make_store(tmp_path / "remote" / name)
+        make_store(tmp_path / "remote" / name / "deeper" / "c")
+    looked: list[str] = []
+    look = stores._look_into
+
+    def note(filesystem: pafs.FileSystem, names: Sequence[str], folder: str) -> tuple[list[str], list[str]]:
+        looked.append(folder.rpartition("example/")[2] or folder)
+        return look(filesystem, names, folder)
+
+    monkeypatch.setattr(stores, "_look_into", note)
+    assert [store.broker for store in find_stores(f"{container}/{{broker}}")] == ["a", "b"]
+    assert not any("deeper" in folder for folder in looked)
+    assert [store.broker for store in find_stores(f"{container}/a/**/{{broker}}")] == ["c"]
+
+
+def test_empty_store_among_copies_is_skipped_and_others_are_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    serve_copies(tmp_path / "remote", monkeypatch)
+    for name in ("d", "a", "c"):
+        make_store(tmp_path / "remote" / name)
+    (tmp_path / "remote" / "b" / "commitlog").mkdir(parents=True)
+    found = find_stores(f"{COPY.rpartition('/')[0]}/{{broker}}")
+    assert [store.broker for store in found] == ["a", "c", "d"]
+    assert "/b/commitlog has no segment: the broker has not stored a message yet: skipped" in caplog.text
+    assert for_each_store(lambda store: store.broker, found) == ["a", "c", "d"]
+    (tmp_path / "remote" / "a" / "commitlog" / f"{2 * SIZE:020}").write_bytes(bytes(SIZE))
+    assert len(list_again(found[0]).segments) == len(found[0].segments) + 1
