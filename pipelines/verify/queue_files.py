@@ -155,7 +155,7 @@ class QueueFiles:
         """
         blocks = self.blocks()
         if by_search:
-            pieces = self.pieces(self._first_from(first_offset), self._first_from(last_offset + 1))
+            pieces = self.pieces(self.first_from(first_offset), self.first_from(last_offset + 1))
             blocks = ((first, self.read(first, end)) for first, end, _ in pieces)
         numbers, found = [np.zeros(0, np.int64)], [np.zeros(0, self.layout.dtype)]
         for first, entries in blocks:
@@ -165,7 +165,7 @@ class QueueFiles:
             found.append(entries[leads])
         return np.concatenate(numbers), np.concatenate(found)
 
-    def _first_from(self, offset: int) -> int:
+    def first_from(self, offset: int) -> int:
         """Return the number of the first entry that points to an offset of the log or after it."""
         return self._first_not(
             self.first_number, self.written_end(), lambda entries: entries["physical_offset"] < offset

@@ -29,6 +29,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from commitlake.connectors.formats.engine.concurrent_reads import read_each
 from commitlake.connectors.formats.engine.plan import TailKind
 from commitlake.connectors.formats.engine.store_files import StoreFiles, threads_for
@@ -46,6 +48,8 @@ from commitlake.schemas.store_files import open_file
 ABORT, LOCK = "abort", "lock"
 MAX_MAPPED_FILE_BYTES = (1 << 31) - 1
 """Largest file that a Java broker can map; a larger file does not belong to its queues."""
+_NEWEST_ENTRIES = 16
+"""Number of entries at the end of a queue among which the newest one of a record in the log is expected."""
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length, pid
 
 
@@ -218,11 +222,28 @@ def last_dispatched(
 
     def newest_of(queue: tuple[str, int]) -> int:
         found = QueueFiles(files, *queue, file_size, layout)
-        number = found.written_end() - 1
-        if number < found.first_number or not found.starts:
+        written_end = found.written_end()
+        if written_end == found.first_number:
             return 0
-        entry = found.read(number, number + 1)[0]
-        record_end = int(entry["physical_offset"]) + int(entry["size"])
-        return record_end if record_end <= end else 0
+        # A copy has one entry beyond its log. A log that lost its end in a crash may leave many, which a search skips.
+        return _record_end_before(found, written_end, end) or _record_end_before(found, found.first_from(end), end)
 
     return max(read_each(newest_of, queues, threads_for(files)), default=0)
+
+
+def _record_end_before(files: QueueFiles, number: int, end: int) -> int:
+    """Return the physical offset after the record of the newest entry before a number; 0 without such an entry.
+
+    Args:
+        files: the queue.
+        number: the number; only some entries before it are read.
+        end: end of the log; entries beyond it do not count.
+    """
+    layout, newest = files.layout, 0
+    for first, stop, _ in files.pieces(max(files.first_number, number - _NEWEST_ENTRIES), number):
+        entries = files.read(first, stop)
+        offsets, sizes = entries["physical_offset"].astype(np.int64), entries["size"].astype(np.int64)
+        counts = layout.is_written(entries) & ~layout.is_filler(entries) & (offsets <= end - sizes)
+        if counts.any():
+            newest = int((offsets + sizes)[counts][-1])
+    return newest

@@ -7,6 +7,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from commitlake.pipelines.ship.store import SourceStore
 from commitlake.pipelines.verify import doctor, index_check
 from commitlake.pipelines.verify.doctor import StoreReport
 from commitlake.pipelines.verify.findings import Finding
+from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from commitlake.schemas.shipped import FILES_MANIFEST
 from tests.support.findings import check_findings
 from tests.support.index_damages import (
@@ -39,7 +41,7 @@ from tests.support.index_damages import (
 from tests.support.indexed_stores import OPTIONS, STEP_MS, Clock, message, write_indexed_store
 from tests.support.remote_copies import COPY, publish, serve_copies, ship_copy, ship_rounds
 from tests.support.ship_targets import MemoryTarget
-from tests.support.store_damages import DAMAGES, ROCKETMQ, Damages, cut_file
+from tests.support.store_damages import DAMAGES, ROCKETMQ, Damages, cut_file, patch
 from tests.support.store_reports import report_of
 from tests.support.waiting import let_pass
 
@@ -203,6 +205,22 @@ def test_newest_record_is_shipped_after_its_entries(name: str, intact: Path, int
         publish(target, remote)
         check_findings(report_of(COPY).findings, expected | without_index)
         now[0] += 1
+
+
+def test_missing_entry_is_no_lag_while_the_newest_record_is_awaited(tmp_path: Path, remote: Path) -> None:
+    root, chance, target = tmp_path / "store", random.Random(3), MemoryTarget()
+    with MessageStore.open(root, OPTIONS, clock=Clock()) as opened:
+        for number in range(60):
+            opened.put(replace(message(number, chance), topic="only", queue_id=0))
+    path, position = ROCKETMQ.queue_file(root, 5, ("only", 0))
+    patch(path, position, bytes(ENTRY.size))
+    (root / "abort").touch()
+    ShipAgent(SourceStore(str(root)), target, ShipSettings("broker-a"), clock=lambda: 0.0).ship_round()
+    publish(target, remote)
+    check_findings(
+        report_of(COPY).findings,
+        {"queue_missing_entry": 1, "log_not_copied": 1, "abort_present": 1, "index_not_copied": 1},
+    )
 
 
 def test_entries_that_are_shipped_during_verify_are_ignored(

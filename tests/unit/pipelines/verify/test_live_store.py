@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,21 @@ def test_a_crash_before_the_last_entries_is_a_lag(tmp_path: Path) -> None:
         path, position = ROCKETMQ.queue_file(root, found.queue_offset, (found.topic, found.queue_id))
         patch(path, position, bytes(ENTRY.size))
     assert dict(verify(root).findings.counts) == {"abort_present": 1, "queue_not_dispatched": 5}
+
+
+def test_missing_entry_is_no_lag_after_the_log_lost_its_end(tmp_path: Path) -> None:
+    root, chance = tmp_path / "store", random.Random(3)
+    with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
+        for number in range(60):
+            store.put(replace(message(number, chance), topic="only", queue_id=0))
+    (root / "abort").touch()
+    for lost in ROCKETMQ.messages(root)[-20:]:
+        ROCKETMQ.patch_log(root, lost.physical_offset, bytes(lost.size))
+    path, position = ROCKETMQ.queue_file(root, 5, ("only", 0))
+    patch(path, position, bytes(ENTRY.size))
+    counts = verify(root).findings.counts
+    assert (counts["queue_missing_entry"], counts["queue_beyond_log"]) == (1, 20)
+    assert "queue_not_dispatched" not in counts
 
 
 @pytest.mark.parametrize(("crashed", "code"), [(True, "log_torn_tail"), (False, "log_torn_clean")])
