@@ -377,14 +377,23 @@ class ShippedStoreFiles:
             _KEPT.put(key, item, size)
 
     def _newer_entry(self, entry: ShippedFile) -> ShippedFile:
-        """Return the entry of a file of which a part is missing, from a newer manifest."""
+        """Return the entry of a file of which a part is missing, from a newer manifest.
+
+        Raises:
+            StoreError: if the copy no longer has the bytes that the file had: an agent has shipped it again.
+        """
         with self._reading:
             if self._newest.files.get(entry.name) == entry:
                 manifest = read_shipped_manifest(self._filesystem, self._store, FILES_MANIFEST)
                 self._newest = manifest or replace(self._newest, files={})
             newer = self._newest.files.get(entry.name)
-        if newer is None:
-            raise FileNotFoundError(f"{self.place_of(entry.name)} does not exist")
+        if newer is None or newer.shipped < entry.shipped:
+            raise self.changed(entry, 0 if newer is None else newer.shipped)
+        if entry.head_size and entry.head_size == newer.head_size and entry.head_crc != newer.head_crc:
+            raise StoreError(
+                f"{self.place_of(entry.name)}: expected {entry.head_size} first bytes with the CRC-32 "
+                f"{entry.head_crc:08x}, found {newer.head_crc:08x}: the copy was changed"
+            )
         return newer
 
     def _read(self, entry: ShippedFile, start: int, end: int) -> Array:

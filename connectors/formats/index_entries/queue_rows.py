@@ -12,7 +12,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.engine.store_files import MissingObjectError
+from commitlake.connectors.formats.engine.store_files import IndexedFile, MissingObjectError
 from commitlake.connectors.formats.index_entries.entry_columns import (
     bad_batch,
     batch_of,
@@ -62,7 +62,7 @@ class _Reader:
             yield from self._bad([part.bad])
             return
         try:
-            file = part.queue.store.files().open(part.path, part.end)
+            file = self._open()
         except (FileNotFoundError, MissingObjectError):
             yield from self._bad([part.queue.store.missing(part.start, part.end)])
             return
@@ -74,6 +74,17 @@ class _Reader:
                 yield self._rows(window)
         finally:
             file.close()
+
+    def _open(self) -> IndexedFile:
+        """Open the file. A worker may read a later manifest of a copy than the driver, which has as many bytes."""
+        part = self._part
+        files = part.queue.store.files()
+        if part.queue.store.is_copy and not part.is_followed:  # in a file before others, zeros are missing entries
+            unit = self._layout.entry_size
+            data_end = -(-files.data_end(part.path) // unit) * unit
+            if data_end < part.end:
+                raise StoreError(f"{part.place}: expected {part.end} bytes, found {data_end}: the copy was changed")
+        return files.open(part.path, part.end)
 
     def _range(self) -> EntryRange:
         part = self._part

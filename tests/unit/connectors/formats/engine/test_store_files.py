@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pickle
 import random
+import shutil
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +24,13 @@ from commitlake.connectors.formats.engine.remote_files import RemoteFile
 from commitlake.connectors.formats.engine.shipped import read_shipped_manifest
 from commitlake.connectors.formats.engine.store_files import (
     IndexedFile,
+    ShippedStoreFiles,
     StoreFiles,
     find_data,
     open_store_files,
     read_all,
 )
-from commitlake.schemas.shipped import FILES_MANIFEST, Manifest
+from commitlake.schemas.shipped import FILES_MANIFEST, PARTS, Manifest, Part, ShippedFile, part_name, serialize_manifest
 from tests.support.indexed_stores import OPTIONS, Clock, message
 from tests.support.remote_copies import COPY, serve_copies, ship_copy
 
@@ -218,6 +222,39 @@ def test_manifest_is_read_once_for_all_files_whose_parts_were_merged(
         assert read_all(files.open(path), 0, end).tobytes() == data[:end]
     assert len(read) == 1
     assert len(before) > 3
+
+
+CHANGES: dict[str, tuple[Callable[[ShippedFile], ShippedFile | None], str]] = {
+    "fewer bytes": (
+        lambda entry: replace(entry, parts=(Part(0, 20, 1),)),
+        r"expected \d+ bytes, found 20: the copy was changed",
+    ),
+    "other first bytes": (
+        lambda entry: replace(entry, parts=(Part(0, entry.shipped, 1),), head_crc=entry.head_crc ^ 1),
+        r"expected \d+ first bytes with the CRC-32 [0-9a-f]{8}, found [0-9a-f]{8}: the copy was changed",
+    ),
+    "no such file": (lambda _: None, r"expected \d+ bytes, found 0: the copy was changed"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_newer_manifest_that_has_not_the_same_bytes_is_an_error(copy: str, tmp_path: Path, change: str) -> None:
+    path, folder = f"consumequeue/rare/0/{0:020}", tmp_path / "remote" / "copy"
+    files = open_store_files(copy)
+    assert isinstance(files, ShippedStoreFiles)
+    entry = files.manifest.files[path]
+    assert 20 < entry.shipped < entry.size
+    newer = CHANGES[change][0](entry)
+    shutil.rmtree(folder / PARTS / f"of-{path}")
+    others = {name: each for name, each in files.manifest.files.items() if name != path}
+    manifest = replace(files.manifest, files=others if newer is None else {**others, path: newer})
+    (folder / FILES_MANIFEST).write_bytes(serialize_manifest(manifest))
+    for part in () if newer is None else newer.parts:
+        place = folder / part_name(path, part)
+        place.parent.mkdir()
+        place.write_bytes(b"\1" * part.size)
+    with pytest.raises(StoreError, match=f"copy/{path}: {CHANGES[change][1]}"):
+        read_all(files.open(path), 0, entry.shipped)
 
 
 def test_place_without_a_manifest_is_refused(copy: str, tmp_path: Path) -> None:
