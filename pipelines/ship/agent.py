@@ -70,6 +70,23 @@ class Round:
     skipped: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class QueueEnd:
+    """End of the data of a queue's file, which is read before the end of the log.
+
+    Attributes:
+        name: path in the store.
+        end: position after its last byte.
+        is_last: whether the broker may still write to it.
+        is_changed: whether the broker has changed bytes that were shipped, so that the end is that of the new bytes.
+    """
+
+    name: str
+    end: int
+    is_last: bool
+    is_changed: bool
+
+
 class ShipAgent:
     """Agent for one store and one target.
 
@@ -136,8 +153,8 @@ class ShipAgent:
         self._ship_log(found)
         self._save_log()
         if has_others:
-            for name, end, is_last in ends:
-                self._ship_other(name, end, is_last=is_last)
+            for end in ends:
+                self._ship_other(end)
             self._save_others()
             self._ship_small(small)
         found.skipped = list(self._source.skipped)
@@ -266,7 +283,7 @@ class ShipAgent:
 
     # Other files
 
-    def _queue_ends(self) -> Iterator[tuple[str, int, bool]]:
+    def _queue_ends(self) -> Iterator[QueueEnd]:
         """Yield the files of queues, indexes and consume logs with the end of their data."""
         for found in self._source.growing_files():
             entry = self._other.files.get(found.name)
@@ -275,22 +292,31 @@ class ShipAgent:
             try:
                 with self._source.open(found.name) as source:
                     if source is not None:
-                        end = source.data_end(entry.shipped if entry else 0) if found.is_last else source.size
-                        yield found.name, end, found.is_last
+                        is_changed = entry is not None and self._files.is_changed(entry, source)
+                        start = 0 if entry is None or is_changed else entry.shipped
+                        end = source.data_end(start) if found.is_last else source.size
+                        yield QueueEnd(found.name, end, found.is_last, is_changed)
             except OSError as error:
                 self._source.skipped.append(str(error))
 
-    def _ship_other(self, name: str, end: int, *, is_last: bool) -> None:
+    def _ship_other(self, queue: QueueEnd) -> None:
+        """Ship a file up to its end; bytes that the broker has changed, as of a topic that was created again, too."""
         try:
-            with self._source.open(name) as source:
+            with self._source.open(queue.name) as source:
                 if source is None:
                     return
-                entry = self._other.files.get(name) or ShippedFile(name, source.size)
+                entry = self._other.files.get(queue.name) or ShippedFile(queue.name, source.size)
                 entry = replace(entry, size=max(entry.size, source.size))
-                try:
-                    entry = self._grow_other(entry, source, end, is_last=is_last)
-                except ChangedFileError:
-                    entry = self._files.cut(self._other.files.get(name, entry), source)
+                for _ in range(_MAX_CHANGES):
+                    try:
+                        entry = self._grow_other(entry, source, queue.end, is_last=queue.is_last)
+                        break
+                    except ChangedFileError:
+                        entry = replace(self._other.files.get(queue.name, entry), size=source.size)
+                        entry = self._files.cut(entry, source)
+                        self._other = self._other.with_file(entry)
+                        if not queue.is_changed:
+                            break  # The end is that of the earlier bytes: the next round ships the file from its start.
         except (OSError, ShipNameError) as error:
             self._source.skipped.append(str(error))
             return

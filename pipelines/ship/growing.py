@@ -139,6 +139,8 @@ class GrowingFiles:
                 break
             kept.append(part)
         self.counts.rewritten += 1
+        if not kept:
+            entry = replace(entry, head_size=0, head_crc=0)
         return self._without(entry, kept)
 
     def without_missing(self, entry: ShippedFile) -> ShippedFile:

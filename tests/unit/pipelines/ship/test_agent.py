@@ -15,7 +15,7 @@ from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
 from commitlake.schemas.layouts.segments import segment_name
-from commitlake.schemas.shipped import LOG_MANIFEST, parse_manifest, serialize_manifest
+from commitlake.schemas.shipped import LOG_MANIFEST, parse_manifest, part_name, serialize_manifest
 from commitlake.schemas.store_files import UnsafeFileError
 from tests.support.logs import closed_segment, messages, open_segment, write_store
 from tests.support.ship_targets import MemoryTarget, copied_files, folder_target, manifests
@@ -182,6 +182,56 @@ def test_queue_file_whose_next_one_exists_already_is_shipped_to_its_end(tmp_path
     assert [entry.is_sealed for entry in list(manifests(target))[1].files.values()] == [True, False]
 
 
+@pytest.mark.parametrize("kind", ["objects", "folder"])
+@pytest.mark.parametrize("entries", [1, 6])
+def test_queue_of_a_topic_that_was_created_again_is_shipped_from_its_start(
+    tmp_path: Path, kind: str, entries: int
+) -> None:
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))])
+    name, size = f"consumequeue/orders/0/{0:020}", 20 * 8
+    (store / name).parent.mkdir(parents=True)
+    (store / name).write_bytes(bytes(range(1, 61)).ljust(size, b"\0"))
+    target = target_of(kind, tmp_path)
+    agent = agent_of(store, target)
+    agent.ship_round()
+    for end in (20 * entries, 20 * entries + 20):
+        changed = bytes(range(101, 101 + end)).ljust(size, b"\0")
+        (store / name).write_bytes(changed)
+        agent.ship_round()
+        assert copied_files(target)[name] == changed
+        assert list(manifests(target))[1].files[name].shipped == end
+    assert agent.counts.rewritten == 1
+    agent = agent_of(store, target)  # which compares the copy with the store again
+    agent.ship_round()
+    assert agent.counts.rewritten == 0
+    if kind == "objects":
+        named = {part_name(name, part) for part in list(manifests(target))[1].files[name].parts}
+        assert {each for each in target.objects if name in each} == named  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", ["objects", "folder"])
+def test_queue_that_changes_during_a_round_is_shipped_by_the_next_round(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))])
+    name, size = f"consumequeue/orders/0/{0:020}", 20 * 8
+    (store / name).parent.mkdir(parents=True)
+    (store / name).write_bytes(bytes(range(1, 61)).ljust(size, b"\0"))
+    target = target_of(kind, tmp_path)
+    agent = agent_of(store, target)
+    agent.ship_round()
+    changed = bytes(range(101, 201)).ljust(size, b"\0")
+    with monkeypatch.context() as patch:
+        # Its new entries may be of records after the end of the log that this round has shipped.
+        patch.setattr(agent, "_save_log", lambda: (store / name).write_bytes(changed))
+        agent.ship_round()
+    assert list(manifests(target))[1].files[name].shipped == 0
+    assert_is_prefix(store, target)
+    agent.ship_round()
+    assert copied_files(target)[name] == changed
+    assert agent.counts.rewritten == 1
+
+
 def test_unfinished_record_is_not_shipped(tmp_path: Path) -> None:
     data = open_segment(messages(5), SIZE)
     end = len(data.rstrip(b"\0"))
@@ -224,6 +274,19 @@ def test_changed_bytes_are_shipped_again(tmp_path: Path) -> None:
     assert copied_files(target)[FIRST][:shipped] == changed[:shipped]
     assert agent.counts.rewritten == 1
     assert shipped == len(changed.rstrip(b"\0"))
+
+
+def test_agent_starts_after_the_first_bytes_of_a_segment_were_changed_and_shipped_again(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(30), SIZE))])
+    target = MemoryTarget()
+    agent = agent_of(store, target)
+    agent.ship_round()
+    changed = open_segment(messages(3, seed=5), SIZE)
+    write_store(store, [(0, changed)])  # as a broker does that has lost its last pages
+    agent.ship_round()
+    agent.ship_round()
+    assert copied_files(target)[FIRST] == changed
+    agent_of(store, target)
 
 
 def test_segments_that_were_deleted_before_are_noted_as_lost(tmp_path: Path) -> None:
