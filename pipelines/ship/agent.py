@@ -21,13 +21,14 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipNameError
 from commitlake.connectors.shipping.target import ShipTarget
 from commitlake.pipelines.ship.growing import ChangedFileError, GrowingFiles, Shipped
 from commitlake.pipelines.ship.log_end import LogEnd, LogEndSearch
 from commitlake.pipelines.ship.settings import ShipSettings
-from commitlake.pipelines.ship.store import LogFile, SmallFile, SourceFile, SourceStore
+from commitlake.pipelines.ship.store import GrowingName, LogFile, SmallFile, SourceFile, SourceStore
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.shipped import (
     FILES_MANIFEST,
@@ -284,20 +285,31 @@ class ShipAgent:
     # Other files
 
     def _queue_ends(self) -> Iterator[QueueEnd]:
-        """Yield the files of queues, indexes and consume logs with the end of their data."""
-        for found in self._source.growing_files():
-            entry = self._other.files.get(found.name)
-            if entry is not None and entry.is_sealed:
-                continue
-            try:
-                with self._source.open(found.name) as source:
-                    if source is not None:
-                        is_changed = entry is not None and self._files.is_changed(entry, source)
-                        start = 0 if entry is None or is_changed else entry.shipped
-                        end = source.data_end(start) if found.is_last else source.size
-                        yield QueueEnd(found.name, end, found.is_last, is_changed)
-            except OSError as error:
-                self._source.skipped.append(str(error))
+        """Yield the files of queues, indexes and consume logs with the end of their data, in order.
+
+        The broker may fill a file and begin the next one meanwhile. The newest file is read first, so if it has data,
+        the files before it are read to their ends.
+        """
+        for _, names in groupby(self._source.growing_files(), lambda found: found.name.rpartition("/")[0]):
+            ends = [self._queue_end(found) for found in reversed(list(names))]
+            yield from (end for end in reversed(ends) if end is not None)
+
+    def _queue_end(self, found: GrowingName) -> QueueEnd | None:
+        """Return the end of a file's data; None if it is complete in the target, or cannot be read."""
+        entry = self._other.files.get(found.name)
+        if entry is not None and entry.is_sealed:
+            return None
+        try:
+            with self._source.open(found.name) as source:
+                if source is None:
+                    return None
+                is_changed = entry is not None and self._files.is_changed(entry, source)
+                start = 0 if entry is None or is_changed else entry.shipped
+                end = source.data_end(start) if found.is_last else source.size
+                return QueueEnd(found.name, end, found.is_last, is_changed)
+        except OSError as error:
+            self._source.skipped.append(str(error))
+            return None
 
     def _ship_other(self, queue: QueueEnd) -> None:
         """Ship a file up to its end; bytes that the broker has changed, as of a topic that was created again, too."""

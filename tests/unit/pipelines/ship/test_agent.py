@@ -13,7 +13,7 @@ from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
 from commitlake.connectors.shipping.target import ShipTarget
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
-from commitlake.pipelines.ship.store import SourceStore
+from commitlake.pipelines.ship.store import SourceFile, SourceStore
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.shipped import LOG_MANIFEST, parse_manifest, part_name, serialize_manifest
 from commitlake.schemas.store_files import UnsafeFileError
@@ -180,6 +180,39 @@ def test_queue_file_whose_next_one_exists_already_is_shipped_to_its_end(tmp_path
     (queue / f"{size:020}").write_bytes(entries[:20].ljust(size, b"\0"))
     agent.ship_round()
     assert [entry.is_sealed for entry in list(manifests(target))[1].files.values()] == [True, False]
+
+
+@pytest.mark.parametrize("kind", ["objects", "folder"])
+def test_queue_has_no_hole_if_its_next_file_is_begun_during_a_round(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))])
+    size, entries = 20 * 8, bytes(range(1, 161))
+    first, second = (f"consumequeue/orders/0/{number * size:020}" for number in range(2))
+    (store / first).parent.mkdir(parents=True)
+    (store / first).write_bytes(entries[:100].ljust(size, b"\0"))
+    (store / second).write_bytes(bytes(size))
+    read_end = SourceFile.data_end
+    reads: list[int] = []
+
+    def data_end(source: SourceFile, start: int) -> int:
+        end = read_end(source, start)
+        if not reads:
+            (store / first).write_bytes(entries)
+            (store / second).write_bytes(entries[:20].ljust(size, b"\0"))
+        reads.append(end)
+        return end
+
+    monkeypatch.setattr(SourceFile, "data_end", data_end)
+    target = target_of(kind, tmp_path)
+    agent = agent_of(store, target)
+    agent.ship_round()
+    copied = copied_files(target)
+    assert copied[first] == entries or not any(copied.get(second, b""))
+    agent.ship_round()
+    copied = copied_files(target)
+    assert copied[first] + copied[second] == entries + entries[:20].ljust(size, b"\0")
+    assert len(reads) == 3  # the first file is complete by the second round
 
 
 @pytest.mark.parametrize("kind", ["objects", "folder"])
