@@ -10,18 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from commitlake.connectors.formats.engine.plan import StoreRange, log_range, segment_ranges
+from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, resolve_filesystem
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.store_files import open_small_files, open_store_files, store_of
-from commitlake.connectors.formats.engine.stores import Store, segment_size
+from commitlake.connectors.formats.engine.stores import Segment, Store, segment_size
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.connectors.shipping.checksums import crc_of_parts
 from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.salvage.errors import SalvageError
 from commitlake.pipelines.salvage.lost_end import records_after
 from commitlake.pipelines.salvage.segments import SegmentSalvaged, SegmentTask, salvage_segment
 from commitlake.pipelines.salvage.tail import dropped_tail
 from commitlake.pipelines.verify.store_view import is_locked
+from commitlake.schemas.shipped import LOG_MANIFEST, Manifest
 from commitlake.schemas.store_files import (
     MAX_SMALL_FILE_BYTES,
     UnsafeFileError,
@@ -98,6 +101,7 @@ def salvage_store(
     with open_small_files(store.root) as root:
         config, is_live = _read_config(root), is_locked(root)
     files = open_store_files(store_of(store.root))
+    source = _source(store)  # before the log is read, so that it does not describe later bytes
     work = out / _WORK
     if check_own_folder(work):
         remove_tree(work)
@@ -133,7 +137,7 @@ def salvage_store(
         lost,
     )
     sync_folder(work / ROCKETMQ.folder)
-    document = _source(store) | {"salvaged": _counts(salvaged)}
+    document = source | {"salvaged": _counts(salvaged)}
     write_synced(out / _SUMMARY, json.dumps(document).encode(), below=out)
     (work / ROCKETMQ.folder).rename(out / ROCKETMQ.folder)
     sync_folder(out)
@@ -144,14 +148,27 @@ def salvage_store(
 def _source(store: Store) -> dict[str, Any]:
     """Return a fingerprint of a log: path, and offset, size and modification time of its segments.
 
-    Of a copy in an object store, whose complete segments never change, it has no times.
+    For a copy in an object store or HDFS, it has the number and the CRC-32 of each segment's shipped bytes instead of a
+    time, because the newest segment has its full size from the beginning.
     """
     if "://" in store.root:
-        return {"log": store.root, "segments": [[each.base_offset, each.file_size, 0] for each in store.segments]}
+        filesystem, root = resolve_filesystem(store.root)
+        manifest = read_shipped_manifest(filesystem, root.rpartition("/")[0], LOG_MANIFEST)
+        return {"log": store.root, "segments": [_shipped(manifest, segment) for segment in store.segments]}
     files = [
         [segment.base_offset, segment.file_size, Path(segment.path).lstat().st_mtime_ns] for segment in store.segments
     ]
     return {"log": str(Path(store.root).resolve()), "segments": files}
+
+
+def _shipped(manifest: Manifest | None, segment: Segment) -> list[int]:
+    """Return offset and size of a segment, and the number and CRC-32 of its shipped bytes, complete or in parts."""
+    name = "/".join(segment.path.rsplit("/", 2)[-2:])
+    entry = manifest.files.get(name) if manifest is not None else None
+    if entry is None:
+        return [segment.base_offset, segment.file_size, 0, 0]
+    crc = crc_of_parts(entry.parts) if entry.crc is None else entry.crc
+    return [segment.base_offset, segment.file_size, entry.shipped, crc]
 
 
 def _counts(salvaged: Salvaged) -> dict[str, int]:

@@ -16,12 +16,17 @@ from commitlake.jobs.rebuild import command
 from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
+from commitlake.pipelines.salvage.errors import SalvageError
 from commitlake.pipelines.salvage.run import salvage_store
+from commitlake.pipelines.ship.agent import ShipAgent
+from commitlake.pipelines.ship.settings import ShipSettings
+from commitlake.pipelines.ship.store import SourceStore
 from commitlake.schemas.shipped import FILES_MANIFEST
 from tests.support.indexed_stores import write_indexed_store
 from tests.support.jmq_stores import write_jmq_store
 from tests.support.rebuilt_stores import files_of
-from tests.support.remote_copies import COPY, serve_copies, ship_copy
+from tests.support.remote_copies import COPY, publish, serve_copies, ship_copy
+from tests.support.ship_targets import MemoryTarget
 from tests.support.store_damages import DAMAGES, Damages
 
 
@@ -118,6 +123,22 @@ def test_records_that_only_the_queues_of_a_copy_have_are_counted_as_lost(
     document["files"] = [file for file in document["files"] if not file["name"].endswith(newest.name)]
     manifest.write_text(json.dumps(document))
     assert salvage_store(found(COPY), tmp_path / "out").lost > 0
+
+
+@pytest.mark.parametrize("damages", ["rocketmq"], indirect=True)
+def test_salvage_of_a_copy_that_has_grown_is_not_taken_for_the_same(store: Path, remote: Path, tmp_path: Path) -> None:
+    target, seconds = MemoryTarget(), [0.0]
+    agent = ShipAgent(SourceStore(str(store)), target, ShipSettings("a"), clock=lambda: seconds[0])
+    agent.ship_round()
+    publish(target, remote)
+    first = salvage_store(found(COPY), tmp_path / "out")
+    assert salvage_store(found(COPY), tmp_path / "out") == first
+    seconds[0] += 1
+    agent.ship_round()  # the newest record, which has been unchanged for a second
+    publish(target, remote)
+    with pytest.raises(SalvageError, match="already holds commitlog"):
+        salvage_store(found(COPY), tmp_path / "out")
+    assert salvage_store(found(COPY), tmp_path / "other").records == first.records + 1
 
 
 def test_unknown_topic_is_refused_with_the_nearest_one_of_the_copy(
