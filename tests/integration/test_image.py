@@ -68,14 +68,20 @@ def image() -> Iterator[Path]:
         yield folder
 
 
+def image_user() -> int | None:
+    """Return the image's user; None if this process may not become it, or if it may not enter this Python's folder."""
+    python = Path(sys.executable).resolve()
+    return USER if os.geteuid() == 0 and all(each.stat().st_mode & 1 for each in python.parents) else None
+
+
 def run(image: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the image's command as its user, if this process may do that."""
-    user = USER if os.geteuid() == 0 else None
+    """Run the image's command, as its user if possible."""
+    user = image_user()
     home = image / "home"
     variables = {**clean_variables(), "HOME": str(home), "PATH": f"{image / 'env' / 'bin'}:{os.environ['PATH']}"}
     command = [str(image / "env" / "bin" / entry_point()[0]), *arguments]
     return subprocess.run(
-        command, cwd=home, env=variables, user=user, group=user, extra_groups=[] if user else None, check=False,
+        command, cwd=home, env=variables, user=user, group=user, extra_groups=None if user is None else [], check=False,
         capture_output=True, text=True, timeout=600,
     )  # fmt: skip
 
@@ -85,8 +91,8 @@ def test_image_archives_and_queries_on_spark(image: Path) -> None:
     store = write_store(home / "store", [(0, open_segment(messages(10), 16384))])
     for path in (home, *home.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    if os.geteuid() == 0:
-        os.chown(home, USER, USER)
+    if (user := image_user()) is not None:
+        os.chown(home, user, user)
     assert "usage: commitlake JOB" in run(image).stdout + run(image, "--help").stdout
     done = run(image, "archive", "--store", str(store), "--lake", "lake", "--local")
     assert done.returncode == 0, done.stderr
