@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
@@ -225,7 +225,8 @@ def _index_parts(store: Store, view: StoreView, manifest: Manifest | None, findi
     """
     complete = frozenset(manifest.files) if manifest else frozenset()
     parts = []
-    for name in [f"{index_files.FOLDER}/{name}" for name in view.files.files_in(index_files.FOLDER, str.isdecimal)]:
+    names = [f"{index_files.FOLDER}/{name}" for name in view.files.files_in(index_files.FOLDER, str.isdecimal)]
+    for name in names:
         try:
             part = open_part(view.files, name)
         except LayoutError as error:
@@ -245,10 +246,20 @@ def _index_parts(store: Store, view: StoreView, manifest: Manifest | None, findi
             if part.last_offset <= before.last_offset:
                 continue  # reported as a whole: comparing it would give one more finding for each entry
         kept.append(part)
+    if names and names[-1] in complete:
+        _note_deleted(names[-1], complete, findings)
     for part in kept:
         if part.last_offset >= view.end and not view.is_live:
             _note_beyond(part, view, findings)
         yield replace(part, is_newest=part is kept[-1] and part.name not in complete)
+
+
+def _note_deleted(last: str, complete: Collection[str], findings: Findings) -> None:
+    """Report the copied IndexFiles after the last one of a folder; the records of one before it miss their entries."""
+    for name in sorted(complete):
+        if name > last and name.startswith(f"{index_files.FOLDER}/"):
+            found, expected = "no file", "one, as the copy's manifest names it"
+            findings.add(Finding("index_missing_entry", name, found=found, expected=expected))
 
 
 def _note_beyond(part: IndexPart, view: StoreView, findings: Findings) -> None:

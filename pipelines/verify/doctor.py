@@ -206,7 +206,7 @@ def _read_ends(view: StoreView, queues: Sequence[tuple[str, int]], batch_topics:
 def _check_index(view: StoreView, reports: Sequence[LogReport], findings: Findings) -> None:
     """Report records with keys of a store without IndexFiles, and those of a copy that only the newest one has."""
     count = sum(report.not_copied if view.index else report.with_keys for report in reports)
-    if count and view.is_copy:
+    if count and view.lacks_newest_index:
         offsets = (each.first_not_copied for each in reports if each.first_not_copied is not None)
         found = f"no file with the keys of {count_text(count, 'record')}"
         expected = "one, which 'commitlake ship' does not copy"

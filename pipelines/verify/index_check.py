@@ -104,7 +104,7 @@ class IndexChecker:
                     )
                 ],
             )  # fmt: skip
-        if self._view.is_copy:
+        if self._view.lacks_newest_index:
             if len(after):
                 self._note_not_copied(int(facts.physical_offset[after[0]]), len(after))
             return

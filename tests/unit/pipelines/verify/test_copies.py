@@ -28,6 +28,7 @@ from commitlake.pipelines.verify import doctor, index_check
 from commitlake.pipelines.verify.doctor import StoreReport
 from commitlake.pipelines.verify.findings import Finding
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
+from commitlake.schemas.layouts.rocketmq.indexfile import IndexFileEntry
 from commitlake.schemas.shipped import FILES_MANIFEST
 from tests.support.findings import check_findings
 from tests.support.index_damages import (
@@ -118,6 +119,14 @@ def check_alike(root: Path, remote: Path) -> None:
     assert not report.is_live
 
 
+def ship_to_folder(store: Path, copy: Path) -> None:
+    """Ship a store to a folder; its newest IndexFile is not copied."""
+    target = FolderTarget(str(copy), Pace())
+    target.claim()
+    ship_rounds(store, target)
+    target.close()
+
+
 @pytest.mark.parametrize("name", DAMAGES)
 @pytest.mark.parametrize("title", IN_BOTH)
 def test_copy_has_the_findings_of_the_store(
@@ -164,9 +173,7 @@ def test_copy_of_a_store_with_a_single_index_file_has_none(tmp_path: Path, remot
 
 def test_newest_index_file_of_a_copy_in_a_folder_is_checked(store: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    target = FolderTarget(str(copy), Pace())
-    target.claim()
-    ship_rounds(store, target)
+    ship_to_folder(store, copy)
     check_findings(report_of(copy).findings, {"index_not_copied": 1})
     newest = index_paths(store)[-1]
     shutil.copy2(newest, copy / "index")  # as 'commitlake rebuild' makes it
@@ -174,6 +181,31 @@ def test_newest_index_file_of_a_copy_in_a_folder_is_checked(store: Path, tmp_pat
     last = index_header(newest).index_count - 1
     put_index_entry(copy / "index" / newest.name, last, index_entry(newest, last)._replace(key_hash=1))
     assert "index_wrong_hash" in report_of(copy).findings.codes
+
+
+def test_lost_end_of_a_rebuilt_newest_index_file_has_the_findings_of_the_store(store: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    ship_to_folder(store, copy)
+    newest = index_paths(store)[-1]
+    for number in range(2, index_header(newest).index_count):
+        put_index_entry(newest, number, IndexFileEntry(0, 0, 0, 0))
+    put_index_header(newest, index_header(newest)._replace(index_count=2))
+    shutil.copy2(newest, copy / "index")
+    expected = report_of(store, limit=1000).findings
+    assert expected.counts["index_missing_entry"] > 2
+    assert report_of(copy, limit=1000).findings.kept == expected.kept
+
+
+def test_copied_index_files_that_were_deleted_at_the_end_are_reported(store: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    ship_to_folder(store, copy)
+    deleted = index_paths(copy)[-2:]
+    for path in deleted:
+        path.unlink()
+    report = report_of(copy)
+    check_findings(report.findings, {"index_missing_entry": 2, "index_not_copied": 1})
+    missing = report.findings.kept["index_missing_entry"]
+    assert [each.file for each in missing] == [f"index/{path.name}" for path in deleted]
 
 
 def test_log_that_was_shipped_after_its_queues_is_not_damage(tmp_path: Path, remote: Path) -> None:
