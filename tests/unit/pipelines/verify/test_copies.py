@@ -27,8 +27,10 @@ from commitlake.pipelines.ship.store import SourceStore
 from commitlake.pipelines.verify import doctor, index_check
 from commitlake.pipelines.verify.doctor import StoreReport
 from commitlake.pipelines.verify.findings import Finding
+from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, serialize_checkpoint
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from commitlake.schemas.layouts.rocketmq.indexfile import IndexFileEntry
+from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.shipped import FILES_MANIFEST
 from tests.support.findings import check_findings
 from tests.support.index_damages import (
@@ -253,6 +255,20 @@ def test_missing_entry_is_no_lag_while_the_newest_record_is_awaited(tmp_path: Pa
         report_of(COPY).findings,
         {"queue_missing_entry": 1, "log_not_copied": 1, "abort_present": 1, "index_not_copied": 1},
     )
+
+
+@pytest.mark.parametrize(
+    ("beyond", "expected"), [(1, {}), (DEFAULT_MAX_RECORD_BYTES, {}), (1 << 40, {"checkpoint_ahead": 1})]
+)
+def test_checkpoint_may_confirm_no_more_than_the_awaited_record(
+    intact: Path, tmp_path: Path, remote: Path, beyond: int, expected: dict[str, int]
+) -> None:
+    root, target = shutil.copytree(intact, tmp_path / "store"), MemoryTarget()
+    newest = ROCKETMQ.messages(root)[-1].physical_offset
+    (root / "checkpoint").write_bytes(serialize_checkpoint(Checkpoint(logics_physical_offset=newest + beyond)))
+    ShipAgent(SourceStore(str(root)), target, ShipSettings("broker-a"), clock=lambda: 0.0).ship_round()
+    publish(target, remote)
+    check_findings(report_of(COPY).findings, {"log_not_copied": 1, "index_not_copied": 1} | expected)
 
 
 def test_entries_that_are_shipped_during_verify_are_ignored(
