@@ -43,7 +43,7 @@ BLOCK_BYTES = 64 << 10
 """Number of bytes of a request for a small part of a larger file."""
 _MAX_KEPT_BYTES = 64 << 20
 _MAX_OPEN_OBJECTS = 64
-_MAX_SEARCHED_BYTES = (1 << 31) - 1  # a broker computes the size of these files as an int
+_MAX_FILE_BYTES = (1 << 31) - 1  # a broker computes the size of these files as an int
 _numbers = count()
 _Key = tuple[int, str, int]  # number of the opened store, path of a file, number of its block or -1
 
@@ -253,6 +253,9 @@ class ShippedStoreFiles:
         uri: URI of this folder.
         manifest: the manifest of its queues and indexes.
         is_read_once: see `open_store_files`.
+
+    Raises:
+        StoreError: if the manifest names a file that is larger than any file of a broker.
     """
 
     def __init__(
@@ -269,7 +272,12 @@ class ShippedStoreFiles:
         self._lock = threading.Lock()
         self._folders: dict[str, set[str]] = defaultdict(set)
         self._files: dict[str, list[str]] = defaultdict(list)
-        for path in manifest.files:
+        for path, entry in manifest.files.items():
+            if entry.size > _MAX_FILE_BYTES:
+                raise StoreError(
+                    f"{self.place_of(path)}: expected at most {_MAX_FILE_BYTES} bytes, as for every file except "
+                    f"segments, found {entry.size} in {FILES_MANIFEST}"
+                )
             folder, _, name = path.rpartition("/")
             self._files[folder].append(name)
             while folder:
@@ -640,6 +648,6 @@ def find_data(file: IndexedFile, start: int, end: int) -> int | None:
 
 def _has_data(file: IndexedFile) -> bool:
     try:
-        return find_data(file, 0, _MAX_SEARCHED_BYTES) is not None
+        return find_data(file, 0, _MAX_FILE_BYTES) is not None
     finally:
         file.close()

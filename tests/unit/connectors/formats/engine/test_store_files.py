@@ -257,6 +257,19 @@ def test_newer_manifest_that_has_not_the_same_bytes_is_an_error(copy: str, tmp_p
         read_all(files.open(path), 0, entry.shipped)
 
 
+@pytest.mark.parametrize("size", [(1 << 31) - 1, 1 << 31])
+def test_manifest_with_a_file_larger_than_those_of_brokers_is_refused(copy: str, tmp_path: Path, size: int) -> None:
+    path, files = f"consumequeue/rare/0/{0:020}", open_store_files(copy)
+    assert isinstance(files, ShippedStoreFiles)
+    manifest = files.manifest.with_file(replace(files.manifest.files[path], size=size))
+    (tmp_path / "remote" / "copy" / FILES_MANIFEST).write_bytes(serialize_manifest(manifest))
+    if size < 1 << 31:
+        assert open_store_files(copy).size_of(path) == size
+        return
+    with pytest.raises(StoreError, match=f"copy/{path}: expected at most 2147483647 bytes, .* found {size} in"):
+        open_store_files(copy)
+
+
 def test_place_without_a_manifest_is_refused(copy: str, tmp_path: Path) -> None:
     (tmp_path / "remote" / "copy" / FILES_MANIFEST).unlink()
     with pytest.raises(StoreError, match="expected a copy that 'commitlake ship' made"):
