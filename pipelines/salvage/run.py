@@ -13,7 +13,7 @@ from commitlake.connectors.formats.engine.plan import StoreRange, log_range, seg
 from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, resolve_filesystem
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.store_files import open_small_files, open_store_files, store_of
-from commitlake.connectors.formats.engine.stores import Segment, Store, segment_size
+from commitlake.connectors.formats.engine.stores import Segment, Store, list_again, segment_size
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
@@ -23,7 +23,7 @@ from commitlake.pipelines.salvage.errors import SalvageError
 from commitlake.pipelines.salvage.lost_end import records_after
 from commitlake.pipelines.salvage.segments import SegmentSalvaged, SegmentTask, salvage_segment
 from commitlake.pipelines.salvage.tail import dropped_tail
-from commitlake.pipelines.verify.store_view import is_locked
+from commitlake.pipelines.verify.store_view import ABORT, is_locked
 from commitlake.schemas.shipped import LOG_MANIFEST, Manifest
 from commitlake.schemas.store_files import (
     MAX_SMALL_FILE_BYTES,
@@ -60,7 +60,7 @@ class Salvaged:
         dropped: number of records after the log's end that are left out: their CRC is right, but nothing proves that
             their last bytes were written.
         lost: number of records that the store's queues have after the log's end, as `lost_end` finds them; 0 for a
-            store that a broker has open.
+            store that a broker has open, and for a copy of one, which has the file `abort`.
     """
 
     out: Path
@@ -99,9 +99,13 @@ def salvage_store(
     if os.path.lexists(out / ROCKETMQ.folder):
         return _known(store, out)
     with open_small_files(store.root) as root:
-        config, is_live = _read_config(root), is_locked(root)
+        config, is_live, was_aborted = _read_config(root), is_locked(root), os.path.lexists(root / ABORT)
     files = open_store_files(store_of(store.root))
-    source = _source(store)  # before the log is read, so that it does not describe later bytes
+    if "://" in store.root:  # see `store_view` for the order
+        was_aborted = was_aborted or bool(files.files_in("", ABORT.__eq__))
+        store = list_again(store)
+    manifest = _manifest_of(store)
+    source = _source(store, manifest)  # before the log is read, so that it does not describe later bytes
     work = out / _WORK
     if check_own_folder(work):
         remove_tree(work)
@@ -116,8 +120,12 @@ def salvage_store(
     _fill_empty(tasks, done)
     in_order = [done[number] for number in range(len(tasks))]
     tail, dropped = dropped_tail(store, found)
-    # A broker that is running writes log and queues meanwhile.
-    lost = 0 if is_live else records_after(files, max([found.end, *(damage.end for damage in tail)]))
+    # A broker that is running writes log and queues meanwhile; a copy of its store has `abort`. Without `abort`, a copy
+    # may still have an entry of the newest record before the record itself.
+    is_copy = manifest is not None
+    is_running = is_live or (is_copy and was_aborted)
+    end = max([found.end, *(damage.end for damage in tail)])
+    lost = 0 if is_running else records_after(files, end + is_copy)
     damages = [*(damage for each in in_order for damage in each.damages), *tail]
     moved = [pair for each in in_order for pair in each.moved]
     _write_lines(out / DAMAGES, (asdict(damage) for damage in damages))
@@ -145,15 +153,19 @@ def salvage_store(
     return salvaged
 
 
-def _source(store: Store) -> dict[str, Any]:
+def _manifest_of(store: Store) -> Manifest | None:
+    """Return the manifest of the log of a copy; None for another store."""
+    filesystem, root = resolve_filesystem(store_of(store.root))
+    return read_shipped_manifest(filesystem, root, LOG_MANIFEST)
+
+
+def _source(store: Store, manifest: Manifest | None) -> dict[str, Any]:
     """Return a fingerprint of a log: path, and offset, size and modification time of its segments.
 
     For a copy in an object store or HDFS, it has the number and the CRC-32 of each segment's shipped bytes instead of a
     time, because the newest segment has its full size from the beginning.
     """
     if "://" in store.root:
-        filesystem, root = resolve_filesystem(store.root)
-        manifest = read_shipped_manifest(filesystem, root.rpartition("/")[0], LOG_MANIFEST)
         return {"log": store.root, "segments": [_shipped(manifest, segment) for segment in store.segments]}
     files = [
         [segment.base_offset, segment.file_size, Path(segment.path).lstat().st_mtime_ns] for segment in store.segments
@@ -185,7 +197,7 @@ def _known(store: Store, out: Path) -> Salvaged:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         document = None
-    if document != _source(store):
+    if document != _source(store, _manifest_of(store)):
         raise SalvageError(f"{out} already holds {ROCKETMQ.folder}: name a folder without it; nothing is overwritten")
     return salvaged
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.registry import all_formats
@@ -22,11 +24,11 @@ from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
 from commitlake.schemas.shipped import FILES_MANIFEST
-from tests.support.indexed_stores import write_indexed_store
+from tests.support.indexed_stores import OPTIONS, Clock, message, write_indexed_store
 from tests.support.jmq_stores import write_jmq_store
 from tests.support.rebuilt_stores import files_of
 from tests.support.remote_copies import COPY, publish, serve_copies, ship_copy
-from tests.support.ship_targets import MemoryTarget
+from tests.support.ship_targets import MemoryTarget, folder_target
 from tests.support.store_damages import DAMAGES, Damages
 
 
@@ -123,6 +125,43 @@ def test_records_that_only_the_queues_of_a_copy_have_are_counted_as_lost(
     document["files"] = [file for file in document["files"] if not file["name"].endswith(newest.name)]
     manifest.write_text(json.dumps(document))
     assert salvage_store(found(COPY), tmp_path / "out").lost > 0
+    (store / "abort").touch()
+    ship_copy(store, remote)
+    manifest.write_text(json.dumps(document))
+    assert salvage_store(found(COPY), tmp_path / "of-running-broker").lost == 0  # its queues may be newer than its log
+
+
+@pytest.mark.parametrize("damages", ["rocketmq"], indirect=True)
+@pytest.mark.parametrize("place", ["objects", "folder"])
+def test_newest_record_of_which_a_copy_has_only_the_entry_is_not_lost(
+    store: Path, remote: Path, tmp_path: Path, place: str
+) -> None:
+    target = MemoryTarget() if place == "objects" else folder_target(tmp_path / "copy")
+    agent = ShipAgent(SourceStore(str(store)), target, ShipSettings("a"), clock=lambda: 0.0)
+    assert agent.ship_round().is_waiting
+    if isinstance(target, MemoryTarget):
+        publish(target, remote)
+    copy = found(COPY if place == "objects" else tmp_path / "copy")
+    of_store = salvage_store(found(store), tmp_path / "of-store")
+    salvaged = salvage_store(copy, tmp_path / "out")
+    assert (salvaged.records, salvaged.lost) == (of_store.records - 1, 0)
+
+
+@pytest.mark.parametrize("damages", ["rocketmq"], indirect=True)
+def test_salvage_reads_the_log_of_a_copy_at_least_as_far_as_its_queues(
+    store: Path, remote: Path, tmp_path: Path
+) -> None:
+    ship_copy(store, remote)
+    listed = found(COPY)
+    chance = random.Random(2)
+    with MessageStore.open(store, OPTIONS, clock=Clock()) as opened:
+        for number in range(200):  # more than a segment
+            opened.put(message(number, chance))
+    ship_copy(store, remote)
+    of_store = salvage_store(found(store), tmp_path / "of-store")
+    salvaged = salvage_store(listed, tmp_path / "out")
+    assert (salvaged.records, salvaged.lost) == (of_store.records, 0)
+    assert salvage_store(found(COPY), tmp_path / "out") == salvaged
 
 
 @pytest.mark.parametrize("damages", ["rocketmq"], indirect=True)
