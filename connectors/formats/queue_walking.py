@@ -17,6 +17,7 @@ from commitlake.schemas.store_files import UnsafeFileError
 E = TypeVar("E")
 CHUNK_ENTRIES = 3000
 """Number of entries that are read at a time."""
+_INDEX_FILES, _QUEUES = "index", ("consumequeue", "batchconsumequeue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,9 @@ class QueueFolder(NamedTuple):
 def check_index_folder(files: StoreFiles, name: str, *, made_from: str) -> None:
     """Check that a store has a folder of indexes.
 
+    A copy in an object store or HDFS has no folder of IndexFiles while the broker has only one: the newest one is not
+    copied. Its index has no entries then.
+
     Args:
         files: the store's files.
         name: the name of the folder.
@@ -50,6 +54,8 @@ def check_index_folder(files: StoreFiles, name: str, *, made_from: str) -> None:
     """
     folder = files.place_of(name)
     if not files.has_folder(name):
+        if "://" in folder and name == _INDEX_FILES and any(map(files.has_folder, _QUEUES)):
+            return
         root = folder.rpartition("/")[0]
         raise StoreError(f"{root} has no folder '{name}'; a broker rebuilds it from {made_from}")
     if "://" not in folder and not os.access(folder, os.R_OK | os.X_OK):

@@ -94,3 +94,20 @@ def test_entries_of_the_index_equal_those_of_the_store_without_its_newest_file(
     code, _, err = run(COPY, "--index")
     assert code == ExitCode.USAGE
     assert f"{COPY}/index/{path.name}: expected {newest.stat().st_size} bytes, found no such object" in err
+
+
+@pytest.mark.parametrize("store", ["rocketmq"], indirect=True)
+def test_index_of_a_copy_without_index_files_has_no_entries_unless_it_has_no_queues_either(
+    store: Path, tmp_path: Path, run: Run
+) -> None:
+    for path in sorted((store / "index").iterdir())[:-1]:
+        path.unlink()
+    ship_copy(store, tmp_path / "remote")
+    code, lines, err = run(COPY, "--index")
+    assert (code, lines) == (ExitCode.OK, [])
+    assert "note: a copy has all IndexFiles but the broker's newest one" in err
+    (store / "consumequeue").rename(tmp_path / "elsewhere")
+    ship_copy(store, tmp_path / "remote")
+    code, _, err = run(COPY, "--index")
+    assert code == ExitCode.USAGE
+    assert f"{COPY} has no folder 'index'" in err
