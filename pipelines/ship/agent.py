@@ -9,7 +9,8 @@ that is not in the copy yet:
 Shipped offsets of groups are therefore never ahead of the shipped queues, and these are never ahead of the shipped log,
 except by its newest record, which is shipped when it was seen unchanged.
 The log's manifest is also written during a round, so that a kill loses little; the other manifest and the small files
-only at its end.
+only at its end, except if a topic was deleted and created again: then the other manifest is first written without the
+files of its queues, which have other bytes now.
 """
 
 from __future__ import annotations
@@ -80,12 +81,14 @@ class QueueEnd:
         end: position after its last byte.
         is_last: whether the broker may still write to it.
         is_changed: whether the broker has changed bytes that were shipped, so that the end is that of the new bytes.
+        is_created_again: whether the broker has replaced the files of the queue.
     """
 
     name: str
     end: int
     is_last: bool
     is_changed: bool
+    is_created_again: bool
 
 
 class ShipAgent:
@@ -154,6 +157,8 @@ class ShipAgent:
         self._ship_log(found)
         self._save_log()
         if has_others:
+            for folder in sorted({_folder(end.name) for end in ends if end.is_created_again}):
+                self._forget_queue(folder)
             for end in ends:
                 self._ship_other(end)
             self._save_others()
@@ -290,13 +295,41 @@ class ShipAgent:
         The broker may fill a file and begin the next one meanwhile. The newest file is read first, so if it has data,
         the files before it are read to their ends.
         """
-        for _, names in groupby(self._source.growing_files(), lambda found: found.name.rpartition("/")[0]):
-            ends = [self._queue_end(found) for found in reversed(list(names))]
+        for _, group in groupby(self._source.growing_files(), lambda found: _folder(found.name)):
+            names = list(group)
+            is_new = self._is_created_again(names[0])
+            ends = [self._queue_end(found, is_created_again=is_new) for found in reversed(names)]
             yield from (end for end in reversed(ends) if end is not None)
 
-    def _queue_end(self, found: GrowingName) -> QueueEnd | None:
+    def _is_created_again(self, oldest: GrowingName) -> bool:
+        """Return whether the oldest file of a queue is complete in the target, and begins with other bytes now.
+
+        The broker deletes the files of a queue with its topic. If the topic is created again, they have the same names.
+        """
+        entry = self._other.files.get(oldest.name)
+        if not oldest.is_of_queue or entry is None or not entry.is_sealed or not entry.head_size:
+            return False
+        try:
+            with self._source.open(oldest.name) as source:
+                return source is not None and source.crc(0, entry.head_size) != entry.head_crc
+        except OSError as error:
+            self._source.skipped.append(str(error))
+            return False
+
+    def _forget_queue(self, folder: str) -> None:
+        """Remove all files of a queue from the copy, because its topic was deleted and created again."""
+        _LOG.warning("%s: the broker has created this queue again: it is shipped from its start", folder)
+        old = [entry for name, entry in self._other.files.items() if _folder(name) == folder]
+        # Files are deleted before the manifest is written, so that a killed agent's successor finds the change, too.
+        for entry in old:
+            self._files.forget(entry)
+        files = {name: entry for name, entry in self._other.files.items() if _folder(name) != folder}
+        self._other = replace(self._other, files=files)
+        self._save_others()
+
+    def _queue_end(self, found: GrowingName, *, is_created_again: bool) -> QueueEnd | None:
         """Return the end of a file's data; None if it is complete in the target, or cannot be read."""
-        entry = self._other.files.get(found.name)
+        entry = None if is_created_again else self._other.files.get(found.name)
         if entry is not None and entry.is_sealed:
             return None
         try:
@@ -306,7 +339,7 @@ class ShipAgent:
                 is_changed = entry is not None and self._files.is_changed(entry, source)
                 start = 0 if entry is None or is_changed else entry.shipped
                 end = source.data_end(start) if found.is_last else source.size
-                return QueueEnd(found.name, end, found.is_last, is_changed)
+                return QueueEnd(found.name, end, found.is_last, is_changed, is_created_again)
         except OSError as error:
             self._source.skipped.append(str(error))
             return None
@@ -471,3 +504,7 @@ class ShipAgent:
         self._saved[name] = new
         self._files.drop(*self._saved.values(), self._log, self._other)
         return new
+
+
+def _folder(name: str) -> str:
+    return name.rpartition("/")[0]

@@ -143,6 +143,14 @@ class GrowingFiles:
             entry = replace(entry, head_size=0, head_crc=0)
         return self._without(entry, kept)
 
+    def forget(self, entry: ShippedFile) -> None:
+        """Delete a file that the broker has replaced; its parts are deleted when a manifest without them is written."""
+        if entry.is_sealed or not self.target.has_parts:
+            self.target.delete(entry.name)
+        self._tails.pop(entry.name, None)
+        self.dropped += [(entry, part) for part in entry.parts]
+        self.counts.rewritten += 1
+
     def without_missing(self, entry: ShippedFile) -> ShippedFile:
         """Remove the parts from the first one on that the target does not have, or has in another size."""
         kept: list[Part] = []

@@ -109,10 +109,12 @@ class GrowingName:
     Attributes:
         name: path in the store.
         is_last: whether the broker may still write to it: as the newest file of its folder with data, or a newer one.
+        is_of_queue: whether it is a file of a queue.
     """
 
     name: str
     is_last: bool
+    is_of_queue: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,16 +213,18 @@ class SourceStore:
         yield from (found for found in self._growing_in(_INDEX_FOLDER, str.isdecimal) if not found.is_last)
 
     def _growing_below(self, folder: str, depth: int) -> Iterator[GrowingName]:
-        yield from self._growing_in(folder, is_segment_name)
+        yield from self._growing_in(folder, is_segment_name, is_of_queue=True)
         if depth < _MAX_DEPTH:
             for name in self._listed(folder, folders_in):
                 yield from self._growing_below(f"{folder}/{name}", depth + 1)
 
-    def _growing_in(self, folder: str, is_wanted: Callable[[str], bool]) -> Iterator[GrowingName]:
+    def _growing_in(
+        self, folder: str, is_wanted: Callable[[str], bool], *, is_of_queue: bool = False
+    ) -> Iterator[GrowingName]:
         names = self._listed(folder, partial(files_in, is_wanted=is_wanted))
         last = self._last_begun(folder, names)
         for place, name in enumerate(names):
-            yield GrowingName(f"{folder}/{name}", place >= last)
+            yield GrowingName(f"{folder}/{name}", place >= last, is_of_queue)
 
     def _last_begun(self, folder: str, names: Sequence[str]) -> int:
         """Return the place of the newest file that the broker has written to: it may create the next one in advance."""

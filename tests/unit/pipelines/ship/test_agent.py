@@ -113,6 +113,11 @@ def test_copy_follows_a_broker_that_writes(tmp_path: Path, layout: StoreFormat, 
         assert sum("/parts/" in name for name in target.objects) < 40  # type: ignore[attr-defined]
 
 
+def kill() -> None:
+    """End the process."""
+    raise Killed
+
+
 def step_of(before: Callable[[str], None], done: Callable[..., None]) -> Callable[..., None]:
     """Return a step before which the process may be killed."""
 
@@ -240,6 +245,52 @@ def test_queue_of_a_topic_that_was_created_again_is_shipped_from_its_start(
     if kind == "objects":
         named = {part_name(name, part) for part in list(manifests(target))[1].files[name].parts}
         assert {each for each in target.objects if name in each} == named  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", ["objects", "folder"])
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_queue_with_complete_files_that_was_created_again_replaces_them(
+    tmp_path: Path, kind: str, is_killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))])
+    size, old, new = 20 * 8, bytes(range(1, 161)), bytes(range(81, 241))
+    first, second = (f"consumequeue/orders/0/{number * size:020}" for number in range(2))
+    other = f"consumequeue/orders/1/{0:020}"
+    for name, data in ((first, old), (second, old[:40]), (other, old[:20])):
+        (store / name).parent.mkdir(parents=True, exist_ok=True)
+        (store / name).write_bytes(data.ljust(size, b"\0"))
+    target = target_of(kind, tmp_path)
+    agent = agent_of(store, target)
+    agent.ship_round()
+    assert list(manifests(target))[1].files[first].is_sealed
+    (store / second).unlink()  # as a broker does that deletes the topic
+    if is_killed:
+        (store / first).write_bytes(bytes(size))
+        monkeypatch.setattr(agent, "_save_others", kill)  # which follows the deletion of the files
+        with pytest.raises(Killed):
+            agent.ship_round()
+        assert first not in getattr(target, "objects", ())
+        agent = agent_of(store, target)
+    for end in (20, 60):
+        (store / first).write_bytes(new[:end].ljust(size, b"\0"))
+        agent.ship_round()
+        copied = copied_files(target)
+        assert {name: copied[name] for name in copied if "orders" in name} == {
+            first: new[:end].ljust(size, b"\0"),
+            other: old[:20].ljust(size, b"\0"),
+        }
+    if kind == "objects":
+        assert not [name for name in target.objects if name == first or second in name]  # type: ignore[attr-defined]
+    else:
+        assert not (tmp_path / "copy" / second).exists()
+    (store / first).write_bytes(new)
+    (store / second).write_bytes(new[:20].ljust(size, b"\0"))
+    agent = agent_of(store, target)
+    agent.ship_round()
+    copied, shipped = copied_files(target), list(manifests(target))[1].files
+    assert copied[first] + copied[second] == new + new[:20].ljust(size, b"\0")
+    assert (shipped[first].is_sealed, shipped[second].is_sealed) == (True, False)
+    assert agent.counts.rewritten == 0
 
 
 @pytest.mark.parametrize("kind", ["objects", "folder"])
