@@ -165,8 +165,8 @@ class PartedFile:
         store: the store's folder in it.
         name: path of the file in the store.
         entry: its entry in a manifest; None to read the manifests.
-        newer_entry: returns the entry of a newer manifest, for one of which a part is missing; raises FileNotFoundError
-            if there is none. None to read the manifests for this file alone.
+        newer_entry: returns the entry of a newer manifest, for one of which a part is missing; raises StoreError if
+            there is none with the same bytes. None to read the manifests for this file alone.
 
     Raises:
         FileNotFoundError: if the manifests do not name it.
