@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.filters import Filters
     from commitlake.connectors.formats.engine.format_kernel import FormatKernel
     from commitlake.connectors.formats.engine.index_answer import KeyIndex
-    from commitlake.connectors.formats.engine.store_files import StoreFiles
+    from commitlake.connectors.formats.engine.indexed_files import StoreFiles
     from commitlake.connectors.formats.engine.stores import Store
     from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
     from commitlake.connectors.formats.facts.reading import FactsReader

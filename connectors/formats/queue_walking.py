@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.store_files import IndexedFile, StoreFiles, read_all
+from commitlake.connectors.formats.engine.indexed_files import IndexedFile, StoreFiles, read_all
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
 from commitlake.schemas.segment_files import names_by_start
 from commitlake.schemas.store_files import UnsafeFileError

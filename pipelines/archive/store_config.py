@@ -20,9 +20,11 @@ from typing import Any
 import pyarrow as pa
 
 from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.indexed_files import StoreFiles
 from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.shipped import small_files_folder
-from commitlake.connectors.formats.engine.store_files import NoCopyError, StoreFiles, open_store_files, store_of
+from commitlake.connectors.formats.engine.shipped_files import NoCopyError
+from commitlake.connectors.formats.engine.store_files import open_store_files, store_of
 from commitlake.connectors.formats.engine.stores import Store, for_each_store, segment_size
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, read_table

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import groupby
 
+from commitlake.connectors.formats.engine.indexed_files import StoreFiles, read_all
 from commitlake.connectors.formats.engine.log_records import LogRecords
-from commitlake.connectors.formats.engine.store_files import StoreFiles, read_all
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.indexfile import (
     ENTRY,

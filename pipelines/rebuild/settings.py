@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from commitlake.connectors.formats.engine.indexed_files import LocalStoreFiles, StoreFiles
 from commitlake.connectors.formats.engine.log_records import LogRecords
-from commitlake.connectors.formats.engine.store_files import LocalStoreFiles, StoreFiles
 from commitlake.connectors.formats.engine.stores import Segment
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.format import Format

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from contextlib import closing
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.store_files import StoreFiles, read_all
+from commitlake.connectors.formats.engine.indexed_files import StoreFiles, read_all
 from commitlake.connectors.formats.queue_walking import walk_queue_folders
 from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE, is_written
 from commitlake.schemas.layouts.segments import is_segment_name

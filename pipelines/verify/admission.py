@@ -9,16 +9,12 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow.fs as pafs
 
+from commitlake.connectors.formats.engine.indexed_files import StoreFiles
 from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.plan import TailKind, log_range
 from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, resolve_filesystem
-from commitlake.connectors.formats.engine.store_files import (
-    ShippedStoreFiles,
-    StoreFiles,
-    open_small_files,
-    open_store_files,
-    store_of,
-)
+from commitlake.connectors.formats.engine.shipped_files import ShippedStoreFiles
+from commitlake.connectors.formats.engine.store_files import open_small_files, open_store_files, store_of
 from commitlake.connectors.formats.engine.stores import Store, list_again, segment_size
 from commitlake.connectors.formats.rocketmq.light_stores import may_have_light_queues
 from commitlake.connectors.formats.rocketmq.topic_kinds import listed_kinds

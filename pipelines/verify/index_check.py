@@ -13,8 +13,8 @@ import numpy as np
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.files import LocalFile
+from commitlake.connectors.formats.engine.indexed_files import IndexedFile
 from commitlake.connectors.formats.engine.mapping import Mapping
-from commitlake.connectors.formats.engine.store_files import IndexedFile
 from commitlake.connectors.formats.facts.records import Facts
 from commitlake.pipelines.verify import chains
 from commitlake.pipelines.verify.findings import Finding, Findings

@@ -9,7 +9,7 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import SegmentFile
-from commitlake.connectors.formats.engine.store_files import StoreFiles, read_all
+from commitlake.connectors.formats.engine.indexed_files import StoreFiles, read_all
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY, HEADER, Geometry, Header, geometry_of, parse_header
 
 FOLDER = "index"

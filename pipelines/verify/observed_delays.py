@@ -14,8 +14,9 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.concurrent_reads import read_each
+from commitlake.connectors.formats.engine.indexed_files import StoreFiles
 from commitlake.connectors.formats.engine.log_records import LogRecords
-from commitlake.connectors.formats.engine.store_files import StoreFiles, threads_for
+from commitlake.connectors.formats.engine.store_files import threads_for
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.schemas.layouts.numbers import INT64_MAX, int_within, parse_int

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.store_files import StoreFiles
+from commitlake.connectors.formats.engine.indexed_files import StoreFiles
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.schemas.layouts.segments import is_segment_name, segment_name
 

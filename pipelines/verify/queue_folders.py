@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 
-from commitlake.connectors.formats.engine.store_files import StoreFiles
+from commitlake.connectors.formats.engine.indexed_files import StoreFiles
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.queue_check import Run

@@ -32,8 +32,9 @@ from pathlib import Path
 import numpy as np
 
 from commitlake.connectors.formats.engine.concurrent_reads import read_each
+from commitlake.connectors.formats.engine.indexed_files import MAX_FILE_BYTES, StoreFiles
 from commitlake.connectors.formats.engine.plan import TailKind
-from commitlake.connectors.formats.engine.store_files import StoreFiles, threads_for
+from commitlake.connectors.formats.engine.store_files import threads_for
 from commitlake.connectors.formats.engine.stores import Segment
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.facts.topic_kinds import TopicKinds
@@ -46,8 +47,6 @@ from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_fol
 from commitlake.schemas.store_files import open_file
 
 ABORT, LOCK = "abort", "lock"
-MAX_MAPPED_FILE_BYTES = (1 << 31) - 1
-"""Largest file that a Java broker can map; a larger file does not belong to its queues."""
 _NEWEST_ENTRIES = 16
 """Number of entries at the end of a queue among which the newest one of a record in the log is expected."""
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length, pid
@@ -206,9 +205,7 @@ def likely_file_size(sizes: Counter[int], layout: QueueLayout) -> int | None:
         layout: The kind of queue.
     """
     possible = {
-        size: count
-        for size, count in sizes.items()
-        if 0 < size <= MAX_MAPPED_FILE_BYTES and size % layout.entry_size == 0
+        size: count for size, count in sizes.items() if 0 < size <= MAX_FILE_BYTES and size % layout.entry_size == 0
     }
     return max(
         possible, key=lambda size: (possible[size], size == layout.default_file_size, size), default=None

@@ -22,10 +22,10 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.decoder import Decoder
 from commitlake.connectors.formats.engine.format_kernel import FormatKernel
 from commitlake.connectors.formats.engine.hop_arguments import HopArguments
+from commitlake.connectors.formats.engine.indexed_files import StoreFiles
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.kernel.borders import NONE_HERE
 from commitlake.connectors.formats.engine.queue_format import AFTER_ALL, QueueFormat
-from commitlake.connectors.formats.engine.store_files import StoreFiles
 from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.connectors.formats.facts.entries import QueueEntries
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout

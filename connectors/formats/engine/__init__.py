@@ -8,6 +8,7 @@ Selection of records
 
 Reading
     files     bytes of segments                    windows    mapped (mapping) or read, in order
+    store_files  queues and indexes by their paths: on a disk (indexed_files) or in a copy (shipped_files)
     kernel/   compiled: records and columns        walk       windows through the kernel
     format_kernel  a format's compiled loops, for the engine
     decoder   the kernel's buffers for a split     decoded    Arrow arrays around them; distinct: values that repeat

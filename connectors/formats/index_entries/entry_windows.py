@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.store_files import IndexedFile, find_data
+from commitlake.connectors.formats.engine.indexed_files import IndexedFile, find_data
 from commitlake.connectors.formats.index_entries.entry_damage import FIRST_BYTES, BadEntries, Reason
 
 WINDOW_ENTRIES = 1 << 14

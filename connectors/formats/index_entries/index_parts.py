@@ -13,7 +13,7 @@ import numpy as np
 
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.filters import Narrowing
-from commitlake.connectors.formats.engine.store_files import MissingObjectError, StoreFiles, read_all
+from commitlake.connectors.formats.engine.indexed_files import MissingObjectError, StoreFiles, read_all
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.index_entries.entry_columns import is_timestamp
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason

@@ -11,8 +11,8 @@ import pyarrow as pa
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.filters import Filters
+from commitlake.connectors.formats.engine.indexed_files import MissingObjectError
 from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.engine.store_files import MissingObjectError
 from commitlake.connectors.formats.index_entries.entry_columns import bad_batch, batch_of, timestamps, together
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter
 from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions

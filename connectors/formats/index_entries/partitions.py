@@ -12,16 +12,15 @@ from typing import TypeVar
 
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.filters import Narrowing
+from commitlake.connectors.formats.engine.indexed_files import StoreFiles
 from commitlake.connectors.formats.engine.options import BY_SIZE
 from commitlake.connectors.formats.engine.part_sizes import Part, cost_of, group_parts, part_bytes
-from commitlake.connectors.formats.engine.store_files import StoreFiles, open_store_files, store_of
+from commitlake.connectors.formats.engine.store_files import open_store_files, store_of
 from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
 from commitlake.connectors.formats.index_entries.entry_options import EntryOptions
 from commitlake.schemas.store_files import UnsafeFileError
 
-MAX_FILE_BYTES = (1 << 31) - 1
-"""Maximum size of these files, because a broker computes it as an int."""
 _MAX_PART_BYTES = 64 << 20
 _OPEN_STORES = 4  # of a process; a partition reads the files of one store after those of another
 

@@ -16,13 +16,12 @@ from pathlib import Path
 
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.filters import Narrowing
-from commitlake.connectors.formats.engine.store_files import MissingObjectError, StoreFiles
+from commitlake.connectors.formats.engine.indexed_files import MAX_FILE_BYTES, MissingObjectError, StoreFiles
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
 from commitlake.connectors.formats.index_entries.entry_options import EntryOptions
 from commitlake.connectors.formats.index_entries.partitions import (
-    MAX_FILE_BYTES,
     PlannedStore,
     divide_range,
     plan_stores,

@@ -11,8 +11,8 @@ import pyarrow as pa
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.filters import Filters
+from commitlake.connectors.formats.engine.indexed_files import IndexedFile, MissingObjectError
 from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.engine.store_files import IndexedFile, MissingObjectError
 from commitlake.connectors.formats.index_entries.entry_columns import (
     bad_batch,
     batch_of,

@@ -12,7 +12,7 @@ from commitlake.connectors.formats.format import Format, RecordRules
 if TYPE_CHECKING:
     from commitlake.connectors.formats.consumptions import ConsumeLogPart
     from commitlake.connectors.formats.engine.format_kernel import FormatKernel
-    from commitlake.connectors.formats.engine.store_files import StoreFiles
+    from commitlake.connectors.formats.engine.indexed_files import StoreFiles
     from commitlake.connectors.formats.engine.stores import Store
     from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
     from commitlake.connectors.formats.facts.reading import FactsReader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from commitlake.connectors.formats.engine.store_files import StoreFiles
+from commitlake.connectors.formats.engine.indexed_files import StoreFiles
 from commitlake.connectors.formats.queue_walking import (
     CHUNK_ENTRIES,
     QueueEntry,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.store_files import IndexedFile, StoreFiles, read_all
+from commitlake.connectors.formats.engine.indexed_files import IndexedFile, StoreFiles, read_all
 from commitlake.connectors.formats.queue_walking import (
     CHUNK_ENTRIES,
     QueueEntry,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.connectors.formats.engine.indexed_files import LocalStoreFiles
 from commitlake.connectors.formats.engine.log_records import LogRecords
-from commitlake.connectors.formats.engine.store_files import LocalStoreFiles
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.pipelines.rebuild.index_tags import index_has_tags

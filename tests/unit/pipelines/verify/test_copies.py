@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.connectors.formats.engine import store_files
+from commitlake.connectors.formats.engine import shipped_files
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.remote_files import RemoteFile
 from commitlake.connectors.runtime.runner import Runner
@@ -143,8 +143,8 @@ def test_copy_has_the_findings_of_the_store(
 def test_copied_index_files_have_the_findings_of_the_stores(
     title: str, store: Path, remote: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_files, "MAX_WHOLE_BYTES", 0)
-    monkeypatch.setattr(store_files, "BLOCK_BYTES", 512)
+    monkeypatch.setattr(shipped_files, "MAX_WHOLE_BYTES", 0)
+    monkeypatch.setattr(shipped_files, "BLOCK_BYTES", 512)
     monkeypatch.setattr(index_check, "_PIECE_BYTES", 1000)
     IN_INDEX[title](store)
     assert any(code.startswith("index_") for code in report_of(store).findings.codes)

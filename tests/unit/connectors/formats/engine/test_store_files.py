@@ -17,19 +17,14 @@ import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine import store_files
+from commitlake.connectors.formats.engine import shipped_files
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.files import LocalFile
+from commitlake.connectors.formats.engine.indexed_files import IndexedFile, StoreFiles, find_data, read_all
 from commitlake.connectors.formats.engine.remote_files import RemoteFile
 from commitlake.connectors.formats.engine.shipped import read_shipped_manifest
-from commitlake.connectors.formats.engine.store_files import (
-    IndexedFile,
-    ShippedStoreFiles,
-    StoreFiles,
-    find_data,
-    open_store_files,
-    read_all,
-)
+from commitlake.connectors.formats.engine.shipped_files import ShippedStoreFiles
+from commitlake.connectors.formats.engine.store_files import open_store_files
 from commitlake.schemas.shipped import FILES_MANIFEST, PARTS, Manifest, Part, ShippedFile, part_name, serialize_manifest
 from tests.support.indexed_stores import OPTIONS, Clock, message
 from tests.support.remote_copies import COPY, serve_copies, ship_copy
@@ -82,8 +77,8 @@ def test_copy_has_the_files_of_the_store(store: Path, copy: str, monkeypatch: py
     assert len(expected) > 10
     assert of_copy.folders_in("consumequeue") == of_store.folders_in("consumequeue") != []
     assert of_copy.files_in("index", lambda name: not name) == []
-    for largest in (store_files.MAX_WHOLE_BYTES, 0):  # read whole, or ahead
-        monkeypatch.setattr(store_files, "MAX_WHOLE_BYTES", largest)
+    for largest in (shipped_files.MAX_WHOLE_BYTES, 0):  # read whole, or ahead
+        monkeypatch.setattr(shipped_files, "MAX_WHOLE_BYTES", largest)
         again = open_store_files(copy)
         for path in expected:
             data = (store / path).read_bytes()
@@ -120,7 +115,7 @@ def test_missing_files_and_folders_are_told_from_empty_ones(store: Path, copy: s
 
 
 def test_last_files_are_kept_up_to_a_limit(copy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_files, "_MAX_KEPT_BYTES", 5000)
+    monkeypatch.setattr(shipped_files, "_MAX_KEPT_BYTES", 5000)
     files = open_store_files(copy)
     paths = paths_below(files, "index")  # of 4,240 bytes each
     first = files.open(paths[0])
@@ -168,7 +163,7 @@ def test_data_of_a_growing_file_is_known_without_reading_it(
 
 
 def test_no_more_is_read_ahead_than_was_asked_for(copy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_files, "MAX_WHOLE_BYTES", 0)
+    monkeypatch.setattr(shipped_files, "MAX_WHOLE_BYTES", 0)
     (path, *_) = paths_below(open_store_files(copy), "index")
     asked = []
     read_at = RemoteFile.read_at
@@ -178,19 +173,19 @@ def test_no_more_is_read_ahead_than_was_asked_for(copy: str, tmp_path: Path, mon
         return read_at(file, size, start)
 
     monkeypatch.setattr(RemoteFile, "read_at", note)
-    monkeypatch.setattr(store_files, "BLOCK_BYTES", 16)
+    monkeypatch.setattr(shipped_files, "BLOCK_BYTES", 16)
     with closing(open_store_files(copy).open(path, 400)) as file:
         for start in range(0, 400, 40):
             assert len(read_all(file, start, start + 40)) == 40
     assert max(asked) == 400
 
 
-@pytest.mark.parametrize("largest", [store_files.MAX_WHOLE_BYTES, 0])
+@pytest.mark.parametrize("largest", [shipped_files.MAX_WHOLE_BYTES, 0])
 @pytest.mark.parametrize("size", [0, -1])
 def test_copy_that_was_changed_is_an_error_and_not_a_shorter_file(
     copy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest: int, size: int
 ) -> None:
-    monkeypatch.setattr(store_files, "MAX_WHOLE_BYTES", largest)
+    monkeypatch.setattr(shipped_files, "MAX_WHOLE_BYTES", largest)
     (path, *_) = paths_below(open_store_files(copy), "index")
     place = tmp_path / "remote" / "copy" / path
     place.write_bytes(place.read_bytes()[:size])
@@ -217,7 +212,7 @@ def test_manifest_is_read_once_for_all_files_whose_parts_were_merged(
         read.append(given)
         return read_shipped_manifest(*given)
 
-    monkeypatch.setattr(store_files, "read_shipped_manifest", note)
+    monkeypatch.setattr(shipped_files, "read_shipped_manifest", note)
     for path, (end, data) in before.items():
         assert read_all(files.open(path), 0, end).tobytes() == data[:end]
     assert len(read) == 1
@@ -299,7 +294,7 @@ def test_missing_object_of_a_copy_is_an_error_and_not_a_missing_file(copy: str, 
 
 
 def test_small_reads_near_each_other_are_one_request(copy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_files, "MAX_WHOLE_BYTES", 0)
+    monkeypatch.setattr(shipped_files, "MAX_WHOLE_BYTES", 0)
     read = RemoteFile.read_at
     requests: list[tuple[int, int]] = []
 
@@ -308,7 +303,7 @@ def test_small_reads_near_each_other_are_one_request(copy: str, monkeypatch: pyt
         return read(file, size, position)
 
     monkeypatch.setattr(RemoteFile, "read_at", read_at)
-    monkeypatch.setattr(store_files, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(shipped_files, "BLOCK_BYTES", 1000)
     files = open_store_files(copy)
     (path, *_) = paths_below(files, "index")
     for position in (1900, 1100, 1500, 1990):  # the last one needs two blocks
@@ -328,7 +323,7 @@ def test_pickled_copy_is_opened_when_it_is_used_and_once_in_a_process(
         opened.append(store)
         return read_shipped_manifest(filesystem, store, manifest)
 
-    monkeypatch.setattr(store_files, read_shipped_manifest.__name__, read_manifest)
+    monkeypatch.setattr(shipped_files, read_shipped_manifest.__name__, read_manifest)
     for again in (first, pickle.loads(pickle.dumps(second))):
         assert paths_below(again, "consumequeue") == paths_below(files, "consumequeue")
         path = paths_below(again, "index")[0]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine import store_files
+from commitlake.connectors.formats.engine import shipped_files
 from commitlake.connectors.formats.engine.errors import DamagedIndexError, StoreError
 from commitlake.connectors.formats.engine.store_files import open_store_files
 from commitlake.connectors.formats.rocketmq.indexes import walk_index_files
@@ -183,7 +183,7 @@ def without_newest(store: Path, rows: Rows) -> Rows:
     return [row for row in rows if row["file"] != last_file(store).name]
 
 
-@pytest.mark.parametrize("largest", [store_files.MAX_WHOLE_BYTES, 0])  # read whole, or ahead
+@pytest.mark.parametrize("largest", [shipped_files.MAX_WHOLE_BYTES, 0])  # read whole, or ahead
 @pytest.mark.parametrize(
     "given", [{}, {"content": "slots"}, {"content": "headers"}, {"topics": RARE, "keys": "order-40,order-200"}]
 )
@@ -195,7 +195,7 @@ def test_rows_of_a_copy_equal_those_of_the_store_except_the_newest_file(
     given: dict[str, str],
     largest: int,
 ) -> None:
-    monkeypatch.setattr(store_files, "MAX_WHOLE_BYTES", largest)
+    monkeypatch.setattr(shipped_files, "MAX_WHOLE_BYTES", largest)
     rows = read_index(ship(plain_store), broker="b", **given)
     assert rows == without_newest(plain_store, read_index(plain_store, broker="b", **given))
     assert rows
@@ -227,7 +227,7 @@ def test_files_that_were_deleted_in_a_copy_are_bad(
     assert (bad["file"], bad["_corrupt_record"]["reason"]) == (path.name, "missing")
 
 
-@pytest.mark.parametrize("largest", [store_files.MAX_WHOLE_BYTES, 0])
+@pytest.mark.parametrize("largest", [shipped_files.MAX_WHOLE_BYTES, 0])
 def test_files_that_were_cut_in_a_copy_are_an_error(
     store: Path,
     ship: Callable[[Path], str],
@@ -236,7 +236,7 @@ def test_files_that_were_cut_in_a_copy_are_an_error(
     monkeypatch: pytest.MonkeyPatch,
     largest: int,
 ) -> None:
-    monkeypatch.setattr(store_files, "MAX_WHOLE_BYTES", largest)
+    monkeypatch.setattr(shipped_files, "MAX_WHOLE_BYTES", largest)
     copy = ship(store)
     path = min((remote / "index").iterdir())
     os.truncate(path, 4239)

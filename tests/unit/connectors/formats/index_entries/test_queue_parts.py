@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.store_files import LocalStoreFiles, ShippedStoreFiles
+from commitlake.connectors.formats.engine.indexed_files import LocalStoreFiles
+from commitlake.connectors.formats.engine.shipped_files import ShippedStoreFiles
 from commitlake.connectors.formats.index_entries.entry_damage import Reason
 from commitlake.connectors.formats.index_entries.entry_options import parse_queue_options
 from commitlake.connectors.formats.index_entries.queue_parts import QueuePart, plan_queues
