@@ -25,6 +25,13 @@ case ${1:-} in
     ;;
 esac
 
+# With a full disk, brokers refuse messages and HDFS becomes read-only: tests fail in ways that do not name it.
+free_kib=$(df -Pk -- "${TMPDIR:-/tmp}" | awk 'NR == 2 { print $4 }')
+if [ "$free_kib" -lt $((10 << 20)) ]; then
+  printf 'run-tests.sh: error: %s: expected 10 GiB of free space, found %d MiB\n' "${TMPDIR:-/tmp}" $((free_kib >> 10)) >&2
+  exit 1
+fi
+
 ./spark-submit.sh --set-up-only --dev
 [ $# -gt 0 ] || set -- check servers
 [ "$*" != all ] || set -- check servers long
