@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,7 +101,8 @@ def test_a_killed_executor_is_replaced(kubernetes: Kubernetes, pods: Pods, tmp_p
     start_job(kubernetes, "second", instances="1")
     wait_until(lambda: len(pods.processes) == 2, PATIENCE_SECONDS)
     (killed,) = (name for name in pods.processes if name != "second")
-    wait_until(lambda: "Successfully registered with driver" in pods.output(killed), PATIENCE_SECONDS)
+    # The first stage checks the packages of the executors.
+    wait_until(lambda: re.search(r"Running task \S+ in stage [1-9]", pods.output(killed)) is not None, PATIENCE_SECONDS)
     os.kill(pods.processes[killed].pid, signal.SIGKILL)
     wait_until(lambda: pods.exit_code("second") is not None, PATIENCE_SECONDS)
     assert pods.exit_code("second") == 0, pods.output("second")
