@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pyarrow.fs as pafs
 
@@ -16,6 +17,7 @@ from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, 
 from commitlake.connectors.formats.engine.shipped_files import ShippedStoreFiles
 from commitlake.connectors.formats.engine.store_files import open_small_files, open_store_files, store_of
 from commitlake.connectors.formats.engine.stores import Store, list_again, segment_size
+from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.rocketmq.light_stores import may_have_light_queues
 from commitlake.connectors.formats.rocketmq.topic_kinds import listed_kinds
 from commitlake.connectors.formats.small_files import SmallFiles
@@ -118,7 +120,7 @@ def admit(store: Store, options: VerifyOptions) -> Admitted:
             dispatched_end=log.end,
             index=(),
             kinds=store.format.topic_kinds(folder),
-            queues_in_rocksdb=store.format.has_rocksdb_queues(folder),
+            lacks_queues=_instead_of_queues(store.format, folder, manifest),
             delay_levels_ms=options.delay_levels_of(store.broker) or DEFAULT_DELAY_LEVELS_MS,
             limit=options.limit,
             topics=store.format.known_topics(folder),
@@ -132,6 +134,16 @@ def admit(store: Store, options: VerifyOptions) -> Admitted:
     _check_segments(store, view, small, findings)
     index = tuple(_index_parts(store, view, manifest, findings)) if view.has_key_index else ()
     return Admitted(store, replace(view, index=index), small, findings, [*queues, *batches])
+
+
+def _instead_of_queues(log_format: Format, folder: Path, manifest: Manifest | None) -> str:
+    """Return what a store has instead of queues that can be read; empty if it has or may have queues."""
+    if log_format.has_rocksdb_queues(folder):
+        return "queues in RocksDB"
+    folders = {name.partition("/")[0] for name in manifest.files} if manifest is not None else set()
+    if manifest is not None and folders.isdisjoint(log_format.queue_folders):
+        return "no queue: 'commitlake ship' does not copy queues in RocksDB"
+    return ""
 
 
 def _manifest_of(files: StoreFiles, root: str) -> Manifest | None:

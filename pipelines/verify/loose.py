@@ -52,9 +52,9 @@ class QueueEnds:
         """
         files = self._view.queue(topic, queue_id)
         ranges = claimed(runs)
-        if self._view.queues_in_rocksdb:
+        if self._view.lacks_queues:
             self._findings.add(
-                Finding("queue_not_compared", self._queues.folder, queue=files.name, found="queues in RocksDB",
+                Finding("queue_not_compared", self._queues.folder, queue=files.name, found=self._view.lacks_queues,
                         expected="a ConsumeQueue, to be compared with the log")
             )  # fmt: skip
             return QueueBounds(0, MAX_NUMBER)

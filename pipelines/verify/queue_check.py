@@ -84,7 +84,7 @@ class QueueChecker:
         found = list(runs_of(entries))
         files = self._view.queue(entries.topic, entries.queue_id)
         # A queue without files is reported once, by `QueueFolders`.
-        if files.starts and not self._view.queues_in_rocksdb:
+        if files.starts and not self._view.lacks_queues:
             if len(found) > 1:
                 found = self._with_right_numbers(files, found)
             begun_at = self._begun_at(files)

@@ -74,7 +74,8 @@ class StoreView:
         dispatched_end: physical offset up to which every record must have its entries.
         index: the IndexFiles that can be read, in the order of the log.
         kinds: which topics have BatchConsumeQueues, according to topics.json and the folders.
-        queues_in_rocksdb: the queues are in RocksDB.
+        lacks_queues: what there is instead of queues that can be read: RocksDB, or a copy that has none; empty if there
+            are queues.
         delay_levels_ms: the broker's messageDelayLevel.
         limit: findings of a class that are kept.
         format: the log's format.
@@ -100,7 +101,7 @@ class StoreView:
     dispatched_end: int
     index: tuple[IndexPart, ...]
     kinds: TopicKinds
-    queues_in_rocksdb: bool
+    lacks_queues: str
     delay_levels_ms: tuple[int, ...]
     limit: int
     format: Format

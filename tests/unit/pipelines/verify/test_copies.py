@@ -151,6 +151,20 @@ def test_copied_index_files_have_the_findings_of_the_stores(
     check_alike(store, remote)
 
 
+def test_copy_of_a_store_with_queues_in_rocksdb_has_queues_that_are_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = write_indexed_store(tmp_path / "store")
+    queues = sum(len(list(topic.iterdir())) for topic in (store / "consumequeue").iterdir())
+    shutil.rmtree(store / "consumequeue")
+    (store / "consumequeue").mkdir()
+    (store / "consumequeue" / "CURRENT").write_text("MANIFEST-000004\n")
+    serve_copies(tmp_path / "remote", monkeypatch)
+    ship_copy(store, tmp_path / "remote")
+    check_findings(report_of(store).findings, {"queue_not_compared": queues})
+    check_findings(report_of(COPY).findings, {"queue_not_compared": queues, "index_not_copied": 1})
+
+
 def test_index_file_that_is_not_copied_is_one_note(store: Path, remote: Path) -> None:
     ship_copy(store, remote)
     report = report_of(COPY)
