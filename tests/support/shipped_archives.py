@@ -114,7 +114,7 @@ def check_fetched_copy_is_read_alike(copy: str, folder: Path, capsys: pytest.Cap
         assert dump.main([place, "--consumequeue", "--topic", "orders"]) == 0
         printed.append(capsys.readouterr().out)
         out = folder / f"rebuilt-{number}"
-        assert rebuild.main([place, "--out", str(out), "--processes", "2", "--local", "--quiet"]) == 0
+        assert rebuild.main([place, "--out", str(out), "--processes", "1", "--local", "--quiet"]) == 0
         rebuilt.append({name: data for name, data in files_of(out).items() if not name.startswith((".", "index"))})
     assert printed[0] == printed[1] != ""
     assert rebuilt[0] == rebuilt[1] != {}

@@ -69,7 +69,7 @@ def test_rows_of_copies_equal_those_of_the_stores(
     with pytest.raises(DamagedIndexError, match=f"{copy}/consumequeue/topic-0/0/0+, bytes 0 to 320: missing"):
         read_queue_rows(copy)
     assert dump.main([copy, "--consumequeue"]) == 2
-    assert f"{copy}/consumequeue/topic-0/0/{0:020}: expected a file, found none" in capsys.readouterr().err
+    assert f"{copy}/consumequeue/topic-0/0/{0:020}: expected 320 bytes, found no such object" in capsys.readouterr().err
 
 
 @pytest.mark.long("a session of its own, whose JVM has the credentials; the short test reads without Spark")
