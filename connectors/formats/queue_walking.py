@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -102,13 +102,6 @@ def queue_files(files: StoreFiles, queue: QueueFolder) -> dict[int, str]:
     """
     names = names_by_start(files.files_in(queue.path, is_segment_name), files.place_of(queue.path))
     return {start: f"{queue.path}/{name}" for start, name in names.items()}
-
-
-@contextmanager
-def open_listed(files: StoreFiles, path: str) -> Iterator[IndexedFile]:
-    """Open a file that was listed, and close it; see `StoreFiles.open`."""
-    with closing(files.open(path)) as opened:
-        yield opened
 
 
 def read_chunks(file: IndexedFile, size: int) -> Iterator[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 from commitlake.connectors.formats.engine.indexed_files import StoreFiles
 from commitlake.connectors.formats.queue_walking import (
@@ -10,7 +11,6 @@ from commitlake.connectors.formats.queue_walking import (
     QueueEntry,
     QueueFolder,
     check_index_folder,
-    open_listed,
     queue_files,
     read_chunks,
     refused_links,
@@ -62,7 +62,7 @@ def _walk_file(
 ) -> Iterator[tuple[int, JmqQueueEntry | None]]:
     """Yield the written entries of a file, each with its number; None for an invalid one."""
     number, place = first, files.place_of(path)
-    with open_listed(files, path) as file:
+    with closing(files.open(path)) as file:
         for data in read_chunks(file, CHUNK_ENTRIES * ENTRY.size):
             end = len(data.rstrip(b"\0"))
             for position in range(0, end, ENTRY.size):

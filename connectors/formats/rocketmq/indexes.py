@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from commitlake.connectors.formats.engine.errors import StoreError
@@ -12,7 +13,6 @@ from commitlake.connectors.formats.queue_walking import (
     QueueEntry,
     QueueFolder,
     check_index_folder,
-    open_listed,
     queue_files,
     read_chunks,
     refused_links,
@@ -56,7 +56,7 @@ def walk_consume_queues(
 def _walk_queue(files: StoreFiles, queue: QueueFolder) -> Iterator[QueueEntry[consumequeue.ConsumeQueueEntry]]:
     size = consumequeue.ENTRY.size
     for base, path in queue_files(files, queue).items():
-        with open_listed(files, path) as file:
+        with closing(files.open(path)) as file:
             queue_offset = base // size
             for data in read_chunks(file, CHUNK_ENTRIES * size):
                 for position in range(0, len(data) - size + 1, size):
@@ -83,7 +83,7 @@ def walk_index_files(files: StoreFiles, geometry: indexfile.Geometry | None = No
     check_index_folder(files, _INDEX, made_from=_MADE_FROM)
     with refused_links():
         for name in files.files_in(_INDEX, str.isdecimal):
-            with open_listed(files, f"{_INDEX}/{name}") as file:
+            with closing(files.open(f"{_INDEX}/{name}")) as file:
                 yield from _walk_index_file(files.place_of(f"{_INDEX}/{name}"), name, file, geometry)
 
 
