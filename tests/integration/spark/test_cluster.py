@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -74,6 +74,20 @@ def finish(job: subprocess.Popen[str]) -> str:
     return printed
 
 
+def finish_although(kills: Callable[[], bool], job: subprocess.Popen[str]) -> None:
+    """Wait until a process of the cluster was killed, and for the job to succeed."""
+    killed = []
+
+    def has_killed_or_ended() -> bool:
+        has_ended = job.poll() is not None
+        killed.append(kills())
+        return killed[-1] or has_ended
+
+    wait_until(has_killed_or_ended, PATIENCE_SECONDS)
+    finish(job)
+    assert killed[-1]
+
+
 def figures(printed: str) -> list[dict[str, str]]:
     """Return the rows that `lag` printed as CSV, without the time at which it ran."""
     rows = list(csv.DictReader(printed.splitlines()))
@@ -82,8 +96,7 @@ def figures(printed: str) -> list[dict[str, str]]:
 
 def test_an_archive_equals_a_local_one_although_an_executor_was_killed(cluster: SparkCluster, place: Path) -> None:
     job = submit(cluster, place, "archive", "--store", "store", "--broker", "a", "--lake", "there", "--quiet")
-    wait_until(cluster.kill_executor_in_task, PATIENCE_SECONDS)
-    finish(job)
+    finish_although(cluster.kill_executor_in_task, job)
     check_equal(place / "there", place / "here")
 
 
@@ -103,8 +116,7 @@ def test_tasks_that_run_twice_by_speculation_archive_once(cluster: SparkCluster,
 def test_a_worker_that_is_lost_for_good_is_done_without(place: Path, tmp_path: Path) -> None:
     with SparkCluster(tmp_path / "cluster") as other:
         job = submit(other, place, "archive", "--store", "store", "--broker", "a", "--lake", "fewer", "--quiet")
-        wait_until(other.kill_worker, PATIENCE_SECONDS)
-        finish(job)
+        finish_although(other.kill_worker, job)
     check_equal(place / "fewer", place / "here")
 
 

@@ -46,20 +46,21 @@ from tests.support.lakes import GrowingLake, archive_store, rows_of
 NOW = datetime.datetime.now(datetime.UTC)
 WEEK = datetime.timedelta(days=7)
 LATER_CALLS = pytest.mark.long("a run is stopped at the first call of every step each time")
+BETWEEN = pytest.mark.long("a run is stopped at the steps that change files each time")
 STEPS = [
-    ("commitlake.pipelines.erasure.texts", "find_texts"),
+    pytest.param("commitlake.pipelines.erasure.texts", "find_texts", marks=BETWEEN),
     ("commitlake.pipelines.erasure.run", "begin"),
-    ("commitlake.pipelines.erasure.run", "read_erased_places"),
+    pytest.param("commitlake.pipelines.erasure.run", "read_erased_places", marks=BETWEEN),
     ("commitlake.pipelines.erasure.rewriting", "rewrite_file"),
     ("commitlake.pipelines.erasure.rewriting", "exchange_files"),
-    ("commitlake.pipelines.erasure.run", "erase_bodies"),
+    pytest.param("commitlake.pipelines.erasure.run", "erase_bodies", marks=BETWEEN),
     ("commitlake.pipelines.erasure.bodies", "wipe_bodies"),
-    ("commitlake.pipelines.erasure.run", "add_event"),
-    ("commitlake.pipelines.erasure.purge", "vacuum"),
-    ("commitlake.pipelines.erasure.purge", "write_seal"),
-    ("commitlake.pipelines.erasure.purge", "_strip_entry"),
+    pytest.param("commitlake.pipelines.erasure.run", "add_event", marks=BETWEEN),
+    pytest.param("commitlake.pipelines.erasure.purge", "vacuum", marks=BETWEEN),
+    pytest.param("commitlake.pipelines.erasure.purge", "write_seal", marks=BETWEEN),
+    pytest.param("commitlake.pipelines.erasure.purge", "_strip_entry", marks=BETWEEN),
     ("commitlake.pipelines.erasure.purge", "_delete_older"),
-    ("commitlake.pipelines.erasure.purge", "_purge_packs"),
+    pytest.param("commitlake.pipelines.erasure.purge", "_purge_packs", marks=BETWEEN),
 ]
 
 
@@ -144,7 +145,9 @@ def test_a_stopped_erasure_is_finished_without_its_key(growing: GrowingLake, mon
     check_done(growing)
 
 
-@pytest.mark.parametrize("table", ["messages", "message_keys"])
+@pytest.mark.parametrize(
+    "table", ["messages", pytest.param("message_keys", marks=pytest.mark.long("the same race at another table"))]
+)
 def test_an_archive_run_during_an_erasure_loses_and_restores_nothing(
     growing: GrowingLake, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
@@ -222,6 +225,7 @@ def test_a_repair_to_an_older_version_does_not_restore_erased_content(
     check_done(growing)
 
 
+@pytest.mark.long("a repair after an erasure is tried each time")
 def test_the_retention_restarts_after_a_repair_has_undone_an_erasure(growing: GrowingLake) -> None:
     erase(growing)
     (first,) = read_states(growing.lake)
@@ -259,6 +263,7 @@ def test_an_erased_message_is_archived_again_without_its_contents(growing: Growi
     check_done(growing)
 
 
+@pytest.mark.long("erasures that are stopped and repeated in one pack are tried each time")
 def test_two_erasures_in_one_pack_complete(growing: GrowingLake) -> None:
     place = place_of(growing)
     for number, key in enumerate([KEY, "order-3", "order-5"], 1):
@@ -291,6 +296,7 @@ def test_with_other_jobs_a_purge_waits_for_the_retention_and_a_day(growing: Grow
     assert [one.number for one in purge_erasures(place, due, lambda _: None)[0]] == [1]
 
 
+@pytest.mark.long("more messages of the same kind")
 def test_a_large_group_of_messages_is_erased_at_once(tmp_path: Path) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(200, secrets=range(0, 200, 2)))
@@ -320,7 +326,16 @@ def test_the_checksums_before_and_after_match_the_rows(growing: GrowingLake) -> 
     assert rows.column("row_before")[0] != rows.column("row_after")[0]
 
 
-@pytest.mark.parametrize("damaged", ["newest entry", "all entries", "log", "folder and note"])
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "newest entry",
+        *(
+            pytest.param(part, marks=pytest.mark.long("one damage is repaired each time"))
+            for part in ("all entries", "log", "folder and note")
+        ),
+    ],
+)
 def test_a_damaged_table_of_erasures_is_an_error_and_is_rebuilt(growing: GrowingLake, damaged: str) -> None:
     place = place_of(growing)
     for key in (KEY, "order-3"):
@@ -389,7 +404,7 @@ def test_rows_of_a_damaged_data_file_of_erasures_are_named(
     assert f"not recovered: erasures: the rows of data file {largest.name}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("is_purged", [False, True])
+@pytest.mark.parametrize("is_purged", [pytest.param(False, marks=pytest.mark.long("purged ones are harder")), True])
 def test_a_lost_data_file_of_erasures_is_restored_from_messages(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str], is_purged: bool
 ) -> None:
