@@ -30,6 +30,9 @@ from commitlake.pipelines.verify.store_view import StoreView
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
+MAX_COPIES_AT_ONCE = 50
+"""Number of copies that are verified together: the manifests of all of them are in memory."""
+_COPIES_ADMITTED_AT_ONCE = 4
 _QUEUES_AT_ONCE = 64
 Task = tuple[int, StoreView, Split | IndexPart]
 Advance = Callable[[int], None]
@@ -104,9 +107,19 @@ def verify_stores(
     Raises:
         StoreError: for a store that cannot be read, or is in an object store and no copy by `commitlake ship`.
     """
-    started = [
-        _StoreInProgress(admitted, _splits(admitted, options)) for admitted in (admit(each, options) for each in stores)
-    ]
+    are_remote = any("://" in store.root for store in stores)
+    step = MAX_COPIES_AT_ONCE if are_remote else max(1, len(stores))
+    together = [stores[first : first + step] for first in range(0, len(stores), step)]
+    threads = _COPIES_ADMITTED_AT_ONCE if are_remote else 1
+    return [report for group in together for report in _verify_together(group, options, runner, advance, threads)]
+
+
+def _verify_together(
+    stores: Sequence[Store], options: VerifyOptions, runner: Runner, advance: Advance | None, threads: int
+) -> list[StoreReport]:
+    """Verify some stores, of which so many are admitted at a time."""
+    all_admitted = read_each(lambda store: admit(store, options), stores, threads)
+    started = [_StoreInProgress(admitted, _splits(admitted, options)) for admitted in all_admitted]
     tasks: list[Task] = []
     places: list[int] = []
     for number, store in enumerate(started):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import random
 import shutil
@@ -18,6 +19,8 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.engine import shipped_files
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.remote_files import RemoteFile
+from commitlake.connectors.formats.engine.shipped_files import ShippedStoreFiles
+from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.shipping.folder import FolderTarget
 from commitlake.connectors.shipping.pace import Pace
@@ -25,6 +28,7 @@ from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
 from commitlake.pipelines.verify import doctor, index_check
+from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import StoreReport
 from commitlake.pipelines.verify.findings import Finding
 from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, serialize_checkpoint
@@ -119,6 +123,37 @@ def check_alike(root: Path, remote: Path) -> None:
         expected.records, expected.bytes, expected.queues, expected.groups, expected.segments,
     )  # fmt: skip
     assert not report.is_live
+
+
+def test_manifests_of_few_copies_are_in_memory_at_a_time(
+    store: Path, tmp_path: Path, remote: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "MAX_COPIES_AT_ONCE", 2)
+    ship_copy(store, remote)
+    for name in "bcde":
+        shutil.copytree(remote / "copy", remote / "copies" / name)
+    stores = find_stores(COPY.removesuffix("copy") + "copies/{broker}")
+    most = []
+
+    class Counting(PickledRunner):
+        """A runner that counts the opened copies before its tasks."""
+
+        def run(
+            self, function: Callable[[Any], Any], tasks: Sequence[Any], *, is_waiting: bool = False
+        ) -> Iterator[tuple[int, Any]]:
+            """Run a function over tasks, see `Runner.run`."""
+            shipped_files._opened_here.cache_clear()  # of the tasks, which are in other processes otherwise
+            gc.collect()
+            most.append(len({task[1].broker for task in tasks}))
+            assert sum(isinstance(each, ShippedStoreFiles) for each in gc.get_objects()) <= most[-1] + before
+            return super().run(function, tasks, is_waiting=is_waiting)
+
+    gc.collect()
+    before = sum(isinstance(each, ShippedStoreFiles) for each in gc.get_objects())
+    reports = doctor.verify_stores(stores, VerifyOptions(), runner=Counting())
+    assert [report.broker for report in reports] == [store.broker for store in stores]
+    assert most == [2, 2]
+    assert [list(report.findings.kept) for report in reports] == [["index_not_copied"]] * 4
 
 
 def ship_to_folder(store: Path, copy: Path) -> None:
