@@ -36,9 +36,11 @@ class _RefuseFoldersAsPackages(MetaPathFinder):
 
 sys.meta_path.insert(0, _RefuseFoldersAsPackages())
 
+# A shell's background job ignores Ctrl-C, and one under `nohup` SIGHUP. So would all processes that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell's background job ignores Ctrl-C, and so would all processes to which tests send it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 # The tests' processes share two cores, and lakes of a few rows: a thread more would only be waited for.
