@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,6 @@ from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.plan import segment_ranges, take_snapshot
 from commitlake.connectors.formats.engine.queue_index import QueueIndex
 from commitlake.connectors.formats.engine.read_plan import Way
-from commitlake.connectors.formats.engine.store_files import open_store_files
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
@@ -37,7 +37,7 @@ def test_queues_claim_every_record(
 ) -> None:
     monkeypatch.setattr(index_answer, "MAX_SHARE", 1)  # all is wanted here, which no reader would look up
     (store,) = find_stores(str(recorded_store.store))
-    index = QueueIndex(open_store_files(str(recorded_store.store)), Filters(), 1 << 26, ROCKETMQ.kernel.queues)
+    index = QueueIndex(Path(recorded_store.store), Filters(), 1 << 26, ROCKETMQ.kernel.queues)
     open_ranges = [
         each
         for whole in segment_ranges(store, take_snapshot([store]).ranges[store.broker])

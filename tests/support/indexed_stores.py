@@ -81,7 +81,6 @@ def write_indexed_store(
 def without_seeks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make look-ups cost only their bytes, so that they pay in small segments, too."""
     monkeypatch.setattr(index_answer, "SEEK_BYTES", 0)
-    monkeypatch.setattr(index_answer, "REMOTE_SEEK_BYTES", 0)
     monkeypatch.setattr(splits, "MAX_GAP_BYTES", 0)
 
 

@@ -28,8 +28,6 @@ MAX_SHARE = 0.3
 """Share of the cost of a scan; above it, a scan is as fast or faster, because it reads ahead and in bulk."""
 SEEK_BYTES = 256 << 10
 """Bytes that a disk reads in the time of a seek: the cost of a look-up besides its bytes."""
-REMOTE_SEEK_BYTES = 1 << 20
-"""The same for a request to an object store, of which a reader has `REMOTE_THREADS` under way."""
 MAX_RANGES = 16
 """Number of unknown ranges in one segment; each needs its own task."""
 
@@ -111,8 +109,7 @@ def check_cheaper_than_scan(offsets: Array, sizes: Array, unknown: Sequence[tupl
     """
     edges = groups(offsets, sizes)
     spans = (offsets + sizes)[edges[1:] - 1] - offsets[edges[:-1]] if len(offsets) else np.zeros(0, np.int64)
-    seek = REMOTE_SEEK_BYTES if "://" in whole.path else SEEK_BYTES
-    cost = int(spans.sum()) + sum(end - start for start, end in unknown) + seek * (len(spans) + len(unknown))
+    cost = int(spans.sum()) + sum(end - start for start, end in unknown) + SEEK_BYTES * (len(spans) + len(unknown))
     if cost > MAX_SHARE * whole.size:
         raise IndexUnusable("a scan is faster, because the wanted records are close together")
 

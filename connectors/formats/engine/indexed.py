@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.index_answer import Index, IndexUnusable
@@ -14,7 +13,6 @@ from commitlake.connectors.formats.engine.options import ReadOptions
 from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges
 from commitlake.connectors.formats.engine.queue_index import QueueIndex
 from commitlake.connectors.formats.engine.single_records import message_at
-from commitlake.connectors.formats.engine.store_files import open_store_files, store_of
 from commitlake.connectors.formats.engine.stores import Store
 
 _KEY_INDEX = "IndexFile"
@@ -37,14 +35,17 @@ def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, fi
         return Indexes()
     if not options.use_indexes:
         return Indexes(reasons=("the option useIndexes is false",))
+    if "://" in store.root:
+        return Indexes(reasons=("indexes are only read from local disks",))
+    folder = Path(store.root).parent
     usable: list[Index] = []
     reasons: list[str] = []
-    if by_key and (reason := _why_no_key_index(store)):
+    if by_key and (reason := store.format.why_no_key_index(store)):
         reasons.append(f"{_KEY_INDEX}: {reason}")
     elif by_key:
         try:
             log = _Log(store, store_range, options.max_record_bytes)
-            index = store.format.open_key_index(Path(store.root).parent, filters, log.message_at)
+            index = store.format.open_key_index(folder, filters, log.message_at)
         except IndexUnusable as unusable:
             reasons.append(f"{_KEY_INDEX}: {unusable}")
         else:
@@ -52,18 +53,10 @@ def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, fi
             reasons += [f"{_KEY_INDEX}: {note}" for note in index.notes]
     if by_queue:
         try:
-            files = open_store_files(store_of(store.root))
-            usable.append(QueueIndex(files, filters, options.max_record_bytes, kernel.queues))
-        except (IndexUnusable, StoreError) as unusable:
+            usable.append(QueueIndex(folder, filters, options.max_record_bytes, kernel.queues))
+        except IndexUnusable as unusable:
             reasons.append(f"{kernel.queues.name}: {unusable}")
     return Indexes(tuple(usable), tuple(reasons))
-
-
-def _why_no_key_index(store: Store) -> str | None:
-    if "://" in store.root:
-        # A search reads a fifth of each file, 420 MB, in small pieces.
-        return "only searched on local disks"
-    return store.format.why_no_key_index(store)
 
 
 class _Log:

@@ -15,9 +15,8 @@ from itertools import pairwise
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.concurrent_reads import REMOTE_THREADS, read_each
 from commitlake.connectors.formats.engine.errors import IndexMismatchError
-from commitlake.connectors.formats.engine.files import RemoteSegment, SegmentFile, Window
+from commitlake.connectors.formats.engine.files import SegmentFile, Window
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.kernel import hop
 from commitlake.connectors.formats.engine.kernel.memory import PADDING
@@ -115,14 +114,10 @@ class _Reader:
         """Read the records of a step into its window."""
         origin = int(self.offsets[first])
         edges = [first, *self.read_together[(self.read_together > first) & (self.read_together < last)].tolist(), last]
-
-        def read(records: tuple[int, int]) -> None:
-            begin, end = records
+        for begin, end in pairwise(edges):
             start, stop = int(self.offsets[begin]), int(self.ends[end - 1])
             length = file.read_into(window[start - origin : stop - origin], start - self._split.base_offset)
             self._read_to[begin:end] = start + length
-
-        read_each(read, list(pairwise(edges)), REMOTE_THREADS if isinstance(file, RemoteSegment) else 1)
 
     def examine(self, window: Window, first: int, last: int) -> tuple[Array, list[BadRange]]:
         """Locate the parts of a step's records in its window, and return the damaged ones."""

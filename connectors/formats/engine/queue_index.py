@@ -12,22 +12,20 @@ The queues `%LMQ%...` are left out, because their entries refer to records of ot
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.concurrent_reads import read_each
-from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.index_answer import IndexAnswer, IndexUnusable, check_cheaper_than_scan
-from commitlake.connectors.formats.engine.indexed_files import StoreFiles, read_all
 from commitlake.connectors.formats.engine.queue_format import AFTER_ALL, QueueFormat
 from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.store_files import threads_for
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
+from commitlake.schemas.store_files import files_in, folders_in, open_file
 
 _ENTRY = np.dtype([("offset", np.int64), ("size", np.int64)])
 
@@ -39,11 +37,11 @@ class QueueIndex:
         name: the name of the index in a plan.
     """
 
-    def __init__(self, files: StoreFiles, filters: Filters, max_record_bytes: int, queues: QueueFormat) -> None:
+    def __init__(self, store_folder: Path, filters: Filters, max_record_bytes: int, queues: QueueFormat) -> None:
         """List the queues, without reading entries.
 
         Args:
-            files: the files of the store.
+            store_folder: the folder that contains the log and the queues.
             filters: the filters for records.
             max_record_bytes: larger sizes are faults.
             queues: the format of the queues.
@@ -55,18 +53,18 @@ class QueueIndex:
         self._format = queues
         self._filters = filters
         self._max_record_bytes = max_record_bytes
-        self._threads = threads_for(files)
         # A topic that is not UTF-8 has U+FFFD in its name here, but its folder has another name.
         irregular = sorted(name for name in filters.topics or () if not queues.topics.fullmatch(str(name)))
         if irregular:
             raise IndexUnusable(f"no broker has a topic {irregular[0]!r}")
         try:
-            self._queues = list(_queues(files, queues))
+            self._queues = list(_queues(store_folder / queues.folder, queues))
         except OSError as error:
-            raise _unusable(error) from None
+            raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
         if not self._queues:
-            raise IndexUnusable(f"{files.place_of(queues.folder)} does not exist, or holds no queue")
+            raise IndexUnusable(f"{store_folder / queues.folder} holds no queue")
         self._wanted = np.array([self._is_wanted(queue) for queue in self._queues], bool)
+        self._wanted_first = np.flatnonzero(self._wanted).tolist()
 
     def _is_wanted(self, queue: _Queue) -> bool:
         topics, queue_ids = self._filters.topics, self._filters.queue_ids
@@ -98,12 +96,16 @@ class QueueIndex:
 
     def _answer(self, whole: Split, *, must_pay: bool) -> IndexAnswer:
         try:
-            found = self._entries(np.flatnonzero(self._wanted).tolist(), whole)
+            found = {number: self._queues[number].between(whole.start, whole.end) for number in self._wanted_first}
             if must_pay:
                 self._check_cheaper_than_scan(whole, found)
-            found |= self._entries(np.flatnonzero(~self._wanted).tolist(), whole)
-        except (OSError, StoreError) as error:
-            raise _unusable(error) from None
+            found |= {
+                number: queue.between(whole.start, whole.end)
+                for number, queue in enumerate(self._queues)
+                if not self._wanted[number]
+            }
+        except OSError as error:
+            raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
         offsets, sizes = _columns([entries for _, entries in found.values()])
         numbers = np.repeat(np.array(list(found), np.int32), [len(entries) for _, entries in found.values()])
         queue_offsets = np.concatenate([in_queue for in_queue, _ in found.values()])
@@ -120,18 +122,6 @@ class QueueIndex:
             places[numbers[wanted]],
             queue_offsets[order][wanted],
         )
-
-    def _entries(self, numbers: list[int], whole: Split) -> dict[int, tuple[Array, Array]]:
-        """Return queue offsets and entries of some queues for a range of the log, by the queues' numbers."""
-        found = read_each(lambda number: self._queues[number].between(whole.start, whole.end), numbers, self._threads)
-        return dict(zip(numbers, found, strict=True))
-
-
-def _unusable(error: OSError | StoreError) -> IndexUnusable:
-    """Return the reason against queues that cannot be read."""
-    if isinstance(error, OSError) and error.filename is not None:
-        return IndexUnusable(f"{error.filename}: {error.strerror}")
-    return IndexUnusable(str(error))
 
 
 def _columns(entries: list[Array]) -> tuple[Array, Array]:
@@ -158,13 +148,13 @@ def _unclaimed(offsets: Array, sizes: Array, whole: Split, sound: tuple[int, int
     return [(int(ends[place]), int(starts[place])) for place in open_ranges]
 
 
-def _queues(files: StoreFiles, queues: QueueFormat) -> Iterator[_Queue]:
-    for topic in files.folders_in(queues.folder):
+def _queues(folder: Path, queues: QueueFormat) -> Iterator[_Queue]:
+    folder.stat()  # a missing folder is not an empty index
+    for topic in folders_in(folder):
         if not (queues.no_queues and topic.startswith(queues.no_queues)):
-            folder = f"{queues.folder}/{topic}"
-            for queue in files.folders_in(folder):
+            for queue in folders_in(folder / topic, below=folder):
                 if (number := parse_queue_folder(queue)) is not None:
-                    yield _Queue(topic, number, files, f"{folder}/{queue}", queues)
+                    yield _Queue(topic, number, folder / topic / queue, queues)
 
 
 class _Queue:
@@ -173,11 +163,12 @@ class _Queue:
     If they are not in order, too few are found, and the other ranges are scanned.
     """
 
-    def __init__(self, topic: str, queue_id: int, files: StoreFiles, folder: str, queues: QueueFormat) -> None:
+    def __init__(self, topic: str, queue_id: int, folder: Path, queues: QueueFormat) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        names = sorted(files.files_in(folder, is_segment_name), key=int)
-        self._files = [_QueueFile(files, f"{folder}/{name}", int(name), queues) for name in names]
+        top = folder.parent.parent
+        names = sorted(files_in(folder, is_segment_name, below=top), key=int)
+        self._files = [_QueueFile(folder / name, int(name), queues) for name in names]
 
     def between(self, start: int, end: int) -> tuple[Array, Array]:
         """Return queue offsets and entries of the records between two physical offsets, the end exclusive."""
@@ -192,8 +183,7 @@ class _Queue:
 class _QueueFile:
     """File of a queue."""
 
-    def __init__(self, files: StoreFiles, path: str, base: int, queues: QueueFormat) -> None:
-        self._files = files
+    def __init__(self, path: Path, base: int, queues: QueueFormat) -> None:
         self._path = path
         self._format = queues
         self._first_number = base // queues.entry.size
@@ -204,25 +194,26 @@ class _QueueFile:
         nothing = (0, np.empty(0, _ENTRY))
         if self._edges is not None and (self._edges[0] >= end or self._edges[1] < start):
             return nothing
-        unit = self._format.entry.size
-        with closing(self._files.open(self._path)) as file:
-            count = min(-(-self._files.data_end(self._path) // unit), file.size() // unit)
+        descriptor = open_file(self._path, below=self._path.parents[2])
+        try:
+            unit = self._format.entry.size
+            count = os.fstat(descriptor).st_size // unit
 
             def place(number: int) -> int:
-                return self._format.place_of(read_all(file, number * unit, (number + 1) * unit).tobytes())
+                return self._format.place_of(os.pread(descriptor, unit, number * unit))
 
             if self._edges is None:
-                written = _first_from(AFTER_ALL, count, place)
+                written = bisect_left(range(count), AFTER_ALL, key=place)
                 if not written:
                     return nothing
                 self._edges = place(0), place(written - 1)
                 if self._edges[0] >= end or self._edges[1] < start:
                     return nothing
-            first = _first_from(start, count, place)
-            stop = _first_from(end, count, place)
-            if stop - first > (end - start) // self._format.min_record_size:
-                return nothing  # not in order, and perhaps of more bytes than there is memory
-            data = read_all(file, first * unit, stop * unit).tobytes()
+            first = bisect_left(range(count), start, key=place)
+            stop = bisect_left(range(count), end, key=place)
+            data = os.pread(descriptor, max(0, stop - first) * unit, first * unit)
+        finally:
+            os.close(descriptor)
         entries = self._parsed(data)
         kept = (entries["offset"] >= start) & (entries["offset"] < end) & (entries["size"] > 0)
         return (self._first_number + first, entries) if kept.all() else nothing
@@ -232,15 +223,3 @@ class _QueueFile:
         entries = np.empty(len(stored), _ENTRY)
         entries["offset"], entries["size"] = stored[self._format.offset_field], stored["size"]
         return entries
-
-
-def _first_from(bound: int, count: int, place: Callable[[int], int]) -> int:
-    """Return the number of the first entry whose place is at least `bound`, or `count`.
-
-    The first and the last entry are tried first: mostly they are the answer, and of a copy they were read before.
-    """
-    if not count or place(0) >= bound:
-        return 0
-    if place(count - 1) < bound:
-        return count
-    return bisect_left(range(count), bound, key=place)

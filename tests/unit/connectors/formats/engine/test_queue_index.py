@@ -16,9 +16,7 @@ from commitlake.connectors.formats.engine.read_plan import Way
 from commitlake.connectors.formats.engine.splits import ListedSplit, Split
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK, serialize_entry
-from commitlake.schemas.shipped import FILES_MANIFEST
 from tests.support.indexed_stores import RARE, SEGMENT_BYTES, plan_of, read_by_plan, read_by_scan, read_splits
-from tests.support.remote_copies import COPY, serve_copies, ship_copy
 
 pytestmark = pytest.mark.usefixtures("nothing_to_seek")
 
@@ -229,66 +227,6 @@ def test_the_error_for_a_record_of_another_topic_names_the_option(store: Path) -
     assert "found 'rare'" in said
     assert "useIndexes=false" in said
     assert read_by_plan(store, topics=RARE, useIndexes="false") == read_by_scan(store, topics=RARE)
-
-
-@pytest.fixture
-def copy(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a copy, whose URI is `COPY`."""
-    serve_copies(tmp_path / "objects", monkeypatch)
-    ship_copy(plain, tmp_path / "objects")
-    return tmp_path / "objects" / "copy"
-
-
-@pytest.mark.usefixtures("copy")
-@pytest.mark.parametrize("queue_ids", ["0,1,2", "1"])
-def test_the_queues_of_a_copy_find_exactly_the_topics_records(plain: Path, queue_ids: str) -> None:
-    (plan,) = plan_of(COPY, topics=RARE, queueIds=queue_ids).stores
-    assert plan.ways == [Way.CONSUME_QUEUE]
-    assert {type(split) for split in plan.splits} == {ListedSplit}
-    found = list(read_splits(plan.splits))
-    assert found == read_by_scan(plain, topics=RARE, queueIds=queue_ids)
-    assert plan.bytes_planned == sum(each.size for each in found)
-
-
-@pytest.mark.usefixtures("copy")
-def test_a_copy_whose_queues_are_behind_its_log_is_scanned_from_there(store: Path, tmp_path: Path) -> None:
-    """The agent ships the log more often than the queues."""
-    expected = read_by_scan(store, topics=RARE)
-    lag(store)
-    ship_copy(store, tmp_path / "objects")
-    (plan,) = plan_of(COPY, topics=RARE).stores
-    assert [segment.way for segment in plan.segments[:3]] == [Way.CONSUME_QUEUE] * 3
-    assert {segment.way for segment in plan.segments[3:]} == {Way.SCAN}
-    assert read_by_plan(COPY, topics=RARE) == expected
-
-
-def lose_objects(copy: Path) -> None:
-    """Delete the objects of all queues."""
-    for path in [*(copy / "consumequeue").rglob("*"), *(copy / "shipped" / "parts").rglob("*")]:
-        if path.is_file() and "consumequeue" in path.parts:
-            path.unlink()
-
-
-def cut_objects(copy: Path) -> None:
-    """Cut the objects of all queues within an entry."""
-    for path in copy.rglob("*"):
-        if path.is_file() and "consumequeue" in path.parts:
-            path.write_bytes(path.read_bytes()[: ENTRY.size + 7])
-
-
-def damage_manifest(copy: Path) -> None:
-    """Cut the manifest of queues and indexes."""
-    path = copy / FILES_MANIFEST
-    path.write_bytes(path.read_bytes()[:100])
-
-
-@pytest.mark.parametrize("damage", [lose_objects, cut_objects, damage_manifest])
-def test_a_copy_with_damaged_queues_is_scanned(plain: Path, copy: Path, damage: Damage) -> None:
-    damage(copy)
-    (plan,) = plan_of(COPY, topics=RARE).stores
-    assert Way.SCAN in plan.ways
-    assert plan.reasons
-    assert read_by_plan(COPY, topics=RARE) == read_by_scan(plain, topics=RARE)
 
 
 def test_any_damage_gives_the_result_of_a_scan_or_an_error(plain: Path, tmp_path: Path) -> None:
