@@ -82,6 +82,15 @@ class Admitted:
     queues: list[tuple[str, int]]
 
 
+def check_is_readable(store: Store) -> None:
+    """Check that a store is on a disk, or a copy with a manifest, without keeping anything of it.
+
+    Raises:
+        StoreError: if it is in an object store and no copy by `commitlake ship`, or its manifest is damaged.
+    """
+    open_store_files(store_of(store.root))
+
+
 def admit(store: Store, options: VerifyOptions) -> Admitted:
     """Check everything but the log. Small files come first, because a running broker keeps changing them.
 

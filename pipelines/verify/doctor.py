@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from commitlake.connectors.formats.engine.concurrent_reads import read_each
+from commitlake.connectors.formats.engine.concurrent_reads import REMOTE_THREADS, read_each
 from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.plan import StoreRange, divide, segment_ranges
 from commitlake.connectors.formats.engine.splits import Split
@@ -16,7 +16,7 @@ from commitlake.connectors.formats.small_files import CheckedLog
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.verify import index_files
-from commitlake.pipelines.verify.admission import Admitted, VerifyOptions, admit
+from commitlake.pipelines.verify.admission import Admitted, VerifyOptions, admit, check_is_readable
 from commitlake.pipelines.verify.batch_ends import BatchEnds
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_check import check_chains
@@ -108,6 +108,8 @@ def verify_stores(
         StoreError: for a store that cannot be read, or is in an object store and no copy by `commitlake ship`.
     """
     are_remote = any("://" in store.root for store in stores)
+    if are_remote:  # a store that is no copy must not cost the reports of those before it
+        read_each(check_is_readable, stores, REMOTE_THREADS)
     step = MAX_COPIES_AT_ONCE if are_remote else max(1, len(stores))
     together = [stores[first : first + step] for first in range(0, len(stores), step)]
     threads = _COPIES_ADMITTED_AT_ONCE if are_remote else 1

@@ -230,7 +230,8 @@ class _Reader:
             index = f"entry {split.array('queue_offsets')[row]} of the {self._kernel.queues.name} {topic}/{queue_id}"
         return IndexMismatchError(
             f"{split.path}, byte {start - split.base_offset} (physical offset {start}): expected {expected}, according "
-            f"to {index}, found {found}. The broker's index contradicts its log: read with the option useIndexes=false"
+            f"to {index}, found {found}. The broker's index contradicts its log: "
+            "make a new one with 'commitlake rebuild', or read with the Spark option useIndexes=false"
         )
 
 

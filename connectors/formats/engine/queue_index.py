@@ -64,7 +64,6 @@ class QueueIndex:
         if not self._queues:
             raise IndexUnusable(f"{store_folder / queues.folder} holds no queue")
         self._wanted = np.array([self._is_wanted(queue) for queue in self._queues], bool)
-        self._wanted_first = np.flatnonzero(self._wanted).tolist()
 
     def _is_wanted(self, queue: _Queue) -> bool:
         topics, queue_ids = self._filters.topics, self._filters.queue_ids
@@ -96,14 +95,11 @@ class QueueIndex:
 
     def _answer(self, whole: Split, *, must_pay: bool) -> IndexAnswer:
         try:
-            found = {number: self._queues[number].between(whole.start, whole.end) for number in self._wanted_first}
+            found: dict[int, tuple[Array, Array]] = {}
+            self._add_entries(found, np.flatnonzero(self._wanted).tolist(), whole)
             if must_pay:
                 self._check_cheaper_than_scan(whole, found)
-            found |= {
-                number: queue.between(whole.start, whole.end)
-                for number, queue in enumerate(self._queues)
-                if not self._wanted[number]
-            }
+            self._add_entries(found, np.flatnonzero(~self._wanted).tolist(), whole)
         except OSError as error:
             raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
         offsets, sizes = _columns([entries for _, entries in found.values()])
@@ -122,6 +118,24 @@ class QueueIndex:
             places[numbers[wanted]],
             queue_offsets[order][wanted],
         )
+
+    def _add_entries(self, found: dict[int, tuple[Array, Array]], numbers: list[int], whole: Split) -> None:
+        """Read the entries of some queues for a range of the log.
+
+        Args:
+            found: queue offsets and entries by the number of the queue; receives those of these queues.
+            numbers: numbers of the queues.
+            whole: the range.
+
+        Raises:
+            IndexUnusable: if the queues have more entries than the range has room for records, so that damaged or
+                planted queues do not fill the memory.
+        """
+        most = whole.size // self._format.min_record_size
+        room = most - sum(len(entries) for _, entries in found.values())
+        for number in numbers:
+            found[number] = self._queues[number].between(whole.start, whole.end, room)
+            room -= len(found[number][1])
 
 
 def _columns(entries: list[Array]) -> tuple[Array, Array]:
@@ -170,9 +184,16 @@ class _Queue:
         names = sorted(files_in(folder, is_segment_name, below=top), key=int)
         self._files = [_QueueFile(folder / name, int(name), queues) for name in names]
 
-    def between(self, start: int, end: int) -> tuple[Array, Array]:
-        """Return queue offsets and entries of the records between two physical offsets, the end exclusive."""
-        found = [file.between(start, end) for file in self._files]
+    def between(self, start: int, end: int, most: int) -> tuple[Array, Array]:
+        """Return queue offsets and entries of the records between two physical offsets, the end exclusive.
+
+        Raises:
+            IndexUnusable: if there are more than `most`.
+        """
+        found: list[tuple[int, Array]] = []
+        for file in self._files:
+            found.append(file.between(start, end, most))
+            most -= len(found[-1][1])
         numbers = [first + np.arange(len(entries), dtype=np.int64) for first, entries in found]
         return (
             np.concatenate([np.empty(0, np.int64), *numbers]),
@@ -189,8 +210,12 @@ class _QueueFile:
         self._first_number = base // queues.entry.size
         self._edges: tuple[int, int] | None = None
 
-    def between(self, start: int, end: int) -> tuple[int, Array]:
-        """Return the first queue offset, and the entries, of the records in a range of the log."""
+    def between(self, start: int, end: int, most: int) -> tuple[int, Array]:
+        """Return the first queue offset, and the entries, of the records in a range of the log.
+
+        Raises:
+            IndexUnusable: if there are more than `most`.
+        """
         nothing = (0, np.empty(0, _ENTRY))
         if self._edges is not None and (self._edges[0] >= end or self._edges[1] < start):
             return nothing
@@ -211,6 +236,8 @@ class _QueueFile:
                     return nothing
             first = bisect_left(range(count), start, key=place)
             stop = bisect_left(range(count), end, key=place)
+            if stop - first > most:
+                raise IndexUnusable("the queues have more entries than the range has room for records")
             data = os.pread(descriptor, max(0, stop - first) * unit, first * unit)
         finally:
             os.close(descriptor)

@@ -156,6 +156,21 @@ def test_manifests_of_few_copies_are_in_memory_at_a_time(
     assert [list(report.findings.kept) for report in reports] == [["index_not_copied"]] * 4
 
 
+def test_copy_without_a_manifest_is_an_error_before_others_are_read(
+    store: Path, remote: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "MAX_COPIES_AT_ONCE", 1)
+    ship_copy(store, remote)
+    for name in "bc":
+        shutil.copytree(remote / "copy", remote / "copies" / name)
+    (remote / "copies" / "c" / FILES_MANIFEST).unlink()
+    stores = find_stores(COPY.removesuffix("copy") + "copies/{broker}")
+    read: list[int] = []
+    with pytest.raises(StoreError, match="copies/c: expected a copy that 'commitlake ship' made"):
+        doctor.verify_stores(stores, VerifyOptions(), advance=read.append)
+    assert read == []
+
+
 def ship_to_folder(store: Path, copy: Path) -> None:
     """Ship a store to a folder; its newest IndexFile is not copied."""
     target = FolderTarget(str(copy), Pace())

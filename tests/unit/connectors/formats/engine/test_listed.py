@@ -129,7 +129,7 @@ def test_an_entry_that_contradicts_its_record_is_an_error(
         split = replace(split, **{name: values.tobytes()})  # type: ignore[arg-type]
     with pytest.raises(IndexMismatchError, match=said) as error:
         read(split)
-    assert "read with the option useIndexes=false" in str(error.value)
+    assert "read with the Spark option useIndexes=false" in str(error.value)
 
 
 def test_an_entry_that_points_to_zeros_is_an_error(tmp_path: Path) -> None:

@@ -198,6 +198,15 @@ def test_only_records_that_dispatch_has_not_reached_are_scanned(store: Path) -> 
     assert {segment.way for segment in plan.segments[3:]} == {Way.SCAN}
 
 
+def test_queues_with_more_entries_than_records_can_be_are_not_read_into_memory(store: Path) -> None:
+    expected = read_by_scan(store, topics=RARE)
+    path = queue_files(store, "topic-1")[0]
+    path.write_bytes(path.read_bytes()[: ENTRY.size] * 1000)
+    plan = plan_of(store, topics=RARE).stores[0]
+    assert "ConsumeQueue: the queues have more entries than the range has room for records" in plan.reasons
+    assert read_by_plan(store, topics=RARE) == expected
+
+
 def test_light_queues_are_ignored(store: Path) -> None:
     expected = read_by_scan(store, topics=RARE)
     shutil.copytree(store / "consumequeue" / RARE / "0", store / "consumequeue" / "%LMQ%a" / "0")
