@@ -203,6 +203,8 @@ class PartedFile:
                 if self._entry is entry:  # else another thread has looked
                     self._open = {}  # not closed here: other threads may read these, and the last one drops them
                     self._entry = self._find_entry() if self._newer_entry is None else self._newer_entry(entry)
+                    if self._entry == entry:
+                        break  # a part is deleted only after a manifest without it was written
         raise StoreError(
             f"{self._path}: a part that the manifest names is missing in {self._store}/shipped: run 'commitlake ship' "
             "on the broker's machine again"
