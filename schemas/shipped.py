@@ -1,7 +1,7 @@
-"""Manifests of a shipped store: the list of files, and of their bytes, that the copy has.
+"""Manifests of a shipped store, which list the files and byte ranges that the copy contains.
 
-`commitlake ship` copies a broker's store to a prefix in an object store, or to a folder. The copy has the paths of the
-store, and a folder `shipped` of its own:
+`commitlake ship` copies a broker's store to a prefix in an object store, or to a folder. The copy has the same paths as
+the store, and an additional folder `shipped`:
 
     commitlog/00000000000000000000     a file that is complete ("sealed")
     config/topics.json, …              newest snapshot of a small file
@@ -11,17 +11,17 @@ store, and a folder `shipped` of its own:
     shipped/temporary/…                HDFS only: files that are being written
     shipped/lock                       folders only: locked by the agent that writes there
 
-A reader may rely only on the manifests. Each entry covers the first bytes of a file without a gap, and a segment
-has an entry only if all segments before it are sealed. So the log that a manifest describes is always a prefix of the
-broker's log: it ends earlier, but it has no hole. Bytes after the shipped ones, up to the file's size, read as zeros,
-like bytes that the broker has not written yet.
+Readers must rely on the manifests only. Each entry covers the first bytes of a file without a gap, and a segment has an
+entry only if all segments before it are sealed. So the log that a manifest describes is always a prefix of the broker's
+log, without holes. Bytes after the shipped ones, up to the file's size, read as zeros, like bytes that the broker has
+not written yet.
 
-In an object store, a part is an object whose name has its range and its CRC-32, so an object never changes:
+In an object store, each part is an object whose name contains its range and CRC-32, so objects never change:
 
     shipped/parts/of-commitlog/00000000001073741824/00000000000016777216-8388608-1b2c3d4e
 
-A part is deleted only after a manifest that does not need it has been written. In a folder, parts are written into the
-file itself, so that the folder is a store that every job can read; the manifest says which bytes are complete.
+A part is deleted only after a manifest without it has been written. In a folder, parts are written into the file
+itself, so every job can read the folder as a store; the manifest says which bytes are complete.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _MAX_CRC = (1 << 32) - 1
 
 
 class ManifestError(CommitLakeError):
-    """A manifest is damaged, or was not written by this program."""
+    """Error for a manifest that is damaged, or was not written by this program."""
 
     exit_code = ExitCode.USAGE
 
@@ -119,8 +119,8 @@ class Manifest:
         files: the shipped files by name, in order.
         lost: ranges of the log, as physical offsets, that the broker deleted before they were shipped.
         agent: random id of the agent that wrote it.
-        generation: number of the manifest; each is larger than the one before.
-        written_at_ms: time of the agent's clock, for people, and to see whether the log may be newer than the queues.
+        generation: number of the manifest, which increases with every version.
+        written_at_ms: time by the agent's clock; for display, and to detect that the log may be newer than the queues.
     """
 
     broker: str
@@ -160,7 +160,7 @@ def fetch_hint(root: str) -> str:
 
 
 def is_part_name(name: str) -> bool:
-    """Return whether a name is that of a part, and not of a foreign object among the parts.
+    """Return whether an object's name is that of a part.
 
     >>> [is_part_name(f"shipped/parts/of-{name}/{20 * '0'}-8-000000ff") for name in ("commitlog/0", "")]
     [True, False]
@@ -173,7 +173,7 @@ def is_part_name(name: str) -> bool:
 
 
 def is_version_name(name: str) -> bool:
-    """Return whether a file's name is that of a manifest's version in HDFS.
+    """Return whether a file name is that of a version of a manifest in HDFS.
 
     >>> is_version_name("00000000000000000017"), is_version_name("17")
     (True, False)

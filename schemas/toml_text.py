@@ -1,7 +1,7 @@
-"""Parses TOML that somebody else wrote, within bounded time.
+"""Parser of untrusted TOML, with bounded time.
 
-`tomllib` needs time that grows with the square of the number of a key's parts: 14 seconds for one key with 20,000 dots.
-Tables and lists inside each other raise RecursionError.
+The time of `tomllib` grows with the square of the number of parts of a key: 14 seconds for one key with 20,000 dots.
+Deeply nested tables and lists raise RecursionError.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _LONG_KEY = re.compile(rf"(?<![\w-])(?:{_PART}){{{MAX_KEY_PARTS}}}")
 
 
 class TomlError(CommitLakeError, ValueError):
-    """Text that is not TOML, or that would take too long to parse."""
+    """Error for text that is not TOML, or would take too long to parse."""
 
     exit_code = ExitCode.USAGE
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return the document of a TOML text.
+    """Parse a TOML document.
 
     Raises:
-        TomlError: if it is not TOML, has more than `MAX_BYTES` characters, or a key of more than `MAX_KEY_PARTS` parts,
-            or too many tables and lists inside each other.
+        TomlError: if it is not TOML, has more than `MAX_BYTES` characters or a key of more than `MAX_KEY_PARTS` parts,
+            or nests tables and lists too deeply.
     """
     if len(text) > MAX_BYTES:
         raise TomlError(f"expected at most {MAX_BYTES:,} characters, found {len(text):,}")

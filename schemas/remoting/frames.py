@@ -233,7 +233,7 @@ def _wrong_header(start: int, found: str) -> LayoutError:
 
 
 def _shown(value: Any) -> str:
-    """Return a value for a message; `repr` of what is nested deeply would fail."""
+    """Return a value as text for a message; `repr` would fail on deeply nested values."""
     if isinstance(value, dict | list):
         return f"a {type(value).__name__} of {len(value)}"
     return repr(value)[:80]

@@ -88,8 +88,8 @@ def check_route(route: TopicRoute) -> TopicRoute:
     """Check that a client can use a route, and return it.
 
     Raises:
-        BodyError: if it has no broker or more than MAX_BROKERS, a broker twice or one whose name cannot be one, or
-            more queues than MAX_QUEUES on a broker or MAX_TOPIC_QUEUES in all.
+        BodyError: if it has no brokers or more than MAX_BROKERS, a duplicate or invalid broker name, or more queues
+            than MAX_QUEUES on a broker or MAX_TOPIC_QUEUES in all.
     """
     check_broker_names("TopicRoute", [broker.broker_name for broker in route.broker_datas])
     check_broker_names("TopicRoute", [data.broker_name for data in route.queue_datas])
@@ -114,7 +114,7 @@ def check_broker_names(what: str, names: Collection[str]) -> None:
         names: one for each broker.
 
     Raises:
-        BodyError: if there are more than MAX_BROKERS, one is there twice, or is no name.
+        BodyError: if there are more than MAX_BROKERS, or a name is duplicate or invalid.
     """
     if len(names) > MAX_BROKERS:
         raise BodyError(f"{what}: expected at most {MAX_BROKERS} brokers, found {len(names)}")
@@ -159,7 +159,7 @@ def _ordered_queues(topic: str, conf: str) -> list[MessageQueue]:
 
 
 def _ordered_counts(conf: str) -> list[tuple[str, int]]:
-    """Return the brokers of a fixed order with the number of queues of each; what is neither is left out."""
+    """Return the brokers of a fixed order with their numbers of queues; other entries are ignored."""
     parts = (part.partition(":") for part in conf.split(";"))
     counts = ((broker_name, parse_int32(count)) for broker_name, _, count in parts)
     return [(broker_name, max(count, 0)) for broker_name, count in counts if broker_name and count is not None]

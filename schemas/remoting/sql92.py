@@ -12,10 +12,9 @@
     operand      = property | number | 'text' | TRUE | FALSE
 
 Keywords are not case-sensitive; a quote in a text is doubled. Properties are text, and are converted to a number or a
-boolean if they are compared with one. If that fails, the comparison is false; a missing property makes it unknown, by
-three-valued
-logic: a message matches if the whole expression is true. Source: SelectorParser,
-ComparisonExpression (filter module, 5.5.0).
+boolean if they are compared with one. If that fails, the comparison is false. A missing property makes it unknown
+(three-valued logic); a message matches if the whole expression is true. Source: SelectorParser, ComparisonExpression
+(filter module, 5.5.0).
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ class PausedError(CommitLakeError):
 class PausableProperties(dict[str, str]):
     """Properties of a message for an evaluation with long searches, which pauses between two of them.
 
-    A search in a text may compare every character of the text with every character of what is sought, and an expression
-    may have 256 searches in texts of 32 KB: a tenth of a second. The results are kept, so each search is made once.
+    A search may compare every character of the text with every character of the pattern, and an expression may have 256
+    searches in texts of 32 KB, which takes a tenth of a second. Results are cached, so each search runs once.
     """
 
     __slots__ = ("_left", "_results")

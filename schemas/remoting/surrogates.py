@@ -1,7 +1,7 @@
-r"""Escapes of half surrogate pairs in JSON, which no UTF-8 can hold.
+r"""Replacement of half surrogate pairs in JSON, which cannot be encoded in UTF-8.
 
-JSON may have `\ud800` alone. Python makes a string of it that cannot be encoded, so that whatever keeps or sends it
-fails much later. Java writes it as a question mark; so it is read as one here.
+JSON may contain a lone `\ud800`. Python parses it to a string that cannot be encoded, so the error appears only later,
+when the string is stored or sent. Java encodes it as a question mark, and so does this module.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ from commitlake.schemas.remoting.tls_properties import (
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """TLS of a server's port.
+    """TLS settings of a server's port.
 
-    context: certificate of the server, and requirements for clients.
-    mode: permissive or enforcing.
+    Attributes:
+        context: context with the certificate of the server, and requirements for clients.
         mode: permissive or enforcing.
     """
 

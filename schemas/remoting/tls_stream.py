@@ -1,4 +1,4 @@
-"""TLS connection without a socket: converts received bytes to plain text, and plain text to bytes to send.
+"""TLS connection without a socket, which decrypts received bytes and encrypts bytes to send.
 
 Not thread-safe. The caller passes bytes from its socket to `receive`, and sends the bytes that `take_output` returns.
 """

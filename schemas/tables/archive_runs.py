@@ -1,7 +1,7 @@
 """`archive_runs`: one row per finished archive run.
 
-Key: `sequence`. A run that has committed its messages but is not here was stopped before the other tables followed;
-    the next run completes it and writes the row, with `recovered`.
+Key: `sequence`. If a run has committed its messages but has no row, it was stopped before it updated the other tables.
+The next run completes it and writes its row, with `recovered`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """`consumer_offsets`: offsets of groups, delay levels and timers, one row per change.
 
-A snapshot reads the offsets that a broker wrote to its files, or that a live broker reports, and adds a row for each
-offset that differs from the last snapshot's. So the offset at a time is that of the last row of its key at or before
-that time.
+A snapshot reads the offsets from a broker's files or from a live broker, and adds a row for each offset that has
+changed since the previous snapshot. So the offset at a given time is in the last row of its key at or before that time.
 
-Each snapshot also adds a row without a topic for each `kind` that it read. It says: at this time, whatever has no row
-of its own was as before. Where nothing has changed, such a row is added at most once in ten minutes (the heartbeat).
+Each snapshot also adds a row without a topic for each `kind` that it read. It means that at this time every offset
+without a new row was unchanged. If nothing has changed at all, this row is added at most once in ten minutes (the
+heartbeat).
 
 Key: (`broker`, `kind`, `group`, `topic`, `queue_id`, `as_of`). Append-only.
 

@@ -1,7 +1,7 @@
 """`consumptions`: deliveries of messages to applications, one row for each record of a JMQ store's consume log.
 
-A message is delivered to an application once, or again after each failure. `edges` has the same steps, linked to the
-messages; a consumption whose message is not in the lake is in both tables.
+A message is delivered to an application once, and again after each failure. `edges` has the same steps, linked to the
+messages. A consumption whose message is not in the lake is in both tables.
 
 Key: (`broker`, `consume_offset`). Append-only. Times are UTC with millisecond precision.
 """

@@ -1,16 +1,16 @@
 """`edges`: one row per step between two stored records of a message, or between a record and what a client did with it.
 
-Grain: one row per step and node. A step has one row for each of its nodes, usually one: all copies that a broker
-makes of a message have its unique key. An op record, or a replayed message with a new key, is a node of its own;
-such a step has two rows, and `WHERE side != 'to'` gives each step once. A node is a unique key, or `BROKER@OFFSET` of
-a record without one. A file's rows are sorted by `node_hash`, the CRC-32 of the node as UTF-8 (`crc32(node)` in Spark),
-so that a look-up reads one row group of a file.
+Grain: one row per step and node. A node is a unique key, or `BROKER@OFFSET` for a record without one. Most steps have
+one node and so one row, because all copies that a broker makes of a message keep its unique key. An op record, or a
+replayed message with a new key, is a separate node; its step has two rows, and `WHERE side != 'to'` returns each step
+once. A file's rows are sorted by `node_hash`, the CRC-32 of the node as UTF-8 (`crc32(node)` in Spark), so that a
+look-up reads one row group per file.
 
-An end that the lake does not have is null in the unknown columns, and `absent_reason` says why. A row whose
-reason is `not_yet` is replaced by a complete one as soon as the lake has the missing end.
+If the lake lacks the record at one end of a step, its columns are null and `absent_reason` gives the reason. A row with
+the reason `not_yet` is replaced by a complete one as soon as the lake has the missing record.
 
-Follows `messages` and `consumptions` by their Delta versions, and may lack their newest ones. Times are UTC with
-millisecond precision.
+The table is derived from `messages` and `consumptions` by their Delta versions, and may lack the newest ones. Times are
+UTC with millisecond precision.
 """
 
 from __future__ import annotations

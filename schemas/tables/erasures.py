@@ -1,18 +1,19 @@
-"""`erasures`: what was erased from the lake, when, why, and by which run; one row per event and per erased message.
+"""`erasures`: the erasures from the lake with time, reason and run; one row per event and per erased message.
 
-An erasure takes the body, the keys and the personal properties of messages out of the lake, and leaves their rows in
-`messages`: counts do not change. The row of an erased message here proves it: it has the hashes of the row before
-and after, whose sums are the profile's `row_checksum` and `lake_checksum`. It holds no key, no body and no property.
+An erasure removes the body, the keys and the personal properties of messages from the lake. Their rows in `messages`
+stay, so counts do not change. The row of an erased message in this table is the proof: it contains the hashes of the
+row before and after, as summed in the profile's `row_checksum` and `lake_checksum`. It contains no key, body or
+property.
 
     event      one row for                  when
-    begun      an erasure                   its messages are fixed; from now on nothing writes them unerased again
+    begun      an erasure                   its messages are selected; from now on they are only written erased
     message    an erased message            with `begun`, in the same commit
-    again      an erased message            an archive run has taken its record once more, erased at once
-    erased     an erasure                   all tables and packs are done: `detail` has the counts
+    again      an erased message            an archive run has archived its record again, already erased
+    erased     an erasure                   the messages are erased in all tables and packs: `detail` has the counts
     purged     an erasure                   no older version of a table and no unused file contains any of it
 
-Key: (`number`, `event`, `broker`, `physical_offset`, `at`). Append-only. Of the rows `message` and `again` of one
-message the newest one counts.
+Key: (`number`, `event`, `broker`, `physical_offset`, `at`). Append-only. If a message has several rows `message` and
+`again`, the newest one is valid.
 """
 
 from __future__ import annotations

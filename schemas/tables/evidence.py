@@ -1,8 +1,8 @@
-"""`evidence`: signed documents about archive runs, audits and erasures, each with the hash of the one before.
+"""`evidence`: signed documents about archive runs, audits and erasures, each with the hash of the previous one.
 
 Key: `number`. Append-only. A document is the text of a JSON object, see `pipelines.evidence.documents`; the other
-columns only repeat what it says. The table is a copy like any other. The proof is the signature and the chain, which
-`commitlake evidence verify` checks, here or in a file of documents, one per line.
+columns only repeat its values. The table itself proves nothing. The proof is the signatures and the chain of hashes,
+which `commitlake evidence verify` checks in the table or in a file with one document per line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`gaps`: one row per missing range of a log, whose segment was deleted or never copied.
+"""`gaps`: one row per missing range of a log, whose segments were deleted or never copied.
 
-Key: (`broker`, `start_offset`, `run_id`). Append-only. What was in a gap is in no table; `messages` has nothing between
-    the two offsets. A gap that begins where the run before ended was deleted by the broker before it was archived.
+Key: (`broker`, `start_offset`, `run_id`). Append-only. Records in a gap are in no table; `messages` has no rows between
+the two offsets. If a gap begins at the end of the previous run, the broker deleted it before it was archived.
 """
 
 from __future__ import annotations

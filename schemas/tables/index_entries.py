@@ -1,7 +1,7 @@
-"""The rows of the Spark sources `consumequeue` and `indexfile`: the entries of a broker's own indexes.
+"""Rows of the Spark sources `consumequeue` and `indexfile`: the entries of a broker's own indexes.
 
-They join `messages` and the sources `commitlog` and `journal` by `broker` and `physical_offset`. Nothing in them is
-compared with the log: that is what `commitlake verify` does.
+Join them with `messages` and the sources `commitlog` and `journal` by `broker` and `physical_offset`. The sources do
+not compare entries with the log; `commitlake verify` does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The tables of a lake, each listed once, for code that reads, compacts, audits or repairs all of them.
+"""Registry of the lake's tables, for code that reads, compacts, audits or repairs all of them.
 
-The columns of a table are in the module of its name. This module needs no Spark, as `query` has to start at once.
+The columns of a table are in the module of its name. This module needs no Spark, because `query` must start fast.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LakeTable(NamedTuple):
 
     Attributes:
         origin: where its rows come from.
-        sort_columns: what the rows of a compacted file are sorted by; none if they keep the order of writing.
+        sort_columns: columns by which the rows of a compacted file are sorted; none if they keep the order of writing.
     """
 
     origin: Origin

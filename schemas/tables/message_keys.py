@@ -1,8 +1,8 @@
-"""`message_keys`: one row per key of a message, to find the messages of an order or of a client's message id.
+"""`message_keys`: one row per key of a message, to find messages by business key or by a client's message id.
 
-Key: (`key`, `kind`, `broker`, `physical_offset`). A file's rows are sorted by `key_hash`, which is the CRC-32 of the
-key as UTF-8 (`crc32(key)` in Spark): a look-up by hash and key reads one page of a file. Follows `messages` by its
-Delta version, and may lack the newest one.
+Key: (`key`, `kind`, `broker`, `physical_offset`). A file's rows are sorted by `key_hash`, the CRC-32 of the key as
+UTF-8 (`crc32(key)` in Spark), so that a look-up by hash and key reads one page per file. The table is derived from
+`messages` by its Delta version, and may lack the newest one.
 """
 
 from __future__ import annotations

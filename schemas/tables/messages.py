@@ -1,11 +1,11 @@
 """`messages`: one row per record of a broker's log, of every topic and kind, including the broker's internal ones.
 
 Primary key: (`broker`, `physical_offset`). Partitioned by `store_date`; within a file, rows are sorted by topic, queue
-and queue offset, so that a file's statistics answer queries by topic and by time. Both sources, RocketMQ's CommitLog
-and JMQ's journal, give these columns; where one has no such thing, the column is null.
+and queue offset, so that queries by topic and by time can skip files by their statistics. The columns are the same for
+RocketMQ's CommitLog and JMQ's journal; a column without an equivalent in a format is null.
 
-`MESSAGES` is what the lake stores. `SOURCE` is what the Spark sources `commitlog` and `journal` can give: the same
-without the partition column and `body_ref`, with the body and with `_corrupt_record`.
+`MESSAGES` is the schema of the lake's table. `SOURCE` is the schema of the Spark sources `commitlog` and `journal`: the
+same without the partition column and `body_ref`, but with the body and `_corrupt_record`.
 """
 
 from __future__ import annotations

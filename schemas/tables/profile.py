@@ -1,17 +1,17 @@
 """`profiles`: one row per broker, topic, queue and 10-minute window of an archive run, with counts and checksums.
 
-Key: (`run_id`, `broker`, `topic`, `queue_id`, `window_start`). A window that several runs took has a row of each;
-    summed and put together they are the window's. The suites in `schemas.quality` judge it before the commit, and the
-    audit compares it with what the store, the tables and the packs hold.
+Key: (`run_id`, `broker`, `topic`, `queue_id`, `window_start`). If several runs archived messages of one window, each
+has a row for it; merging the rows gives the values of the window. Before the commit, the suites in `schemas.quality`
+check a run's profile. An audit compares it with the store, the tables and the packs.
 
-`PROFILE` is a run's own, or a task's: without `run_id`. `AUDIT` are the columns that any table with the messages'
-numbers gives, see `pipelines.transforms.profile`.
+`PROFILE` is the schema of the profile of one run or task, without `run_id`. `AUDIT` has the columns that can be
+computed from any table with the messages' numbers, see `pipelines.transforms.profile`.
 
-Checksums are sums modulo 2^64 of a hash of each row, so that the order of rows does not matter. The hash is Spark's
-`xxhash64` of numbers, all bigint. `checksum` hashes physical_offset, queue_offset, size, body_crc and
-unix_millis(store_timestamp). Each of `COLUMN_CHECKSUMS` hashes its columns: a text counts as its own `xxhash64`, a list
-as that of the list, a map as two lists, its keys and its values, a timestamp in microseconds, a date in days, and a
-null as `NULL_NUMBER`.
+Checksums are sums modulo 2^64 of a hash of each row, so they do not depend on the order of rows. The hash is Spark's
+`xxhash64` of bigint values. `checksum` hashes physical_offset, queue_offset, size, body_crc and
+unix_millis(store_timestamp). Each of `COLUMN_CHECKSUMS` hashes its columns: a text as its own `xxhash64`, a list as
+that of the list, a map as two lists (keys and values), a timestamp in microseconds, a date in days, and a null as
+`NULL_NUMBER`.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ NULL_NUMBER = -(1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class ColumnChecksum:
-    """A checksum over columns of `messages`.
+    """Checksum over columns of `messages`.
 
-    A profile has null for it where it was written before there was such a checksum, or where the rows lack one of the
-    columns; such windows are compared by the other checksums alone.
+    It is null in profiles written before the checksum existed, and where the rows lack one of its columns. Such windows
+    are compared by the other checksums only.
 
     Attributes:
         name: the column of the profile.
-        columns: what is hashed, in this order; `a.b` is a field of a struct.
-        comment: for the profile's column.
+        columns: the hashed columns, in this order; `a.b` is a field of a struct.
+        comment: comment of the profile's column.
         required: a column that is null in rows of earlier versions; a window with such a row has no checksum. Empty
-            where all versions wrote all columns.
+            if all versions wrote all columns.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """`quality_results`: one row per expectation and archive run, with its result.
 
-Key: (`run_id`, `suite`, `expectation`). The row `run`, `verdict` is on the run as a whole: `success` is false where its
-    exit code says damage or loss. A run that a critical failure stopped has rows too, though it committed
-    nothing: no row of `archive_runs` has its `run_id`.
+Key: (`run_id`, `suite`, `expectation`). The row `run`, `verdict` is the result of the whole run: `success` is false if
+the run's exit code reports damage or loss. A run stopped by a critical failure also has rows here, although it
+committed nothing and so has no row in `archive_runs`.
 """
 
 from __future__ import annotations

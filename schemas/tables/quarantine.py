@@ -1,7 +1,7 @@
-"""`quarantine`: one row per damaged range of a log, or per record with a value that fits no column.
+"""`quarantine`: one row per damaged range of a log, or per record with a value that does not fit in its column.
 
-Key: (`broker`, `start_offset`, `reason`, `run_id`). Append-only; no later run reads a range again that could not
-    be read, so these rows are the only record of it.
+Key: (`broker`, `start_offset`, `reason`, `run_id`). Append-only. Later runs do not read a damaged range again, so these
+rows are the only record of it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`replay_messages`: the outcome of each message of a replay, one row per message.
 
-Rows are added part by part, each time only once: a row says that the message is in the target, or that it can never
-be. A message without a row may still be in the target, if the process ended before it wrote the row; whoever
-resumes the replay looks for it there.
+Rows are added in batches while the replay runs, and each row only once. A row says that the message is in the target,
+or that it can never be sent. A message without a row may also be in the target, if the process ended before it wrote
+the row; when the replay is resumed, it searches the target for such messages.
 
 Key: (`replay_id`, `broker`, `physical_offset`).
 """

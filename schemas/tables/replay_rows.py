@@ -1,8 +1,9 @@
-"""`replay_rows`: messages that a replay changes or copies, one row per message, as they are sent.
+"""`replay_rows`: messages that a replay changes or copies, one row per message, in the form in which they are sent.
 
-A replay with `--transform` or `--mask`, or of a store or live topics, writes all of them before it sends the first one,
-so that a replay that goes on after a crash sends the same. While a function changes them, the table also has the rows
-as they were. `maintain` drops the rows of a replay 30 days after its end, see `pipelines.replay.expiry`.
+A replay with `--transform` or `--mask`, or one of a store or live topics, writes all rows before it sends the first
+message, so that it sends the same messages if it is resumed after a crash. While a function changes the messages, the
+table also has their original rows. `maintain` deletes the rows of a replay 30 days after its end, see
+`pipelines.replay.expiry`.
 
 Key: (`replay_id`, `is_changed`, `broker`, `physical_offset`).
 """

@@ -1,21 +1,21 @@
-"""`replays`: what happened to each replay, one row per event.
+"""`replays`: the events of each replay, one row per event.
 
-The first row of a replay holds its plan, which never changes. Its state is that of its newest row. Append-only.
+The first row of a replay contains its plan, which never changes. The newest row has its state. Append-only.
 
     event        when
-    planned      the plan is fixed, nothing is sent yet
-    started      a process begins to send, or goes on
+    planned      the plan is fixed, nothing has been sent yet
+    started      a process starts or resumes sending
     throttled    another rate or speed was requested: `rate` or `speed` has it
     stopping     a stop was requested
-    stopped      it has stopped on request; it can be resumed
-    failed       it has stopped because of an error; it can be resumed
+    stopped      it stopped on request; it can be resumed
+    failed       it stopped because of an error; it can be resumed
     finished     all of its messages have an outcome in `replay_messages`
-    verified     the target was read back: `detail` has what was found
-    undone       offsets were set so that groups step over what it sent: `detail` has them
+    verified     the target was read back: `detail` has the result
+    undone       offsets were set so that groups skip the sent messages: `detail` has them
     copies_dropped
-                 its rows of `replay_rows` are dropped: it can be neither resumed nor verified any more
-    rows_lost    a repair of the lake has lost rows of it: 'replay resume' looks in the target for all that it sent
-    withdrawn    another replay of the same messages was planned at the same time: it has sent nothing, and will not
+                 its rows in `replay_rows` were deleted: it can no longer be resumed or verified
+    rows_lost    a repair of the lake lost some of its rows: 'replay resume' searches the target for sent messages
+    withdrawn    another replay of the same messages was planned at the same time; this one sends nothing
 
 Key: (`replay_id`, `at`, `event`).
 """

@@ -1,8 +1,8 @@
 """`store_config`: the configuration of each archived store, one row per change.
 
-A broker's log does not hold the settings of topics and groups, nor the sizes of the files around it. Each archive run
-compares them with the newest rows and adds what has changed, so the configuration at a time is the last row of each
-(`broker`, `kind`, `name`) recorded at or before that time.
+A broker's log does not contain the settings of topics and groups, or the sizes of the store's files. Each archive run
+compares these with the newest rows and adds a row for each change. So the configuration at a given time is the last row
+of each (`broker`, `kind`, `name`) recorded at or before that time.
 
 Key: (`broker`, `kind`, `name`, `recorded_at`). Append-only.
 

@@ -1,7 +1,7 @@
 """`subscriptions`: the subscriptions and clients of each group, one row per change.
 
-Members and tags are known from a live broker only. The SQL92 expressions of a store's `config/consumerFilter.json` are
-known without it; their rows have no members, and say nothing about them.
+Members and tags are only known from a live broker. SQL92 expressions can also be read from a store's
+`config/consumerFilter.json`; in the rows of that source, the members are unknown.
 
 A snapshot also adds a row without a group for each `source` that it read, see `consumer_offsets`.
 

@@ -1,20 +1,20 @@
 """`topic_minutes`: messages counted by broker, topic, queue, tag, kind and minute of store time.
 
-One row per archive task and key (`broker`, `topic`, `queue_id`, `tag`, `other_tags`, `kind`, `minute`). A minute that
-several tasks or runs took has a row of each: counts add up, extremes and sketches are merged. `maintain` joins such
-rows into one where it merges files; the `run_id` is then `joined-…`. Of several rows the busiest second is that of one
-of them, or of those that agree on it: another second that several of them share may have had more. A task counts up to
-64 MiB of rows at once, and names at most the `MAX_TAGS` most frequent tags of each topic in them; messages with other
-tags are counted together, in rows with `other_tags`.
+One row per archive task and key (`broker`, `topic`, `queue_id`, `tag`, `other_tags`, `kind`, `minute`). If several
+tasks or runs archived messages of one minute, each has a row for it: sum the counts, and merge the extremes and
+sketches. When `maintain` merges files, it also merges such rows into one, with the `run_id` `joined-…`. The busiest
+second of several rows is that of one row, or of the rows that agree on it; a second that is shared by several rows may
+have had more messages. A task counts up to 64 MiB of rows at once, and stores at most the `MAX_TAGS` most frequent tags
+of each topic in them; messages with other tags are counted together, in rows with `other_tags`.
 
 Latency is `store_timestamp` - `born_timestamp`. A copy that the broker stored later on purpose (a delivered delayed
-message, a timer, a retry, a dead letter, a committed transaction) counts in the columns `wait_…` instead of
-`latency_…`. A message that was stored before it was born counts in `clock_skew_messages` only.
+message, a timer, a retry, a dead letter, a committed transaction) is counted in the columns `wait_…` instead of
+`latency_…`. A message with a store time before its born time is only counted in `clock_skew_messages`.
 
 Sketches are KLL sketches of doubles (Apache DataSketches) with k = `SKETCH_K`, as the library serializes them. Python
-reads them by `datasketches.kll_doubles_sketch`, Spark by `kll_merge_agg_double`, `kll_sketch_get_quantile_double` and
-others. A quantile of merged sketches has a rank within 0.7 % of the one that was asked for, in 99 of 100 cases; a
-sketch of up to `SKETCH_K` values is exact.
+reads them with `datasketches.kll_doubles_sketch`, Spark with `kll_merge_agg_double`, `kll_sketch_get_quantile_double`
+and others. The rank error of a quantile of merged sketches is at most 0.7 % with 99 % confidence; a sketch of up to
+`SKETCH_K` values is exact.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ Source: broker/config/parse.go and config.go, broker/server/controller.go, store
     store     file_reserved_time   48    hours
     cluster   broker_role          SYNC_MASTER
 
-Its store has settings of its own: 72 hours, at 04, 75 %. That source reads the two values of the file and prints them,
-but does not pass them to the store. So the effective values depend on the version: `parse_boltmq_conf` uses both hours
-of the day, and the smaller of the two ages, which is never too late. Zero means the default, because Go sees no
-difference to a missing value.
+The store has its own defaults: 72 hours, at 04, 75 %. In the source named above, the broker reads and prints the file's
+two values, but does not pass them to the store. The effective values thus depend on the version, so `parse_boltmq_conf`
+uses both hours of the day, and the smaller of the two ages, which is never too late. Zero means the default, because Go
+does not distinguish it from a missing value.
 
 Numbers may have leading zeros, like `delete_when=04` in BoltMQ's own sample, although TOML 1.0 does not allow them.
 """

@@ -105,7 +105,7 @@ def offsets_from_boltmq(document: Document, groups: Collection[str] = ()) -> Doc
 
 
 def _group_comes_first(table: Document, groups: Collection[str]) -> bool:
-    """Return whether a file's keys are `group@topic`: some of them must be, and none the other way round."""
+    """Return whether a file's keys are `group@topic`: some clearly are, and none is clearly `topic@group`."""
     found = set()
     for key in table:
         first, _, second = str(key).partition("@")

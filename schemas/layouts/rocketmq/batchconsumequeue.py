@@ -1,8 +1,8 @@
 """BatchConsumeQueue: queue of a topic whose records may contain several messages (5.x, `queue.type=BatchCQ`).
 
 `batchconsumequeue/<topic>/<queueId>/<20 digits>`; one entry of 46 bytes for each record, whose messages have the queue
-offsets from `message_base_offset` on. A file's name is the byte position of its first entry, which is unrelated to
-queue offsets, so these are found by binary search. Unused entries are zero. Source:
+offsets from `message_base_offset` on. A file's name is the byte position of its first entry. It is unrelated to queue
+offsets, so entries are found by binary search. Unused entries are zero. Source:
 org.apache.rocketmq.store.queue.BatchConsumeQueue.
 """
 

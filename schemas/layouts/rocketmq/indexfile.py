@@ -133,7 +133,7 @@ def serialize_entry(entry: IndexFileEntry) -> bytes:
 
 
 def key_hash(topic: str, key: str) -> int:
-    """Return the hash of a key in the index: abs(hashCode), or 0 for the one value without an absolute value."""
+    """Return the hash of a key in the index: abs(hashCode), or 0 for the one value whose absolute value overflows."""
     # The UNIQ_KEYs of one client have the same first part.
     head = key[:_CLIENT_LENGTH] if len(key) == _UNIQUE_KEY_LENGTH else ""
     value = abs(java_hash_continued(_head_hash(topic, head), key[len(head) :]))

@@ -45,8 +45,8 @@ Pairs = list[tuple[str, str]]
 def parse_properties(data: bytes) -> Pairs:
     """Parse all entries in stored order, including repeated keys.
 
-    An entry needs a 0x01 with at least one byte on both sides; as in the broker's decoder, others are skipped, and
-    bytes that are not UTF-8 become U+FFFD; use `is_utf8` if that matters.
+    As in the broker's decoder, an entry without a 0x01 that has at least one byte on both sides is skipped, and bytes
+    that are not UTF-8 become U+FFFD; use `is_utf8` if that matters.
     """
     pairs: Pairs = []
     for entry in data.decode("utf-8", "replace").split("\x02"):

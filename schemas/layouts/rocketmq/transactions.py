@@ -2,12 +2,11 @@
 
 A half message is in RMQ_SYS_TRANS_HALF_TOPIC. Commit and rollback both store an op record in
 RMQ_SYS_TRANS_OP_HALF_TOPIC, in the queue with the same id; its body contains the queue offsets of finished half
-messages. Brokers 4.9 and 5.0 write an op record for each half message, later ones write one for many, up to three
+messages. Brokers 4.9 and 5.0 write an op record for each half message; later ones write one for many, up to three
 seconds late (transactionOpBatchInterval). An unfinished half message is stored again with the same UNIQ_KEY before its
 producer is asked, and goes to TRANS_CHECK_MAX_TIME_TOPIC after 15 times. The broker's progress in both topics is the
 offset of the group CID_RMQ_SYS_TRANS: every half message before it is finished, given up, or stored again. Source:
-TransactionalMessageServiceImpl
-(RocketMQ 4.9.7, 5.5.0).
+TransactionalMessageServiceImpl (RocketMQ 4.9.7, 5.5.0).
 """
 
 from __future__ import annotations
