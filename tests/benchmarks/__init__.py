@@ -1,16 +1,16 @@
 """Measurements; `poe bench` runs them, `python -m tests.benchmarks --help` prints the choices.
 
-suite       what is measured, and beside what
-targets     which figures are compared, and what they should come to
-runs        one measurement, and taking turns
+suite       measurements and comparisons of `poe bench`
+targets     comparisons of figures, and their targets
+runs        single measurements, and the order of passes
 corpus      the stores that are read
 reading     this project's reading, one core, without Spark
 java        RocketMQ's own reading, one thread
-asked       the processes that make the passes of both
-spark_runs  this project under Spark, and what Spark alone needs
+asked       processes that run the passes of both
+spark_runs  this project under Spark, and the time of Spark alone
 packs       compression of bodies alone
-naive       what one would write first in PySpark
-memory      what Spark's Python workers take
-machine     what all this ran on
+naive       the obvious program in PySpark
+memory      memory of Spark's Python workers
+machine     description of the machine
 report      the tables, and the JSON file
 """

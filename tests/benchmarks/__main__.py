@@ -25,7 +25,7 @@ _TABLE_WIDTH = 160
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The arguments."""
+    """Return the parser of the command line."""
     sections = "; ".join(f"{letter}: {what}" for letter, what in SECTIONS.items())
     parser = argparse.ArgumentParser(prog="poe bench", description=__doc__.splitlines()[0], epilog=sections)
     parser.add_argument("--gib", type=float, default=1.0, help="size of a store (default: 1)")
@@ -57,7 +57,7 @@ def _letters(text: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print; 0, also where a target is not met: that is a finding."""
+    """Measure and print; return 0 even if a target is missed, because that is a result."""
     parser = build_parser()
     arguments = parser.parse_args(argv)
     if arguments.output and arguments.output[0] != "json":
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     plan = Plan(arguments.gib, arguments.bodies, arguments.sizes, arguments.runs, arguments.only)
     console, progress = Console(), Console(stderr=True)
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console = Console(width=_TABLE_WIDTH)  # in a file, a table need not fit a window
+        console = Console(width=_TABLE_WIDTH)  # in a file, a table need not fit in a terminal
     ran_on = machine()
     started = time.monotonic()
 

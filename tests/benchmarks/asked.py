@@ -1,6 +1,7 @@
-"""A process that makes a pass for each line that it is given, and answers with a line of JSON.
+"""A process that runs a pass for each line of input, and answers with a line of JSON.
 
-It is kept between passes, so that what it has compiled, mapped and learnt stays, and waits without using the machine.
+The process is reused between passes, so compiled code, mappings and caches stay warm. It uses no processor time while
+it waits.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from tests.benchmarks.runs import Run, Step
 
 
 class AskedProcessError(Exception):
-    """The process ended instead of answering; the message holds what it printed to standard error."""
+    """Error for a process that ended without an answer; the message contains its standard error."""
 
 
 class AskedProcess:
-    """A process that answers requests, for a `with`."""
+    """A process that answers requests; a context manager."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Start it.
+        """Start the process.
 
         Args:
             command: its program and arguments.
-            environment: all of its environment, else ours.
+            environment: its whole environment; by default that of this process.
         """
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the process)
         self._process = subprocess.Popen(
@@ -35,7 +36,7 @@ class AskedProcess:
         )
 
     def ask(self, name: str) -> Run:
-        """Let it make one pass.
+        """Run one pass, and return its measurements.
 
         Raises:
             AskedProcessError: if there is no answer.
@@ -46,7 +47,7 @@ class AskedProcess:
             self._process.stdin.write(f"{name}\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # it has ended: there is no answer, either
+            pass  # the process has ended, so there is no answer
         for line in self._process.stdout:
             if line.startswith("{"):
                 answer = json.loads(line)
@@ -55,7 +56,7 @@ class AskedProcess:
         raise AskedProcessError(f"{self._process.args!r} ended when asked for {name!r}: {self._said.read()[-4000:]}")
 
     def asking(self, name: str) -> Step:
-        """The pass as a step; see `ask`."""
+        """Return the pass as a step; see `ask`."""
         return lambda: self.ask(name)
 
     def __enter__(self) -> Self:

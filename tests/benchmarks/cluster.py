@@ -85,7 +85,7 @@ def _measure(corpus: Corpus, master: str, folder: Path, runs: int) -> None:
         "--local, copy in S3": ["archive", "--local", "--store", _COPY],
     }
     taken: dict[str, list[float]] = {name: [] for name in ways}
-    for run in range(-1, runs):  # the first packs the environment, and does not count
+    for run in range(-1, runs):  # the first run packs the environment, and is not counted
         for number, (name, words) in enumerate(ways.items()):
             seconds = _archive(words, folder / f"lake-{run}-{number}")
             if run >= 0:

@@ -1,7 +1,7 @@
-"""Runs commands, and measures each from its start to its end.
+"""Runs of commands, each measured from start to end.
 
-The kernel counts the memory of the process that starts a command as the command's own. So a small process starts it:
-otherwise the figure would include the benchmark itself, if it has made a lake before.
+The kernel counts the memory of the parent process at the fork as the command's own. So a small process starts the
+command; otherwise the figure would include the memory of the benchmark, which may have made a lake before.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_lake(folder: Path, messages: int) -> tuple[LakePaths, str]:
-    """Return a lake of so many messages, and the day of all of them."""
+    """Return a lake with a number of messages, and the day on which all of them were stored."""
     growing = GrowingLake(folder)
     growing.write(shop_messages(_SMALL))
     growing.archive()
@@ -98,7 +98,7 @@ def _files(lake: LakePaths, rows: pa.Table, day: str, copies: int) -> Iterator[D
     for first in range(0, copies, per_file):
         parts = []
         for copy in range(first, min(copies, first + per_file)):
-            # A copy takes its share of the day, as the log of a busy broker would.
+            # Each copy covers its share of the day, as in the log of a busy broker.
             shifted = pc.add(
                 midnight + (copy + 1) * _DAY_US // (copies + 2), pc.divide(pc.subtract(times, midnight), copies + 2)
             )
@@ -125,7 +125,7 @@ class DryRun(NamedTuple):
 
 
 def dry_run(world: ReplayWorld, choice: Sequence[str]) -> DryRun:
-    """Make a dry run in a process of its own."""
+    """Run a dry run in a separate process."""
     command = [sys.executable, "-m", "commitlake.jobs.cli.main", "replay", "--lake", world.lake.root, *choice]
     target = ["--namesrv", world.name_servers, "--to-topic", world.topic, "--queues", "key", "--dry-run", "--quiet"]
     begun, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)

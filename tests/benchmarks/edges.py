@@ -42,7 +42,7 @@ BODY = b"x" * 300
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Grow the lake by days; a line for each."""
+    """Grow the lake day by day, and print a line for each day."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.edges", description=__doc__)
     parser.add_argument("--records", type=int, default=100_000, help="records of a day")
     parser.add_argument("--days", type=int, default=8)

@@ -76,7 +76,7 @@ def _write_store(folder: Path, segments: int) -> None:
 
 
 def _copy(server: S3Server, brokers: int) -> None:
-    """Copy the objects of the first copy to those of the others."""
+    """Copy the objects of the first copy to the prefixes of the others."""
     client = server.client()
     found = client.get_paginator("list_objects_v2").paginate(Bucket="logs")
     names = [each["Key"].split("/", 1)[1] for page in found for each in page["Contents"]]

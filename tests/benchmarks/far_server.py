@@ -1,7 +1,7 @@
-"""An S3 server at a distance: a proxy before a real one on this machine.
+"""A distant S3 server: a proxy in front of a real one on this machine.
 
-The proxy is a process of its own. It holds back each request for some time, and sends each connection's answers no
-faster than some rate.
+The proxy is a separate process. It delays each request, and limits the rate at which each connection's responses are
+sent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CHUNK_BYTES = 64 << 10
 
 @contextmanager
 def at_a_distance(server: S3Server, milliseconds: float, megabytes: float) -> Iterator[None]:
-    """Let the environment of this process name the proxy as the server.
+    """Start the proxy, and name it as the server in the environment of this process.
 
     Args:
         server: the server.

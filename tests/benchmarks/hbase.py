@@ -46,7 +46,7 @@ _CHUNK = 100_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run it all; a line for each figure."""
+    """Run all measurements, and print a line for each figure."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.hbase", description=__doc__)
     parser.add_argument("--messages", type=int, default=200_000)
     parser.add_argument("--batch-rows", default="200,1000,2000,5000", help="comma-separated")
@@ -111,7 +111,7 @@ def _time_look_ups(options: HBaseOptions, messages: int) -> None:
 
 
 def _time_delta(lake: LakePaths, spark: SparkSession, messages: int) -> None:
-    """As `query --key` does it: places from `message_keys`, then the messages from their files."""
+    """Look keys up as `query --key` does: places from `message_keys`, then the messages from their files."""
     followed = follow_keys(lake, SparkRunner(spark))
     print(f"message_keys: {followed.rows:,} keys, {followed.seconds:.1f} s", flush=True)
     chance = random.Random(1)

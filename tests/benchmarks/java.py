@@ -16,20 +16,20 @@ ROCKETMQ = "5.5.0"
 PASSES = {"decode": "MessageDecoder.decode", "check": "recovery's check"}
 """The passes that can be requested, with their names."""
 
-# The optimizing compiler, unlike other programs of the tests. Records become garbage at once: a large young generation
-# and one collecting thread make that cheapest, and keep the second core out of it.
+# Unlike the tests' other programs, this one uses the optimizing compiler. Records become garbage at once; this is
+# cheapest with a large young generation and one collector thread, which also keeps the second core idle.
 _JVM = ("-Xms1g", "-Xmx1g", "-Xmn768m", "-XX:+UseSerialGC")
 
 
 def decode_log(store: Path, work: Path) -> AskedProcess:
-    """The program, waiting for passes over a store.
+    """Return the program, which waits for passes over a store.
 
     Args:
         store: its folder.
-        work: a folder that its empty store is made in.
+        work: folder in which the program's empty store is created.
 
     Raises:
-        JarsError: if there is no JDK, or no way to RocketMQ's jars.
+        JarsError: if there is no JDK, or RocketMQ's jars cannot be fetched.
     """
     work.mkdir(parents=True, exist_ok=True)
     classes = programs_class_path(ROCKETMQ)

@@ -22,17 +22,17 @@ from tests.benchmarks.spark_runs import SparkRuns
 from tests.support.corpus import Corpus, json_bodies, shop_batches
 
 JOURNAL = "j"
-_OPTIONS = JournalOptions(compression_level=0)  # else there would be a third of the bytes to read
+_OPTIONS = JournalOptions(compression_level=0)  # compression would leave a third of the bytes to read
 _DONE = "messages.json"
 _KERNEL_PASSES = ("hop and CRC", "all columns")
 
 
 def make_journal(folder: Path, corpus: Corpus) -> Path:
-    """A store in JMQ's layout with the messages of a corpus, or that of an earlier run.
+    """Return a store in JMQ's layout with the messages of a corpus; reuse that of an earlier run.
 
     Args:
-        folder: folder in which it is made and kept.
-        corpus: whose messages.
+        folder: folder in which the store is created and kept.
+        corpus: store with the messages.
     """
     version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
     store = folder / f"journal-{corpus.messages}-of-{corpus.body_bytes}-{version}"
@@ -71,7 +71,7 @@ def _batches(body_bytes: int, messages: int) -> Iterator[list[NewJournalMessage]
 
 
 def kernel_steps(stack: ExitStack, corpus: Corpus, journal: Path) -> Steps:
-    """Passes of one core over both, each layout in a process of its own."""
+    """Return passes of one core over both stores, each in a separate process."""
     steps: Steps = []
     for layout, store in (("CommitLog", corpus.store), ("journal", journal)):
         process = stack.enter_context(AskedProcess([sys.executable, "-m", "tests.benchmarks.reading", str(store)]))
@@ -82,7 +82,7 @@ def kernel_steps(stack: ExitStack, corpus: Corpus, journal: Path) -> Steps:
 
 
 def spark_steps(spark: SparkSession, corpus: Corpus, journal: Path, work: Path) -> Steps:
-    """Reads and archives of both under a session."""
+    """Return reads and archive runs of both stores in a Spark session."""
     register(spark)
     body, count = corpus.body_bytes, corpus.messages
     steps: Steps = []

@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_lake(lake: LakePaths, groups: int, messages: int) -> None:
-    """Write a lake of so many groups and messages."""
+    """Write a lake with numbers of groups and messages."""
     topics = max(1, groups // 40)
     _write_messages(lake, topics, messages)
     _write_snapshots(lake, groups, topics, messages // (topics * QUEUES))

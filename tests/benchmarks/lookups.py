@@ -52,7 +52,7 @@ LOOK_UPS = 100
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make the lakes, and time the look-ups; a line for each figure."""
+    """Make the lakes, time the look-ups, and print a line for each figure."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.lookups", description=__doc__)
     parser.add_argument("--messages", default="1000000,10000000", help="comma-separated")
     parser.add_argument("--look-ups", type=int, default=LOOK_UPS)
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_lake(lake: LakePaths, messages: int) -> None:
-    """Archive so many messages, a day at a time, and let `message_keys` follow."""
+    """Archive a number of messages day by day, and update `message_keys`."""
     open_for_append(lake.messages)
     before = ArchiveCommit(0, "")
     for first in range(0, messages, DAY):
@@ -96,14 +96,14 @@ def _write(lake: LakePaths, day: datetime.date, first: int, count: int) -> DataF
 
 
 def order_of(number: int) -> str:
-    """The key of a message; four messages far apart have the same one."""
+    """Return the key of a message; four messages far apart share a key."""
     return (
         f"order-{number * 2654435761 % (1 << 32) // KEYS_EACH % (1 << 30)}" if number % 5 else f"order-{number // 20}"
     )
 
 
 def unique_key_of(number: int) -> str:
-    """A client's id: of its host and process, then of the time and a counter."""
+    """Return a client's id, made of its host and process, the time and a counter."""
     return f"C0A8{number % 16:04X}1F9018B4AAC2{number >> 16:08X}{number & 0xFFFF:04X}"
 
 
@@ -152,7 +152,7 @@ def _rows(day: datetime.date, first: int, count: int) -> pa.Table:
 
 
 def time_look_ups(lake: LakePaths, messages: int, times: int) -> None:
-    """Time each way of looking up, in turn."""
+    """Time each kind of look-up in turn."""
     chance = random.Random(4711)
     took: dict[str, list[float]] = {}
     used: dict[str, list[float]] = {}

@@ -13,7 +13,7 @@ _PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow", "numpy", "numba")
 
 
 def machine() -> dict[str, str | float]:
-    """The machine and what runs on it, by name; `load` is that of other processes in the last minute."""
+    """Return properties of the machine and its software by name; `load` is the load average of the last minute."""
     return {
         "cpu": _field("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
         "cores": os.cpu_count() or 1,
@@ -27,7 +27,7 @@ def machine() -> dict[str, str | float]:
 
 
 def _field(path: str, name: str) -> str | None:
-    """The first value of a name in one of the kernel's lists."""
+    """Return the first value of a name in a file under /proc."""
     try:
         lines = Path(path).read_text().splitlines()
     except OSError:

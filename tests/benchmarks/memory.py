@@ -1,7 +1,7 @@
 """Memory of Spark's Python workers, observed by another process.
 
-`RssAnon` is what a worker has made for itself, sampled. `VmHWM`, its peak, is the kernel's own count and misses
-nothing, but has shared libraries and mapped segments in it, which the kernel takes back as it likes.
+`RssAnon` is a worker's own anonymous memory, which is sampled. `VmHWM` is the peak counted by the kernel: it misses
+nothing, but includes shared libraries and mapped segments, which the kernel can reclaim at any time.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _FORGET_PEAK = "5"  # see proc(5), clear_refs
 
 
 class WorkerMemory:
-    """The most that any Python process below a process took, for a `with`.
+    """Largest memory of any Python process below a process; a context manager.
 
     Attributes:
         anonymous_mib: largest sample of a process's own memory.
         peak_mib: largest peak of a process's resident memory.
-        workers: most processes at a time.
+        workers: largest number of processes at a time.
     """
 
     def __init__(self, ancestor: int) -> None:
-        """Prepare to watch.
+        """Prepare the measurement.
 
         Args:
             ancestor: process id of the session's JVM.
@@ -62,7 +62,7 @@ class WorkerMemory:
 
 
 def python_descendants(ancestor: int) -> Iterator[Path]:
-    """The folders in /proc of all Python processes below a process."""
+    """Yield the folders in /proc of all Python processes below a process."""
     for child in _children(ancestor):
         process = Path(f"/proc/{child}")
         try:
@@ -89,7 +89,7 @@ def _children(process: int) -> list[int]:
 
 
 def memory_mib(process: Path) -> tuple[float, float]:
-    """RssAnon and VmHWM of a process; zeros if it has ended."""
+    """Return RssAnon and VmHWM of a process; zeros if it has ended."""
     try:
         lines = (process / "status").read_text().splitlines()
     except OSError:

@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(lake: LakePaths, question: Sequence[str]) -> tuple[CommandRun, int]:
-    """Return a command's time, and the number of rows of its answer."""
+    """Return the time of a command, and the number of rows that it printed."""
     with tempfile.TemporaryFile() as answer:
         run = run_commitlake(["tps", "--lake", lake.root, "--quiet", *question, "--format", "csv"], answer)
         answer.seek(0)
@@ -103,7 +103,7 @@ def _run(lake: LakePaths, question: Sequence[str]) -> tuple[CommandRun, int]:
 
 
 def make_lake(lake: LakePaths, messages: int) -> None:
-    """Write a lake of a year of minutes and so many messages, as one archive run."""
+    """Write a lake with a year of minutes and a number of messages, as one archive run."""
     open_for_append(lake.messages)
     files = [
         _messages_file(lake, first, min(FILE_ROWS, messages - first), messages)
@@ -133,7 +133,7 @@ def _times(microseconds: Array) -> pa.Array:
 
 
 def _minutes_file(lake: LakePaths, first: int, minutes: int) -> DataFile:
-    """Write the rows of some minutes, beginning with one of the year's."""
+    """Write the rows of consecutive minutes of the year."""
     count = minutes * TOPICS
     chance = np.random.default_rng(first)
     minute = np.tile(np.arange(first, first + minutes), TOPICS)

@@ -40,7 +40,7 @@ _OPTIONS = ("--local", "--no-keys", "--no-quality", "--no-edges", "--quiet")
 
 
 class _NoMinutes(MinutesFiles):
-    """A counter that does not count."""
+    """A counter that counts nothing."""
 
     def add(self, messages: pa.Table) -> None:
         """Do nothing."""
@@ -73,7 +73,7 @@ class _TimedMinutes(MinutesFiles):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measure, or archive without the table, or time it, if the first word says so."""
+    """Run the measurement; or, if the first argument says so, archive without the table or with its time measured."""
     if argv[:1] == [_WITHOUT]:
         setattr(task, MinutesFiles.__name__, _NoMinutes)
         return cli.main(argv[1:])

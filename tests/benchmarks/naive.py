@@ -1,7 +1,7 @@
 """The obvious program in PySpark: whole files, and a Python function that parses them record by record.
 
-It is written as such code is: `struct` with the format's offsets in one place, a row per record, the main columns of
-`messages`, CRC checked. It knows nothing of damage, filler, IPv6 or records that end in another partition.
+It is typical of such programs: `struct` with the format's offsets in one place, a row per record, the main columns of
+`messages`, and a check of the CRC. It does not handle damage, filler, IPv6 or records that end in another partition.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ RECORDS = ArrayType(
 
 
 def parse_segment(content: bytes) -> list[tuple[Any, ...]]:
-    """The records of a file, up to the first thing that is none.
+    """Yield the records of a file, up to the first bytes that are not a record.
 
     Raises:
-        ValueError: if a body does not have its CRC.
+        ValueError: if a body does not match its CRC.
     """
     rows = []
     position = 0
@@ -94,15 +94,15 @@ def parse_segment(content: bytes) -> list[tuple[Any, ...]]:
 
 
 def read_naively(spark: SparkSession, store: Path) -> DataFrame:
-    """One row per record of a store whose segments fit into Spark's limit of 2 GiB, and into memory."""
-    # Spark would look for its own types in the hints of the function itself, and warn.
+    """Return one row per record of a store whose segments fit within Spark's limit of 2 GiB and into memory."""
+    # A lambda has no type hints, in which Spark would look for its own types, and warn.
     parse = F.udf(lambda content: parse_segment(content), RECORDS)  # noqa: PLW0108
     files = spark.read.format("binaryFile").load(str(store / "commitlog"))
     return files.select(F.explode(parse("content")).alias("record")).select("record.*")
 
 
 def cut_sample(store: Path, sample: Path, size: int) -> int:
-    """Copy the first bytes of a store into a store of one segment; how many there are."""
+    """Copy the first bytes of a store into a store of one segment, and return their number."""
     (sample / "commitlog").mkdir(parents=True)
     with (store / "commitlog" / segment_name(0)).open("rb") as whole:
         return (sample / "commitlog" / segment_name(0)).write_bytes(whole.read(size))

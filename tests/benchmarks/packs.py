@@ -1,6 +1,6 @@
 """Compression of bodies alone: all bodies of a store by zstd, in frames, by one process per core.
 
-Only compressing is timed, not how a process got at the bodies; the processes run side by side, and the slowest counts.
+Only compression is timed, not the access to the bodies. The processes run in parallel, and the slowest one counts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Compressed:
 
 
 class Compression:
-    """The processes, ready to compress a store's bodies; for a `with` by way of its pool."""
+    """The processes that compress a store's bodies; they end with their pool."""
 
     def __init__(self, pool: ProcessPoolExecutor, store: Path) -> None:
         splits = find_splits(store)
@@ -49,12 +49,12 @@ class Compression:
 
 
 def compression_pool() -> ProcessPoolExecutor:
-    """Processes that share nothing with this one: it has Spark's connections and threads."""
+    """Return a pool of processes that share nothing with this one, which has Spark's connections and threads."""
     return ProcessPoolExecutor(PROCESSES, mp_context=multiprocessing.get_context("spawn"))
 
 
 def compress(splits: list[Split]) -> Compressed:
-    """Compress the bodies of some splits, frame by frame."""
+    """Compress the bodies of splits, frame by frame."""
     codec = pa.Codec("zstd", LEVEL)
     seconds, before, after = 0.0, 0, 0
     for split in splits:

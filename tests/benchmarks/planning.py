@@ -88,13 +88,13 @@ def _measure(stores: str, lake: str, cores: int) -> dict[str, float]:
 
 
 def _largest_memory_kib() -> int:
-    """Return the largest memory of this process, which getrusage mixes with that of the process that started it."""
+    """Return the peak memory of this process; in getrusage's figure, that of its parent is included."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1])
 
 
 def _write_segments(place: Path, segments: int, newest_bytes: int) -> list[str]:
-    """Write full segments and one more of some bytes, and return their names."""
+    """Write full segments and a partly filled one, and return their names."""
     options = StoreOptions(segment_size_bytes=_GIB, index_slots=1000, index_entries=4000, keep_index=False)
     end, written = (segments - 1) * _GIB + newest_bytes, 0
     log = place / "written" / "commitlog"

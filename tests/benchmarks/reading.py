@@ -1,7 +1,7 @@
-"""This project's reading of a store on one core, without Spark: the only module here that calls the reader's insides.
+"""This project's reading of a store on one core, without Spark. No other benchmark calls the reader's internals.
 
-`python -m tests.benchmarks.reading STORE` makes the passes of `PASSES` on demand, in a process of its own: a name a
-line on standard input, a JSON object a line on standard output.
+`python -m tests.benchmarks.reading STORE` runs the passes of `PASSES` on demand in a separate process. It reads the
+name of a pass per line of standard input, and writes a JSON object per line to standard output.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Reading:
         self._buffer = np.empty(_READ_BYTES, np.uint8)
 
     def copy_memory(self) -> int:
-        """Every byte of the mapped files into a buffer, as fast as memory goes; no records."""
+        """Copy every byte of the mapped files into a buffer, at the speed of memory; no records are parsed."""
         for split, mapped in self._mapped_ranges():
             for start in range(0, split.size, _COPY_BYTES):
                 piece = mapped[start : min(start + _COPY_BYTES, split.size)]
@@ -58,7 +58,7 @@ class Reading:
         return 0
 
     def read_files(self) -> int:
-        """Every byte from the page cache into a buffer of a window's size; no records."""
+        """Read every byte from the page cache into a buffer of a window's size; no records are parsed."""
         for split in self.splits:
             descriptor = os.open(split.path, os.O_RDONLY)
             position, end = split.start - split.base_offset, split.end - split.base_offset
@@ -68,19 +68,19 @@ class Reading:
         return 0
 
     def hop(self) -> int:
-        """Records found by their sizes."""
+        """Find the records by their sizes."""
         return sum(_walk(split, verify=False) for split in self.splits)
 
     def hop_and_check(self) -> int:
-        """Records found, and their bodies compared with their CRC."""
+        """Find the records, and compare their bodies with their CRC."""
         return sum(_walk(split, verify=True) for split in self.splits)
 
     def all_columns(self) -> int:
-        """Every column but the body, CRC checked, as Arrow; strings that repeat as dictionaries, as `archive` reads."""
+        """Read all columns but the body as Arrow, and check the CRC; strings are dictionaries if they repeat."""
         return self._count(encoded=True)
 
     def all_columns_for_spark(self) -> int:
-        """The same with every string spelled out, because Spark takes no dictionaries."""
+        """Read the same with plain strings, because Spark does not accept dictionaries."""
         return self._count(encoded=False)
 
     def _count(self, *, encoded: bool) -> int:
@@ -104,18 +104,18 @@ PASSES: Mapping[str, Callable[[Reading], int]] = {
 
 
 def find_splits(store: Path | str) -> list[Split]:
-    """The splits of all that a store has; a store elsewhere is named by its URI."""
+    """Return the splits of a whole store; a remote store is named by its URI."""
     (found,) = find_stores(str(store), BROKER, all_formats())
     return plan_splits(found, take_snapshot([found]).ranges[BROKER], _SPLIT_BYTES)
 
 
 def read_batches(split: Split, columns: StructType, *, encoded: bool = False) -> Iterator[pa.RecordBatch]:
-    """A split's rows, as a task reads them."""
+    """Yield a split's rows, as a task reads them."""
     yield from read_split(split, Request(to_arrow_schema(columns), encoded=encoded))
 
 
 def read_bodies(split: Split) -> Iterator[memoryview]:
-    """The bodies of a split as they are stored, one after the other, a window at a time."""
+    """Yield the stored bodies of a split, concatenated, one window at a time."""
     for batch in read_batches(split, StructType([BODY])):
         bodies = batch.column(0)
         sizes = np.frombuffer(bodies.buffers()[1], np.int32)
@@ -129,14 +129,14 @@ def _walk(split: Split, *, verify: bool) -> int:
 
 
 def measure(reading: Reading, name: str) -> Run:
-    """Make one pass."""
+    """Run one pass."""
     started = time.perf_counter()
     messages = PASSES[name](reading)
     return Run(time.perf_counter() - started, reading.bytes, messages)
 
 
 def main() -> None:
-    """Make passes as they are asked for."""
+    """Run passes on request."""
     reading = Reading(Path(sys.argv[1]))
     for line in sys.stdin:
         print(json.dumps(asdict(measure(reading, line.strip()))), flush=True)

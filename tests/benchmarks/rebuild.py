@@ -38,11 +38,11 @@ _WARM_UP_GIB = 1 / 64
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """The bytes of a file that a broker writes last: once they are there, the file is complete.
+    """The last bytes that a broker writes to a file; once they are there, the file is complete.
 
     Attributes:
         folder: the file's folder, relative to the store's.
-        name: name of the file; None for any, because an IndexFile's name is not known before.
+        name: name of the file; None for any file, because an IndexFile's name is not known in advance.
         position: position of the bytes.
         expected: the bytes.
     """
@@ -68,7 +68,7 @@ def _read(path: Path, position: int, size: int) -> bytes:
 
 
 def signs_of(out: Path) -> list[Sign]:
-    """The last entry of every queue and of the last index file."""
+    """Return the signs for the last entry of every queue and of the last index file."""
     signs = []
     for folder in sorted((out / "consumequeue").glob("*/*")):
         path = max(folder.iterdir())
@@ -84,7 +84,7 @@ def signs_of(out: Path) -> list[Sign]:
 
 
 def rebuild_once(store: Path, out: Path) -> tuple[float, Rebuilt]:
-    """Seconds of one rebuild."""
+    """Return the seconds of one rebuild."""
     shutil.rmtree(out, ignore_errors=True)
     (found,) = find_stores(str(store), "a")
     begun = time.perf_counter()
@@ -93,7 +93,7 @@ def rebuild_once(store: Path, out: Path) -> tuple[float, Rebuilt]:
 
 
 def brokers_own(store: Path, signs: Sequence[Sign], folder: Path, segment_bytes: int) -> tuple[float, float, Path]:
-    """Seconds of a broker from its start, and from its first entry, to the last of all entries; and its store."""
+    """Return a broker's seconds from its start, and from its first entry, to its last entry; and its store."""
     copy = folder / "store"
     shutil.copytree(store / "commitlog", copy / "commitlog", copy_function=shutil.copyfile)
     options = BrokerOptions(segment_size_bytes=segment_bytes)
@@ -120,17 +120,17 @@ def brokers_own(store: Path, signs: Sequence[Sign], folder: Path, segment_bytes:
 
 
 def differences(theirs: Path, ours: Path) -> int:
-    """Files that are not equal; index files by their order."""
+    """Return the files that differ; index files are compared in order."""
     queues = {path.relative_to(theirs): path for path in (theirs / "consumequeue").rglob("*") if path.is_file()}
     own = {path.relative_to(ours): path for path in (ours / "consumequeue").rglob("*") if path.is_file()}
-    # A broker has queues of its own topics, too, once it has put something there.
+    # A broker also has queues of its own topics, once it has stored messages there.
     count = sum(name not in queues or queues[name].read_bytes() != path.read_bytes() for name, path in own.items())
     pairs = zip(sorted((theirs / "index").iterdir()), sorted((ours / "index").iterdir()), strict=True)
     return count + sum(before.read_bytes() != after.read_bytes() for before, after in pairs)
 
 
 def measure(corpus: Corpus, runs: int, work: Path, *, with_broker: bool) -> None:
-    """Print the time that a store takes."""
+    """Measure the rebuild of a store, and print the times."""
     out = work / "out"
     size = sum(path.stat().st_size for path in (corpus.store / "commitlog").iterdir())
     times = []
@@ -169,7 +169,7 @@ def main() -> None:
         work = Path(folder)
         corpora = arguments.corpora or work
         (small,) = make_corpora(work, _WARM_UP_GIB, 1024, [1])
-        rebuild_once(small.store, work / "warm")  # compiled now, or found compiled
+        rebuild_once(small.store, work / "warm")  # compiles the kernels, or loads them from the cache
         factors = [int(each) for each in arguments.factors.split(",")]
         for corpus in make_corpora(corpora, arguments.gib, 1024, factors):
             measure(corpus, arguments.runs, work, with_broker=not arguments.no_broker)

@@ -37,7 +37,7 @@ _JOB = (sys.executable, "-m", "commitlake.jobs.cli.main")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The arguments."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.replays", description=__doc__.splitlines()[0])
     parser.add_argument("--version", default=VERSIONS[0], help="of the client and the broker (default: %(default)s)")
     parser.add_argument("--messages", type=int, default=400_000, help="of a turn (default: %(default)s)")
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_lake(folder: Path, messages: int, size: int) -> LakePaths:
-    """Archive a store that has at least so many messages."""
+    """Archive a store with at least a number of messages."""
     gib = messages * (size + 250) / (1 << 30)
     (corpus,) = make_corpora(folder / "store", gib, size, [1])
     lake = folder / "lake"
@@ -76,7 +76,7 @@ def make_lake(folder: Path, messages: int, size: int) -> LakePaths:
 
 
 def replay(arguments: argparse.Namespace, folder: Path, lake: LakePaths) -> dict[str, float]:
-    """Send by a replay, and return messages a second."""
+    """Send with a replay, and return messages per second."""
     with RocketMQ(arguments.version, folder, jvm=FAST_JVM) as server:
         with target_client(server.name_server_address) as client:
             world = ReplayWorld(lake, server.name_server_address, client)
@@ -102,7 +102,7 @@ def replay(arguments: argparse.Namespace, folder: Path, lake: LakePaths) -> dict
 
 
 def produce(arguments: argparse.Namespace, folder: Path) -> dict[str, float]:
-    """Send by Java's producer, and return messages a second."""
+    """Send with the Java producer, and return messages per second."""
     with RocketMQ(arguments.version, folder, jvm=FAST_JVM) as server:
         return {
             f"Java, {way}": rate(send(server, arguments.version, way, arguments.messages, arguments.bytes))

@@ -1,4 +1,4 @@
-"""The figures as tables for people, and as JSON for programs."""
+"""Figures as tables for people, and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def print_report(
 
 
 def machine_line(machine: Mapping[str, str | float]) -> str:
-    """The machine in one line.
+    """Return a description of the machine in one line.
 
     >>> machine_line({"cpu": "AMD EPYC", "cores": 2, "python": "3.11.7"})
     'AMD EPYC, cores 2, python 3.11.7'
@@ -48,11 +48,11 @@ def machine_line(machine: Mapping[str, str | float]) -> str:
 
 
 def stores_line(figures: Figures) -> str:
-    """The stores that were read, in one line, and how often."""
+    """Return a line with the stores that were read, and the number of passes."""
     stores: dict[tuple[int, int], Run] = {}
     for name, figure in figures.items():
         store = (name.body_bytes, name.factor)
-        # A sample is less than its store; and Java counts records only, without what fills the segment.
+        # A sample is smaller than its store, and Java counts only records, without the filler of a segment.
         stores[store] = max(figure.runs[0], stores.get(store, Run(0, 0)), key=lambda run: (run.messages, run.bytes))
     sizes = [
         f"bodies of {body:,}: {run.bytes / GIB:.2f} GiB, {run.messages:,} messages"
@@ -63,7 +63,7 @@ def stores_line(figures: Figures) -> str:
 
 
 def figure_table(figures: Figures) -> Table:
-    """A row per figure: seconds, and rates at the median."""
+    """Return a table with a row per figure: seconds, and rates at the median."""
     caption = "\n".join(f"{letter}: {SECTIONS[letter]}" for letter in sorted({name.section for name in figures}))
     table = Table(title="seconds of a pass; rates at the median", title_justify="left", caption=caption,
                   caption_justify="left")  # fmt: skip
@@ -97,7 +97,7 @@ def _figure_cells(name: Name, figure: Figure) -> list[str]:
 
 
 def ratio_table(comparisons: list[Ratio]) -> Table:
-    """A row per comparison, with its target."""
+    """Return a table with a row per comparison and its target."""
     table = Table(title="ratios: at the medians; least and most of a round", title_justify="left")
     table.add_column("what", overflow="fold")
     for heading in ("value", "least", "most", "target"):
@@ -111,7 +111,7 @@ def ratio_table(comparisons: list[Ratio]) -> Table:
 
 
 def _number(value: float | None) -> str:
-    """A value with the three digits that mean something.
+    """Format a value with three significant digits.
 
     >>> _number(0.01234), _number(43.21), _number(300000.0)
     ('0.0123', '43.2', '300,000')

@@ -1,6 +1,6 @@
-"""One measurement, and the order in which measurements are made.
+"""Measurements, and the order in which they are made.
 
-Compared passes take turns, round by round: a machine that is slower for a minute slows both sides of a ratio.
+Compared passes take turns, round by round, so that a machine that is slower for a minute affects both sides of a ratio.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class Run:
 
     Attributes:
         seconds: its time.
-        bytes: log bytes that it went through.
-        messages: records in them; 0 for a pass that does not look at records.
+        bytes: log bytes that it processed.
+        messages: records in them; 0 for a pass that does not parse records.
     """
 
     seconds: float
@@ -44,7 +44,7 @@ class Name:
 
 @dataclass(slots=True)
 class Figure:
-    """All passes of one kind, in the order in which they were made; those that warmed up are not among them.
+    """All passes of one kind, in order, without warm-ups.
 
     Attributes:
         runs: the passes.
@@ -56,22 +56,22 @@ class Figure:
 
     @property
     def seconds(self) -> list[float]:
-        """The time of each pass."""
+        """Times of the passes."""
         return [run.seconds for run in self.runs]
 
     @property
     def median_seconds(self) -> float:
-        """The time that half of the passes did not need."""
+        """Median time of the passes."""
         return statistics.median(self.seconds)
 
     @property
     def bytes_per_second(self) -> float:
-        """Log bytes a second, at the median."""
+        """Log bytes per second, at the median."""
         return self.runs[0].bytes / self.median_seconds
 
     @property
     def messages_per_second(self) -> float:
-        """Records a second, at the median."""
+        """Records per second, at the median."""
         return self.runs[0].messages / self.median_seconds
 
 
@@ -81,12 +81,12 @@ Steps = list[tuple[Name, Step]]
 
 
 def take_turns(steps: Sequence[tuple[Name, Step]], runs: int, warm_ups: int = 1) -> Figures:
-    """Make every step once a round.
+    """Run every step once per round.
 
     Args:
         steps: what to measure, in the order of a round.
-        runs: rounds that count.
-        warm_ups: rounds before them that do not.
+        runs: number of rounds that count.
+        warm_ups: number of rounds before them that do not count.
 
     Raises:
         AssertionError: if two passes of one kind, or two kinds over one store, saw different numbers of records.

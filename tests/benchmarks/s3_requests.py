@@ -84,7 +84,7 @@ def _measure(store: str, server: S3Server, proxy: FaultProxy, messages: int) -> 
 
 
 def _kinds(lines: Sequence[str]) -> list[int]:
-    """Count requests by what they cost: writes, lists, reads, deletions, which cost nothing."""
+    """Count requests by their price class: writes, lists, reads, and deletions, which are free."""
     counts: Counter[str] = Counter()
     for line in lines:
         method, target = line.split(" ")[:2]

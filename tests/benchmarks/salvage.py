@@ -46,7 +46,7 @@ class Salvage:
         records: number of records of the undamaged log.
         hit: number of records that a fault touched.
         read: number of untouched records that were read.
-        wrong: number of rows for places where no record began.
+        wrong: number of rows for positions at which no record began.
         quarantined: number of bad ranges that were reported.
         served: records that brokers serve; None if no broker was started.
     """
@@ -81,7 +81,7 @@ class Found:
 
 
 def damage_store(store: Path, faults: int, seed: int) -> list[tuple[int, int]]:
-    """Damage a store's segments in place; the changed stretches, in physical offsets."""
+    """Damage a store's segments in place, and return the changed ranges in physical offsets."""
     chance = random.Random(seed)
     segments = sorted((store / "commitlog").iterdir())
     changed = []
@@ -99,7 +99,7 @@ def damage_store(store: Path, faults: int, seed: int) -> list[tuple[int, int]]:
 
 
 def _fault(chance: random.Random, there: bytes) -> bytes:
-    """Bytes to write over those that are there."""
+    """Return bytes that overwrite the existing ones."""
     length = chance.choice([1, 1, 1, 4, 64, 512, 4096])
     match chance.randrange(4):
         case 0:
@@ -133,9 +133,9 @@ def measure(whole: Path, work: Path, faults: int, seed: int, *, with_brokers: bo
     Args:
         whole: the store.
         work: folder for the copy.
-        faults: how many.
+        faults: number of faults.
         seed: the same seed gives the same faults.
-        with_brokers: also see what real brokers serve of it.
+        with_brokers: also count the records that real brokers serve.
     """
     before = records_of(whole)
     starts, sizes = before.starts, before.sizes

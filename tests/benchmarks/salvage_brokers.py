@@ -25,9 +25,9 @@ class Served:
     """Counts of the intact records.
 
     Attributes:
-        intact: how many there are.
-        itself: how many a broker serves that is started on the damaged log, and makes its indexes from it.
-        salvaged: how many one serves that is started on the salvaged log.
+        intact: number of intact records.
+        itself: number served by a broker that is started on the damaged log, and builds its indexes from it.
+        salvaged: number served by a broker that is started on the salvaged log.
     """
 
     intact: int
@@ -36,7 +36,7 @@ class Served:
 
 
 def serve(damaged: Path, intact: Array, work: Path) -> Served:
-    """Start brokers on both, and pull all that they have.
+    """Start brokers on both logs, and pull all messages.
 
     Args:
         damaged: a store without indexes; its broker changes it.
@@ -50,7 +50,7 @@ def serve(damaged: Path, intact: Array, work: Path) -> Served:
     topics = sorted(path.name for path in (clean / "consumequeue").iterdir())
     segment = max(path.stat().st_size for path in (damaged / "commitlog").iterdir())
     salvaged = np.isin(_pulled(clean, topics, segment, work / "on-clean"), intact).sum()
-    # With the topics that were found: what is measured is what becomes of messages, and not of configuration.
+    # With the topics that were found, because messages are measured, not configuration.
     shutil.copytree(clean / "config", damaged / "config", dirs_exist_ok=True)
     (damaged / "abort").touch()
     itself = np.isin(_pulled(damaged, topics, segment, work / "on-damaged"), intact).sum()
@@ -58,7 +58,7 @@ def serve(damaged: Path, intact: Array, work: Path) -> Served:
 
 
 def _pulled(store: Path, topics: list[str], segment_bytes: int, folder: Path) -> Array:
-    """Physical offsets of all messages that a broker gives."""
+    """Return the physical offsets of all messages that a broker serves."""
     options = BrokerOptions(segment_size_bytes=segment_bytes)
     found: list[int] = []
     with (

@@ -29,12 +29,12 @@ from tests.servers.rocketmq import FAST_JVM, VERSIONS, RocketMQ
 Server = RocketMQ | BrokerLite
 WAYS = {"sync": ("sync", 1), "sync-8": ("sync", 8), "async": ("async", 1), "batch": ("batch", 1)}
 """By name: the program's mode, and its number of threads."""
-_SYNC_SHARE = 10  # a round trip takes longer than what goes on meanwhile: fewer of them are enough
+_SYNC_SHARE = 10  # a round trip is slow, so fewer messages are enough
 _JVM = ("-Xms512m", "-Xmx512m", "-XX:+UseSerialGC")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The arguments."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.sends", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--version", default=VERSIONS[0], help="of the client and the real broker (default: %(default)s)"
@@ -82,12 +82,12 @@ def send(server: Server, version: str, way: str, messages: int, size: int) -> Ro
 
 
 def rate(row: Row) -> float:
-    """Acknowledged messages a second."""
+    """Return the acknowledged messages per second."""
     return float(row["acknowledged"] * 1000 / max(1, row["ms"]))
 
 
 def print_report(ways: Sequence[str], names: Sequence[str], found: dict[tuple[str, str], list[Row]]) -> None:
-    """Medians, and how the second server compares with the first."""
+    """Print medians, and the ratio of the second server to the first."""
     table = Table("way", "server", "messages/s", "ratio", "p50 ms", "p99 ms", "p99.9 ms")
     for way in ways:
         first = statistics.median(map(rate, found[way, names[0]]))

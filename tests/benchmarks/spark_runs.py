@@ -1,4 +1,4 @@
-"""This project's work under Spark, and the time of Spark alone for the same writing."""
+"""This project's work under Spark, and the time that Spark alone takes to write the same rows."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from tests.benchmarks.runs import Run, Step
 
 
 class SparkRuns:
-    """One store's passes under a session.
+    """Passes over one store in a Spark session.
 
     Attributes:
-        lake_bytes: bytes on disk of each folder of the lake that was made last.
-        worker_mib: the most that a worker had of its own while archiving.
-        worker_peak_mib: the most that a worker had at all while archiving, libraries included.
+        lake_bytes: bytes on disk of each folder of the newest lake.
+        worker_mib: largest anonymous memory of a worker while archiving.
+        worker_peak_mib: largest resident memory of a worker while archiving, including libraries.
     """
 
     def __init__(self, spark: SparkSession, store: Path, work: Path, messages: int, source: str = "commitlog") -> None:
-        """Take a store.
+        """Prepare the passes over a store.
 
         Args:
             spark: the session.
             store: its folder.
-            work: a folder for what is written.
-            messages: how many messages it has.
-            source: what reads it.
+            work: folder for the output.
+            messages: number of its messages.
+            source: name of the Spark source.
         """
         self._spark = spark
         self._source_name = source
@@ -55,17 +55,17 @@ class SparkRuns:
         self.worker_peak_mib = 0.0
 
     def read(self, body: str = "none") -> Run:
-        """All columns, read and thrown away; the time includes planning, as for a user.
+        """Read all columns and discard them; the time includes planning, as for a user.
 
         Args:
-            body: the source's option.
+            body: value of the source's option.
         """
         started = time.perf_counter()
         _discard(self._source().option("body", body).load(str(self._store)))
         return self._run(started)
 
     def read_naively(self) -> Run:
-        """The same by a UDF on whole files."""
+        """Read the same with a UDF on whole files."""
         started = time.perf_counter()
         _discard(read_naively(self._spark, self._store))
         return self._run(started)
@@ -75,17 +75,18 @@ class SparkRuns:
         return read_naively(self._spark, self._store).count()
 
     def after_collecting(self, step: Step) -> Run:
-        """A pass that does not pay for the garbage of the one before: a UDF's is gigabytes."""
+        """Run a step after collecting the garbage of the previous one, which is gigabytes for a UDF."""
         jvm = self._spark.sparkContext._jvm
         assert jvm is not None
         jvm.java.lang.System.gc()
         return step()
 
     def archive(self, *, everything: bool = False) -> Run:
-        """The job, into a lake that is not there yet.
+        """Run the archive job into a new lake.
 
         Args:
-            everything: with the judgement and with `message_keys`, as by default; else metadata and bodies alone.
+            everything: also check expectations and write `message_keys`, as by default; otherwise only metadata and
+                bodies.
         """
         shutil.rmtree(self._lake, ignore_errors=True)
         with WorkerMemory(_jvm_process(self._spark)) as memory:
@@ -100,10 +101,10 @@ class SparkRuns:
         return Run(result.seconds, result.bytes, result.messages)
 
     def write_rows(self) -> Run:
-        """The lake's rows out of a Parquet copy of them, sorted and partitioned as the job does it, into Delta.
+        """Write the lake's rows from a Parquet copy into Delta, sorted and partitioned as by the job.
 
-        A DataFrame kept in memory would need more of it than a small session has, and then goes to disk, too; from
-        Parquet, Spark reads the rows faster than it writes them by far.
+        A cached DataFrame would need more memory than a small session has, and then spill to disk; Spark reads rows
+        from Parquet much faster than it writes them.
         """
         if not self._rows.exists():
             self._source().load(str(self._store)).write.parquet(str(self._rows))
@@ -115,7 +116,7 @@ class SparkRuns:
         return self._run(started)
 
     def read_rows(self) -> Run:
-        """The Parquet copy read and thrown away: how little of `write_rows` is reading."""
+        """Read the Parquet copy and discard it, to show the small share of reading in `write_rows`."""
         started = time.perf_counter()
         _discard(self._spark.read.parquet(str(self._rows)))
         return self._run(started)

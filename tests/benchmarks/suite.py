@@ -1,7 +1,7 @@
 """The suite of measurements and comparisons.
 
-Kernel and Java first, in processes of their own; then one Spark session for all the rest, so that none of its threads
-disturbs the first.
+The kernel and Java run first, in separate processes. One Spark session then runs the rest, so that its threads do not
+disturb the first part.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SAMPLE_BYTES = 128 << 20
 """One task's work for this project's source, and what a UDF's task can hold in a small session: a segment it cannot."""
 
 _KERNEL, _SPARK = "ab", "cdefgj"
-# Java's optimizing compiler needs some hundred thousand records, and comes back to what it has compiled.
+# Java's optimizing compiler needs some hundred thousand records, and recompiles code later.
 _LEAST_WARM_UPS = 3
 _WARM_UP_GIB = 1
 
@@ -45,7 +45,7 @@ class Plan:
 
     Attributes:
         gib: size of the stores.
-        bodies: sizes of bodies, a store each.
+        bodies: sizes of bodies, one store for each.
         factors: sizes of the growing store, in multiples of the others'.
         runs: passes that count.
         sections: letters of the parts to measure.
@@ -59,17 +59,17 @@ class Plan:
 
     @property
     def main_body(self) -> int:
-        """The size of body that is measured where one has to do."""
+        """Body size of measurements that use a single size."""
         return MAIN_BODY if MAIN_BODY in self.bodies else self.bodies[0]
 
 
 def measure(plan: Plan, folder: Path, work: Path, tell: Tell) -> Figures:
-    """Measure all that a plan names.
+    """Run all measurements of a plan.
 
     Args:
-        plan: what.
-        folder: where stores are made, and kept.
-        work: an empty folder for all else.
+        plan: measurements to run.
+        folder: folder in which stores are created and kept.
+        work: empty folder for everything else.
         tell: called with the name of each step.
     """
     tell("making stores")
@@ -99,10 +99,10 @@ def measure(plan: Plan, folder: Path, work: Path, tell: Tell) -> Figures:
 
 
 def all_corpora(plan: Plan, folder: Path) -> list[Corpus]:
-    """The stores of a plan; the sizes of body side by side, for writing them in Python takes a while."""
+    """Return the stores of a plan; they are written in parallel, because this is slow in Python."""
     growing = plan.factors if GROWTH in plan.sections else ()
     factors = {body: sorted({1, *growing}) if body == plan.main_body else [1] for body in plan.bodies}
-    # The one with the largest store first.
+    # The body size with the largest store first.
     order = sorted(plan.bodies, key=lambda body: (-max(factors[body]), body))
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         made = [pool.submit(make_corpora, folder, plan.gib, body, factors[body]) for body in order]
@@ -149,7 +149,7 @@ def _measure_spark(spark: SparkSession, plan: Plan, corpora: Sequence[Corpus], w
         tell("growth")
         figures |= _measure_growth(spark, plan, main, work)
     if "e" in plan.sections:
-        # Last: what the UDF leaves in the workers would count as theirs.
+        # Last, because memory that the UDF leaves in the workers would be counted as theirs.
         tell("a UDF on whole files")
         figures |= _measure_sample(spark, plan, main[0], work / "sample")
     return figures
@@ -168,7 +168,7 @@ def _measure_store(spark: SparkSession, pool: ProcessPoolExecutor, plan: Plan, c
         (Name("f", "the same rows only read", body), runs.read_rows),
         (Name("f", "bodies by zstd", body), compression.run),
     ]
-    # The JVM compiles for two rounds.
+    # The JVM compiles during two rounds.
     figures = take_turns([step for step in steps if step[0].section in plan.sections], plan.runs, warm_ups=2)
     for name, figure in figures.items():
         if name.section == "d":
@@ -194,7 +194,7 @@ def _measure_sample(spark: SparkSession, plan: Plan, corpus: Corpus, work: Path)
     ]
     found = runs.count_naively()
     assert found == messages, f"expected {messages} messages, the UDF found {found}"
-    # A pass over a sample takes a quarter of a second: the JVM has compiled its way after a few.
+    # A pass over a sample takes a quarter of a second, and the JVM has compiled its code after a few.
     return take_turns(steps, plan.runs, warm_ups=3)
 
 

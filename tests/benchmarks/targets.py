@@ -32,12 +32,12 @@ class Ratio:
 
     Attributes:
         what: what is compared.
-        value: what came out, at the medians.
+        value: result, at the medians.
         unit: of the value; `x` for a factor.
-        target: the wanted ratio; None if it is only reported.
-        at_most: the value should not be larger than the target, else not smaller.
-        least: the smallest value that two passes of one round gave, where both sides took turns.
-        most: the largest.
+        target: target ratio; None if the comparison is only reported.
+        at_most: whether the target is an upper bound; otherwise it is a lower bound.
+        least: smallest value of two passes in one round, if both sides took turns.
+        most: largest such value.
     """
 
     what: str
@@ -57,7 +57,7 @@ class Ratio:
 
 
 def ratios(figures: Figures) -> list[Ratio]:
-    """All comparisons that these figures allow, in the order of the suite."""
+    """Return all comparisons that the figures allow, in the order of the suite."""
     return [
         *_kernel(figures),
         *_spark(figures),
@@ -112,7 +112,7 @@ def _naive(figures: Figures) -> Iterator[Ratio]:
     naive = figures.get(Name("e", "binaryFile and a UDF", MAIN_BODY))
     yield from _faster(f"Spark reads, times as fast as a UDF, same sample, one task, {MAIN_BODY}", ours, naive, 15)
     if whole and naive:
-        # On a sample the start of a query is most of ours; the UDF cannot read more.
+        # On a sample, most of our time is the start of the query; the UDF cannot read larger stores.
         rate = naive.bytes_per_second
         values = [run.bytes / run.seconds / rate for run in whole.runs]
         what = f"Spark reads the store, times as fast per byte as a UDF its sample, {MAIN_BODY}"

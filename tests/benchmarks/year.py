@@ -97,7 +97,7 @@ class _Year:
         assert code == 0, code
 
     def figures(self) -> Iterator[str]:
-        """Return what `_COLUMNS` names; the commands are processes of their own."""
+        """Return the figures of `_COLUMNS`; the commands run in separate processes."""
         logs = [path for path in self.lake.rglob("_delta_log/*") if path.is_file()]
         messages = DeltaTable(LakePaths(str(self.lake)).messages)
         yield f"{len(messages.file_uris()):,}"
@@ -129,7 +129,7 @@ def _write_day(store: Path, start_ms: int, messages: int) -> None:
 
 
 def _age(lake: Path) -> None:
-    """Let a day pass for all files of a lake."""
+    """Make all files of a lake a day older."""
     for path in lake.rglob("*"):
         found = path.stat()
         os.utime(path, (found.st_atime - _DAY_SECONDS, found.st_mtime - _DAY_SECONDS))
