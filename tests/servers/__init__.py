@@ -1,1 +1,1 @@
-"""Real servers for the tests: their jars, their processes, the Java programs that talk to them."""
+"""Real servers for the tests, with their jars and processes, and the Java programs that use them."""

@@ -1,10 +1,10 @@
-"""A real server of Azure's blob protocol on a local folder: Microsoft's own emulator, Azurite.
+"""A server of Azure's blob protocol on a local folder: Azurite, Microsoft's emulator.
 
     with AzureServer(folder) as server:
         server.create_container("logs")
 
-It listens on the loopback address. Its account has a random key, which comes to clients by the environment, as the jobs
-take it: `server.environment()`. It has no hierarchical namespaces, and CommitLake's client does not use them.
+It listens on the loopback address. Its account has a random key, which clients get from environment variables, as jobs
+do: `server.environment()`. It has no hierarchical namespaces, and CommitLake's client does not use them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class AzureServer(Server):
         """Describe the server; `start`, or entering the context, starts it.
 
         Args:
-            folder: An own folder, made if it is not there.
+            folder: A folder of its own, created if it does not exist.
         """
         self.key = base64.b64encode(secrets.token_bytes(64)).decode()
         self._folder = folder
@@ -49,7 +49,7 @@ class AzureServer(Server):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Return the address where it listens, which does not change at a restart."""
+        """Return the address at which it listens; a restart does not change it."""
         return "127.0.0.1", self._port
 
     def start(self) -> Self:
@@ -64,15 +64,15 @@ class AzureServer(Server):
         return self
 
     def kill(self) -> None:
-        """End the server by SIGKILL."""
+        """End the server with SIGKILL."""
         if self._process is not None:
             self._process.kill()
 
     def environment(self, endpoint: str | None = None) -> dict[str, str]:
-        """Return the environment of a client: where the server is, and the account's key.
+        """Return a client's environment variables: the server's address and the account's key.
 
         Args:
-            endpoint: Another URL that leads to the server.
+            endpoint: Another URL of the server, such as a proxy's.
         """
         return {
             "AZURE_STORAGE_ENDPOINT": f"{endpoint or f'http://127.0.0.1:{self._port}'}/{ACCOUNT}",
@@ -80,7 +80,7 @@ class AzureServer(Server):
         }
 
     def create_container(self, name: str) -> None:
-        """Create an empty container, by a request with a shared key."""
+        """Create an empty container with a request signed by the shared key."""
         date = datetime.datetime.now(datetime.UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
         path = f"/{ACCOUNT}/{ACCOUNT}/{name}"
         text = f"PUT{12 * chr(10)}x-ms-date:{date}\nx-ms-version:{_VERSION}\n{path}\nrestype:container"
@@ -99,7 +99,7 @@ class AzureServer(Server):
             connection.close()
 
     def uri(self, container: str, prefix: str) -> str:
-        """Return the URI of a prefix, as a user writes it for Azure itself."""
+        """Return the URI of a prefix, as a user writes it for Azure."""
         return f"abfss://{container}@{ACCOUNT}.dfs.core.windows.net/{prefix}"
 
     def _answers(self) -> bool:

@@ -1,7 +1,7 @@
 """This project's broker and name server, run in a process as users run them.
 
 with BrokerLite(folder) as broker:
-run_java("5.5.0", "ProduceEveryKind", [broker.name_server_address])
+    run_java("5.5.0", "ProduceEveryKind", [broker.name_server_address])
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class BrokerLite(Server):
         """Describe the server; `start`, or entering the context, starts it.
 
         Args:
-            folder: An own folder, made if it is not there.
+            folder: A folder of its own, created if it does not exist.
             store: The broker's store; by default `folder/store`.
             options: Further arguments of `commitlake broker`.
             broker_port: The broker's port; by default a free one.
@@ -55,7 +55,7 @@ class BrokerLite(Server):
         self.store = store or folder / "store"
         self.broker_name = "broker-a"
         self._options = options
-        # A real broker that takes the store over, at the same port, also listens at the port two below it.
+        # A real broker that takes over the store on the same port also listens on that port minus 2.
         first = free_ports(4)
         self._broker_port = broker_port or first + 2
         self._name_server_port = first + 3
@@ -82,7 +82,7 @@ class BrokerLite(Server):
         """Start the broker, and return when a client would find it.
 
         Raises:
-            ServerError: It did not come up.
+            ServerError: It did not start.
         """
         command = [sys.executable, "-m", "commitlake.jobs.cli.main", "broker", "--store", str(self.store)]
         command += ["--listen", self.broker_address, "--namesrv", self.name_server_address, *self._options]
@@ -98,6 +98,6 @@ class BrokerLite(Server):
             self._process.stop()
 
     def kill(self) -> None:
-        """Kill it as kill -9 does."""
+        """Kill it with SIGKILL."""
         if self._process is not None:
             self._process.kill()

@@ -1,8 +1,7 @@
-"""Things that are made once and kept between test runs: server jars, compiled Java programs.
+"""Cache of artifacts that are kept between test runs: server jars, compiled Java programs.
 
-They live outside the repository, so that a clean checkout does not fetch 200 MB again, in folders
-whose names hold a digest of what they were made from. A folder is either whole or absent: it is
-built beside its place and renamed into it.
+They are outside the repository, so that a clean checkout does not download 200 MB again. The name of a folder contains
+a digest of its inputs. A folder is either complete or absent: it is built under a temporary name and then renamed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Return the folder that holds everything kept between test runs.
+    """Return the folder with everything that is kept between test runs.
 
     Returns:
         `$COMMITLAKE_TEST_CACHE`, or `~/.cache/commitlake/tests`.
@@ -27,19 +26,19 @@ def cache_folder() -> Path:
 
 
 def digest(parts: Iterable[str]) -> str:
-    """Return a short name for a sequence of texts; order counts."""
+    """Return a short name for a sequence of texts; their order matters."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def build_once(target: Path, build: Callable[[Path], None]) -> Path:
-    """Return `target`, calling `build` to fill it if it is not there yet.
+    """Return `target`, and call `build` to fill it if it does not exist.
 
-    Two processes may build the same folder at once: the first to finish wins, the other's work is
-    dropped.
+    Two processes may build the same folder at once; the first one to finish wins, and the result of the other is
+    deleted.
 
     Args:
-        target: The folder wanted.
-        build: Fills the empty folder that it is given; an exception from it leaves nothing behind.
+        target: The folder.
+        build: Fills an empty folder; if it raises an exception, nothing is kept.
 
     Returns:
         `target`, complete.
@@ -51,8 +50,7 @@ def build_once(target: Path, build: Callable[[Path], None]) -> Path:
     try:
         build(beside)
         beside.chmod(0o755)
-        # A folder cannot be renamed onto one that holds files: that is the other process having
-        # won.
+        # A folder cannot be renamed to one with files; then the other process was first.
         with contextlib.suppress(OSError):
             beside.rename(target)
     finally:

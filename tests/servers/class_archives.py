@@ -1,6 +1,6 @@
-"""Archives of the classes that RocketMQ's JVMs load as they start: with them, each takes half the processor time.
+"""Archives of the classes that RocketMQ's JVMs load at startup; they halve the processor time of a start.
 
-`tests.servers.prepare` makes them, by `tests.servers.rocketmq_classes`. JVMs also start without them.
+`tests.servers.prepare` creates them with `tests.servers.rocketmq_classes`. JVMs also start without them.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ _QUIET = "-Xlog:disable"
 
 @lru_cache
 def java_version() -> str:
-    """Return the version text of the tests' Java: an archive is for one Java only."""
+    """Return the version text of the tests' Java; an archive is valid for one version only."""
     return subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=True).stderr
 
 
 def rocketmq_archives(version: str) -> Path:
-    """Return the folder where the archives for a RocketMQ version are, or will be."""
+    """Return the folder for the archives of a RocketMQ version, which need not exist yet."""
     sources = (source.read_text() for source in sorted(JAVA_SOURCES.glob("*.java")))
     return cache_folder() / "rocketmq-classes" / f"{version}-{digest([java_version(), *sources])}"
 
 
 def archive_options(folder: Path, name: str) -> list[str]:
-    """Return the options of a JVM that takes classes from an archive; none if there is no archive.
+    """Return the options of a JVM that loads classes from an archive; none if there is no archive.
 
     Args:
-        folder: of the archives.
-        name: of the archive.
+        folder: folder of the archives.
+        name: name of the archive.
     """
     archive = _path(folder, name)
     return [f"-XX:SharedArchiveFile={archive}", _QUIET] if archive.exists() else []
 
 
 def recording_options(folder: Path, name: str) -> list[str]:
-    """Return the options of a JVM that leaves an archive when it ends by itself, or by SIGTERM."""
+    """Return the options of a JVM that writes an archive when it ends by itself or by SIGTERM."""
     return [f"-XX:ArchiveClassesAtExit={_path(folder, name)}", _QUIET]
 
 

@@ -1,11 +1,11 @@
-"""A proxy in front of a real NameNode that loses the answers to some calls.
+"""A proxy in front of a real NameNode that drops the answers to some calls.
 
     with CuttingProxy(cluster.address) as proxy:
         proxy.lose("rename2", times=2)
         ...  # the client talks to hdfs://127.0.0.1:{proxy.port}
 
-The NameNode does the call, and the connection ends before its answer. Calls are recognised by the method's name, which
-Hadoop's protocol sends as text.
+The NameNode executes the call, but the connection is closed before the answer is sent. Calls are recognised by the name
+of the method, which Hadoop's protocol sends as text.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class CuttingProxy:
     """The proxy, with two threads for each connection.
 
     Attributes:
-        lost: The methods whose answers were lost.
+        lost: The methods whose answers were dropped.
     """
 
     def __init__(self, server: tuple[str, int]) -> None:
         """Describe the proxy; entering the context starts it.
 
         Args:
-            server: Where connections go.
+            server: Address to which connections are forwarded.
         """
         self.lost: list[str] = []
         self._server = server
@@ -40,7 +40,7 @@ class CuttingProxy:
 
     @property
     def port(self) -> int:
-        """Return the port where it listens."""
+        """Return the port on which it listens."""
         return int(self._listener.getsockname()[1])
 
     def __enter__(self) -> Self:
@@ -55,7 +55,7 @@ class CuttingProxy:
         self._listener.close()
 
     def lose(self, method: str, times: int) -> None:
-        """Lose the answers to the next calls of a method."""
+        """Drop the answers to the next calls of a method."""
         with self._lock:
             self._plans[method] = times
 

@@ -1,11 +1,11 @@
-"""A server of Google Cloud Storage's JSON API, fake-gcs-server, and the server from which clients fetch their tokens.
+"""A server of Google Cloud Storage's JSON API (fake-gcs-server), and a server that issues tokens to clients.
 
     with GcsServer(folder) as server:
         server.create_bucket("logs")
 
-Both listen on the loopback address. A client is given the key file of a service account, by the environment, as the
-jobs take it: `server.environment()`. The server of tokens checks the signature of each request. fake-gcs-server does
-not look at tokens. It keeps objects in memory; writes with a condition on the generation are atomic.
+Both listen on the loopback address. Clients get the key file of a service account from environment variables, as jobs
+do: `server.environment()`. The token server checks the signature of each request. fake-gcs-server ignores tokens. It
+keeps objects in memory; writes with a condition on the generation are atomic.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _AUDIENCE = "https://oauth2.googleapis.com/token"
 
 
 class TokenServer(ThreadingHTTPServer):
-    """Server that gives tokens to those who sign with the account's key.
+    """Server that issues tokens for requests signed with the account's key.
 
     Attributes:
-        token: the token that it gives.
+        token: the token that it issues.
         private_key: the account's key, as PEM.
     """
 
@@ -60,7 +60,7 @@ class TokenServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The URL that key files name."""
+        """URL of the server, for key files."""
         return f"http://127.0.0.1:{self.server_address[1]}/token"
 
     def answer_to(self, form: str) -> tuple[int, dict[str, str | int]]:
@@ -95,13 +95,13 @@ class _TokenHandler(BaseHTTPRequestHandler):
 
 
 class GcsServer(Server):
-    """One server, and one for its tokens; the content of buckets is lost when it is killed."""
+    """One server, and its token server; the content of buckets is lost when it is killed."""
 
     def __init__(self, folder: Path) -> None:
         """Describe the server; `start`, or entering the context, starts it.
 
         Args:
-            folder: An own folder, made if it is not there.
+            folder: A folder of its own, created if it does not exist.
         """
         self._folder = folder
         self._port = free_ports(1)
@@ -110,12 +110,12 @@ class GcsServer(Server):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Return the address where it listens, which does not change at a restart."""
+        """Return the address at which it listens; a restart does not change it."""
         return "127.0.0.1", self._port
 
     @property
     def endpoint(self) -> str:
-        """The URL that clients are given."""
+        """URL of the server for clients."""
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> Self:
@@ -130,7 +130,7 @@ class GcsServer(Server):
         return self
 
     def kill(self) -> None:
-        """End the server by SIGKILL, and that of the tokens."""
+        """End the server with SIGKILL, and stop the token server."""
         if self._process is not None:
             self._process.kill()
         if self._tokens is not None:
@@ -139,10 +139,10 @@ class GcsServer(Server):
             self._tokens = None
 
     def environment(self, endpoint: str | None = None) -> dict[str, str]:
-        """Return the environment of a client: where the server is, and the account's key file.
+        """Return a client's environment variables: the server's address and the account's key file.
 
         Args:
-            endpoint: Another URL that leads to the server.
+            endpoint: Another URL of the server, such as a proxy's.
         """
         return {
             "COMMITLAKE_GCS_ENDPOINT": endpoint or self.endpoint,
@@ -155,7 +155,7 @@ class GcsServer(Server):
 
         Args:
             name: Name of the file.
-            private_key: As PEM; tokens are given for the right one only.
+            private_key: The key as PEM; tokens are issued for the account's key only.
         """
         assert self._tokens is not None
         path = self._folder / name

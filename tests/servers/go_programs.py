@@ -1,7 +1,7 @@
-"""Programs that are published as Go modules, built once.
+"""Programs that are published as Go modules; each is built once.
 
-Built by the `go` on the PATH if it is new enough, otherwise by one from a Python package: a fresh machine then needs
-only Python. Modules come from where Go's own settings say, so that a machine that mirrors them is served too.
+They are built with the `go` on the PATH if it is new enough, otherwise with one from a Python package, so that a fresh
+machine needs only Python. Modules are fetched according to Go's own settings, so mirrors are used as well.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _VERSION = re.compile(r"go version go(\d+)\.(\d+)")
 
 
 class GoError(Exception):
-    """Go is missing, or could not build a program."""
+    """Error: Go is missing, or could not build a program."""
 
 
 def go_program(module: str, version: str) -> Path:
     """Return the path of a program, from the cache if it was built before.
 
     Args:
-        module: What `go install` takes, without the version; its last part is the program's name.
-        version: As `v1.8.0`.
+        module: Argument of `go install`, without the version; its last part is the program's name.
+        version: Version such as `v1.8.0`.
 
     Raises:
         GoError: It could not be built.
@@ -50,7 +50,7 @@ def go_program(module: str, version: str) -> Path:
 
 
 def go_folder(sources: Path) -> Path:
-    """Return the path of a program that a folder of Go sources makes, from the cache if it was built before.
+    """Return the path of a program built from a folder of Go sources, from the cache if it was built before.
 
     Args:
         sources: The folder: `main.go`, `go.mod` and `go.sum`; the program has its name.
@@ -72,7 +72,7 @@ def go_command() -> Path:
     """Return the path of a Go that is new enough.
 
     Raises:
-        GoError: There is none on the PATH, and the package could not be had.
+        GoError: There is none on the PATH, and the package could not be installed.
     """
     on_path = shutil.which("go")
     if on_path and _version_of(Path(on_path)) >= OLDEST:
@@ -111,7 +111,7 @@ def _install(what: str, folder: Path) -> None:
 def _run(command: list[str], folder: Path) -> None:
     said = ""
     for attempt in range(ATTEMPTS):
-        time.sleep(5 * attempt)  # a busy registry answers again after a while; what was fetched by then is kept
+        time.sleep(5 * attempt)  # a busy registry answers again after a while; modules already fetched are kept
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, check=False, env=_environment(GOBIN=str(folder)),
@@ -127,5 +127,5 @@ def _run(command: list[str], folder: Path) -> None:
 
 
 def _environment(**more: str) -> dict[str, str]:
-    # Without a C compiler, and with the Go that is here: it would else fetch the one that a module asks for.
+    # Without a C compiler, and with the installed Go; otherwise Go would download the version that a module asks for.
     return {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", **more}

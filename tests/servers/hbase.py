@@ -3,10 +3,10 @@
     with HBase(folder) as hbase:
         happybase.Connection("127.0.0.1", hbase.thrift_port)
 
-ZooKeeper, master and region server share one process, as in HBase's own standalone mode: killing it kills all of
-them at once. With `region_servers`, each has a process of its own, and one may die while the others go on. Everything
-listens on 127.0.0.1 only, on ports that stay the same when a server is started again. All files are under the folder
-given: `conf/`, `data/`, `zookeeper/`, `hbase.log`, `thrift.log`.
+ZooKeeper, master and region server share one process, as in HBase's standalone mode, so they are killed together. With
+`region_servers`, each has a separate process, and one can be killed while the others continue. Everything listens on
+127.0.0.1 only, on ports that a restart does not change. All files are in the given folder: `conf/`, `data/`,
+`zookeeper/`, `hbase.log`, `thrift.log`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ARTIFACTS = ("server", "thrift", "zookeeper")
 READY_TIMEOUT_SECONDS = 240
 """Ready after 11 to 25 s; a loaded CI machine may need much longer."""
 
-# Packages that HBase's own start scripts open to it on Java 17.
+# Packages that HBase's own start scripts open on Java 17.
 JAVA_OPENINGS = (
     "--add-modules=jdk.unsupported",
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
@@ -64,7 +64,7 @@ class HBase(Server):
 
     Attributes:
         folder: folder of its files.
-        thrift_port: what clients connect to on 127.0.0.1.
+        thrift_port: port for clients on 127.0.0.1.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class HBase(Server):
         """Describe the servers; `start`, or entering the context, starts them.
 
         Args:
-            folder: an own folder, made if it is not there.
-            heap_mb: of a process that holds data.
-            region_servers: number of region servers with a process of their own; 0 is HBase's standalone mode.
-            jvm: how the virtual machines collect garbage and compile.
+            folder: a folder of its own, created if it does not exist.
+            heap_mb: heap size of a process with data.
+            region_servers: number of region servers in separate processes; 0 for HBase's standalone mode.
+            jvm: options of the JVMs for garbage collection and compilation.
         """
         self._jvm = list(jvm)
         self.folder = folder
@@ -94,7 +94,7 @@ class HBase(Server):
         """Start HBase and then Thrift; return when a client gets answers.
 
         Raises:
-            ServerError: one of them did not come up.
+            ServerError: one of them did not start.
         """
         try:
             self.start_hbase()
@@ -105,10 +105,10 @@ class HBase(Server):
         return self
 
     def start_hbase(self, *, wait: bool = True) -> None:
-        """Start the process with ZooKeeper, master and region server on its data, or one for each of them.
+        """Start ZooKeeper, master and region server on their data, in one process or in one for each.
 
         Args:
-            wait: until the master has come up; else see `wait_for_hbase`.
+            wait: whether to wait until the master is up; otherwise see `wait_for_hbase`.
         """
         if self._region_servers:
             command = self._command("org.apache.hadoop.hbase.zookeeper.HQuorumPeer", 128)
@@ -121,7 +121,7 @@ class HBase(Server):
             self.wait_for_hbase()
 
     def wait_for_hbase(self) -> None:
-        """Wait until the master has come up."""
+        """Wait until the master is up."""
         hbase = self._running(self._hbase, "HBase")
         hbase.wait_until(lambda: _READY in hbase.output(), READY_TIMEOUT_SECONDS)
 
@@ -133,17 +133,17 @@ class HBase(Server):
         self._thrift.wait_until(self._answers, READY_TIMEOUT_SECONDS)
 
     def start_region_server(self, number: int) -> None:
-        """Start one of the region servers that have a process of their own."""
+        """Start one of the region servers in separate processes."""
         command = self._command("org.apache.hadoop.hbase.regionserver.HRegionServer", self._heap_mb)
         log = self.folder / f"region-server-{number}.log"
         self._region_servers[number] = ServerProcess(f"HBase {VERSION} region server {number}", command, log)
 
     def kill_region_server(self, number: int) -> None:
-        """Kill one of them as kill -9 does; the master gives its regions to the others."""
+        """Kill one of them with SIGKILL; the master assigns its regions to the others."""
         self._running(self._region_servers[number], f"region server {number}").kill()
 
     def kill_hbase(self) -> None:
-        """Kill ZooKeeper, master and region server at once, as kill -9 does."""
+        """Kill ZooKeeper, master and region server at once with SIGKILL."""
         self._running(self._hbase, "HBase").kill()
 
     @contextmanager
@@ -160,11 +160,11 @@ class HBase(Server):
             server.kill()
 
     def kill_thrift(self) -> None:
-        """Kill the Thrift server as kill -9 does."""
+        """Kill the Thrift server with SIGKILL."""
         self._running(self._thrift, "Thrift").kill()
 
     def restart_hbase(self) -> None:
-        """Kill HBase and start it again on the same data and ports; Thrift stays."""
+        """Kill HBase and start it again on the same data and ports; the Thrift server keeps running."""
         self.kill_hbase()
         self.start_hbase()
 
@@ -228,7 +228,7 @@ class HBase(Server):
             "hbase.zookeeper.property.clientPortAddress": "127.0.0.1",
             "hbase.zookeeper.quorum": "127.0.0.1",
             "hbase.localcluster.assign.random.ports": "false",
-            # A local disk can't do what HDFS does for a write-ahead log; what is tested is the death of processes.
+            # A local disk lacks what HDFS provides for a write-ahead log; the tests only kill processes.
             "hbase.unsafe.stream.capability.enforce": "false",
             "hbase.wal.provider": "filesystem",
             "hbase.master.port": 0,
@@ -241,6 +241,6 @@ class HBase(Server):
             "hbase.master.ipc.address": "127.0.0.1",
             "hbase.regionserver.ipc.address": "127.0.0.1",
             "hbase.regionserver.handler.count": 10,
-            # A dead region server is noticed when its session ends.
+            # The death of a region server is detected when its session ends.
             "zookeeper.session.timeout": 10_000,
         }

@@ -3,8 +3,8 @@
     with HdfsCluster(folder) as cluster:
         subprocess.run(["commitlake", "ship", ..., "--to", f"{cluster.uri}/brokers/a"])
 
-Both keep their data and their ports when they are killed and started again. A user is who `HADOOP_USER_NAME` says, as
-on every cluster without Kerberos; the superuser is the user that runs the tests.
+Both keep their data and their ports when they are killed and started again. Users are identified by `HADOOP_USER_NAME`,
+as on every cluster without Kerberos; the superuser is the user that runs the tests.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MAIN = {"namenode": "namenode.NameNode", "datanode": "datanode.DataNode"}
 
 
 class HdfsCluster(Server):
-    """A NameNode and a DataNode; what they hold is kept when they are killed and started again.
+    """A NameNode and a DataNode; their data is kept when they are killed and started again.
 
     Attributes:
         configuration: a folder for `HADOOP_CONF_DIR`, in which the cluster is the nameservice `tests`.
@@ -47,7 +47,7 @@ class HdfsCluster(Server):
         """Describe the cluster; `start`, or entering the context, starts it.
 
         Args:
-            folder: An own folder, for settings, logs and blocks.
+            folder: A folder of its own, for settings, logs and blocks.
         """
         self._folder = folder
         self._jars = yarn_jars()
@@ -57,7 +57,7 @@ class HdfsCluster(Server):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Return the NameNode's address, which does not change at a restart."""
+        """Return the NameNode's address; a restart does not change it."""
         return _IP, self._ports["namenode.rpc-address"]
 
     @property
@@ -99,17 +99,17 @@ class HdfsCluster(Server):
             process.wait_until(self._is_writable, READY_TIMEOUT_SECONDS)
 
     def kill_one(self, name: str) -> None:
-        """End one by SIGKILL."""
+        """End one of them with SIGKILL."""
         self._processes.pop(name).kill()
 
     def kill(self) -> None:
-        """End both by SIGKILL."""
+        """End both with SIGKILL."""
         for name in list(self._processes):
             self.kill_one(name)
 
     def _is_writable(self) -> bool:
         with suppress(OSError):
-            # The NameNode takes a DataNode that was killed for a live one, for some minutes.
+            # For some minutes, the NameNode considers a killed DataNode alive.
             socket.create_connection((_IP, self._ports["datanode.address"]), timeout=10).close()
             state = self._bean("FSNamesystemState")
             return state["FSState"] == "Operational" and int(state["NumLiveDataNodes"]) == 1
@@ -138,7 +138,7 @@ class HdfsCluster(Server):
             **{f"dfs.{name}": f"{_IP}:{port}" for name, port in self._ports.items()},
             "dfs.namenode.name.dir": self._folder / "names",
             "dfs.namenode.safemode.extension": 0,
-            # Processes are killed here, not machines, so nothing needs to be on the disk.
+            # Tests kill processes, not machines, so nothing needs to be synced to disk.
             "dfs.namenode.edits.noeditlogchannelflush": "true",
             "ipc.client.connect.retry.interval": 200,
             "ipc.client.connect.max.retries": 300,
@@ -148,13 +148,13 @@ class HdfsCluster(Server):
             "dfs.blocksize": BLOCK_BYTES,
             "dfs.replication": 1,
             "dfs.heartbeat.interval": 1,
-            # Else the client waits half a second for the report of the last block of each file.
+            # Otherwise the client waits half a second for the report of the last block of each file.
             "dfs.namenode.file.close.num-committed-allowed": 1,
         }
         nameservice = {
             "dfs.nameservices": "tests",
             "dfs.ha.namenodes.tests": "a,b",
-            # The first one is not there, like a NameNode whose machine has failed.
+            # The first one does not exist, like a NameNode whose machine has failed.
             "dfs.namenode.rpc-address.tests.a": f"{_IP}:9",
             "dfs.namenode.rpc-address.tests.b": name_node,
         }

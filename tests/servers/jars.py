@@ -1,8 +1,7 @@
-"""Published jars, by coordinates, in a folder.
+"""Published jars, fetched by their coordinates into a folder.
 
-Maven fetches them where it is installed, else the Ivy that every pyspark carries: a fresh machine
-needs only Python and a JDK. Both take their registry from their own defaults ("central"), so no
-host name stands here, and a machine that mirrors it by its own settings is served too.
+Maven fetches them if it is installed, otherwise the Ivy in pyspark, so that a fresh machine needs only Python and a
+JDK. Both use the registry of their own settings ("central"), so mirrors are used as well.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ POM_DEPENDENCY = """    <dependency>
       <groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>
     </dependency>"""
 
-# One resolver only: Ivy's default chain also looks into a local Maven repository, and fails on one
-# that holds a pom but not its jar.
+# One resolver only: Ivy's default chain also searches a local Maven repository, and fails if that has a pom without its
+# jar.
 IVY_SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
   <resolvers><ibiblio name="central" m2compatible="true"/></resolvers>
@@ -63,11 +62,11 @@ IVY_PATTERN = "[organisation]_[artifact]-[revision](-[classifier]).[ext]"
 
 
 class JarsError(Exception):
-    """The registry did not provide the jars."""
+    """Error: the registry did not provide the jars."""
 
 
 def java_command(tool: str = "java") -> str:
-    """Return the path of a JDK's tool, from `JAVA_HOME` or else from `PATH`.
+    """Return the path of a JDK's tool, from `JAVA_HOME` or otherwise from `PATH`.
 
     Args:
         tool: `java` or `javac`.
@@ -85,12 +84,12 @@ def java_command(tool: str = "java") -> str:
 
 
 def resolve_jars(coordinates: Sequence[str], name: str, resolver: str | None = None) -> Path:
-    """Return a folder with the jars of some coordinates and of all they depend on at run time.
+    """Return a folder with the jars of the given coordinates, and of all their run-time dependencies.
 
     Args:
-        coordinates: `group:artifact:version`, each.
-        name: How the folder's name begins, for people who look into the cache.
-        resolver: `maven` or `ivy`; by default Maven where `mvn` is on the PATH.
+        coordinates: Coordinates in the form `group:artifact:version`.
+        name: Prefix of the folder's name, for people who inspect the cache.
+        resolver: `maven` or `ivy`; by default Maven if `mvn` is on the PATH.
 
     Returns:
         The folder, from the cache if it was resolved before.
@@ -100,7 +99,7 @@ def resolve_jars(coordinates: Sequence[str], name: str, resolver: str | None = N
     """
     resolver = resolver or ("maven" if shutil.which("mvn") else "ivy")
     fetch = {"maven": _copy_by_maven, "ivy": _retrieve_by_ivy}[resolver]
-    # The resolvers pick slightly different sets, so each has its own folder.
+    # The resolvers select slightly different sets, so each has its own folder.
     target = cache_folder() / "jars" / f"{name}-{resolver}-{digest(coordinates)}"
 
     def fetch_and_check(folder: Path) -> None:
@@ -111,12 +110,12 @@ def resolve_jars(coordinates: Sequence[str], name: str, resolver: str | None = N
 
 
 def check_jars(folder: Path, lock: Path = LOCK) -> None:
-    """Check that a folder holds only the jars of a lock file, which has a SHA-256 and a name in each line.
+    """Check that a folder contains only the jars of a lock file, which has a SHA-256 and a name in each line.
 
-    The resolvers name the same jar differently, so that the contents decide.
+    The resolvers name the same jar differently, so only the contents are compared.
 
     Raises:
-        JarsError: For the first jar that is another one.
+        JarsError: For the first jar that is not in the lock file.
     """
     known = {line.split()[0] for line in lock.read_text().splitlines()}
     for jar in sorted(folder.glob("*.jar")):
@@ -129,12 +128,12 @@ def check_jars(folder: Path, lock: Path = LOCK) -> None:
 
 
 def _copy_by_maven(coordinates: Sequence[str], folder: Path) -> None:
-    """Copy the jars into `folder` by Maven, through a pom made for them."""
+    """Copy the jars into `folder` with Maven and a generated pom."""
     work = folder / ".work"
     work.mkdir()
     lines = "\n".join(POM_DEPENDENCY.format(*c.split(":")) for c in coordinates)
     (work / "pom.xml").write_text(POM.format(dependencies=lines))
-    # -U: Maven otherwise remembers a failed look-up for a day and does not ask again.
+    # -U: otherwise, Maven does not retry a failed look-up for a day.
     command = ["mvn", "-B", "-q", "-U", "-f", str(work / "pom.xml"), MAVEN_GOAL]
     command += [f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
     _run_with_retries(command, folder)
@@ -142,7 +141,7 @@ def _copy_by_maven(coordinates: Sequence[str], folder: Path) -> None:
 
 
 def _retrieve_by_ivy(coordinates: Sequence[str], folder: Path) -> None:
-    """Retrieve the jars into `folder` by pyspark's Ivy, with a cache of its own."""
+    """Retrieve the jars into `folder` with pyspark's Ivy and a separate cache."""
     work = folder / ".work"
     work.mkdir()
     (work / "ivysettings.xml").write_text(IVY_SETTINGS)
@@ -165,7 +164,7 @@ def _pyspark_ivy_jar() -> Path:
 
 
 def _run_with_retries(command: Sequence[str], folder: Path) -> None:
-    """Run a resolver until it succeeds and has left jars in `folder`, at most `ATTEMPTS` times."""
+    """Run a resolver until it succeeds and there are jars in `folder`, at most `ATTEMPTS` times."""
     said = ""
     for attempt in range(ATTEMPTS):
         time.sleep(5 * attempt)
@@ -174,7 +173,7 @@ def _run_with_retries(command: Sequence[str], folder: Path) -> None:
         except subprocess.TimeoutExpired:
             said = f"no end within {FETCH_TIMEOUT_SECONDS} s"
             continue
-        # Ivy may exit 0 with unresolved dependencies printed and nothing retrieved.
+        # Ivy may exit with 0 although it has retrieved nothing and printed unresolved dependencies.
         if done.returncode == 0 and any(folder.glob("*.jar")):
             return
         said = (done.stdout + done.stderr)[-4000:]

@@ -1,7 +1,6 @@
-"""The programs of tests/java: RocketMQ's own client and decoder, run for the tests.
+"""Programs in tests/java: RocketMQ's own client and decoder, run for the tests.
 
-Each prints JSON lines; the head of its source describes them. They are compiled once
-per RocketMQ version.
+Each prints JSON lines, which are described at the top of its source. They are compiled once per RocketMQ version.
 """
 
 from __future__ import annotations
@@ -29,25 +28,24 @@ _TRACES_LOST = 75
 Row = dict[str, Any]
 """One line of a program's output."""
 
-# Short programs on a busy machine: the quick compiler and the small collector use the least
-# processor time.
+# For short programs on a busy machine, the quick compiler and the serial collector use the least processor time.
 JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-# By default, a consumer looks for its queues every 20 s.
+# By default, a consumer updates its list of queues every 20 s.
 CLIENT = ("-Drocketmq.client.rebalance.waitInterval=500", "-Drocketmq.client.logLevel=ERROR")
 
 
 class JavaProgramError(Exception):
-    """A program failed or took too long; the message holds what it printed to standard error."""
+    """Error: a program failed or took too long; the message contains its standard error."""
 
 
 class LostTracesError(JavaProgramError):
-    """A client's traces did not arrive: RocketMQ's client gives up those whose sending failed."""
+    """Error: a client's traces did not arrive, because RocketMQ's client drops traces that it fails to send."""
 
 
 def programs_class_path(version: str) -> str:
-    """Return the class path of the programs for a RocketMQ version, compiled if they are not in the cache.
+    """Return the class path of the programs for a RocketMQ version; compile them if they are not in the cache.
 
-    It has no folder in it: a JVM takes no archive of classes where one is.
+    It contains no folders, because a JVM ignores an archive of classes if there is one.
 
     Raises:
         JavaProgramError: A source does not compile against that version.
@@ -63,7 +61,7 @@ def programs_class_path(version: str) -> str:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 raise JavaProgramError(f"javac for RocketMQ {version}:\n{done.stdout}{done.stderr}")
-            # A client warns of every topic that is not there yet.
+            # A client logs a warning for every topic that does not exist yet.
             write_quiet_logging(Path(made), "ERROR")
             with zipfile.ZipFile(folder / _JAR, "w") as jar:
                 for path in sorted(Path(made).iterdir()):
@@ -80,23 +78,23 @@ def run_java(
     timeout_seconds: float = 180,
     jvm: Sequence[str] = JVM,
 ) -> list[Row]:
-    """Run one of the programs and return the objects that it printed.
+    """Run one of the programs, and return the objects that it printed.
 
     Args:
-        server: The server, or only the version, whose libraries the program runs on.
-        program: The class's name.
-        arguments: Its arguments, all of them: a name server is not added.
-        timeout_seconds: When to give it up.
-        jvm: Settings of the virtual machine; by default those of a program that is over soon.
+        server: The server, or only the version, with whose libraries the program runs.
+        program: Name of the class.
+        arguments: All of its arguments; the address of the name server is not added.
+        timeout_seconds: Time limit.
+        jvm: Options of the JVM; by default those for a short program.
 
     Raises:
-        LostTracesError: A client's traces did not arrive; with new servers, the program may be run again.
-        JavaProgramError: It ended with another code than 0, or not in time.
+        LostTracesError: A client's traces did not arrive; retry with new servers.
+        JavaProgramError: It ended with an exit code other than 0, or not in time.
     """
     version = server if isinstance(server, str) else server.version
     with tempfile.TemporaryDirectory() as home:
-        # 4.9.x's client writes its log below the user's home; native libraries are unpacked and
-        # test certificates made in the folder for temporary files, and left there.
+        # The client of 4.9.x writes its log below the user's home. Native libraries and test certificates are written
+        # to the folder for temporary files, and left there.
         recording = any(option.startswith("-XX:ArchiveClassesAtExit") for option in jvm)
         archive = [] if recording else archive_options(rocketmq_archives(version), PROGRAMS)
         command = [java_command(), *archive, *jvm, *CLIENT]
@@ -109,7 +107,7 @@ def run_java(
                 text=True,
                 timeout=timeout_seconds,
                 check=False,
-                # Java decodes its arguments by the locale: keys may be Chinese.
+                # Java decodes its arguments by the locale, and keys may be Chinese.
                 env={**os.environ, "LC_ALL": "C.UTF-8"},
             )
         except subprocess.TimeoutExpired as late:
@@ -130,18 +128,18 @@ def dump_store(version: str, store: Path) -> list[Row]:
 
 
 def produce_every_kind(rocketmq: RocketMQ, *kinds: str) -> list[Row]:
-    """Send messages of the given kinds, or of all, and wait for the records that the broker derives from them."""
+    """Send messages of the given kinds, or of all kinds, and wait for the records that the broker derives from them."""
     return run_java(rocketmq, "ProduceEveryKind", [rocketmq.name_server_address, *kinds])
 
 
 def fail_every_message(rocketmq: RocketMQ, topic: str, group: str, max_reconsume_times: int = 2) -> list[Row]:
-    """Consume a topic, failing, until every message of it is a dead letter of the group."""
+    """Fail to consume a topic until each of its messages is a dead letter of the group."""
     arguments = [rocketmq.name_server_address, topic, group]
     return run_java(rocketmq, "FailingConsumer", [*arguments, str(max_reconsume_times), "90"])
 
 
 def consume_all(rocketmq: RocketMQ, *topics: str) -> list[Row]:
-    """Pull every message of some topics, as a consumer sees them."""
+    """Pull every message of the given topics, as a consumer sees them."""
     return run_java(rocketmq, "ConsumeAll", [rocketmq.name_server_address, *topics])
 
 
@@ -151,15 +149,15 @@ def count_origins(rocketmq: RocketMQ, topic: str, timeout_seconds: float = 600) 
 
 
 def look_up(rocketmq: RocketMQ, *questions: tuple[str, str, str]) -> list[Row]:
-    """Query the broker's index, its messages by id, and its queues' offsets.
+    """Query the broker's index, messages by id, and queue offsets.
 
     Args:
         rocketmq: The running servers.
-        questions: `(verb, topic, value)`, the verbs `key`, `unique`, `id`, `time` and `range` (see
+        questions: Tuples `(verb, topic, value)` with the verbs `key`, `unique`, `id`, `time` and `range` (see
             Lookup.java).
 
     Returns:
-        A row for every message or queue found, with its question.
+        A row for every message or queue found, with the question.
     """
     words = [word for question in questions for word in question]
     return run_java(rocketmq, "Lookup", [rocketmq.name_server_address, *words])

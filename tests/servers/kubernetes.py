@@ -3,8 +3,8 @@
     with Kubernetes(folder) as kubernetes:
         kubernetes.create("/api/v1/namespaces", {"metadata": {"name": "commitlake"}})
 
-There are no controllers, no scheduler and no nodes: nothing but tests makes pods of jobs, or runs pods (see
-`tests.support.pods`). It is built from the Go module in `kubernetes_api`, once, in some minutes.
+There are no controllers, no scheduler and no nodes; only tests create pods for jobs, and run pods (see
+`tests.support.pods`). The server is built once from the Go module in `kubernetes_api`, which takes some minutes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Kubernetes(Server):
 
     @property
     def certificate(self) -> Path:
-        """Its own certificate."""
+        """Path of the server's certificate."""
         return self.folder / "certificates" / "apiserver.crt"
 
     def start(self) -> Kubernetes:

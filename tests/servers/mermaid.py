@@ -1,6 +1,6 @@
-"""Mermaid itself, which draws the output of `commitlake lineage --mermaid` and so checks its form.
+"""Mermaid, which renders the output of `commitlake lineage --mermaid` to check its syntax.
 
-npm fetches the published package from where its own settings say; one file of it is kept.
+npm fetches the published package according to its own settings; one file of it is kept.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _SCRIPT = "package/dist/mermaid.min.js"
 
 
 class MermaidError(Exception):
-    """Mermaid could not be fetched."""
+    """Error: Mermaid could not be fetched."""
 
 
 def mermaid_script() -> Path:
-    """Return the path of Mermaid as one script for a browser.
+    """Return the path of Mermaid as a single script for browsers.
 
     Raises:
         MermaidError: There is no npm, or it could not fetch the package.

@@ -16,14 +16,14 @@ def mqadmin(
     jvm: Sequence[str] = JVM,
     account: tuple[str, str] | None = None,
 ) -> list[str]:
-    """Run commands one after another, in one JVM, and return the output of each.
+    """Run commands in sequence in one JVM, and return the output of each.
 
     Args:
-        version: RocketMQ's.
-        folder: an own folder.
-        commands: each the name of a command and its arguments.
-        jvm: settings of the virtual machine.
-        account: access key and secret key that sign the requests.
+        version: version of RocketMQ.
+        folder: a folder of its own.
+        commands: commands, each with its arguments.
+        jvm: options of the JVM.
+        account: access key and secret key for signing the requests.
     """
     write_quiet_logging(folder / "conf", "ERROR")
     if account is not None:

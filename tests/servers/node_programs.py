@@ -1,7 +1,7 @@
-"""Programs that are published as npm packages, installed once.
+"""Programs that are published as npm packages; each is installed once.
 
-They run on the `node` on the PATH if it is new enough, otherwise on one from a Python package: a fresh machine then
-needs only Python. Packages come from where npm's own settings say; a lock file has the digest of each.
+They run on the `node` on the PATH if it is new enough, otherwise on one from a Python package, so that a fresh machine
+needs only Python. Packages are fetched according to npm's own settings; a lock file contains the digest of each.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _LOCKS = Path(__file__).parent
 
 
 class NodeError(Exception):
-    """Node.js is missing, or npm could not install a program."""
+    """Error: Node.js is missing, or npm could not install a program."""
 
 
 def node_program(name: str) -> Path:
     """Return the folder of a program's package, from the cache if it was installed before.
 
     Args:
-        name: The package, which has a lock file NAME.lock.json beside this module.
+        name: The package; its lock file NAME.lock.json is next to this module.
 
     Raises:
         NodeError: It could not be installed.
@@ -54,7 +54,7 @@ def node_command() -> Path:
     """Return the path of a Node.js that is new enough.
 
     Raises:
-        NodeError: There is none on the PATH, and the package could not be had.
+        NodeError: There is none on the PATH, and the package could not be installed.
     """
     on_path = shutil.which("node")
     if on_path and shutil.which("npm"):
@@ -68,7 +68,7 @@ def node_command() -> Path:
 
 
 def _npm() -> list[str]:
-    """Return the command of npm, which runs on the same Node.js."""
+    """Return the command of npm, run on the same Node.js."""
     node = node_command()
     own = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     return [str(node), str(own)] if own.exists() else [str(shutil.which("npm"))]
@@ -87,14 +87,14 @@ def _install(lock: str, folder: Path) -> None:
     package = json.loads(lock)["packages"][""]
     (folder / "package.json").write_text(json.dumps({**package, "private": True}))
     (folder / "package-lock.json").write_text(lock)
-    # No package's own scripts run.
+    # Scripts of packages are not run.
     _run([*_npm(), "ci", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund", "--silent"], folder)
 
 
 def _run(command: list[str], folder: Path) -> None:
     said = ""
     for attempt in range(ATTEMPTS):
-        time.sleep(5 * attempt)  # a busy registry answers again after a while; what was fetched by then is kept
+        time.sleep(5 * attempt)  # a busy registry answers again after a while; packages already fetched are kept
         try:
             done = subprocess.run(
                 command, cwd=folder, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS

@@ -21,21 +21,21 @@ PORTS_PER_PROCESS = 500
 
 
 class ServerError(Exception):
-    """A server did not start, or ended by itself; the message holds the tail of its log."""
+    """Error: a server did not start, or ended by itself; the message contains the end of its log."""
 
 
 class _PortBlock:
-    """Neighbouring ports that this process alone hands out, each in its turn.
+    """Consecutive ports that only this process assigns, in order.
 
-    A port that was free a moment ago may be in another server's hands when ours starts. The processes of a test run,
-    and other runs on the machine, therefore each own a block of ports, by a lock that ends with the process.
+    A port that was free a moment ago may be taken by another server when ours starts. Therefore each process of this
+    test run, and of other runs on the machine, owns a block of ports, with a lock that ends with the process.
     """
 
     def __init__(self) -> None:
-        """Take a block that no other process owns.
+        """Acquire a block that no other process owns.
 
         Raises:
-            ServerError: Every block is taken.
+            ServerError: All blocks are taken.
         """
         folder = Path(tempfile.gettempdir()) / f"commitlake-test-ports-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -55,7 +55,7 @@ class _PortBlock:
         raise ServerError(f"every block of {PORTS_PER_PROCESS} ports in {PORT_RANGE} is in use; locks are in {folder}")
 
     def take(self, count: int, ip: str) -> int:
-        """Return the first of `count` neighbouring free ports; ports are reused only after all others."""
+        """Return the first of `count` consecutive free ports; ports are reused only after all others."""
         for _ in self._ports:
             if self._next + count > self._ports.stop:
                 self._next = self._ports.start
@@ -69,12 +69,12 @@ class _PortBlock:
 
 @functools.cache
 def _block_of(process: int) -> _PortBlock:
-    """The ports of this process; a forked one takes its own."""
+    """Return the ports of this process; a forked process acquires its own."""
     return _PortBlock()
 
 
 def free_ports(count: int, ip: str = "127.0.0.1") -> int:
-    """Return the first of `count` neighbouring ports that are free and given to no other test.
+    """Return the first of `count` consecutive ports that are free and not assigned to another test.
 
     Args:
         count: How many ports in a row are needed.
@@ -84,7 +84,7 @@ def free_ports(count: int, ip: str = "127.0.0.1") -> int:
 
 
 def is_free(port: int, ip: str) -> bool:
-    """Return True if a server could listen on the port."""
+    """Return whether a server can listen on the port."""
     with socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -95,16 +95,16 @@ def is_free(port: int, ip: str) -> bool:
 
 
 class ServerProcess:
-    """One server process and its log file, to which standard output and error go."""
+    """One server process and its log file, which contains standard output and error."""
 
     def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         """Start the process.
 
         Args:
-            name: What error messages call it.
+            name: Name of the server in error messages.
             command: The program and its arguments.
-            log: The file its output is appended to.
-            env: Environment variables added to ours.
+            log: The file to which its output is appended.
+            env: Additional environment variables.
         """
         self.name = name
         self.log = log
@@ -129,7 +129,7 @@ class ServerProcess:
 
     @property
     def is_running(self) -> bool:
-        """Return True if the process is running."""
+        """Return whether the process is running."""
         return self._process.poll() is None
 
     def output(self) -> str:
@@ -142,7 +142,7 @@ class ServerProcess:
         """Wait until a condition holds.
 
         Raises:
-            ServerError: The process ended, or the time is over.
+            ServerError: The process ended, or the condition did not hold in time.
         """
         deadline = time.monotonic() + timeout_seconds
         while not is_ready():
@@ -157,10 +157,10 @@ class ServerProcess:
         return ServerError(f"{self.name} {what}; its log {self.log} ends:\n{self.output()[-4000:]}")
 
     def stop(self, timeout_seconds: float = 60) -> None:
-        """Ask the process to end by SIGTERM and wait for it.
+        """Send SIGTERM to the process, and wait until it ends.
 
         Raises:
-            ServerError: It did not end in time; it was killed then.
+            ServerError: It did not end in time, and was killed.
         """
         if self.is_running:
             self._process.send_signal(signal.SIGTERM)
@@ -171,6 +171,6 @@ class ServerProcess:
             raise self.error(f"did not stop within {timeout_seconds:.0f} s") from None
 
     def kill(self) -> None:
-        """End the process by SIGKILL, so that it cannot write anything more."""
+        """End the process with SIGKILL, so that it cannot write anything else."""
         self._process.kill()
         self._process.wait()

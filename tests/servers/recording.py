@@ -1,8 +1,8 @@
 """A store with a record of every kind, written by a real broker, with RocketMQ's description of each.
 
-The broker runs on small files and short delays, gets everything that `ProduceEveryKind` and
-`FailingConsumer` do, and then, where the machine has an IPv6 loopback, is restarted there for some
-more, so that both kinds of hosts are in the log. It is stopped cleanly at the end.
+The broker runs with small files and short delays, and receives all messages of `ProduceEveryKind` and
+`FailingConsumer`. If the machine has an IPv6 loopback address, the broker is then restarted there for more messages, so
+that the log contains both kinds of hosts. At the end it is stopped cleanly.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tests.servers.rocketmq import SMALL_FILES, RocketMQ
 
 _LOGGER = logging.getLogger(__name__)
 
-# Retries take the levels from 3 on. The last level keeps its messages waiting. A half message is
-# checked first when its mark ("op"), which 5.x writes up to 3 s late, is surely there.
+# Retries use the levels from 3 on. Messages of the last level stay in the schedule topic. A half message is first
+# checked after its op record, which 5.x writes up to 3 s late, has certainly been written.
 RECORDING_OPTIONS = dataclasses.replace(
     SMALL_FILES,
     message_delay_level="1s 2s 1s 1s 3s 1h",
@@ -52,17 +52,16 @@ IPV6_KINDS = ("plain", "keys", "batch", "zlib", "delay", "pending")
 
 @dataclasses.dataclass(frozen=True)
 class RecordedStore:
-    """A real broker's store; not to be changed, copy it first.
+    """Store of a real broker, which must be copied before it is changed.
 
     Attributes:
         version: The RocketMQ version that wrote it.
         store: Its folder.
-        sent: The messages that the producer sent, as ProduceEveryKind.java prints them.
-        failed: The deliveries that failed, as FailingConsumer.java prints them.
-        decoded: Every record as RocketMQ's MessageDecoder reads it, in physical order, as
-            DumpStore.java prints it.
+        sent: Sent messages, as ProduceEveryKind.java prints them.
+        failed: Failed deliveries, as FailingConsumer.java prints them.
+        decoded: All records in physical order, as RocketMQ's MessageDecoder reads them and DumpStore.java prints them.
         broker_port: Port of the broker; offset message ids contain it.
-        has_ipv6: Whether a part was written by a broker on `::1`.
+        has_ipv6: Whether a part of it was written by a broker on `::1`.
     """
 
     version: str
@@ -75,7 +74,7 @@ class RecordedStore:
 
     def copy_to(self, folder: Path) -> Path:
         """Copy the store for a test that changes it, or lets a broker load it."""
-        # With new file times: a broker deletes segments by their age.
+        # With new file times, because a broker deletes segments by their age.
         shutil.copytree(self.store, folder, copy_function=shutil.copy)
         return folder
 
@@ -83,12 +82,12 @@ class RecordedStore:
 def recorded(version: str, folder: Path) -> RecordedStore:
     """Return a recorded store.
 
-    It is written now, unless another process of this run has, or an earlier run where `COMMITLAKE_REUSE_RECORDED` is
-    set.
+    It is written now, unless another process of this run has written it, or `COMMITLAKE_REUSE_RECORDED` is set and an
+    earlier run has.
 
     Args:
         version: One of `VERSIONS`.
-        folder: The run's folder for what is recorded.
+        folder: The run's folder for recorded stores.
     """
     if not os.environ.get("COMMITLAKE_REUSE_RECORDED"):
         return _load(build_once(folder / version, lambda beside: record(version, beside)))
@@ -99,9 +98,9 @@ def recorded(version: str, folder: Path) -> RecordedStore:
 
 
 def record(version: str, folder: Path) -> None:
-    """Run the servers and the programs, and leave the store and `recorded.json` in a folder.
+    """Run the servers and the programs, and write the store and `recorded.json` into a folder.
 
-    A recording from which traces are missing is begun anew, once.
+    If traces are missing, the recording is repeated once.
     """
     try:
         _record(version, folder)
@@ -137,12 +136,12 @@ def _record(version: str, folder: Path) -> None:
 
 
 def has_pop(version: str) -> bool:
-    """Return True if a version has pop consumption, timers and the V2 magic code, as 5.x does."""
+    """Return whether a version has pop consumption, timers and the V2 magic, as 5.x does."""
     return int(version.partition(".")[0]) >= 5
 
 
 def _wait_for_pop_retries(rocketmq: RocketMQ, timeout_seconds: float = 60) -> None:
-    """Wait until the broker has put unacknowledged popped messages into the retry topic."""
+    """Wait until the broker has moved unacknowledged popped messages into the retry topic."""
     deadline = time.monotonic() + timeout_seconds
     while max_offset(rocketmq.broker_address, POP_RETRY_TOPIC) < POPPED_COUNT:
         if time.monotonic() > deadline:

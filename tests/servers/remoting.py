@@ -1,7 +1,7 @@
-"""Requests of the tests' harness to a RocketMQ server, over this project's own client.
+"""Requests of the tests to a RocketMQ server, sent with this project's own client.
 
-With them "ready" means that a client would find the broker, not that some time has passed; and a
-pop can be left unacknowledged, which RocketMQ's own client never does.
+They make it possible to wait until clients can find a broker, instead of waiting for some time, and to leave a popped
+message unacknowledged, which RocketMQ's own client never does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ANSWER_SECONDS = 10
 
 
 class PopRequest(NamedTuple):
-    """5.x: messages for a group, hidden from its others for a while."""
+    """Header of a pop (5.x), which returns messages and hides them from the group's other consumers for a while."""
 
     consumer_group: str
     topic: str
@@ -37,14 +37,14 @@ class PopRequest(NamedTuple):
 
 
 def knows_broker(name_server_address: str, broker_address: str) -> bool:
-    """Return True if a broker has registered at a name server.
+    """Return whether a broker has registered with a name server.
 
     Args:
         name_server_address: `ip:port`.
         broker_address: The `ip:port` that the broker gives to clients.
 
     Returns:
-        False also while the name server does not answer.
+        False also if the name server does not answer.
     """
     try:
         brokers = ask(name_server_address, RequestCode.GET_BROKER_CLUSTER_INFO).value(ClusterInfo).broker_addr_table
@@ -54,7 +54,7 @@ def knows_broker(name_server_address: str, broker_address: str) -> bool:
 
 
 def max_offset(broker_address: str, topic: str, queue_id: int = 0) -> int:
-    """Return the offset that the next message of a queue will have; 0 if there is no such topic."""
+    """Return the offset of the next message of a queue; 0 if the topic does not exist."""
     answer = ask(broker_address, RequestCode.GET_MAX_OFFSET, MaxOffsetRequest(topic, queue_id))
     return answer.header(OffsetResponse).offset
 
@@ -62,17 +62,17 @@ def max_offset(broker_address: str, topic: str, queue_id: int = 0) -> int:
 def pop_and_forget(broker_address: str, topic: str, group: str, invisible_ms: int) -> None:
     """Pop the messages of a topic for a group (5.x) and never acknowledge them.
 
-    The broker writes a check point record, and puts the messages into the group's pop retry topic
-    when they have been invisible for long enough.
+    The broker writes a checkpoint record, and moves the messages into the group's pop retry topic after their invisible
+    time.
     """
     now_ms = time.time_ns() // 1_000_000
-    # From any queue, and from its first message on.
+    # From any queue, starting at its first message.
     request = PopRequest(group, topic, -1, 32, invisible_ms, poll_time=0, born_time=now_ms, init_mode=0)
     ask(broker_address, RequestCode.POP_MESSAGE, request)
 
 
 def ask(address: str, code: int, header: NamedTuple | None = None, body: bytes = b"") -> PeerAnswer:
-    """Send one request, over a connection of its own, and return the answer.
+    """Send one request over a new connection, and return the answer.
 
     Args:
         address: The server's `ip:port`, IPv6 without brackets.

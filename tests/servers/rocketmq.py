@@ -1,11 +1,11 @@
-"""A real RocketMQ, name server and broker, run from its published jars.
+"""A real RocketMQ name server and broker, run from the published jars.
 
     with RocketMQ("5.5.0", folder, options=SMALL_FILES) as rocketmq:
         run_java(rocketmq, "ProduceEveryKind", [...])
 
-Everything listens on the loopback address where RocketMQ lets it: 4.9.x has no setting for it, and
-the broker's HA port is open on every address in both. All files are under the folder given:
-`store/` (unless another store is named), `home/conf/`, `broker.log`, `namesrv.log`.
+Servers listen on the loopback address as far as RocketMQ allows it: 4.9.x has no setting for it, and the broker's HA
+port is open on every address in all versions. All files are in the given folder: `store/` (unless another store is
+given), `home/conf/`, `broker.log`, `namesrv.log`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FAST_JVM = ("-XX:+UseSerialGC",)
 WITHOUT_TLS = "-Dtls.server.mode=disabled"
 """For servers that nobody asks by TLS: each start would make a key and a certificate."""
 
-# Packages that RocketMQ's own start scripts open to it on Java 9 and later: it unmaps its files by hand.
+# Packages that RocketMQ's own start scripts open on Java 9 and later, because it unmaps its files explicitly.
 JAVA_OPENINGS = (
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
@@ -45,19 +45,19 @@ JAVA_OPENINGS = (
     "--add-opens=java.base/java.util=ALL-UNNAMED",
 )
 IDLE_SETTINGS = {
-    # A thread of 5.x's is busy until this time has passed once: ten seconds of a processor, by default.
+    # A thread of 5.x is busy until this time has passed once, which takes 10 s of processor time by default.
     "transactionMetricFlushInterval": 300,
-    # The whole timer wheel is flushed each time, by default each second.
+    # Each flush writes the whole timer wheel, by default every second.
     "timerFlushIntervalMs": 5000,
 }
 """Settings with which an idle broker takes no processor time."""
 
-# A broker refuses messages on a disk that is 90 % full; a developer's often is.
+# A broker refuses messages on a disk that is 90 % full, as a developer's often is.
 DISK_LIMITS = (
     "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.98",
     "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.97",
 )
-# 5.x reads rmq.logback.xml (its logback is shaded), 4.9.x the other files, which must exist.
+# 5.x reads rmq.logback.xml (its logback is shaded); 4.9.x reads the other files, which must exist.
 LOGBACK_FILES = (
     "rmq.logback.xml",
     "logback.xml",
@@ -76,13 +76,13 @@ LOGBACK = """<configuration>
 
 
 def rocketmq_jars(version: str) -> Path:
-    """Return the folder with the jars of a RocketMQ version, fetched if not in the cache."""
+    """Return the folder with the jars of a RocketMQ version; fetch them if they are not in the cache."""
     coordinates = [f"org.apache.rocketmq:rocketmq-{name}:{version}" for name in ARTIFACTS]
     return resolve_jars(coordinates, f"rocketmq-{version}")
 
 
 def write_quiet_logging(conf: Path, level: str = "WARN") -> None:
-    """Write both version lines' log settings into a class path folder; they log to standard error.
+    """Write the log settings of 4.9.x and 5.x into a class path folder; servers log to standard error.
 
     Args:
         conf: The folder.
@@ -95,25 +95,25 @@ def write_quiet_logging(conf: Path, level: str = "WARN") -> None:
 
 @dataclasses.dataclass(frozen=True)
 class BrokerOptions:
-    """The broker's settings that tests vary; None leaves RocketMQ's default.
+    """Settings of the broker that tests vary; None means RocketMQ's default.
 
     Attributes:
-        segment_size_bytes: Size of a CommitLog file. A store loads only with the size it was
-            written with.
+        segment_size_bytes: Size of a CommitLog file. A store can only be loaded with the size with which it was
+            written.
         consume_queue_file_size_bytes: Size of a ConsumeQueue file, a multiple of 20.
         max_hash_slot_num: Slots of an IndexFile.
         max_index_num: Entries of an IndexFile.
-        max_message_size_bytes: Limit of a body; a record (64 KiB more) must fit into a segment.
-        message_delay_level: The delays of the levels from 1 on, as `1s 5s 1h`.
+        max_message_size_bytes: Maximum size of a body; a record (64 KiB more) must fit into a segment.
+        message_delay_level: The delays of the levels from 1 on, such as `1s 5s 1h`.
         file_reserved_hours: Age at which segments are deleted.
-        transaction_timeout_ms: Age at which a half message is checked first.
+        transaction_timeout_ms: Age at which a half message is first checked.
         transaction_check_interval_ms: Time between two checks.
-        has_batched_ops: Whether 5.x writes the marks of ended transactions together, every 3 s, as it does by itself.
-            Its thread for that never sleeps again once 3 s have passed since the first transaction, and takes a core
-            for as long as the broker runs; so, by default, each mark is written at once.
+        has_batched_ops: Whether 5.x writes op records in batches every 3 s, which is its default. The thread for this
+            never sleeps again once 3 s have passed since the first transaction, and uses a core as long as the broker
+            runs. So the default here is to write each op record at once.
         trace_topic_enable: Whether RMQ_SYS_TRACE_TOPIC exists.
         flush_disk_type: `ASYNC_FLUSH` or `SYNC_FLUSH`.
-        extra: Any other keys of broker.conf.
+        extra: Other keys of broker.conf.
     """
 
     segment_size_bytes: int | None = None
@@ -131,7 +131,7 @@ class BrokerOptions:
     extra: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
     def conf(self) -> dict[str, object]:
-        """Return the settings under the names they have in broker.conf."""
+        """Return the settings under their names in broker.conf."""
         named: dict[str, object] = {
             "mappedFileSizeCommitLog": self.segment_size_bytes,
             "mappedFileSizeConsumeQueue": self.consume_queue_file_size_bytes,
@@ -193,19 +193,17 @@ class RocketMQ(Server):
 
         Args:
             version: One of `VERSIONS`.
-            folder: An own folder, made if it is not there.
-            store: The broker's store, which another broker may have written; by default
-                `folder/store`.
+            folder: A folder of its own, created if it does not exist.
+            store: The broker's store, which another broker may have written; by default `folder/store`.
             options: The broker's settings.
-            ip: `127.0.0.1`, or `::1` for a broker whose records hold IPv6 hosts.
-            broker_port: The broker's port; by default a free one. A client that views a message by
-                its offset id connects to the address in the id, so a store's old port may have to
-                be given here.
+            ip: `127.0.0.1`, or `::1` for a broker whose records contain IPv6 hosts.
+            broker_port: The broker's port; by default a free one. A client that views a message by its offset id
+                connects to the address in the id, so the old port of a store may be needed.
             broker_name: The broker's name.
-            jvm: How the virtual machines collect garbage and compile.
-            name_server_jvm: Further settings of the name server's virtual machine.
-            has_tls: Whether they serve TLS, too.
-            archives_to: A folder in which the virtual machines leave archives of their classes when they are stopped.
+            jvm: Options of the JVMs for garbage collection and compilation.
+            name_server_jvm: Further options of the name server's JVM.
+            has_tls: Whether the servers also accept TLS.
+            archives_to: Folder into which the JVMs write archives of their classes when they are stopped.
         """
         self.version = version
         self.jars = rocketmq_jars(version)
@@ -243,10 +241,10 @@ class RocketMQ(Server):
         return self._broker
 
     def start(self) -> Self:
-        """Start the name server and then the broker; return when a client would find the broker.
+        """Start the name server and then the broker; return when clients can find the broker.
 
         Raises:
-            ServerError: One of them did not come up.
+            ServerError: One of them did not start.
         """
         try:
             self.start_name_server()
@@ -274,19 +272,18 @@ class RocketMQ(Server):
             ip: A new address; by default, the previous one.
 
         Raises:
-            ServerError: It did not come up; the message has the end of its log.
+            ServerError: It did not start; the message contains the end of its log.
         """
         self.options = options or self.options
         self.ip = ip or self.ip
         if self._broker_port is None:
-            # The broker also takes the port two below its own.
+            # The broker also uses its port minus 2.
             self._broker_port = free_ports(3, self.ip) + 2
         self._ha_port = self._ha_port or free_ports(1)
         memory = ["-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g"]
         self._broker = broker = self._launch("broker", "BrokerStartup", self._broker_conf(), [*memory, *DISK_LIMITS])
-        # A name server still knows a killed broker for two minutes: its answer alone proves nothing
-        # about this process. Nor does the log alone: 5.x prints "boot success" and may register only
-        # 10 s later, at its first regular turn.
+        # For two minutes a name server still knows a killed broker, so its answer proves nothing about this process.
+        # Nor does the log: 5.x prints "boot success", but may register only 10 s later.
         broker.wait_until(
             lambda: "boot success" in broker.output() and knows_broker(self.name_server_address, self.broker_address),
             READY_TIMEOUT_SECONDS,
@@ -297,7 +294,7 @@ class RocketMQ(Server):
         self.broker.stop()
 
     def kill_broker(self) -> None:
-        """Kill the broker as kill -9 does."""
+        """Kill the broker with SIGKILL."""
         self.broker.kill()
 
     def stop(self) -> None:
@@ -307,7 +304,7 @@ class RocketMQ(Server):
                 self._broker.stop()
         finally:
             if self._name_server is not None:
-                # It has nothing to flush, but may have an archive to write.
+                # It has nothing to flush, but may write an archive of its classes.
                 (self._name_server.kill if self._archives_to is None else self._name_server.stop)()
 
     def kill(self) -> None:
@@ -342,14 +339,14 @@ class RocketMQ(Server):
         """Write a server's settings and start it."""
         home = self.folder / "home"
         settings = self.folder / f"{name}.conf"
-        # Java properties: a backslash would begin an escape, and booleans are lower case.
+        # Java properties: a backslash starts an escape, and booleans are lower case.
         lines = (f"{key}={_property(value)}\n" for key, value in conf.items())
         settings.write_text("".join(lines))
         command = [java_command(), *jvm, *self._jvm, *JAVA_OPENINGS]
         command += [f"-Duser.home={home}", f"-Drocketmq.home.dir={home}"]
-        # Every start with TLS leaves a test certificate among the temporary files.
+        # Every start with TLS leaves a test certificate in the folder for temporary files.
         command += [f"-Djava.io.tmpdir={home}", *([] if self._has_tls else [WITHOUT_TLS])]
-        # Not on the class path: a JVM takes no archive of classes where a folder with files is.
+        # Not on the class path, because a JVM ignores an archive of classes if there is a folder with files.
         command += [f"-Dlogback.configurationFile={home / 'conf' / 'logback.xml'}"]
         command += [f"-Drmq.logback.configurationFile={home / 'conf' / 'rmq.logback.xml'}"]
         if self._archives_to is None:

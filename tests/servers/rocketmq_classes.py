@@ -1,4 +1,4 @@
-"""Makes the archives of `tests.servers.class_archives` for a RocketMQ version."""
+"""Creation of the archives of `tests.servers.class_archives` for a RocketMQ version."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.servers.rocketmq import RocketMQ
 
 
 def class_archives(version: str) -> Path:
-    """Return the folder with the archives, made if they are not in the cache.
+    """Return the folder with the archives; create them if they are not in the cache.
 
-    They are what the JVMs of a name server, a broker and a program leave that have sent a few messages.
+    They are written by the JVMs of a name server, a broker and a client program after a few messages.
     """
     return build_once(rocketmq_archives(version), lambda folder: _make(version, folder))
 

@@ -1,10 +1,10 @@
-"""A real S3-compatible server on a local folder: versitygw, whose conditional puts are atomic.
+"""An S3-compatible server on a local folder: versitygw, whose conditional puts are atomic.
 
     with S3Server(folder) as server:
         server.client().create_bucket(Bucket="lake")
 
-It listens on the loopback address. Its credentials are random, and come to clients by the environment, as the jobs
-take them: `server.environment()`.
+It listens on the loopback address. Its credentials are random; clients get them from environment variables, as jobs do:
+`server.environment()`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class S3Server(Server):
     """One server; the content of its buckets is kept when it is killed and started again.
 
     Attributes:
-        access_key: The only user's.
-        secret_key: The only user's.
+        access_key: Access key of the only user.
+        secret_key: Secret key of the only user.
     """
 
     def __init__(self, folder: Path) -> None:
         """Describe the server; `start`, or entering the context, starts it.
 
         Args:
-            folder: An own folder, made if it is not there.
+            folder: A folder of its own, created if it does not exist.
         """
         self.access_key = f"key{secrets.token_hex(8)}"
         self.secret_key = secrets.token_hex(20)
@@ -50,12 +50,12 @@ class S3Server(Server):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Return the address where it listens, which does not change at a restart."""
+        """Return the address at which it listens; a restart does not change it."""
         return "127.0.0.1", self._port
 
     @property
     def endpoint(self) -> str:
-        """The URL that clients are given."""
+        """URL of the server for clients."""
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> Self:
@@ -69,15 +69,15 @@ class S3Server(Server):
         return self
 
     def kill(self) -> None:
-        """End the server by SIGKILL."""
+        """End the server with SIGKILL."""
         if self._process is not None:
             self._process.kill()
 
     def environment(self, endpoint: str | None = None) -> dict[str, str]:
-        """Return the environment of a client: where the server is, and its credentials.
+        """Return a client's environment variables: the server's address and its credentials.
 
         Args:
-            endpoint: Another URL that leads to the server.
+            endpoint: Another URL of the server, such as a proxy's.
         """
         return {
             "AWS_ENDPOINT_URL_S3": endpoint or self.endpoint,
@@ -98,7 +98,7 @@ class S3Server(Server):
         )
 
     def _metadata_options(self) -> list[str]:
-        """Return options that keep metadata in extended attributes, or next to the data if the file system has none."""
+        """Return options to store metadata in extended attributes, or next to the data if the file system has none."""
         try:
             os.setxattr(self._folder, "user.commitlake", b"1")
         except OSError:

@@ -1,4 +1,4 @@
-"""A real server as a context: started when a test enters it, and ended when the test leaves it."""
+"""A real server as a context manager, which starts it and stops it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Server(ABC):
-    """One server, or several that are started and ended together."""
+    """One server, or several that are started and stopped together."""
 
     def __enter__(self) -> Self:
         """Start it."""
@@ -29,8 +29,8 @@ class Server(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """End all its running processes by SIGKILL."""
+        """End all its running processes with SIGKILL."""
 
     def stop(self) -> None:
-        """Stop it cleanly; kill it if a clean stop takes long and its data is not read again."""
+        """Stop it cleanly; servers whose clean stop is slow and whose data is not read again are killed."""
         self.kill()

@@ -1,6 +1,6 @@
-"""An archive of the classes that Spark's JVM loads as it starts: with it, a JVM starts in less time.
+"""An archive of the classes that Spark's JVM loads at startup, which makes its starts faster.
 
-It is what the JVM of a first, small job leaves when it ends, and is kept between test runs.
+The JVM of a first, small job writes it when it ends; it is kept between test runs.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ spark.stop()
 
 
 def class_archive() -> Path:
-    """Return the archive for this Java and this Spark, made if it is not in the cache.
+    """Return the archive for this Java and this Spark; create it if it is not in the cache.
 
     Raises:
-        ServerError: The job failed, or its JVM left no archive.
+        ServerError: The job failed, or its JVM wrote no archive.
     """
     versions = [pyspark.__version__, *(jar.name for jar in delta_jars())]
-    # An archive is for the jars at one place.
+    # An archive is only valid for jars at the same path.
     name = digest([java_version(), *versions, sys.prefix, _JOB])
     return build_once(cache_folder() / "spark-classes" / name, _build) / _NAME
 
 
 def quick_start(archive: Path) -> str:
-    """Return the SPARK_SUBMIT_OPTS of a JVM of tests: its classes are in an archive, and it compiles quickly.
+    """Return SPARK_SUBMIT_OPTS for the JVMs of tests: classes from an archive, and the quick compiler.
 
-    The optimizing compiler would take more processor time than it saves in the minute or two that such a JVM lives.
+    These JVMs run for a minute or two, in which the optimizing compiler takes more processor time than it saves.
     """
     return f"-XX:SharedArchiveFile={archive} -Xlog:disable -XX:TieredStopAtLevel=1"
 
@@ -61,7 +61,7 @@ def _build(folder: Path) -> None:
     )
     if done.returncode != 0:
         raise ServerError(f"a job for an archive of Spark's classes failed:\n{done.stderr[-4000:]}")
-    # The JVM outlives the job, and writes the archive in one go.
+    # The JVM outlives the job, and writes the archive in one step.
     deadline, size = time.monotonic() + PATIENCE_SECONDS, -1
     while not (archive.exists() and archive.stat().st_size == size > 0):
         size = archive.stat().st_size if archive.exists() else -1

@@ -1,10 +1,10 @@
-"""A real server of Spark Connect on the loopback address, with Delta.
+"""A real Spark Connect server on the loopback address, with Delta.
 
     with SparkConnect(folder) as server:
         subprocess.run(["./spark-submit.sh", "--remote", server.url, "archive", ...])
 
-Its process has an environment of its own; its Python has this package, unless another is
-chosen, as on a cluster where it is installed.
+Its process has a separate environment. By default its Python has this package, as on a cluster where the package is
+installed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _IP = "127.0.0.1"
 
 
 class SparkConnect(Server):
-    """A server of Spark Connect.
+    """A Spark Connect server.
 
     Attributes:
         url: URL of the server, for `--remote`.
@@ -42,9 +42,9 @@ class SparkConnect(Server):
         """Describe the server; `start`, or entering the context, starts it.
 
         Args:
-            folder: An own folder, for its log and its working folder.
-            cores: Tasks that run at a time.
-            python: Python of its workers.
+            folder: A folder of its own, for its log and its working folder.
+            cores: Number of parallel tasks.
+            python: Path of the workers' Python.
         """
         self._python = python
         self._folder = folder

@@ -4,8 +4,8 @@
         environment = {**os.environ, "HADOOP_CONF_DIR": str(cluster.configuration)}
         subprocess.run(["./spark-submit.sh", "--master", "yarn", "archive", ...], env=environment)
 
-Its processes have an environment of their own, without this package and without the user's variables, as on other
-machines. The default file system is the local one, which all containers share. Hadoop's version is that of pyspark.
+The environment of its processes lacks this package and the user's variables, as on other machines. The default file
+system is the local one, which all containers share. Hadoop's version is that of pyspark.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ appender.console.layout.pattern = %d %p %c{1}: %m%n
 
 
 def yarn_jars() -> Path:
-    """Return the folder with Hadoop's servers, in one jar, and what they need beside pyspark's jars."""
+    """Return the folder with the jar of Hadoop's servers, and with dependencies that are not among pyspark's jars."""
     coordinates = [f"org.apache.hadoop:hadoop-client-minicluster:{VERSION}", "org.bouncycastle:bcpkix-jdk18on:1.83"]
     return resolve_jars(coordinates, f"yarn-{VERSION}")
 
@@ -65,7 +65,7 @@ class YarnCluster(Server):
         """Describe the cluster; `start`, or entering the context, starts it.
 
         Args:
-            folder: An own folder, for settings, logs and the working folders of containers.
+            folder: A folder of its own, for settings, logs and the working folders of containers.
         """
         self._folder = folder
         self._jars = yarn_jars()
@@ -87,7 +87,7 @@ class YarnCluster(Server):
         return self
 
     def applications(self) -> list[dict[str, Any]]:
-        """Return what the resource manager knows of all applications, oldest first."""
+        """Return the resource manager's data about all applications, oldest first."""
         listed = (self._get("apps").get("apps") or {}).get("app", [])
         return sorted(listed, key=lambda application: str(application["id"]))
 
@@ -105,7 +105,7 @@ class YarnCluster(Server):
                         os.kill(pid, signal.SIGKILL)
 
     def kill(self) -> None:
-        """End both, and so all containers."""
+        """End both servers, and with them all containers."""
         for process in reversed(self._processes):
             containers = descendants(process.pid)
             process.kill()
@@ -155,7 +155,7 @@ class YarnCluster(Server):
             "yarn.nodemanager.resource.memory-mb": CONTAINER_MEMORY_MB,
             "yarn.nodemanager.resource.cpu-vcores": 8,
             "yarn.nodemanager.vmem-check-enabled": "false",
-            # A test machine whose disk is 90 % full is healthy enough.
+            # Test machines may have a disk that is 90 % full.
             "yarn.nodemanager.disk-health-checker.enable": "false",
             "yarn.nodemanager.env-whitelist": "JAVA_HOME",
             "yarn.scheduler.minimum-allocation-mb": 128,
