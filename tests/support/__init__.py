@@ -1,1 +1,1 @@
-"""Code that tests share: builders of stores, lakes and messages, fixtures, waiting. Servers are in `tests.servers`."""
+"""Code shared by tests: builders of stores, lakes and messages, fixtures, waiting. Servers are in `tests.servers`."""

@@ -1,4 +1,4 @@
-"""Archive runs in processes of their own (`tests.integration.killed.child`), which tests start on command and kill."""
+"""Archive runs in separate processes (`tests.integration.killed.child`), which tests start on command and kill."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AHEAD = 3  # processes that start while another runs
 
 
 def launch(where: str, store: Path | str, lake: Path, step: str | None = None) -> subprocess.Popen[str]:
-    """Start a process that prepares to archive, in a process group of its own; see `child` for the store."""
+    """Start a process that prepares to archive, in its own process group; see `child` for the store."""
     arguments = [where, str(store), str(lake), *([step] if step else [])]
     command = [sys.executable, "-m", "tests.integration.killed.child", *arguments]
     return subprocess.Popen(
@@ -71,7 +71,7 @@ def launched_ahead(
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """End the process and all that it started."""
+    """Kill the process and everything that it started."""
     kill_tree(process.pid)
     process.wait(PATIENCE_SECONDS)
 

@@ -1,4 +1,4 @@
-"""A real server of Azure's blob protocol, and containers on it: fixtures that a conftest or a test imports."""
+"""Fixtures for a server of Azure's blob protocol and its containers, which a conftest or a test imports."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.servers.azure import AzureServer
 
 @pytest.fixture(scope="session")
 def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
-    """The server; a test that kills it starts it again."""
+    """Yield the server; a test that kills it must start it again."""
     with AzureServer(tmp_path_factory.mktemp("azure")) as server:
         yield server
 
 
 @pytest.fixture(autouse=True)
 def azure_environment(azure_server: AzureServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Set the environment of a user: the server and the key, and no other credentials."""
+    """Set a user's environment: the server and the key, and no other credentials."""
     for name in ("AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_TENANT_ID", "AZURE_STORAGE_SAS_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     for name, value in azure_server.environment().items():

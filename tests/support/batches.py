@@ -1,4 +1,4 @@
-"""Batches that the compiled reader returns for a log in a store."""
+"""Batches that the compiled reader returns for the log of a store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIZE = 8192
 
 
 def arrow_schema(*columns: str) -> pa.Schema:
-    """Return the given columns of the source, or all."""
+    """Return the given columns of the source, by default all."""
     return to_arrow_schema(StructType([SOURCE[name] for name in columns] or SOURCE.fields))
 
 

@@ -30,7 +30,7 @@ BODIES: list[tuple[str, bytes, str]] = [  # key, stored body, codec
 
 
 def write_lake_of_bodies(root: Path) -> Path:
-    """Write a lake with a message for each of `BODIES`, and four whose body is absent, expired or different.
+    """Write a lake with a message for each of `BODIES`, and four messages whose body is absent, expired or different.
 
     Args:
         root: its folder.

@@ -54,7 +54,7 @@ class Peer:
         version: int = 513,
         flag: int = 0,
     ) -> list[Command]:
-        """Send a request, and return all answers, also if it takes several slices."""
+        """Send a request, and return all answers, even if it takes several slices."""
         before = len(self.sent)
         self.ask_once(code, fields, body, version, flag)
         while self.dispatcher.work():
@@ -133,7 +133,7 @@ def open_broker(
 
 
 def answer_of(server: NameServer, channel: Channel, request: Command) -> Command:
-    """Return a name server's answer to a request, also if it takes several slices."""
+    """Return a name server's answer to a request, even if it takes several slices."""
     answer = server.handle(channel, request)
     while not isinstance(answer, Command):
         try:

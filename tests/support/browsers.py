@@ -1,4 +1,4 @@
-"""Chromium for the tests of pages: where it is, and a tab that fails at any error or request."""
+"""Chromium for tests of pages, with tabs that fail on any error or request."""
 
 from __future__ import annotations
 

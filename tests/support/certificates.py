@@ -76,7 +76,7 @@ class Certificates:
         *,
         is_authority: bool = False,
     ) -> tuple[rsa.RSAPrivateKey, x509.Certificate]:
-        key = rsa.generate_private_key(65537, 2048)  # what every Java knows
+        key = rsa.generate_private_key(65537, 2048)  # supported by every Java
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
         now = datetime.datetime.now(datetime.UTC)
         address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))

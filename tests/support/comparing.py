@@ -21,7 +21,7 @@ _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 
 def plain_rows(path: Path | str) -> list[Row]:
-    """Return every record of the stores as the plain reader sees it, in order of broker and offset."""
+    """Return all records of the stores as the plain reader returns them, by broker and offset."""
     rows = [
         row_of(found.message, store.broker)
         for store in find_stores(str(path))
@@ -32,7 +32,7 @@ def plain_rows(path: Path | str) -> list[Row]:
 
 
 def spark_rows(frame: DataFrame) -> list[Row]:
-    """Return rows as plain values, in order of broker and offset: times as ms, maps as dictionaries."""
+    """Return rows as plain values, by broker and offset: times as ms, maps as dictionaries."""
     rows = [
         {
             name: dict(value) if name == "properties" and value is not None else _plain(value)

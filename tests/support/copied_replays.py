@@ -1,4 +1,4 @@
-"""Replays in a ledger that have copied their messages into the lake."""
+"""Replays whose messages were copied into the lake."""
 
 from __future__ import annotations
 

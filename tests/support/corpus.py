@@ -1,8 +1,9 @@
 """Stores for measurements, with messages of a shop's producers, written by broker_lite.
 
-Bodies are JSON of orders from a pool of distinct ones, and zstd takes them to about a third. The log holds each of
-them many times, but further apart than a compressor's frame of 256 KiB reaches. Every segment of a store is full, so
-that the first of a store's segments are a smaller store: all sizes cost no more to make than the largest.
+Bodies are JSON of orders from a pool of distinct ones, which zstd compresses to about a third. The log contains each
+body many times, but further apart than a compressor's frame of 256 KiB, so the repetition does not help it. Every
+segment of a store is full, so the first segments of a store are a smaller store, and all sizes are made from the
+largest one.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class Corpus:
 
     Attributes:
         store: its folder.
-        body_bytes: the wanted size of a body.
+        body_bytes: target size of a body.
         factor: its size, in multiples of the smallest store of the run.
-        messages: how many it has.
+        messages: number of its messages.
     """
 
     store: Path
@@ -53,11 +54,11 @@ class Corpus:
 
 
 def json_bodies(body_bytes: int, count: int = POOL_SIZE, seed: int = 1) -> list[bytes]:
-    """Return distinct JSON texts of about a given size.
+    """Return distinct JSON texts of approximately a given size.
 
     Args:
-        body_bytes: the wanted size.
-        count: how many.
+        body_bytes: target size.
+        count: number of texts.
         seed: the same seed gives the same texts.
     """
     chance = random.Random(seed)
@@ -92,7 +93,7 @@ def _item(chance: random.Random) -> dict[str, object]:
 
 
 def _with_note(chance: random.Random, text: bytes, size: int) -> bytes:
-    """Fill a text up to a size with a customer's words, if there is room."""
+    """Pad a text to a size with a customer's note, if there is room."""
     room = size - len(text) - len(b',"note":""')
     if room <= 0:
         return text
@@ -105,7 +106,7 @@ def _json(value: dict[str, object]) -> bytes:
 
 
 def shop_batches(bodies: Sequence[bytes]) -> Iterator[list[NewMessage]]:
-    """Yield batches of messages without end, as a producer's client creates them: key, unique key, tag, two properties.
+    """Yield endless batches of messages, as a producer's client creates them: key, unique key, tag, two properties.
 
     Args:
         bodies: bodies of the messages; they are used in order, and repeated.
@@ -135,11 +136,11 @@ def shop_batches(bodies: Sequence[bytes]) -> Iterator[list[NewMessage]]:
 
 
 def make_corpora(folder: Path, gib: float, body_bytes: int, factors: Sequence[int]) -> list[Corpus]:
-    """Return stores of several multiples of a size, or those of an earlier run.
+    """Return stores of several multiples of a size; reuse those of an earlier run.
 
     Args:
         folder: folder in which they are made and kept.
-        gib: the smallest one's size.
+        gib: size of the smallest store.
         body_bytes: size of a body.
         factors: the multiples.
     """
@@ -157,7 +158,7 @@ def make_corpora(folder: Path, gib: float, body_bytes: int, factors: Sequence[in
 
 
 def _make_stores(place: Path, segment_bytes: int, body_bytes: int, segments: dict[int, int]) -> None:
-    """Fill segments, and give each store the first of them, by its factor."""
+    """Fill segments, and put the first ones into each store, according to its factor."""
     shutil.rmtree(place, ignore_errors=True)
     made = place / "made"
     counts = _fill(made, segment_bytes, body_bytes, max(segments.values()))
@@ -177,7 +178,7 @@ def _fill(folder: Path, segment_bytes: int, body_bytes: int, segments: int) -> l
     counts = [0] * segments
     with MessageStore.open(folder, options) as store:
         for batch in shop_batches(json_bodies(body_bytes)):
-            # A batch is in one segment; the first batch in one segment more shows that the others are full.
+            # A batch is in one segment; when a batch goes to the segment after the last one, the others are full.
             segment = store.put_batch(batch)[0].physical_offset // segment_bytes
             if segment == segments:
                 break

@@ -13,7 +13,7 @@ BODIES = (b'{"id": 1}', b"+text", b'{"id": 2}', b"-text", b'{"id": 3}', b"\xff\x
 
 
 def hostile_letter(number: int) -> NewMessage:
-    """Return a dead letter with one of `BODIES`, and a tag that a spreadsheet takes for a formula."""
+    """Return a dead letter with one of `BODIES`, and a tag that spreadsheets interpret as a formula."""
     return new_message(
         number,
         topic="%DLQ%billing",
@@ -26,7 +26,7 @@ def hostile_letter(number: int) -> NewMessage:
 
 
 def letters_of(group: str, topic: str, count: int) -> list[NewMessage]:
-    """Return dead letters of a group, half an hour apart; every second one has an id, the others a name."""
+    """Return dead letters of a group, half an hour apart; every other one has an id, the rest a name."""
     return [
         new_message(
             number,

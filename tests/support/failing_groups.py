@@ -1,4 +1,4 @@
-"""A consumer group that consumes some messages and fails on others, as a test requires."""
+"""A consumer group that consumes some messages and fails on others, as a test requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class FailingGroup:
     """A group that behaves like RocketMQ's own consumer: it sends back failed messages, and moves its offsets.
 
     Attributes:
-        puller: of the group.
+        puller: puller of the group.
     """
 
     def __init__(self, group: str, options: ClientOptions) -> None:

@@ -1,4 +1,4 @@
-"""A server of Google Cloud Storage's protocol, and buckets on it: fixtures that a conftest or a test imports."""
+"""Fixtures for a server of Google Cloud Storage's protocol and its buckets, which a conftest or a test imports."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.servers.gcs import GcsServer
 
 @pytest.fixture(scope="session")
 def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
-    """The server."""
+    """Yield the server."""
     with GcsServer(tmp_path_factory.mktemp("gcs")) as server:
         yield server
 
 
 @pytest.fixture(autouse=True)
 def gcs_environment(gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Set the environment of a user: the server and the key file, and no other settings."""
+    """Set a user's environment: the server and the key file, and no other settings."""
     for name in ("STORAGE_EMULATOR_HOST", "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     for name, value in gcs_server.environment().items():

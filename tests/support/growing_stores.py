@@ -22,7 +22,7 @@ GROWTH = 1500
 
 
 class GrowingStore:
-    """A store that a producer writes to, and a disk damages here and there."""
+    """A store to which a producer writes, and which a disk damages."""
 
     def __init__(self, root: Path, seed: int) -> None:
         self.root = root
@@ -47,7 +47,7 @@ class GrowingStore:
 
 
 def check_same(where: str, store: GrowingStore, lake: Path, peaceful: Path) -> None:
-    """Compare a lake with one that was made of the whole log in one go, row by row."""
+    """Compare a lake, row by row, with one that was made from the whole log in a single run."""
     archive(where, store.root, peaceful)
     found, expected = content(lake), content(peaceful)
     for name, table in expected.items():

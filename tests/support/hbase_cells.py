@@ -1,4 +1,4 @@
-"""The content of an HBase table, read without the tested code where that matters."""
+"""The content of an HBase table, read without the tested code where necessary."""
 
 from __future__ import annotations
 

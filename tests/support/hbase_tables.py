@@ -30,7 +30,7 @@ def message_rows(count: int, seed: int = 1, first: int = 0) -> list[dict[str, An
 
 def _row(number: int, chance: random.Random) -> dict[str, Any]:
     broker, offset = BROKERS[number % 2], 1000 * (number // 2)
-    # Several have one time; the clock steps back now and then.
+    # Several messages share a time, and the clock sometimes steps back.
     time = START + datetime.timedelta(milliseconds=number // 3 * 40 - (5000 if chance.random() < 0.01 else 0))
     keys = [f"order-{chance.randrange(1 + number // 4)}"] if chance.random() < 0.9 else None
     properties = {
@@ -100,7 +100,7 @@ def _pairs(properties: dict[str, str] | None) -> list[tuple[str, str]] | None:
 
 
 def delta_rows(uri: Path | str) -> list[dict[str, Any]]:
-    """Return all rows of a table, by place."""
+    """Return all rows of a table, by primary key."""
     table = DeltaTable(str(uri)).to_pyarrow_table()
     return by_place(table.to_pylist())
 

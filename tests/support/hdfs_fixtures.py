@@ -1,4 +1,4 @@
-"""A real HDFS, and folders in it: fixtures that a conftest or a test imports."""
+"""Fixtures for a real HDFS and its folders, which a conftest or a test imports."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.servers.hdfs import HdfsCluster
 
 @pytest.fixture(scope="session")
 def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
-    """The cluster; a test that kills a part of it starts it again."""
+    """Yield the cluster; a test that kills a part of it must start it again."""
     with HdfsCluster(tmp_path_factory.mktemp("hdfs")) as cluster:
         yield cluster
 
 
 @pytest.fixture(autouse=True)
 def hadoop_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Set the environment of a user without settings of Hadoop."""
+    """Set a user's environment without settings of Hadoop."""
     for name in ("HADOOP_CONF_DIR", "HADOOP_HOME", "HADOOP_USER_NAME", "HADOOP_PROXY_USER"):
         monkeypatch.delenv(name, raising=False)
     hdfs_clients.forget_clients()

@@ -53,7 +53,7 @@ class HostileLog:
 
     Attributes:
         starts: physical offsets at which records begin.
-        fakes: those at which records in bodies do.
+        fakes: physical offsets at which records within bodies begin.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class HostileLog:
         share: float = 0.5,
         dialects: Sequence[Dialect] = (ROCKETMQ,),
     ) -> None:
-        """Fill `data` except the room for a BLANK, with records and fakes of these dialects in turn."""
+        """Fill `data`, except the space for a BLANK, with records and fakes of these dialects in turn."""
         self._chance = chance
         self._dialects = dialects
         self._size = size
@@ -118,17 +118,17 @@ class HostileLog:
             body[at - offset : at - offset + len(fake)] = fake
             self.fakes.append(at)
             at += len(fake) + beyond
-            if kind == 3 and self._chance.random() < 0.5:  # a break in their row
+            if kind == 3 and self._chance.random() < 0.5:  # a gap in the sequence of fakes
                 at += self._chance.randrange(50)
         self._next_fake = at
         return bytes(body)
 
     def closed(self) -> bytes:
-        """Return the segment as a broker leaves it."""
+        """Return the segment as a broker closes it."""
         return (self.data + serialize_blank(self._size - len(self.data), self._dialects[0])).ljust(self._size, b"\0")
 
     def open(self) -> bytes:
-        """Return the segment as a broker writes it."""
+        """Return the segment as it is while a broker writes it."""
         return self.data.ljust(self._size, b"\0")
 
 

@@ -1,4 +1,4 @@
-"""HTML pages read back: their elements, tables and what they refer to."""
+"""Parsed HTML pages, with their elements, tables and references."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Element:
     """An element of a page.
 
     Attributes:
-        name: of the tag.
-        attributes: by name.
-        children: elements and texts in it.
+        name: name of the tag.
+        attributes: attributes by name.
+        children: elements and texts inside it.
     """
 
     name: str
@@ -38,11 +38,11 @@ class Element:
         return [found for child in children for found in [child, *child.inner]]
 
     def all(self, name: str) -> list[Element]:
-        """Return the elements of a name within it, in order."""
+        """Return the elements with a name within it, in order."""
         return [one for one in self.inner if one.name == name]
 
     def of_class(self, name: str) -> list[Element]:
-        """Return the elements of a class within it, in order."""
+        """Return the elements with a class within it, in order."""
         return [one for one in self.inner if name in one.attributes.get("class", "").split()]
 
     def by_id(self, anchor: str) -> Element:
@@ -86,7 +86,7 @@ def table_of(element: Element) -> list[list[str]]:
 
 
 def assert_self_contained(text: str) -> None:
-    """Check that a page refers to nothing outside, and that its policy allows only its own style and script."""
+    """Check that a page has no external references, and that its policy allows only its own style and script."""
     assert _REFERENCES.search(text) is None
     root = parse_page(text)
     (policy,) = [meta.attributes["content"] for meta in root.all("meta") if "http-equiv" in meta.attributes]

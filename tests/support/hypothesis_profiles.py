@@ -1,4 +1,4 @@
-"""Numbers of examples of a property: few in every run, more before a release, many in `poe deep`."""
+"""Numbers of examples for property tests: few in every run, more before a release, many in `poe deep`."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ for _name, _count in (("quick", 30), ("long", 200), ("deep", 20_000)):
 
 
 def load() -> None:
-    """Choose the profile that the environment names."""
+    """Load the profile that an environment variable names."""
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))

@@ -35,7 +35,7 @@ def put_index_header(path: Path, value: indexfile.Header) -> None:
 
 
 def chained(path: Path, *, at_end: bool) -> int:
-    """Return the number of an entry within or at the end of a chain, neither the first nor a slot's newest."""
+    """Return the number of an entry within a chain, or at its end, that is not the newest one of its slot."""
     geometry = indexfile.geometry_of(path.stat().st_size)
     entries = {number: index_entry(path, number) for number in range(2, geometry.entries)}
     led_to = {each.previous_entry for each in entries.values()}

@@ -54,7 +54,7 @@ def read_index_rows(root: Path | str, **given: object) -> Rows:
 
 
 def with_places_of(root: Path | str, rows: Rows) -> Rows:
-    """Return rows with the places of bad ranges relative to the store, to compare those of a copy."""
+    """Return rows with paths of bad ranges relative to the store, for a comparison with a copy."""
     for row in rows:
         if row.get("_corrupt_record"):
             row["_corrupt_record"]["file"] = row["_corrupt_record"]["file"].removeprefix(f"{root}/")

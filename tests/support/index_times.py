@@ -1,4 +1,4 @@
-"""The time of an index entry, which has whole seconds since the file's first message."""
+"""Check of an index entry's time, which is in whole seconds since the file's first message."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 
 def check_index_times(entries: Iterable[tuple[int, int, float]]) -> None:
-    """Check the time of each entry against that of its record.
+    """Compare the time of each entry with that of its record.
 
-    A broker counts the seconds of a file's first entry from the last entry of the file before.
+    A broker counts the seconds of a file's first entry from the last entry of the previous file.
 
     Args:
-        entries: number of the entry in its file, from 1; time of its record and time of the entry, in ms since 1970;
-            in the order in which the broker made them.
+        entries: number of the entry in its file, from 1, time of its record and time of the entry, in ms since 1970; in
+            the order in which the broker wrote them.
     """
     before: int | None = None
     for number, stored, indexed in entries:

@@ -1,4 +1,4 @@
-"""Small stores with a broker's indexes, and reads by plan in plain Python, without columns and Spark."""
+"""Small stores with a broker's indexes, and planned reads in plain Python, without columns or Spark."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def unique_key(number: int) -> str:
 
 
 def message(number: int, chance: random.Random, max_body: int = 200) -> NewMessage:
-    """Return a message; every twentieth is of the topic `rare`, and each has a key of its own and one of fifty."""
+    """Return a message with a unique key and one of fifty shared keys; every twentieth has the topic `rare`."""
     return NewMessage(
         RARE if number % 20 == 0 else f"topic-{number % 3}",
         chance.randbytes(chance.randrange(max_body)),
@@ -79,7 +79,7 @@ def write_indexed_store(
 
 
 def without_seeks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make look-ups cost only their bytes, so that they pay in small segments, too."""
+    """Make look-ups cost only their bytes, so that they also pay off in small segments."""
     monkeypatch.setattr(index_answer, "SEEK_BYTES", 0)
     monkeypatch.setattr(splits, "MAX_GAP_BYTES", 0)
 
@@ -124,7 +124,7 @@ def read_splits(planned: Iterable[Split], window_bytes: int = 1 << 20) -> Iterat
 
 
 def read_by_plan(root: Path | str, **options: object) -> list[Message]:
-    """Return the result of a read with these options by its plan."""
+    """Return the result of a planned read with these options."""
     parsed = ReadOptions.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
     return wanted(read_splits(plan_of(root, **options).splits), narrow(parsed).filters)
 

@@ -1,4 +1,4 @@
-"""RocketMQ's consumers for a topic with many messages."""
+"""RocketMQ's Java consumers for a topic with many messages."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ class JmqShop:
     """A JMQ store whose messages applications consume, and its lake.
 
     Attributes:
-        folder: of both.
-        clock: the broker's.
+        folder: folder of store and lake.
+        clock: clock of the broker.
     """
 
     folder: Path
@@ -41,7 +41,7 @@ class JmqShop:
 
     @contextmanager
     def open(self) -> Iterator[tuple[JournalStore, Consuming]]:
-        """Open the store, and the state of its consuming applications."""
+        """Open the store, and the consumption state of its applications."""
         with JournalStore.open(self.store, SMALL, clock=self.clock) as store:
             consuming = Consuming(store)
             try:
@@ -81,7 +81,7 @@ class JmqShop:
         return run_archive(HERE, Config(store=str(self.store), lake=self.lake.root, quality=False))
 
     def rows(self, table: str, columns: str, order: str, where: str = "true") -> list[tuple[object, ...]]:
-        """Return columns of a table of the lake, in some order."""
+        """Return columns of a table of the lake, in a fixed order."""
         sql = f"SELECT {columns} FROM {table} WHERE {where} ORDER BY {order}"
         found = run_sql(delta_table(f"{self.lake.root}/{table}"), table, sql)
         return [tuple(row.values()) for row in found.read_all().to_pylist()]

@@ -40,7 +40,7 @@ def write_jmq_store(root: Path, count: int = 600) -> Path:
 
 
 def open_again(root: Path, **changes: object) -> None:
-    """Open and close a store, so that its start-up repairs are done."""
+    """Open and close a store, so that it is recovered."""
     options = replace(OPTIONS, **changes)  # type: ignore[arg-type]
     with JournalStore.open(root, options, clock=Clock()):
         pass

@@ -1,4 +1,4 @@
-"""Small stores in JMQ's layout for tests: options, messages, and ways to look into the files."""
+"""Small stores in JMQ's layout for tests: options, messages, and readers of their files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Killed processes: their output so far, and the number of kills in a test.
 
-Tests make few kills in every run, and TEST_KILLS in the long one; TEST_MESSAGES makes what they work on larger. These
-variables have no names of this project's: jobs warn of a COMMITLAKE_ variable that they do not know.
+Tests kill a few processes in every run, and TEST_KILLS in the long one; TEST_MESSAGES sets a larger number of messages.
+The variables do not begin with COMMITLAKE_, because jobs warn of such variables that they do not know.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ def kill_count(short: int, *, share: int = 1) -> int:
     """Return the number of kills, or of rounds with kills, of a test.
 
     Args:
-        short: the number where `TEST_KILLS` is not set.
-        share: the test takes one in so many of `TEST_KILLS`, but never fewer than `short`.
+        short: the number if `TEST_KILLS` is not set.
+        share: divisor of `TEST_KILLS` for the test; the result is never less than `short`.
     """
     asked = os.environ.get("TEST_KILLS")
     return max(short, int(asked) // share) if asked else short
 
 
 def message_count(short: int) -> int:
-    """Return the number of messages of a test with kills: `TEST_MESSAGES`, where that is set and more.
+    """Return the number of messages of a test with kills: `TEST_MESSAGES` if it is set and larger than `short`.
 
     Args:
         short: the number otherwise.
@@ -37,9 +37,9 @@ def numbers_until_killed(program: str, *arguments: object, seconds: float) -> li
     """Run a Python program, kill it after a while, and return the numbers that it has printed.
 
     Args:
-        program: its text; it prints "opening" when it begins its work, and then lines of numbers.
+        program: its source; it prints "opening" when it begins its work, and then lines of numbers.
         *arguments: its arguments.
-        seconds: how long it may work.
+        seconds: time after which it is killed.
 
     Returns:
         The numbers of each line, without the last line, which may be cut.

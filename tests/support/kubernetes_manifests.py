@@ -1,4 +1,4 @@
-"""The example manifests for Kubernetes, and their containers as processes of this machine."""
+"""The example manifests for Kubernetes, with their containers as processes of this machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def documents(name: str) -> list[dict[str, Any]]:
 
 
 def pod_spec(kind: str, name: str) -> dict[str, Any]:
-    """Return the specification of the pods of a CronJob or Deployment; its manifest has its name."""
+    """Return the pod specification of a CronJob or Deployment; the manifest file has its name."""
     (found,) = (
         document
         for document in documents(f"{name}.yaml")
@@ -82,7 +82,7 @@ class Machine:
             place.mkdir(exist_ok=True)
         settings = (FOLDER / SETTINGS).read_text()
         (self.folder / "config" / SETTINGS).write_text(moved(settings, {"/stores": self.stores, "/lake": self.lake}))
-        home = self.folder / "home"  # a file that a container writes here, it cannot write in its image
+        home = self.folder / "home"  # in the image, this folder is not writable
         home.mkdir(exist_ok=True)
         environment = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -115,7 +115,7 @@ class Machine:
         return process.returncode, output
 
     def written_beside_volumes(self) -> list[Path]:
-        """Return what containers wrote elsewhere, which a read-only root file system refuses."""
+        """Return files that containers wrote elsewhere, which a read-only root file system would refuse."""
         return sorted((self.folder / "home").rglob("*"))
 
 
@@ -131,6 +131,6 @@ def stop(process: subprocess.Popen[str], pod: dict[str, Any]) -> tuple[int, str]
 
 
 def moved(text: str, places: dict[str, Path]) -> str:
-    """Replace paths of a container, all at once, because new ones may contain others."""
+    """Replace paths of a container, all at once, because a new path may contain another old one."""
     paths = "|".join(re.escape(path) for path in places)
     return re.sub(rf"(?<![\w/.])({paths})(?=[/\"]|$)", lambda found: str(places[found[1]]), text)

@@ -1,4 +1,4 @@
-"""A small store and its lake for lag: messages, files with offsets, and the output of `lag`."""
+"""A small store and its lake for tests of lag: messages, offset files, and the output of `lag`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def put_bytes(store: Path, name: str, data: bytes) -> None:
 
 
 def put_offsets(store: Path, name: str, table: dict[Any, Any]) -> None:
-    """Write a file of offsets in the brokers' form."""
+    """Write a file of offsets in the format of brokers."""
     put_bytes(store, name, json.dumps({"offsetTable": table}).encode())
 
 

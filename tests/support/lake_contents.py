@@ -1,4 +1,4 @@
-"""Content of a lake, to compare a disturbed one with an undisturbed one."""
+"""Content of a lake, for comparing a disturbed lake with an undisturbed one."""
 
 from __future__ import annotations
 

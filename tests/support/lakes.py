@@ -38,7 +38,7 @@ PARTITION = 32 << 20
 
 
 def shop_messages(count: int, topics: int = 5, days: int = 1, seed: int = 0) -> list[NewMessage]:
-    """Return messages of several topics, spread over some days; stored when they are born."""
+    """Return messages of several topics, spread over some days; store times equal born times."""
     return [
         new_message(
             number,
@@ -55,9 +55,9 @@ class GrowingLake:
     """A growing store and its lake.
 
     Attributes:
-        folder: of both.
-        log: the store's only segment, as far as it is written.
-        count: its messages.
+        folder: folder of store and lake.
+        log: bytes written to the store's only segment.
+        count: number of its messages.
     """
 
     folder: Path
@@ -76,7 +76,7 @@ class GrowingLake:
         return LakePaths(str(self.folder / "lake"))
 
     def copy_to(self, folder: Path) -> GrowingLake:
-        """Copy the store and the lake into a folder, which may be there already."""
+        """Copy the store and the lake into a folder, which may already exist."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True, symlinks=True)
         return GrowingLake(folder, bytearray(self.log), self.count, Counter(self._queues))
 
@@ -84,8 +84,8 @@ class GrowingLake:
         """Append messages to the store.
 
         Args:
-            messages: what is stored.
-            stored_after_ms: how long after it was born a message is stored.
+            messages: the messages.
+            stored_after_ms: function that returns the time from a message's birth to its storage, ms.
         """
         for message in messages:
             queue = (message.topic, message.queue_id)
@@ -116,16 +116,16 @@ class GrowingLake:
         path.write_text(json.dumps({"topicConfigTable": topics}))
 
     def archive(self, *, finish: bool = True) -> ArchiveCommit:
-        """Run the archive; with `finish=False`, like a run that was killed after its commit."""
+        """Run the archive; with `finish=False`, the run ends like one that was killed after its commit."""
         return archive_store(self.store, self.lake, finish=finish)
 
 
 def prepared_lake(folder: Path, prepare: Callable[..., object], *arguments: Hashable) -> GrowingLake:
-    """Return a store and a lake that a function makes; each process calls the function once, and copies the result.
+    """Return a store and a lake made by a function; each process calls the function once, and copies the result.
 
     Args:
-        folder: where to copy them; it may be there already.
-        prepare: a function of a module; it gets a lake, writes its store, and archives it.
+        folder: folder for the copies; it may already exist.
+        prepare: a module-level function that receives a lake, writes its store, and archives it.
         arguments: further arguments of the function.
     """
     return _prepared(prepare, *arguments)[0].copy_to(folder)
@@ -135,7 +135,7 @@ def prepared_lake(folder: Path, prepare: Callable[..., object], *arguments: Hash
 def _prepared(
     prepare: Callable[..., object], *arguments: Hashable
 ) -> tuple[GrowingLake, tempfile.TemporaryDirectory[str]]:
-    """The lake that others are copies of, and its folder, which lasts as long as the process."""
+    """Return the lake that is copied, and its folder, which exists as long as the process."""
     folder = tempfile.TemporaryDirectory(prefix="commitlake-lake-")
     growing = GrowingLake(Path(folder.name))
     prepare(growing, *arguments)
@@ -149,13 +149,13 @@ def archive_store(store: Path, lake: LakePaths, broker: str | None = None, *, fi
         store: its folder.
         lake: locations of the tables.
         broker: the store's name; by default that of its folder.
-        finish: see to the tables that follow `messages`, as well.
+        finish: also update the tables that are derived from `messages`.
     """
     work = find_work(str(store), broker, lake)
     open_for_append(lake.messages)
     splits = work.splits(PARTITION)
     tasks = ArchiveTasks(splits, lake, pack_location(lake.bodies), work.commit.run_id, "1")
-    manifest = list(tasks.run(0, splits, most_inline=1 << 20))  # nothing here gathers staged profiles
+    manifest = list(tasks.run(0, splits, most_inline=1 << 20))  # no caller collects staged profiles
     written = _written(work.commit, manifest)
     config = write_config_changes(lake, work.stores, work.commit.run_id, datetime.datetime.now(datetime.UTC))
     if config is not None:
@@ -184,7 +184,7 @@ def _written(commit: ArchiveCommit, manifest: Iterable[ManifestRow]) -> ArchiveC
 
 
 def rows_of(table_uri: str) -> list[dict[str, Any]]:
-    """Return all rows of a table as sorted text, independently of its files."""
+    """Return all rows of a table, sorted, independently of its files."""
     rows = DeltaTable(table_uri).to_pyarrow_table().to_pylist()
     return sorted(rows, key=repr)
 

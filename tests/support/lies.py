@@ -1,4 +1,4 @@
-"""Answers of a hostile broker or name server: the true answer with something wrong in it, or something else."""
+"""False answers of a hostile broker or name server, made from the true answer."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ Lie = Callable[[Command, Command], "Command | bytes | None"]
 
 
 def with_fields(**fields: str) -> Lie:
-    """The true answer, but for some fields of its header."""
+    """Return a lie that replaces fields in the header of the answer."""
     return lambda _, answer: replace(answer, ext_fields={**answer.ext_fields, **fields})
 
 
 def without_fields(*names: str) -> Lie:
-    """The true answer without some fields of its header."""
+    """Return a lie that removes fields from the header of the answer."""
     return lambda _, answer: replace(
         answer, ext_fields={name: value for name, value in answer.ext_fields.items() if name not in names}
     )
 
 
 def with_body(body: bytes) -> Lie:
-    """The true answer with another body."""
+    """Return a lie that replaces the body of the answer."""
     return lambda _, answer: replace(answer, body=body)
 
 
 def with_document(change: Callable[[Any], Any]) -> Lie:
-    """The true answer with a changed body, which is JSON."""
+    """Return a lie that changes the JSON body of the answer."""
     return lambda _, answer: replace(answer, body=json.dumps(change(parse_fastjson(answer.body))).encode())
 
 
 def refusal(code: int, remark: str) -> Lie:
-    """A refusal in place of the answer."""
+    """Return a lie that refuses the request."""
     return lambda request, _: request.reply(code, remark=remark)
 
 
 def silence(_request: Command, _answer: Command) -> bytes:
-    """No answer, ever."""
+    """Never answer."""
     return b""

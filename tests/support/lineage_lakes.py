@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 def at(seconds: float) -> datetime.datetime:
-    """Return a time, a number of seconds after the beginning."""
+    """Return the time a number of seconds after the beginning."""
     return START + datetime.timedelta(seconds=seconds)
 
 
@@ -68,7 +68,7 @@ def edge(kind: str, source: Row | None = None, target: Row | None = None, **chan
 def consumption(
     source: Row | None, group: str, attempt: int, seconds: float, outcome: str | None, entry: int = 0
 ) -> list[Row]:
-    """Return the row of a consumption from a trace."""
+    """Return the row of a consumption known from a trace."""
     is_absent = source is None
     return edge(
         "consumed", source, consumer_group=group, attempt=attempt, outcome=outcome, event_timestamp=at(seconds),

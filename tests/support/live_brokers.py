@@ -1,4 +1,4 @@
-"""Brokers of broker_lite in the test's own process, on real sockets; their name server answers on the same port."""
+"""Brokers of broker_lite in the test's process, on real sockets; their name server answers on the same port."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class LiveBroker:
     """A broker of the cluster.
 
     Attributes:
-        clock: of its store.
+        clock: clock of its store.
         peer: its socket.
         store: its messages.
         dispatcher: answers requests.
-        registration: tells the name server of its topics.
-        requests: the codes of all requests that the broker was sent.
-        interfere: is shown each request to the broker; what it gives is sent in place of the broker's answer.
-        lies: by request code, what becomes of the answers of broker and name server.
+        registration: registers its topics with the name server.
+        requests: codes of all requests to the broker.
+        interfere: called with each request to the broker; its result is sent instead of the broker's answer.
+        lies: changes to the answers of broker and name server, by request code.
     """
 
     def __init__(self, root: Path, name: str, clock: Clock, cluster: LiveCluster, accounts: Accounts | None) -> None:
@@ -96,8 +96,8 @@ class LiveCluster:
     """A cluster of brokers with one name server.
 
     Attributes:
-        brokers: by name.
-        clock: of all brokers.
+        brokers: brokers by name.
+        clock: clock of all brokers.
     """
 
     def __init__(self, root: Path, names: Sequence[str] = ("broker-a",), accounts: Accounts | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Reads of the source `rocketmq` without Spark, against brokers in the test's own process."""
+"""Reads of the source `rocketmq` without Spark, from brokers in the test's process."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def create_topic(broker: LiveBroker, topic: str = "orders", queues: int = 2) -> 
 
 
 def put(broker: LiveBroker, count: int, first: int = 0, queue_ids: Sequence[int] = (0, 1), **changes: Any) -> None:
-    """Store messages, in some queues in turn, a millisecond apart."""
+    """Store messages in queues in turn, a millisecond apart."""
     for number in range(first, first + count):
         broker.clock.now_ms += 1
         broker.store.put(message(number, queue_id=queue_ids[number % len(queue_ids)], **changes))

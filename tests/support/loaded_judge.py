@@ -1,6 +1,6 @@
-"""Loads what the process that judges an archive run loads, for the server that forks such processes in tests.
+"""Imports of the process that checks an archive run's expectations, for the fork server of tests.
 
-Each archive run by the command starts one, and would spend two seconds of a processor on it.
+Each archive run by the command starts one, whose imports would take two seconds of processor time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A store and a lake made of it on this machine, which jobs that run elsewhere must make again."""
+"""A store and its lake, made on this machine, which jobs that run elsewhere must reproduce."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ OPTIONS = StoreOptions(segment_size_bytes=SEGMENT_BYTES, index_slots=1000, index
 
 
 def write_messages(folder: Path, count: int = MESSAGES) -> None:
-    """Make a store with so many messages."""
+    """Make a store with a number of messages."""
     with MessageStore.open(folder, OPTIONS) as store:
         for message in messages(count, seed=4):
             store.put(message)
 
 
 def archive_here(folder: Path, count: int = MESSAGES) -> Path:
-    """Make the store `store` of the broker a, with so many messages, and its lake `here`; return the folder."""
+    """Make the store `store` of broker `a` with a number of messages, and its lake `here`; return the folder."""
     write_messages(folder / "store", count)
     places = ["--store", str(folder / "store"), "--broker", "a", "--lake", str(folder / "here")]
     assert archive.main([*places, "--local", "--quiet"]) == 0
@@ -30,7 +30,7 @@ def archive_here(folder: Path, count: int = MESSAGES) -> Path:
 
 
 def check_equal(lake: Path, here: Path, count: int = MESSAGES) -> None:
-    """Check that a lake has the same rows, for so many messages, as the one that was made here."""
+    """Check that a lake has a number of messages, and the same rows as the one made here."""
     found, wanted = content(lake), content(here)
     assert found.keys() == wanted.keys()
     for name, table in wanted.items():

@@ -1,4 +1,4 @@
-"""Formats of a log for tests that apply to each of them: writing, parsing and scanning of small segments."""
+"""Log formats for tests that apply to all of them: writing, parsing and scanning of small segments."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.support import journal_vectors, journals, logs, record_vectors
 
 @dataclass(frozen=True)
 class LogFormat:
-    """Functions with which tests write the log of one format.
+    """Functions with which tests write and read logs of one format.
 
     Attributes:
         name: the format's name.
-        new_message: makes a message that differs by its number.
+        new_message: returns a message that differs by its number.
         records: serializes messages, from a physical offset on.
-        serialize_filler: makes what closes a segment, for the bytes left in it.
-        scanner: makes what finds the records of a segment.
+        serialize_filler: returns the filler that closes a segment, for the bytes left in it.
+        scanner: returns a scanner for the records of a segment.
         body_start: first byte of a record's body.
         min_record_size: size of a record whose parts are all empty.
         parse: reads a record.
@@ -41,23 +41,23 @@ class LogFormat:
     vectors: dict[str, tuple[bytes, Callable[[], bytes]]]
 
     def opened(self, messages: Iterable[Any], size: int, start: int = 0) -> bytes:
-        """Return a segment that the broker still writes: records, zeros."""
+        """Return a segment that the broker is still writing: records, zeros."""
         return b"".join(self.records(messages, start)).ljust(size, b"\0")
 
     def closed(self, messages: Iterable[Any], size: int, start: int = 0) -> bytes:
-        """Return a segment that the broker has left: records, filler, zeros."""
+        """Return a segment that the broker has finished: records, filler, zeros."""
         data = b"".join(self.records(messages, start))
         return (data + self.serialize_filler(size - len(data))).ljust(size, b"\0")
 
     def place(self, messages: Sequence[Any], number: int) -> tuple[int, int]:
-        """Return the first byte and the end of one of these messages' records."""
+        """Return the start and the end of the record of one of these messages."""
         sizes = [len(record) for record in self.records(messages)]
         return sum(sizes[:number]), sum(sizes[: number + 1])
 
     def scan(
         self, data: bytes, window: int = 1 << 20, start: int = 0, segment_end: int | None = None, **bounds: int
     ) -> list[SegmentSpan]:
-        """Return all spans of a segment, read in windows that are doubled where no span ends in one."""
+        """Return all spans of a segment; if no span ends in a window, its size is doubled."""
         limits = SizeLimits(start + len(data) if segment_end is None else segment_end, start + len(data), **bounds)
         scanner, spans, size = self.scanner(start, limits), [], window
         while not scanner.done:

@@ -1,7 +1,7 @@
-"""How fast this machine is at the moment, for limits of processor time.
+"""Current speed of this machine, for limits of processor time.
 
-Even processor time depends on the machine: on its clock, and on what else runs on the same core. A limit in seconds
-that holds on one machine fails on another, so tests multiply it by `slowness`.
+Even processor time depends on the machine: on its clock, and on other work on the same core. A limit in seconds that
+holds on one machine fails on another, so tests multiply it by `slowness`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _REFERENCE_SECONDS = 0.005
 
 
 def slowness() -> float:
-    """Return how many times longer some fixed work takes here and now than on an idle server of 2024; at least 1."""
+    """Return how much longer a fixed task takes now than on an idle server of 2024, as a factor of at least 1."""
     return max(1.0, *(_work_seconds() / _REFERENCE_SECONDS for _ in range(3)))
 
 

@@ -1,4 +1,4 @@
-"""Folder in memory for the files of tests, which write and delete hundreds of thousands of them."""
+"""Folder in memory for the temporary files of tests, which write and delete hundreds of thousands."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MEMORY = Path("/proc/meminfo")
 
 
 def memory_folder(folder: Path = SHARED_MEMORY, free_bytes: int = FREE_BYTES) -> Path | None:
-    """Return the folder if it is in memory with enough room and programs can run from it, otherwise None.
+    """Return the folder if it is in memory, has enough room and allows programs to run, otherwise None.
 
     Args:
-        folder: where Linux has a file system in memory.
-        free_bytes: the room that it must have; three times as much memory must be available.
+        folder: mount point of a file system in memory.
+        free_bytes: required free space; three times as much memory must be available.
     """
     try:
         disk = os.statvfs(folder)
@@ -34,7 +34,7 @@ def memory_folder(folder: Path = SHARED_MEMORY, free_bytes: int = FREE_BYTES) ->
 
 
 def _available_bytes() -> int:
-    """Return the memory that new processes can have, within the limit of this container."""
+    """Return the memory available to new processes, within the limit of this container."""
     fields = dict(line.split(":") for line in _MEMORY.read_text().splitlines())
     available = int(fields["MemAvailable"].split()[0]) << 10
     limits = (path.read_text().strip() for path in map(Path, _LIMITS) if path.exists())

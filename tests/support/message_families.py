@@ -1,4 +1,4 @@
-"""Records that a message leaves in a broker's log, as messages for a store that grows, and the steps between them."""
+"""Families of records that a message leaves in a broker's log, for a growing store, and the steps between them."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def record(unique_key: str | None, topic: str = TOPIC, seconds: float = 0, **mor
     """Return a record of a message, stored a number of seconds after the beginning.
 
     Args:
-        unique_key: the message's.
-        topic: where it is stored.
-        seconds: when it is stored.
+        unique_key: unique key of the message.
+        topic: topic in which it is stored.
+        seconds: store time, in seconds after the beginning.
         more: fields of `NewMessage`; properties are a mapping.
     """
     properties = {"UNIQ_KEY": unique_key, **more.pop("properties", {})}
@@ -54,7 +54,7 @@ def delayed(unique_key: str | None, seconds: float = 0, level: int = 3, topic: s
 
 
 def delivered(unique_key: str, seconds: float = 0, level: int = 3, topic: str = TOPIC, **more: Any) -> NewMessage:
-    """Return the copy of a record that has waited."""
+    """Return the delivered copy of a delayed record."""
     properties = {"DELAY": level, "REAL_TOPIC": topic, "REAL_QID": 0, **more.pop("properties", {})}
     return record(unique_key, topic, seconds, properties=properties, **more)
 
@@ -66,7 +66,7 @@ def timed(unique_key: str, seconds: float = 0, due_ms: int = START_MS + 60_000, 
 
 
 def timer_delivered(unique_key: str, seconds: float = 60, due_ms: int = START_MS + 60_000) -> NewMessage:
-    """Return the copy of a record that a timer has delivered."""
+    """Return the copy of a record, delivered by a timer."""
     return record(unique_key, TOPIC, seconds, properties={"TIMER_OUT_MS": due_ms, "REAL_TOPIC": TOPIC, "REAL_QID": 0})
 
 
@@ -105,7 +105,7 @@ def op(halves: Sequence[int], seconds: float = 0) -> NewMessage:
 
 
 def given_up(unique_key: str, seconds: float = 0) -> NewMessage:
-    """Return the copy of a half message that its producer did not finish."""
+    """Return the copy of a half message that its producer never finished."""
     return record(unique_key, GIVEN_UP_TOPIC, seconds, properties={"TRAN_MSG": "true"})
 
 
@@ -144,7 +144,7 @@ def _ms(seconds: float) -> int:
 
 @dataclass
 class Family:
-    """A growing store whose records are known by their numbers.
+    """A growing store whose records have numbers.
 
     Attributes:
         growing: the store and its lake.
@@ -163,7 +163,7 @@ class Family:
         return first
 
     def steps(self, lake: LakePaths | None = None) -> list[Step]:
-        """Return the steps in the lake, each once: kind, numbers of both records, missing end, and outcome."""
+        """Return the distinct steps in the lake: kind, numbers of both records, missing end, and outcome."""
         rows = DeltaTable((lake or self.growing.lake).edges).to_pyarrow_table().to_pylist()
         return sorted((self._step(row) for row in rows if row["side"] != "to"), key=repr)
 

@@ -1,4 +1,4 @@
-"""Small stores for the tests of broker_lite: options, messages, and ways to look into the files."""
+"""Small stores for tests of broker_lite: options, messages, and readers of their files."""
 
 from __future__ import annotations
 

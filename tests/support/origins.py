@@ -1,4 +1,4 @@
-"""Records of moved messages, as brokers write them: stored topic, properties, and the topic that the message is of."""
+"""Records of moved messages, as brokers write them: stored topic, properties, and original topic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _FAILED = {"REAL_TOPIC": "%RETRY%g", "RETRY_TOPIC": "orders", "DELAY": "3"}
 ORIGINS: tuple[tuple[str, dict[str, str], str], ...] = (
     ("orders", {}, "orders"),
     ("orders", {"REAL_TOPIC": "orders", "DELAY": "1"}, "orders"),  # a delayed message that was delivered
-    ("copies", {"REAL_TOPIC": "orders", "RETRY_TOPIC": "orders"}, "copies"),  # sent with another one's properties
+    ("copies", {"REAL_TOPIC": "orders", "RETRY_TOPIC": "orders"}, "copies"),  # sent with another message's properties
     (_SCHEDULE, {"REAL_TOPIC": "orders"}, "orders"),
     ("SCHEDULE_TOPIC_XXX", {"REAL_TOPIC": "orders"}, "orders"),  # BoltMQ's
     (_SCHEDULE, {"REAL_TOPIC": "copies", "RETRY_TOPIC": "orders"}, "copies"),
@@ -32,7 +32,7 @@ ORIGINS: tuple[tuple[str, dict[str, str], str], ...] = (
     ("%RETRY%g+orders", {"ORIGIN_GROUP": "g"}, "orders"),  # of version 2
     ("%RETRY%g+orders", {}, "orders"),
     ("%RETRY%g+", {}, "%RETRY%g+"),
-    ("%DLQ%g", {"RETRY_TOPIC": "%RETRY%g_orders"}, "orders"),  # failed as often as it may be consumed by POP
+    ("%DLQ%g", {"RETRY_TOPIC": "%RETRY%g_orders"}, "orders"),  # failed after the last attempt of a POP consumer
     ("%DLQ%g", {"RETRY_TOPIC": "%RETRY%g+orders", "ORIGIN_GROUP": "g"}, "orders"),
     ("%DLQ%g", {"RETRY_TOPIC": "%RETRY%g"}, "%DLQ%g"),
     (_SCHEDULE, {"REAL_TOPIC": "%RETRY%g_orders", "ORIGIN_GROUP": "g"}, "orders"),

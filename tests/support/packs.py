@@ -1,4 +1,4 @@
-"""Packs for tests: written into memory, from bodies as Python has them."""
+"""Packs for tests, written into memory from bodies as bytes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class MemoryStore:
 
 
 def append(writer: PackWriter, bodies: Sequence[bytes]) -> None:
-    """Pass bodies on as the archive does: in a window, with other bytes between them."""
+    """Append bodies as the archive does: in a window, with other bytes between them."""
     window = np.frombuffer(b"".join(b"HEAD" + body for body in bodies) + b"END", np.uint8)
     lengths = np.array([len(body) for body in bodies], np.int64)
     positions = np.cumsum(lengths + 4) - lengths
@@ -75,7 +75,7 @@ def append(writer: PackWriter, bodies: Sequence[bytes]) -> None:
 
 
 def packed(bodies: Sequence[bytes], frame_bytes: int = FRAME_BYTES, level: int = 1) -> tuple[bytes, PackRefs]:
-    """Return a pack's bytes, and the places of its bodies."""
+    """Return a pack's bytes, and the positions of its bodies."""
     output = io.BytesIO()
     writer = PackWriter(output, frame_bytes, level)
     append(writer, bodies)
@@ -84,7 +84,7 @@ def packed(bodies: Sequence[bytes], frame_bytes: int = FRAME_BYTES, level: int =
 
 
 def stored(bodies: Sequence[bytes], frame_bytes: int = FRAME_BYTES) -> tuple[MemoryStore, PackRefs]:
-    """Return a store with one pack, `NAME`, and the places of its bodies."""
+    """Return a store with one pack, `NAME`, and the positions of its bodies."""
     store = MemoryStore()
     store.packs[NAME], refs = packed(bodies, frame_bytes)
     return store, refs

@@ -1,4 +1,4 @@
-"""A peer with faults that no real server can be made to show: it stays silent, lies, or breaks off."""
+"""A peer with faults that real servers do not show on demand: silence, false answers, closed connections."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def reply(command: Command, code: int = 0, body: bytes = b"", remark: str | None
 
 
 class Peer:
-    """A listener on the loopback address that answers each request with given bytes, or closes the connection for None.
+    """A listener on the loopback address that answers each request with bytes, or closes the connection for None.
 
     Attributes:
         received: all requests so far.
-        connections: how many there were.
+        connections: number of connections so far.
     """
 
     def __init__(self, answer: Answering) -> None:

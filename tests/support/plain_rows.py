@@ -60,10 +60,10 @@ def check_reads(
 
     Args:
         splits: of the log of the store `b`.
-        plain: what the plain reader has found: messages and faults.
+        plain: findings of the plain reader: messages and faults.
         end: end of the snapshot; later records are not read yet.
-        row_of: makes the row of a message and a broker's name.
-        window: bytes of a batch.
+        row_of: returns the row for a message and a broker's name.
+        window: size of a batch, bytes.
     """
     expected = [found for found in plain if found.message is not None and found.span.start < end]
     rows = read_all(splits, Mode.PERMISSIVE, max_batch_bytes=window)
@@ -84,7 +84,7 @@ def check_reads(
 
 
 def _bad_bytes(plain: Sequence[Any], end: int) -> int:
-    """Return the number of bytes in bad ranges before the end of the snapshot, as the plain reader sees them."""
+    """Return the number of bytes in bad ranges before the end of the snapshot, according to the plain reader."""
     return sum(
         min(found.span.end, end) - found.span.start
         for found in plain

@@ -72,7 +72,7 @@ def _extents(path: Path) -> Iterator[bytes]:
         while True:
             try:
                 start = os.lseek(file.fileno(), end, os.SEEK_DATA)
-            except OSError:  # nothing but a hole from there on
+            except OSError:  # the rest is a hole
                 return
             end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
             yield os.pread(file.fileno(), end - start, start)
@@ -121,7 +121,7 @@ def unix_socket(name: str) -> Plant:
     def plant(store: Path, canary: Path) -> None:
         path = _clear(store / name)
         before = Path.cwd()
-        os.chdir(path.parent)  # a socket's path may be 108 bytes long
+        os.chdir(path.parent)  # the path of a socket is limited to 108 bytes
         try:
             with socket.socket(socket.AF_UNIX) as made:
                 made.bind(path.name)
@@ -420,7 +420,7 @@ LAKE_LINKS: dict[str, Plant] = {
             f"bodies/{PARTITION}", "other",
         )
     },
-    # The target is what the lake had there, so that a job that follows the link finds nothing wrong.
+    # The target has the lake's original content, so that a job that follows the link notices nothing.
     **{name: linked_folder(name, "moved") for name in ("message_keys", "topic_minutes/_delta_log")},
     "quality.html": link("quality.html", "settings"),
     "archive_runs/extra.parquet": link("archive_runs/extra.parquet", "settings"),

@@ -1,8 +1,8 @@
-"""The pods of a namespace as processes of this machine, as a node would run them whose images are this machine.
+"""Pods of a namespace as processes of this machine, which replaces node and image.
 
-The API server of `tests.servers.kubernetes` has no nodes. `Pods` watches it, starts the command of each pod's
-container with its variables and volumes, tells the server what became of it, and ends what is deleted. Paths of volumes
-are replaced by folders of this machine.
+The API server of `tests.servers.kubernetes` has no nodes. `Pods` watches it, starts the command of each pod's container
+with its variables and volumes, reports the status of pods to the server, and ends the processes of deleted pods. Paths
+of volumes are replaced by folders of this machine.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class Pods:
     """The processes of a namespace's pods; a context manager.
 
     Attributes:
-        claims: folder with a volume for each claim, by its name.
-        processes: the process of each pod that was started, by its name.
+        claims: folder with a volume for each claim, by name.
+        processes: processes of the started pods, by name.
     """
 
     def __init__(self, kubernetes: Kubernetes, namespace: str, folder: Path) -> None:
-        """Describe them; entering the context starts to watch.
+        """Describe the pods; entering the context starts to watch.
 
         Args:
             kubernetes: the API server.
             namespace: the namespace.
-            folder: an own folder, for volumes and output.
+            folder: a folder of its own, for volumes and output.
         """
         self._kubernetes = kubernetes
         self._namespace = namespace
@@ -77,14 +77,14 @@ class Pods:
             raise self._error
 
     def output(self, name: str) -> str:
-        """Return what a pod has printed."""
+        """Return the output of a pod."""
         return self._output(name).read_text(errors="replace")
 
     def exit_code(self, name: str) -> int | None:
         """Return the exit code of a pod, or None if it has not ended.
 
         Raises:
-            BaseException: what ended the watching.
+            BaseException: error that ended the watching.
         """
         if self._error is not None:
             raise self._error
@@ -92,7 +92,7 @@ class Pods:
         return None if process is None else process.poll()
 
     def names(self) -> list[str]:
-        """Return the names of the pods that the server has."""
+        """Return the names of the pods on the server."""
         return [pod["metadata"]["name"] for pod in self._kubernetes.ask(f"{self._core}/pods")["items"]]
 
     def _output(self, name: str) -> Path:
@@ -168,7 +168,7 @@ class Pods:
         return found
 
     def _mounted(self, name: str, pod: Pod, container: dict[str, Any]) -> tuple[dict[str, Path], dict[str, str]]:
-        """Make the volumes of a container; return their folders by path, and its first variables."""
+        """Create the volumes of a container; return their folders by path, and its first variables."""
         own = self._folder / name
         (own / "home").mkdir(parents=True)
         variables = {
@@ -193,7 +193,7 @@ class Pods:
         return places, variables
 
     def _account(self, place: Path, pod: Pod) -> dict[str, str]:
-        """Write the token of a pod's service account; return the variables that name it to Spark's client."""
+        """Write the token of a pod's service account; return variables that name it for Spark's client."""
         place.mkdir(parents=True)
         account = f"{self._core}/serviceaccounts/{pod['spec']['serviceAccountName']}/token"
         (place / "token").write_text(self._kubernetes.create(account, {"spec": {}})["status"]["token"])

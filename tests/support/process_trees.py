@@ -1,4 +1,4 @@
-"""A process with all that it has started: the JVM of a job has its own session, and Spark's workers have own groups."""
+"""Process trees, although the JVM of a job has its own session, and Spark's workers their own process groups."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def kill_tree(root: int) -> None:
 
 
 def wait_until_gone(processes: Iterable[int], patience_seconds: float) -> None:
-    """Wait until no process of these is left.
+    """Wait until all of these processes have ended.
 
     Raises:
-        TimeoutError: One of them is still there.
+        TimeoutError: One of them is still running.
     """
     left = list(processes)
     wait_until(lambda: not any(map(_exists, left)), patience_seconds)

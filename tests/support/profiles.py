@@ -1,4 +1,4 @@
-"""Rows of `messages` and profiles for the tests of quality."""
+"""Rows of `messages` and profiles, for tests of expectations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMA = pa.schema([_SCHEMA.field(name) for name in COLUMNS])
 
 
 def message(number: int = 0, **changes: object) -> Row:
-    """Return a row as the archive writes it: number `number` of queue 0, a second after the one before."""
+    """Return a row as the archive writes it: message `number` of queue 0, a second after the previous one."""
     when = NOON + datetime.timedelta(seconds=number)
     row: Row = {
         "broker": "a",
@@ -66,7 +66,7 @@ def messages(numbers: Iterable[int], **changes: object) -> list[Row]:
 
 
 def table_of(rows: Sequence[Row]) -> pa.Table:
-    """Return the rows in a task's form, with repeated strings as dictionaries."""
+    """Return the rows as in a task, with repeated strings as dictionaries."""
     table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
     for name in (
         "broker", "topic", "tags", "kind", "born_host", "store_host", "body_codec", "format", "origin_topic",

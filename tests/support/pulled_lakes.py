@@ -1,4 +1,4 @@
-"""Lakes that are fed by pulling from brokers in the test's own process, and by the same brokers' files."""
+"""Lakes that are filled by pulling from brokers in the test's process, or from the files of the same brokers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class PulledLake:
-    """A lake that is fed by pulling.
+    """A lake that is filled by pulling.
 
     Attributes:
-        cluster: its brokers.
+        cluster: cluster of its brokers.
         folder: folder of the lake.
     """
 
@@ -47,8 +47,8 @@ class PulledLake:
         """Archive by pulling.
 
         Args:
-            partition: log bytes of a part.
-            changes: of the source.
+            partition: log bytes of a partition.
+            changes: changed settings of the source.
         """
         assert self.config.source is not None
         source = replace(self.config.source, **changes)
@@ -60,7 +60,7 @@ class PulledLake:
         return run_archive(HERE, config, plan_work(config))
 
     def rows(self) -> list[Row]:
-        """Return all messages in order, without the places of their bodies."""
+        """Return all messages in order, without the positions of their bodies."""
         table = DeltaTable(str(self.folder / "messages")).to_pyarrow_table()
         rows: list[Row] = (
             table.drop_columns(["body_ref"])

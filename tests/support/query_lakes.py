@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 
 def message(number: int, **changes: object) -> Row:
-    """Return a row of `messages` that differs by its number: twelve a day, ten minutes apart from noon on."""
+    """Return a row of `messages` that differs by its number: twelve per day, ten minutes apart, from noon on."""
     stored = FIRST_DAY + datetime.timedelta(days=number // 12, hours=12, minutes=10 * (number % 12))
     topic, broker = TOPICS[number % len(TOPICS)], BROKERS[number // 6 % 2]
     offset = 1000 * number
@@ -65,7 +65,7 @@ def message(number: int, **changes: object) -> Row:
 
 
 def body_ref(number: int) -> Row:
-    """Return a possible place of a body."""
+    """Return a valid position of a body."""
     pack = "store_date=2026-11-19/broker=a/00000000000000000000-00000000000000100000-5f0c3a9e77d2b164.zst"
     return {"pack": pack, "frame_offset": number << 33, "frame_length": 400, "offset": number, "length": 100}
 

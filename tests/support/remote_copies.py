@@ -1,4 +1,4 @@
-"""Copies of stores in an object store without a server: objects are files, read by a filesystem that is not local."""
+"""Copies of stores in an object store without a server: objects are files, read through a non-local filesystem."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ COPY = "abfss://logs@account.dfs.core.windows.net/copy"
 
 
 def serve_copies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `COPY` name a folder within this process.
+    """Make `COPY` refer to a folder within this process.
 
     Args:
         folder: the folder; it receives the objects.
         monkeypatch: restores the real object stores.
     """
     (folder / "copy").mkdir(parents=True, exist_ok=True)
-    container = folder / COPY.split("/")[2]  # paths begin with it, as in the filesystems of object stores
+    container = folder / COPY.split("/")[2]  # paths begin with the bucket, as in the filesystems of object stores
     if not container.is_symlink():
         container.symlink_to(folder)
     filesystem = pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem())
@@ -35,7 +35,7 @@ def serve_copies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def publish(target: MemoryTarget, folder: Path) -> None:
-    """Make the folder hold the objects of a target, and no others."""
+    """Replace the content of the folder by the objects of a target."""
     root = folder / "copy"
     for path in [each for each in root.rglob("*") if each.is_file()]:
         path.unlink()
@@ -45,14 +45,14 @@ def publish(target: MemoryTarget, folder: Path) -> None:
 
 
 def ship_copy(store: Path, folder: Path, settings: ShipSettings | None = None) -> None:
-    """Ship a store with its newest record, and serve the copy as `COPY`."""
+    """Ship a store including its newest record, and serve the copy as `COPY`."""
     target = MemoryTarget()
     ship_rounds(store, target, settings)
     publish(target, folder)
 
 
 def ship_rounds(store: Path, target: ShipTarget, settings: ShipSettings | None = None) -> ShipAgent:
-    """Ship a store with its newest record, which is unchanged for seconds, and return the agent."""
+    """Ship a store including its newest record, as if it had been unchanged for seconds, and return the agent."""
     seconds = count()
     settings = settings or ShipSettings("broker-a")
     agent = ShipAgent(SourceStore(str(store)), target, settings, clock=lambda: float(next(seconds)))

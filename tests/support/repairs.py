@@ -11,7 +11,7 @@ from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.message_keys.follow import follow_keys
 from tests.support.lakes import GrowingLake
 
-# Values that differ in another run over the same messages.
+# Columns whose values differ between runs over the same messages.
 _OF_RUNS = frozenset(
     {"body_ref", "run_id", "started_at", "finished_at", "recovered", "sequence", "stores", "bytes", "recorded_at"}
 )

@@ -1,4 +1,4 @@
-"""A lake, and a broker that its messages are sent to."""
+"""A lake, and a broker to which its messages are sent."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ class ReplayWorld:
 
     Attributes:
         lake: the lake.
-        name_servers: of the target.
-        client: of the target.
-        topic: of the target; no other test has it.
+        name_servers: name servers of the target.
+        client: client of the target.
+        topic: topic of the target, which no other test uses.
     """
 
     lake: LakePaths
@@ -84,16 +84,16 @@ class ReplayWorld:
         make_topic(self.client.admin, self.topic, queues, perm=perm)
 
     def replay(self, *arguments: str, into: str | None = None) -> int:
-        """Run `commitlake replay` without asking."""
+        """Run `commitlake replay` without confirmation."""
         place = ["--lake", self.lake.root, "--namesrv", self.name_servers, "--to-topic", into or self.topic]
         return replay([*place, "--yes", "--quiet", *arguments])
 
     def act(self, action: str, *arguments: str) -> int:
-        """Run one of the other actions."""
+        """Run another action of `replay`."""
         return replay([action, *arguments, "--lake", self.lake.root])
 
     def received(self, topic: str | None = None) -> dict[int, list[Message]]:
-        """Return all messages of the topic, by queue, once the broker has queued what it has acknowledged."""
+        """Return all messages of the topic by queue, once the broker has dispatched all acknowledged messages."""
         puller, admin = self.client.puller, self.client.admin
         for broker in admin.route(topic or self.topic).broker_datas:
             log_extent(admin, broker.broker_name)

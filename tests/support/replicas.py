@@ -10,19 +10,19 @@ from tests.support.waiting import wait_until
 
 
 class MemberLite(BrokerLite):
-    """A broker that is killed repeatedly, with a name server of its own or an existing one."""
+    """A broker that is killed repeatedly, with its own name server or an existing one."""
 
     def __init__(self, folder: Path, *options: str, name_server: str | None = None) -> None:
         register = ("--register", name_server, "--namesrv", "none") if name_server else ()
-        # A master also takes the port two below its own.
+        # A master also uses its port minus 2.
         super().__init__(folder, options=(*SMALL_FILES, *options), broker_port=free_ports(4) + 2)
-        # The last of an option that is given twice counts.
+        # If an option is given twice, the last one counts.
         self._options = (*self._options, *register)
         self._registered_at = name_server
 
     @property
     def name_server_address(self) -> str:
-        """Return the address of the name server that it registers with."""
+        """Return the address of its name server."""
         return self._registered_at or super().name_server_address
 
     def kill(self) -> None:
@@ -41,7 +41,7 @@ def slave_lite(folder: Path, name_server: str) -> MemberLite:
 
 
 def log_files(store: Path) -> dict[str, bytes]:
-    """Return every segment's bytes; RocketMQ creates one more in advance."""
+    """Return the bytes of every segment, without the one that RocketMQ creates in advance."""
     found = {path.name: path.read_bytes() for path in sorted((store / "commitlog").glob("*"))}
     return {name: data for name, data in found.items() if data.strip(b"\0")}
 

@@ -27,13 +27,13 @@ def segments(root: Path) -> dict[str, bytes]:
 
 
 def walked(root: Path, segment_bytes: int) -> list[FoundRecord]:
-    """Return everything in a log, by the plain reader."""
+    """Return everything in a log, as read by the plain reader."""
     (store,) = find_stores(str(root), BROKER)
     return list(walk_store(store, segment_bytes))
 
 
 def messages_of(root: Path, segment_bytes: int) -> dict[int, Message]:
-    """Return the records of a log by their offsets, without fillers; any other bytes are an error."""
+    """Return the records of a log by offset, without fillers; any other bytes are an error."""
     found = walked(root, segment_bytes)
     assert [each.span for each in found if each.span.kind is SpanKind.FAULT] == []
     records = (each.message for each in found if each.message is not None)
@@ -41,7 +41,7 @@ def messages_of(root: Path, segment_bytes: int) -> dict[int, Message]:
 
 
 def lake_rows(lake: LakePaths) -> list[dict[str, Any]]:
-    """Return all rows of `messages` in the log's order, without the places of their bodies."""
+    """Return all rows of `messages` in the log's order, without the positions of their bodies."""
     paths = (Path(lake.messages) / path for path in DeltaTable(lake.messages).file_uris())
     rows = [row for path in paths for row in pq.ParquetFile(path).read().drop_columns(["body_ref"]).to_pylist()]
     return sorted(rows, key=lambda row: row["physical_offset"])

@@ -1,4 +1,4 @@
-"""A real S3 server, and buckets on it: fixtures that a conftest or a test imports."""
+"""Fixtures for an S3 server and its buckets, which a conftest or a test imports."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.servers.s3 import S3Server
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """The server; a test that kills it starts it again."""
+    """Yield the server; a test that kills it must start it again."""
     with S3Server(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
 @pytest.fixture(autouse=True)
 def s3_environment(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set the environment of a user: the server and its credentials, and no profile."""
+    """Set a user's environment: the server and its credentials, and no profile."""
     for name, value in s3_server.environment().items():
         monkeypatch.setenv(name, value)
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_SESSION_TOKEN"):

@@ -1,4 +1,4 @@
-"""Runner that shows what would be sent to other processes."""
+"""Runner that records what would be sent to other processes."""
 
 from __future__ import annotations
 

@@ -30,12 +30,12 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def business(rows: Iterable[Row]) -> list[Row]:
-    """Return the records of topics that a producer created."""
+    """Return the records in topics that a producer created."""
     return [row for row in rows if row["topic"].startswith("Every")]
 
 
 def assert_serves(servers: RocketMQ, rows: list[Row]) -> list[Row]:
-    """Check that a consumer gets every message, also by key and by id, and return everything it got of these topics."""
+    """Check that a consumer receives every message, also by key and by id, and return the messages of these topics."""
     wanted = {row["physical_offset"]: row for row in rows}
     consumed = {row["physical_offset"]: row for row in consume_all(servers, *sorted({row["topic"] for row in rows}))}
     assert [offset for offset in wanted if offset not in consumed] == []

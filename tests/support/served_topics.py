@@ -1,4 +1,4 @@
-"""A topic of a running broker and the lake that has archived it: messages before and after a time, and a group."""
+"""A topic of a running broker, and the lake that archives it: messages before and after a time, and a group."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class ServedTopic:
     """A topic with some queues, and the lake of its broker.
 
     Attributes:
-        name_servers: Of the broker.
+        name_servers: Name servers of the broker.
         store: The broker's store folder.
         lake: The lake.
-        topic: The topic's name.
-        client: Of the broker.
+        topic: Name of the topic.
+        client: Client of the broker.
     """
 
     name_servers: str
@@ -42,7 +42,7 @@ class ServedTopic:
     client: OffsetClient
 
     def make(self, queues: int, *groups: str) -> None:
-        """Create the topic and the groups, and wait until they are known."""
+        """Create the topic and the groups, and wait until the name server knows them."""
         make_topic(self.client.admin, self.topic, queues)
         self.client.puller.routing.forget(self.topic)
         for group in groups:
@@ -62,7 +62,7 @@ class ServedTopic:
                 for queue, offsets in stored.items():
                     message = OutgoingMessage(self.topic, b"x", keys=(f"{prefix}{number}",))
                     offsets.append(producer.send(message, queue=queue).queue_offset)
-        for queue, offsets in stored.items():  # a broker acknowledges a message before it is in its queue
+        for queue, offsets in stored.items():  # a broker acknowledges a message before it dispatches it to its queue
             wait_for(partial(self.client.puller.max_offset, queue), partial(operator.lt, offsets[-1]))
         first_ms = min(self.read(queue, offsets[0])[0].store_timestamp for queue, offsets in stored.items())
         return EPOCH + first_ms * MILLISECOND

@@ -1,8 +1,8 @@
-"""Groups of tests against real servers: one process runs all tests of a group, whose fixtures are made once.
+"""Groups of tests against real servers: one process runs all tests of a group, so its fixtures are created once.
 
-A group is a folder whose tests share a server, or a file. pytest-xdist's own groups (`--dist loadgroup`) have no effect
-from pytest 9.2 on, which ignores changes of a test's id: tests would be spread over all processes, and servers started
-in each.
+A group is a file, or a folder whose tests share a server. pytest-xdist's own groups (`--dist loadgroup`) have no effect
+since pytest 9.2, which ignores changes of a test's id: tests would be distributed over all processes, and each would
+start its own servers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _APART = (
 
 
 def file_group(nodeid: str) -> str:
-    """Return the folder with one server, or the file, of a test."""
+    """Return the file of a test, or its folder if that shares a server."""
     path = nodeid.partition("::")[0].removeprefix(FOLDER)
     folder = path.partition("/")[0]
     return folder if folder in _WITH_ONE_SERVER else path
@@ -64,7 +64,7 @@ def group(nodeid: str) -> str:
 
 
 def place(nodeid: str) -> int:
-    """Return where a test's group comes in the order of starts."""
+    """Return the position of a test's group in the order of starts."""
     name = file_group(nodeid)
     return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 

@@ -23,7 +23,7 @@ from commitlake.schemas.shipped import (
 
 
 class MemoryTarget(ShipTarget):
-    """Objects that are written once; a step can be made to fail, as by a kill.
+    """Objects that are written once; any step can be made to fail, as by a kill.
 
     Attributes:
         objects: the objects by name.

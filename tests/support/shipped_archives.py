@@ -1,4 +1,4 @@
-"""A store and its copy in an object store, compared: archives, findings of verify, and the bytes of large segments."""
+"""Comparisons of a store and its copy in an object store: archives, findings of verify, and bytes of large segments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SEGMENT_BYTES, _WINDOW_BYTES = 32 << 20, 4 << 20
 
 
 def check_copy_is_archived_alike(copy: str, folder: Path, layout: StoreFormat) -> None:
-    """Check that the tables of a copy are those of its store; the store grows meanwhile.
+    """Check that a copy and its store give the same tables, while the store grows.
 
     Args:
         copy: place of the copy.
@@ -50,7 +50,7 @@ def check_copy_is_archived_alike(copy: str, folder: Path, layout: StoreFormat) -
     for table in TABLES:
         found = rows_of(folder / "of-copy", table)
         expected = rows_of(folder / "of-store", table)
-        if table == "store_config":  # of the size of IndexFiles: the newest one is not copied
+        if table == "store_config":  # about the size of IndexFiles, because the newest one is not copied
             expected = [row for row in expected if not str(row["name"]).startswith("index_")]
         assert found == expected, table
 
@@ -58,7 +58,7 @@ def check_copy_is_archived_alike(copy: str, folder: Path, layout: StoreFormat) -
 def check_copy_is_verified_alike(
     copy: str, folder: Path, layout: StoreFormat, capsys: pytest.CaptureFixture[str], processes: int = 1
 ) -> None:
-    """Check that a copy of a damaged store has its findings, except the note on the IndexFile that is not copied.
+    """Check that a copy of a damaged store has the same findings, except the note on the IndexFile that is not copied.
 
     Args:
         copy: place of the copy.
@@ -92,11 +92,11 @@ def check_copy_is_verified_alike(
 
 
 def check_fetched_copy_is_read_alike(copy: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Check that a copy and the folder into which it is fetched are the same for `dump` and `rebuild`.
+    """Check that `dump` and `rebuild` give the same for a copy and for the folder into which it is fetched.
 
     Args:
         copy: place of the copy.
-        folder: an empty folder, for the store and what is made of it.
+        folder: an empty folder, for the store and the outputs.
         capsys: captures the output.
     """
     store, fetched = ROCKETMQ.write(folder / "broker-a" / "store", 60), folder / "fetched"

@@ -49,9 +49,9 @@ def shop_day(folder: Path, *, messages_per_minute: float = 1.0, snapshot_minutes
     """Return a store and its lake.
 
     Args:
-        folder: Of both.
-        messages_per_minute: On average, of the largest topic.
-        snapshot_minutes: How often the groups' offsets are kept; not in `SILENT_HOURS`.
+        folder: Folder of store and lake.
+        messages_per_minute: Average rate of the largest topic.
+        snapshot_minutes: Interval of the offset snapshots; there are none in `SILENT_HOURS`.
     """
     growing = GrowingLake(folder)
     growing.write(_messages(messages_per_minute), lambda message: 3 + message.born_timestamp % 97**2 % 700)
@@ -90,7 +90,7 @@ def _messages(rate: float) -> Iterator[NewMessage]:
 
 
 def _add_stretch(growing: GrowingLake, name: str, minute: int, rows: list[dict[str, Any]]) -> None:
-    """Record that the log just before a minute is missing, or damaged."""
+    """Record that the part of the log just before a minute is missing or damaged."""
     moment = MIDNIGHT + minute * MINUTE
     offset = min(row["physical_offset"] for row in rows if row["store_timestamp"] >= moment)
     schema = {"gaps": GAPS, "quarantine": QUARANTINE}[name]

@@ -1,4 +1,4 @@
-"""Archive runs as their page shows them."""
+"""Pages of archive runs."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ def page_of_run(report: QualityReport, figures: PageFigures, verdict: RunVerdict
     """Return the page of a run whose expectations were checked, for a lake that does not exist."""
     verdict = verdict or Losses().verdict(report)
     page = run_page(ShownRun(LakePaths("/nowhere/lake"), "r", verdict, report=report, figures=figures))
-    return render_page(replace(page, made=""))  # the time is another one each time
+    return render_page(replace(page, made=""))  # the time differs between runs

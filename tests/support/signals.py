@@ -1,4 +1,4 @@
-"""Commands that receive signals, with a mark in their environment by which all their descendants can be found."""
+"""Commands that receive signals; a mark in their environment identifies all their descendants."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _SIGTERM_BIT = 1 << (signal.SIGTERM - 1)
 
 
 class MarkedProcess:
-    """A process in a group of its own, whose descendants can be found even after their parents have ended."""
+    """A process in its own group, whose descendants can be found even after their parents have ended."""
 
     def __init__(self, arguments: Sequence[str], *, stdout: int | None = subprocess.DEVNULL) -> None:
         """Start the process.
 
         Args:
-            arguments: of this Python.
+            arguments: arguments of this Python.
             stdout: standard output of the process.
         """
         self._mark = f"{_MARK}={uuid.uuid4()}"
@@ -42,10 +42,10 @@ class MarkedProcess:
         )
 
     def wait_until(self, holds: Callable[[], bool]) -> None:
-        """Wait for something that the process does.
+        """Wait until the process has done something.
 
         Args:
-            holds: whether it has happened.
+            holds: function that returns whether it has happened.
         """
 
         def happened() -> bool:
@@ -58,7 +58,7 @@ class MarkedProcess:
         wait_until(happened, PATIENCE_SECONDS, look_seconds=0.005)
 
     def wait_for_handler(self) -> None:
-        """Wait until it handles SIGTERM, because the project is responsible only from then on."""
+        """Wait until it handles SIGTERM; what happens earlier is not up to this project."""
         self.wait_until(self._handles_sigterm)
 
     def child_count(self) -> int:
@@ -72,7 +72,7 @@ class MarkedProcess:
         return self.process.stderr.read()
 
     def left(self) -> list[str]:
-        """Return the command lines of processes that it has left, after killing them."""
+        """Kill the processes that it has left, and return their command lines."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -80,7 +80,7 @@ class MarkedProcess:
                     found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200])
                     os.kill(int(folder.name), signal.SIGKILL)
             except OSError:
-                continue  # somebody else's, or gone
+                continue  # of another user, or ended
         return found
 
     def _handles_sigterm(self) -> bool:

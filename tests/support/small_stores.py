@@ -1,4 +1,4 @@
-"""Small stores of broker_lite, for tests that hold for each format: how they are opened, filled, and looked into."""
+"""Small stores of broker_lite, for tests that apply to all formats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ S = TypeVar("S", bound=StoredMessage)
 
 
 class Clock:
-    """A clock that stands still until it is advanced."""
+    """A clock that only moves when it is advanced."""
 
     def __init__(self, now_ms: int = STORED_MS) -> None:
         self.now_ms = now_ms
@@ -65,7 +65,7 @@ def records_in(
     Args:
         log: the folder of the files.
         parse: reads the record at a position.
-        offset_of: the offset that a record says of itself; a file ends before the first record of another place.
+        offset_of: returns the offset stored in a record; a file ends before the first record with another offset.
     """
     for file in sorted(log.iterdir()):
         data, position = file.read_bytes(), 0
@@ -78,5 +78,5 @@ def records_in(
 
 
 def queue_bytes(folder: Path, topic: str, queue_id: int) -> bytes:
-    """Return the content of a queue's files, one after the other; `folder` has those of all queues."""
+    """Return the concatenated content of a queue's files; `folder` contains the files of all queues."""
     return b"".join(file.read_bytes() for file in sorted((folder / topic / str(queue_id)).iterdir()))

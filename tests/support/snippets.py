@@ -1,13 +1,13 @@
 """Commands and code of the documentation: fenced blocks of Markdown, found by a Markdown parser.
 
-A comment before a block says how it is tested; it does not show on the page:
+A comment before a block says how it is tested; it is not visible on the page:
 
     <!-- test: run, exits with 3; WHY -->    run it, and expect another exit code than 0
     <!-- test: parse; WHY -->                only parse its options
     <!-- test: skip; WHY -->                 not tested here
     <!-- test: compile; WHY -->              Python that is only compiled
 
-Without a comment, a block `console` is run, and other languages are checked as their own parsers do.
+Without a comment, `console` blocks are run, and blocks in other languages are checked by their parsers.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Block(NamedTuple):
         language: console, python, toml and so on.
         text: its content.
         mode: run, parse, skip or compile.
-        exit_code: what its commands end with.
-        why: why it is not run, or does not end with 0.
+        exit_code: expected exit code of its commands.
+        why: reason why it is not run, or does not end with 0.
     """
 
     page: str
@@ -70,7 +70,7 @@ class Block(NamedTuple):
 
 
 def pages() -> list[Path]:
-    """Return the README and the pages of the documentation that are in the repository."""
+    """Return the README and the documentation pages in the repository."""
     return [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 

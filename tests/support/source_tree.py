@@ -36,11 +36,11 @@ def imported(path: Path) -> frozenset[str]:
 
 
 def reached(starts: Iterable[str], imports: Mapping[str, frozenset[str]]) -> set[str]:
-    """Return the modules that some modules import, and those that these import, and so on.
+    """Return the modules that some modules import, directly or indirectly.
 
     Args:
-        starts: names of modules; they are part of the answer.
-        imports: what each module imports; others lead nowhere.
+        starts: names of modules; they are part of the result.
+        imports: imports of each module; other modules have none.
     """
     found: set[str] = set()
     waiting = [name for name in starts if name in imports]
@@ -59,7 +59,7 @@ def has_code(path: Path) -> bool:
 
 @cache
 def _facts(path: Path) -> tuple[frozenset[str], bool]:
-    """Return what a file imports, and whether it has code, from one pass over it."""
+    """Return the imports of a file, and whether it has code, from one pass over it."""
     names: set[str] = set()
     found = False
     for node in ast.walk(parsed(path)):

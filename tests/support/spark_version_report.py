@@ -1,10 +1,10 @@
-"""Program that reads and archives a store through the Spark of its Python, and writes the rows as JSON.
+"""Program that reads and archives a store with the Spark of its Python, and writes the rows as JSON.
 
     python -m tests.support.spark_version_report STORE SEGMENT FOLDER
 
 The segment is added to the store while a stream is stopped. The result is `report.json` in the folder.
 
-It needs no package of the tests' own, so that it also runs in an environment that has only CommitLake's packages.
+It imports none of the tests' packages, so it also runs in an environment with only CommitLake's packages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BATCH_SECONDS = 120
 
 
 def rows_of(frame: DataFrame) -> Rows:
-    """Return the rows as text, without what differs between two archives of one store."""
+    """Return the rows as text, without values that differ between two archives of one store."""
     names = [name for name in frame.columns if name != "body_ref"]
     return sorted(repr(row.asDict()) for row in frame.select(names).collect())
 

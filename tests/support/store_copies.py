@@ -10,13 +10,13 @@ from tests.support.logs import damage
 
 
 def copy_store(original: Path, root: Path) -> None:
-    """Make a folder a copy of a store, replacing any earlier content."""
+    """Copy a store into a folder, and replace any earlier content."""
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(original, root)
 
 
 def damage_file(path: Path, chance: random.Random, *, keep_size: bool) -> None:
-    """Put one random fault into a file."""
+    """Add one random fault to a file."""
     data = path.read_bytes()
     worse = damage(data, chance)
     path.write_bytes(worse.ljust(len(data), b"\0")[: len(data)] if keep_size else worse)
@@ -27,7 +27,7 @@ def clear_last_pages(log: Path, cut: int) -> None:
 
     Args:
         log: the folder of its files, each named by its first offset.
-        cut: the offset from which on there are zeros.
+        cut: offset at which the zeros begin.
     """
     for file in log.iterdir():
         data = file.read_bytes()

@@ -29,7 +29,7 @@ def patch(path: Path, position: int, data: bytes) -> None:
 
 
 def cut_file(path: Path, size: int) -> None:
-    """Leave only the first bytes of a file."""
+    """Truncate a file."""
     path.write_bytes(path.read_bytes()[:size])
 
 
@@ -42,12 +42,12 @@ class Damages:
         log: the folder of the log.
         queues: the folder of the queues.
         segment_bytes: size of the log's files.
-        queue_file_entries: entries of a queue's file.
-        head: a record's head.
-        offset_name: the field, and the attribute of a message, that has its offset in the log.
-        entry_layout: a queue's entry.
+        queue_file_entries: number of entries of a queue's file.
+        head: layout of a record's head.
+        offset_name: name of the field, and of the attribute of a message, with its offset in the log.
+        entry_layout: layout of a queue's entry.
         parse_entry: reads an entry.
-        serialize_entry: writes an entry, its checksum with it.
+        serialize_entry: writes an entry with its checksum.
         read_log: reads the messages of a store's log.
     """
 
@@ -68,11 +68,11 @@ class Damages:
         return list(self.read_log(root))
 
     def record(self, root: Path, number: int = 100) -> Any:
-        """Return a record that others follow in its segment and in its queue."""
+        """Return a record that is followed by others in its segment and in its queue."""
         return self.messages(root)[number]
 
     def of_queue(self, root: Path) -> list[Any]:
-        """Return the records of the queue that is damaged."""
+        """Return the records of the queue to damage."""
         return [each for each in self.messages(root) if (each.topic, each.queue_id) == QUEUE]
 
     def offset_of(self, message: Any) -> int:
@@ -80,7 +80,7 @@ class Damages:
         return int(getattr(message, self.offset_name))
 
     def segment(self, root: Path, offset: int) -> tuple[Path, int]:
-        """Return the segment with an offset, and the byte there."""
+        """Return the segment that contains an offset, and the position in it."""
         base = offset - offset % self.segment_bytes
         return root / self.log / segment_name(base), offset - base
 
@@ -106,7 +106,7 @@ class Damages:
         patch(path, at + 2, data)
 
     def clear_record(self, root: Path, message: Any) -> None:
-        """Make zeros of a record."""
+        """Overwrite a record with zeros."""
         self.patch_log(root, self.offset_of(message), bytes(message.size))
 
     def filler(self, root: Path) -> int:
@@ -115,7 +115,7 @@ class Damages:
         return self.offset_of(last) + int(last.size)
 
     def reuse_segment(self, root: Path) -> None:
-        """Put the bytes of one segment into another's file."""
+        """Write the bytes of one segment into the file of another."""
         source, _ = self.segment(root, self.segment_bytes)
         target, _ = self.segment(root, 2 * self.segment_bytes)
         target.write_bytes(source.read_bytes())
@@ -133,17 +133,17 @@ class Damages:
         return self.queue_file_entries * self.entry_layout.size
 
     def queue_folder(self, root: Path) -> Path:
-        """Return the folder of the queue that is damaged."""
+        """Return the folder of the queue to damage."""
         return root / self.queues / QUEUE[0] / str(QUEUE[1])
 
     def queue_file(self, root: Path, number: int, queue: tuple[str, int] = QUEUE) -> tuple[Path, int]:
-        """Return the file with an entry, and the byte there."""
+        """Return the file that contains an entry, and the position in it."""
         position = number * self.entry_layout.size
         start = position - position % self.queue_file_bytes
         return root / self.queues / queue[0] / str(queue[1]) / segment_name(start), position - start
 
     def entry(self, root: Path, number: int) -> Any:
-        """Return an entry of the queue that is damaged."""
+        """Return an entry of the queue to damage."""
         path, position = self.queue_file(root, number)
         found = self.parse_entry(path.read_bytes(), position)
         assert found is not None
@@ -159,7 +159,7 @@ class Damages:
         self.put_entry(root, number, self.entry(root, number)._replace(**changes))
 
     def clear_entry(self, root: Path, number: int) -> None:
-        """Make zeros of an entry of that queue."""
+        """Overwrite an entry of that queue with zeros."""
         path, position = self.queue_file(root, number)
         patch(path, position, bytes(self.entry_layout.size))
 
@@ -174,7 +174,7 @@ class Damages:
         self.put_entry(root, 4, first)
 
     def repeat_record(self, root: Path) -> None:
-        """Give a record the queue offset of the one before it."""
+        """Give a record the queue offset of the previous one."""
         last = self.of_queue(root)[-1]
         self.patch_field(root, last, "queue_offset", last.queue_offset - 1)
         self.clear_entry(root, last.queue_offset)

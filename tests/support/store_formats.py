@@ -1,4 +1,4 @@
-"""The formats of broker_lite's stores, for tests that hold for each: how a small store is opened, filled and read."""
+"""Formats of broker_lite's stores, for tests that apply to all of them: opening, filling and reading small stores."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class StoreFormat:
     Attributes:
         name: the format's name.
         store: the class of its stores.
-        options: those of a small store.
-        build: the module with its `message` and `fill`.
+        options: options of a small store.
+        build: module with its `message` and `fill`.
         log: the folder of its log.
         log_option: the option that sets the size of the log's files.
         queues: the folder of its queues.
         queue_option: the option that sets the size of their files.
         read_log: reads the records of the log from its files.
-        offset_name: the attribute of messages and results that has the offset in the log.
-        note_progress: makes a consumer known to a store, and saves that.
+        offset_name: attribute of messages and results with the offset in the log.
+        note_progress: stores and saves a consumer's progress.
     """
 
     name: str
@@ -54,7 +54,7 @@ class StoreFormat:
         return self.store.open(root, replace(self.options, **changes), clock=clock or Clock())  # type: ignore[arg-type]
 
     def fill(self, store: Any, count: int, start: int = 0) -> list[Any]:
-        """Put messages with the numbers from `start` on, by turns into two queues."""
+        """Put messages numbered from `start` on, alternating between two queues."""
         results: list[Any] = self.build.fill(store, count, start)
         return results
 
@@ -65,11 +65,11 @@ class StoreFormat:
         return store.put(self.build.message(number, queue_id=queue_id))
 
     def offset_of(self, found: Any) -> int:
-        """Return the offset in the log of a message, or of the result of a put."""
+        """Return the log offset of a message, or of the result of a put."""
         return int(getattr(found, self.offset_name))
 
     def write(self, root: Path, count: int, end: str = "closed", *, has_consumer: bool = False) -> Path:
-        """Make a store with messages, and maybe with a consumer's files, that is then "closed" or "crashed"."""
+        """Make a store with messages, and optionally with a consumer's files, that is then "closed" or "crashed"."""
         store = self.open(root)
         self.fill(store, count)
         if has_consumer:
@@ -79,9 +79,10 @@ class StoreFormat:
         return root
 
     def found(self, root: Path) -> list[Any]:
-        """Return the messages of a store's queues, in the order of the log; each is also found by its number.
+        """Return the messages of a store's queues in the order of the log; check that each is also found by its number.
 
-        In a store of RocketMQ's, which ends at the first damage, it is all that the log has, and found by its key, too.
+        A RocketMQ store ends at the first damage, so these are all messages of the log, and each is also found by its
+        key.
         """
         with self.open(root) as store:
             queues = all_messages(store)

@@ -1,4 +1,4 @@
-"""Stories, made as plain objects: one of an order, one of hostile texts, and one of any number of messages."""
+"""Stories as plain objects: one of an order, one with hostile texts, and one with any number of messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BODY = b'{"order":4711,"customer":{"name":"Ada","email":"ada@example.com"},"line
 
 
 def at(seconds: float) -> datetime.datetime:
-    """Return a time, a number of seconds after the beginning."""
+    """Return the time a number of seconds after the beginning."""
     return START + datetime.timedelta(seconds=seconds)
 
 
@@ -109,7 +109,7 @@ def order_story() -> Story:
 
 
 def hostile_story() -> Story:
-    """Return the story of an order with hostile texts, a circle, and times at both limits."""
+    """Return the story of an order with hostile texts, a cycle, and times at both limits."""
     plain = order_story()
     steps = []
     for number, step in enumerate(plain.steps):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def _flip(data: bytes) -> bytes:
-    """Change a letter of a word, so that JSON stays JSON."""
+    """Change a letter of a word, so that JSON stays valid."""
     place = next(place for place in range(len(data) // 3, len(data)) if data[place : place + 1].isalpha())
     return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 def make_topic(admin: Admin, topic: str, queues: int = 4, *, perm: int = 6) -> None:
     """Create a topic, and wait until the name server knows it.
 
-    A producer that asks too early takes the topic for one that its first message makes, with four queues.
+    If a producer asks too early, it assumes that its first message will create the topic, with four queues.
     """
     admin.create_topic(topic, queues, perm=perm)
     wait_for(lambda: admin.route(topic).queue_datas, bool)
@@ -25,7 +25,7 @@ def make_topic(admin: Admin, topic: str, queues: int = 4, *, perm: int = 6) -> N
 def read_all(puller: Puller, topic: str, count: int, expression: str = "*") -> list[Message]:
     """Return all messages of a topic, queue by queue, once there are enough.
 
-    A message is in its queue a little after it is in the log.
+    A message is dispatched to its queue shortly after it is written to the log.
     """
     wait_for(lambda: _read(puller, topic), lambda messages: len(messages) >= count)
     return _read(puller, topic, expression)
@@ -40,10 +40,10 @@ def _read(puller: Puller, topic: str, expression: str = "*") -> list[Message]:
 
 
 def wait_for(what: Callable[[], T], is_enough: Callable[[T], bool], seconds: float = 60) -> T:
-    """Wait for a value that is sufficient, and return it.
+    """Wait for a sufficient value, and return it.
 
-    A topic without a route is not enough yet: one that its first message, retry or dead letter made is known to the
-    name servers a little later.
+    A topic without a route is not sufficient: if it was created by a message, retry or dead letter, it is registered
+    with the name servers a little later.
     """
     found: list[T] = []
 

@@ -1,9 +1,9 @@
-"""A log format that exists only in tests: as small as a format can be, and all in plain Python.
+"""A minimal log format that exists only in tests, in plain Python.
 
 A record: total size (int32), magic `TY`, its own offset, store time in ms and queue offset (int64 each), length of the
-topic (1 byte), topic, body. All numbers are big-endian; every topic has one queue, 0. A filler: size, magic `TF`.
-A queue file `toyqueue/<topic>/0/<20 digits>` has an entry of 12 bytes for each message: offset and size of its record.
-The checkpoint is the offset behind the log, in 8 bytes.
+topic (1 byte), topic, body. All numbers are big-endian; every topic has one queue, 0. A filler: size, magic `TF`. A
+queue file `toyqueue/<topic>/0/<20 digits>` has an entry of 12 bytes for each message: offset and size of its record.The
+checkpoint is the end offset of the log, in 8 bytes.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ RULES = RecordRules(
 
 
 def _hop(*arguments_and_results: Any) -> None:
-    """Walk over records; see `kernel.hop.hop`. A window must hold all of a bad range, as in a log of some KiB."""
+    """Walk over records; see `kernel.hop.hop`. A window must contain a whole bad range, as in a log of a few KiB."""
     *arguments, state, parts, faults = arguments_and_results
     at = HopArguments(*arguments)
     view, bounds = at.window.data[: at.length], SizeLimits(at.segment_end, at.file_end, at.max_record_bytes)
@@ -139,7 +139,7 @@ def _step(
         topic = view[position + HEAD.size - 1]
         body = position + HEAD.size + topic
         end = position + finding.size
-        # Texts at the end of a record are a toy's own affair: its properties are empty, and lie there.
+        # The texts at the end of a record are specific to the format; its properties are empty, and located there.
         parts[: h.PART_COUNT, state[h.RECORDS]] = 0
         for row, value in (
             (h.START, position),
@@ -190,7 +190,7 @@ KERNEL = FormatKernel(
     store_times=lambda window, parts: _numbers(window, parts, _AT_TIME),
     queue_ids=lambda _, parts: np.zeros(parts.shape[1], np.int64),
     queue_offsets=lambda window, parts: _numbers(window, parts, _AT_NUMBER),
-    decoder=Decoder,  # of RocketMQ's records: nothing here decodes any
+    decoder=Decoder,  # for RocketMQ's records, which are not decoded here
     queues=QueueFormat("toy queue", "toyqueue", ENTRY, "offset", _place_of, HEAD.size, re.compile("[a-z]+")),
 )
 _DTYPE = np.dtype([("physical_offset", ">i8"), ("size", ">i4")])

@@ -1,11 +1,11 @@
-"""An imitation of Unity Catalog's REST API, for tests: the open source server is not published in a registry.
+"""An imitation of Unity Catalog's REST API for tests, because no registry has the open source server.
 
     with UnityCatalog() as catalog:
         monkeypatch.setenv("UNITY_CATALOG_URL", catalog.url)
 
-It has the requests that jobs make, with the codes and forms of answers that the open source server 0.6.0 gave to them;
-that server was built from its sources for this. If TEST_UNITY_CATALOG is set, tests with `catalog_url` use the real
-server there instead: its catalog `unity` gets schemas with random names.
+It implements the requests of jobs, with the status codes and response formats of the open source server 0.6.0, which
+was built from source to record them. If TEST_UNITY_CATALOG is set, tests with `catalog_url` use the real server at that
+URL instead, and create schemas with random names in its catalog `unity`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _KINDS = {"schemas": "SCHEMA", "tables": "TABLE", "volumes": "VOLUME", "catalogs
 
 @dataclass
 class Answer:
-    """An answer that a test gives instead of the catalog's.
+    """An answer that is sent instead of the catalog's own.
 
     Attributes:
-        status: code of HTTP.
-        body: what is sent.
+        status: HTTP status code.
+        body: the body.
         headers: more headers.
         wait: called before each part of the body.
         part: size of a part.
@@ -55,10 +55,10 @@ class UnityCatalog:
     """A server on the loopback address.
 
     Attributes:
-        kinds: what there is, by kind and full name.
+        kinds: existing objects, by kind and full name.
         requests: method, path and headers of each request.
-        answers: the next answers, instead of the catalog's own.
-        token: if not empty, what every request must have.
+        answers: next answers, sent instead of the catalog's own.
+        token: token that every request must have; empty for none.
         credentials: the answer to requests for credentials.
     """
 
@@ -167,7 +167,7 @@ def refusal(status: int, code: str, message: str) -> Answer:
 
 @contextmanager
 def catalog_url() -> Iterator[str]:
-    """Yield the address of a catalog: that of a real server if TEST_UNITY_CATALOG has it, else an imitation's."""
+    """Yield the address of a catalog: that in TEST_UNITY_CATALOG if it is set, otherwise that of an imitation."""
     if real := os.environ.get("TEST_UNITY_CATALOG"):
         yield real
         return

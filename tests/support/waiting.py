@@ -1,4 +1,4 @@
-"""Waiting for a condition, with a deadline; and the few places where time itself must pass."""
+"""Waits for a condition, with a deadline, and waits of a fixed length where nothing can be observed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _LOOK_SECONDS = 0.01
 def wait_until(
     holds: Callable[[], bool], seconds: float = PATIENCE_SECONDS, look_seconds: float = _LOOK_SECONDS
 ) -> float:
-    """Wait until a condition holds, and return the seconds that this took.
+    """Wait until a condition holds, and return the seconds waited.
 
     Args:
         holds: the condition.
-        seconds: when to give up.
-        look_seconds: the time between two checks.
+        seconds: time limit.
+        look_seconds: time between two checks.
 
     Raises:
-        TimeoutError: it did not hold in time.
+        TimeoutError: if it does not hold in time.
     """
     started = time.monotonic()
     while not holds():
@@ -33,17 +33,17 @@ def wait_until(
 
 
 def let_pass(seconds: float, why: str) -> None:
-    """Let time pass where there is nothing to wait for.
+    """Let time pass if there is no condition to wait for.
 
     Args:
-        seconds: how long.
-        why: what happens meanwhile, or must not happen, for those who read the test.
+        seconds: duration.
+        why: for readers of the test, what happens meanwhile or must not happen.
     """
     assert why
     time.sleep(max(0.0, seconds))
 
 
 async def let_pass_in_loop(seconds: float, why: str) -> None:
-    """Let time pass, as `let_pass`, while the other tasks of the event loop go on."""
+    """Let time pass, as `let_pass` does, while other tasks of the event loop continue."""
     assert why
     await asyncio.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Python environments with CommitLake's wheel, and packages from the registry in the versions of the lock file."""
+"""Python environments with CommitLake's wheel, and packages in the versions of the lock file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PATIENCE_SECONDS = 900
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build the wheel from a copy of the sources, so that no earlier build is in it, and return its path."""
+    """Build the wheel from a copy of the sources, so that it contains no earlier build, and return its path."""
     sources = folder / "sources"
     sources.mkdir()
     for name in _FILES:
@@ -54,7 +54,7 @@ def make_environment(folder: Path, wheel: Path, *, extras: str = "", other: tupl
 
 
 def clean_variables() -> dict[str, str]:
-    """Return the variables for another environment's programs: without this one's paths, jars and JVM options."""
+    """Return the variables for programs of another environment, without this one's paths, jars and JVM options."""
     dropped = ("PYTHONPATH", "VIRTUAL_ENV", "COMMITLAKE_JARS", "SPARK_HOME", "SPARK_SUBMIT_OPTS", "PYSPARK_PYTHON")
     return {name: value for name, value in os.environ.items() if name not in dropped}
 
@@ -67,5 +67,5 @@ def _run(command: list[str]) -> None:
 
 
 def bare_python() -> str:
-    """Return the Python from which this environment was made; it has no package of this project."""
+    """Return the Python from which this environment was created; it has none of this project's packages."""
     return str(Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}")
