@@ -58,7 +58,7 @@ _WRITES = frozenset(
     }
 )
 _KEPT_BYTES: Mapping[int, int] = {RequestCode.QUERY_MESSAGE: queries.ANSWER_BYTES}
-"""Memory that a request keeps until it is on_answer, besides its body."""
+"""Memory that a request keeps until it is answered, besides its body."""
 _FLUSH_IS_SLOW = "too many answers wait for the disk or a slave, try again later"
 _TOO_MANY_LONG_REQUESTS = "too many long requests are waiting, try again later"
 DELIVERY_PAUSE_MS = 5_000
@@ -134,7 +134,7 @@ class Dispatcher:
         self._next_delivery_ms = self._next_poll_ms = broker.now_ms()
 
     def handle(self, channel: Channel, request: Command) -> None:
-        """Handle a request and answer it; a long request is on_answer after further calls of `work`."""
+        """Handle a request and answer it; a long request is answered after further calls of `work`."""
         before = self.broker.store.log_end
         answer = self._answer(channel, request)
         if answer is None or isinstance(answer, Command):
@@ -149,7 +149,7 @@ class Dispatcher:
     def _answer_in_slices(self, channel: Channel, request: Command, answering: Answering, before: int) -> Steps:
         try:
             answer = yield from answering
-        except Exception as error:  # noqa: BLE001 (it is on_answer and logged)
+        except Exception as error:  # noqa: BLE001 (it is answered and logged)
             answer = self._failure(channel, request, error)
         self._send(channel, request, answer, before)
 
@@ -187,7 +187,7 @@ class Dispatcher:
             else:
                 check_without_accounts(request, channel)
             return handler(self.broker, channel, request)
-        except Exception as error:  # noqa: BLE001 (it is on_answer and logged)
+        except Exception as error:  # noqa: BLE001 (it is answered and logged)
             return self._failure(channel, request, error)
 
     @staticmethod

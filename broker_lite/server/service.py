@@ -338,7 +338,7 @@ def _listening(address: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # asyncio's message is long, and formats the address in another way.
+        # asyncio's message is long, and formats the address differently.
         raise ListenError(f"{address}: cannot listen: {os.strerror(error.errno) if error.errno else error}") from error
 
 

@@ -1,4 +1,4 @@
-"""The archive run of the command line; a module of its own because its imports take longer than parsing arguments."""
+"""The archive run of the command line, in a separate module because its imports take longer than parsing arguments."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The job `catalog`: a lake under a name of Unity Catalog."""
+"""`commitlake catalog`: register a lake in Unity Catalog."""

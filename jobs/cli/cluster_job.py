@@ -2,11 +2,11 @@
 
 This process checks the arguments, submits the job to YARN, prints what the job prints, and ends with its exit code. The
 job's environment variables `COMMITLAKE_…`, `AWS_…`, `AZURE_…`, `GOOGLE_…` and `STORAGE_EMULATOR_HOST` and the user's
-settings file go with it, in a file that only its owner can read: neither a command line nor Spark's settings, which its
-pages show, have them.
+settings file are sent with it, in a file that only its owner can read. They appear neither on a command line nor in
+Spark's settings, which its web pages show.
 
-A second attempt by YARN could succeed and so hide what the first one has found. So there is one attempt only; whoever
-reads the exit code decides on another.
+A second attempt by YARN could succeed and so hide what the first one has found. So there is only one attempt; the
+caller decides on another by the exit code.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PREFIXES = ("COMMITLAKE_", "AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_HOST"
 _ONLY_HERE = frozenset({"COMMITLAKE_PYTHON", "COMMITLAKE_JARS", "COMMITLAKE_CONFIG"})
 _SUBMITTER = ("--master", "local", "--driver-memory", "512m")
 _CLUSTER_SETTINGS = {
-    # A job may look at its stores for long before it needs Spark.
+    # A job may read its stores for a long time before it needs Spark.
     "spark.yarn.am.waitTime": "24h",
 }
 
@@ -85,9 +85,10 @@ def _run(options: Sequence[str], command: Sequence[str]) -> int:
 
 
 def with_lake_found(command: Sequence[str], parsed: argparse.Namespace) -> list[str]:
-    """Return a job's words with the place of a lake that is named in a catalog, which only this machine asks.
+    """Return a job's arguments with the name of a lake in a catalog replaced by the lake's place.
 
-    The token stays here, and a folder in the driver's working folder cannot have the lake's name.
+    Only this machine asks the catalog, so the token stays here; and the driver cannot take the name for a folder in its
+    working folder.
 
     Args:
         command: the job and its arguments.

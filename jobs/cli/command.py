@@ -4,8 +4,7 @@ A job builds its parser with `job_parser`, and passes it with a function to `run
 exit code:
 
     0  success
-    1  an internal error, or a transient one, such as a network failure: --verbose shows the
-       stack trace
+    1  an internal error, or a transient one, such as a network failure: --verbose shows the stack trace
     2  wrong usage, a wrong path, or an invalid file or lake
     3  the job ran, and found damage, a gap, a difference, or a segment about to be lost
     4  refused: other runs committed first too often, or a store is not the one that was archived

@@ -33,7 +33,7 @@ _ADVICE = {"spark": "; a cluster's own Python has its pyspark, 4.1 or 4.2"}
 
 
 def missing_extra(error: BaseException) -> JobError | None:
-    """Return the error for a user, if an import has failed for want of an extra; else None."""
+    """Return the error for a user if an import failed because of a missing extra, otherwise None."""
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
     package = error.name.partition(".")[0]

@@ -1,4 +1,4 @@
-"""An option that takes one value, and is refused if it is given twice.
+"""Action of an option that takes one value, and is refused if it is given twice.
 
 Otherwise the first of two values would be ignored silently.
 """

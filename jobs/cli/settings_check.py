@@ -46,7 +46,7 @@ _MAX_BITS = 63
 
 
 class SettingsError(CommitLakeError):
-    """A setting with an unknown name, or with a value that no job can use."""
+    """Error for a setting with an unknown name, or with a value that no job can use."""
 
 
 def check_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,7 @@
 """Check that the places in a job's arguments exist on the machine that runs the job, where that is not this machine.
 
-A folder on a local disk of this machine is not there, or worse, is another folder of the same name. A folder is taken
-for a shared one if its file system is a network's, or if the setting `spark.commitlake.sharedFolders` names it.
+A folder on a local disk of this machine does not exist there or, worse, is another folder with the same name. A folder
+counts as shared if it is on a network file system, or if the setting `spark.commitlake.sharedFolders` names it.
 """
 
 from __future__ import annotations

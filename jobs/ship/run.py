@@ -190,12 +190,12 @@ class _Shipping:
                 if self._found.is_waiting and not self._stop.wait(1.1 * UNCHANGED_SECONDS):
                     self._found = agent.ship_round(with_other_files=False)
         code = self._end()
-        if (number := stop_signal()) is not None:  # it has ended before all was shipped
+        if (number := stop_signal()) is not None:  # it was stopped before everything was shipped
             return ExitCode.TERMINATED if number == signal.SIGTERM else ExitCode.INTERRUPTED
         return code
 
     def follow(self) -> ExitCode:
-        """Ship until a signal, and return the exit code; if the target is away, wait for it."""
+        """Ship until a signal, and return the exit code; if the target cannot be reached, wait for it."""
         wait, reported, files_at = _FIRST_WAIT_SECONDS, time.monotonic(), -self._files_interval
         with self._stopped_softly():
             while not self._stop.is_set():

@@ -54,7 +54,7 @@ class AbsentReason(StrEnum):
     OVERDUE = "overdue"
     """It was due more than `LINK_DAYS` days before the newest record of its broker, and was never stored."""
     AMBIGUOUS = "ambiguous"
-    """Several records match and cannot be told apart, or the record has no unique key to find the other end by."""
+    """Several records match and cannot be distinguished, or the record has no unique key to find the other end with."""
     REFUSED = "refused"
     """The producer was told that its message was not stored."""
     RETRY_STORE = "retry_store"

@@ -33,7 +33,7 @@ from commitlake.schemas.tables.columns import column
 WINDOW_SECONDS = 600
 """Length of a window; windows begin at multiples of it since 1970, UTC."""
 BORN_TOLERANCE_MS = 600_000
-"""How far a producer's clock may be ahead of the broker's before the row violates a rule."""
+"""Time by which a producer's clock may be ahead of the broker's before the row violates a rule."""
 MAX_RUNS = 1000
 """Largest number of ranges of queue offsets in a window; with more, they are null, and its parts count as separate."""
 CHECKSUM_COLUMNS = ("physical_offset", "queue_offset", "size", "body_crc", "store_timestamp")
@@ -94,9 +94,11 @@ COLUMN_CHECKSUMS = (
         required="origin_topic",
     ),
 )  # fmt: skip
-"""The checksums of all columns of `messages`. Columns that are added to `messages` get a checksum of their own at the
-end, of the primary key and themselves (`required` is one of them): the others stay comparable with profiles that were
-written before."""
+"""The checksums of all columns of `messages`.
+
+New columns of `messages` get a separate checksum at the end, over the primary key and the new columns (one of which is
+`required`), so that the other checksums stay comparable with older profiles.
+"""
 
 
 def _count(name: str, comment: str) -> StructField:

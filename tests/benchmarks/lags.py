@@ -34,7 +34,7 @@ SNAPSHOTS_A_DAY = 144
 _KEPT_DAYS = 3
 """Days whose messages are still in the broker's log."""
 MOVING_PART = 50
-"""One group of so many moves between two snapshots."""
+"""One in this many groups moves between two snapshots."""
 _DAY = datetime.timedelta(days=1)
 _MONDAY = datetime.datetime(2026, 1, 5, tzinfo=datetime.UTC)
 _QUESTIONS = {

@@ -52,7 +52,7 @@ _START = datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)
 _END = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 _LAST_DAY = _END - datetime.timedelta(days=1)
 _HALF_PART = 50
-"""One message of so many is a half message."""
+"""One in this many messages is a half message."""
 _MESSAGE_COLUMNS = pa.schema([field for field in to_arrow_schema(MESSAGES) if field.name != STORE_DATE.name])
 _PROPERTIES = {"UNIQ_KEY": "C0A80001000118B4AAC2", "KEYS": "order-4711", "CLUSTER": "DefaultCluster", "WAIT": "true"}
 _YEAR = ("--from", "2025-01-01", "--to", "2026-01-01")

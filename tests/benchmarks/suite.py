@@ -29,7 +29,7 @@ from tests.benchmarks.targets import GROWTH, MAIN_BODY, WORKER_MIB
 from tests.support.corpus import Corpus, make_corpora
 
 SAMPLE_BYTES = 128 << 20
-"""One task's work for this project's source, and what a UDF's task can hold in a small session: a segment it cannot."""
+"""Size of one task of this project's source; in a small session, a UDF's task can hold it, but not a segment."""
 
 _KERNEL, _SPARK = "ab", "cdefgj"
 # Java's optimizing compiler needs some hundred thousand records, and recompiles code later.

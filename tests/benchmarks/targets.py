@@ -17,7 +17,7 @@ WORKER_MIB = "worker MiB"
 """The note of a figure that is compared with the bound."""
 
 MAIN_BODY = 1024
-"""The size of body that the targets for Spark are for."""
+"""Body size to which the targets for Spark apply."""
 
 GROWTH = "g"
 JOURNAL_SHARE = 0.8

@@ -22,7 +22,7 @@ SMALL_FILES = ("--segment-mib", "1", "--queue-entries", "100", "--index-slots", 
 """The sizes of tests.servers.rocketmq.SMALL_FILES, and its limits of the disk."""
 QUICK_DELAYS = ("--delay-levels", "1s 2s 1s 1s 3s 1h", "--transaction-timeout", "4s",
                 "--transaction-check-interval", "2s", "--transaction-check-max", "3")  # fmt: skip
-"""As tests.servers.recording.RECORDING_OPTIONS: delays and check-backs that a test can wait for."""
+"""Delays and transaction checks short enough for tests, as in tests.servers.recording.RECORDING_OPTIONS."""
 
 
 class BrokerLite(Server):

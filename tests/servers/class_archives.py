@@ -13,7 +13,7 @@ from tests.servers.cache import cache_folder, digest
 from tests.servers.jars import java_command
 
 JAVA_SOURCES = Path(__file__).resolve().parents[1] / "java"
-"""The tests' own programs, whose classes are in an archive, too."""
+"""The tests' own programs, whose classes are also in an archive."""
 
 _QUIET = "-Xlog:disable"
 """A JVM starts without an archive that does not fit, and prints a warning on standard output."""

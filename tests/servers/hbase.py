@@ -25,7 +25,7 @@ from tests.servers.rocketmq import QUICK_JVM
 from tests.servers.server import Server
 
 VERSION = "2.6.1"
-"""The newest of 2.6 whose Thrift server is published; all artifacts are of one version."""
+"""Newest version of 2.6 with a published Thrift server; all artifacts have this version."""
 
 ARTIFACTS = ("server", "thrift", "zookeeper")
 READY_TIMEOUT_SECONDS = 240

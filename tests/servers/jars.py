@@ -18,10 +18,10 @@ from pathlib import Path
 from tests.servers.cache import build_once, cache_folder, digest
 
 LOCK = Path(__file__).with_name("jars.lock")
-"""The jars that the registry gave when the versions were chosen."""
+"""Jars that the registry returned when the versions were chosen."""
 
 ATTEMPTS = 4
-"""A busy registry answers 429 or 5xx for a while; files fetched by then are kept for the next attempt."""
+"""A busy registry answers 429 or 5xx for a while; files already fetched are kept for the next attempt."""
 
 FETCH_TIMEOUT_SECONDS = 600
 

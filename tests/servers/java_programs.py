@@ -20,7 +20,7 @@ from tests.servers.jars import java_command
 from tests.servers.rocketmq import FAST_JVM, RocketMQ, rocketmq_jars, write_quiet_logging
 
 PROGRAMS = "programs"
-"""Names their archive of classes."""
+"""Name of the programs' archive of classes."""
 _JAR = "programs.jar"
 _TRACES_LOST = 75
 """The exit code of Traces.java."""

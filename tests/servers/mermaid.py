@@ -16,7 +16,7 @@ from tests.servers.cache import build_once, cache_folder, digest
 
 VERSION = "12.3.0"
 INTEGRITY = "sha512-4113TdXeLAsMruJ79OpFL5O8+LTFXhQqZ260rF3tgUmiNAtRm4Uume04I+65PRN6yZ69J4f8rVYWW8zRk65UYw=="
-"""Digest of the package, as the registry gave it when the version was chosen."""
+"""Digest of the package, from the registry when the version was chosen."""
 FETCH_TIMEOUT_SECONDS = 600
 _SCRIPT = "package/dist/mermaid.min.js"
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 PORT_RANGE = (15000, 30000)
-"""Below the range of outgoing connections' ports: one of them could take a free port from us."""
+"""Below the range of ephemeral ports, because an outgoing connection could take a free port."""
 PORTS_PER_PROCESS = 500
 
 

@@ -45,7 +45,7 @@ POPPED_COUNT = 7
 LONG_GROUP = "EveryLongGroup_" + "g" * 105
 """A group of 120 characters, the most that 5.x allows."""
 POP_RETRY_TOPIC = f"%RETRY%{LONG_GROUP}_{POPPED_TOPIC}"
-"""Longer than one byte of topic length can hold (127): such records have the V2 magic code."""
+"""Longer than a one-byte topic length allows (127), so its records have the V2 magic."""
 
 IPV6_KINDS = ("plain", "keys", "batch", "zlib", "delay", "pending")
 

@@ -27,7 +27,7 @@ from tests.servers.process import ServerProcess, free_ports
 from tests.servers.server import Server
 
 VERSION = "3.5.0"
-"""The Hadoop in pyspark, whose client must fit."""
+"""Hadoop's version in pyspark, whose client must be compatible."""
 
 READY_TIMEOUT_SECONDS = 120
 CONTAINER_MEMORY_MB = 6000

@@ -18,7 +18,7 @@ from tests.support.lake_contents import check_bodies, content
 SEGMENT = 4 << 20
 OPTIONS = StoreOptions(segment_size_bytes=SEGMENT, index_slots=1000, index_entries=4000, keep_index=False)
 GROWTH = 1500
-"""Messages before each run: some MiB."""
+"""Number of messages before each run: some MiB."""
 
 
 class GrowingStore:

@@ -18,7 +18,7 @@ EXAMPLES = ROOT / "conf" / "examples"
 FOLDER = EXAMPLES / "kubernetes"
 SETTINGS = "commitlake.toml"
 POD_IP = "127.0.55.57"
-"""A loopback address of its own, so that the manifests' ports are free."""
+"""A separate loopback address, so that the manifests' ports are free."""
 
 
 def documents(name: str) -> list[dict[str, Any]]:

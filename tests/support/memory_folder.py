@@ -9,7 +9,7 @@ from pathlib import Path
 
 SHARED_MEMORY = Path("/dev/shm")
 FREE_BYTES = 2 << 30
-"""Room that the folder must have; three times as much memory must be available, for the processes of tests, too."""
+"""Required free space; three times as much memory must be available, which tests' processes also need."""
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _MEMORY = Path("/proc/meminfo")
 

@@ -18,7 +18,7 @@ from commitlake.schemas.layouts.segments import segment_name
 
 SECRET = b"canary-9f3c-secret"
 Plant = Callable[[Path, Path], None]
-"""Plants something in a store's folder (or a run's, or a lake's), with a canary tree to lead to."""
+"""Plants an object in the folder of a store, a run or a lake; it may lead to the canary tree."""
 
 
 class Canary:

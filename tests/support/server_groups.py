@@ -37,7 +37,7 @@ LONGEST = (
     "spark/test_stream_kills.py",
     "spark/test_audit_twins.py",
 )
-"""Groups of a minute or more start first: otherwise one process would run the last of them while others are idle."""
+"""Groups of a minute or more start first, so that none of them runs alone at the end while other processes are idle."""
 _WITH_ONE_SERVER = ("hbase", "remoting")
 """Folders whose tests share a server that takes long to start."""
 _APART = (
@@ -47,7 +47,7 @@ _APART = (
     "broker/test_jmq_clients.py",
     "test_broker_lite_store.py",
 )
-"""Long files whose tests share nothing but what all processes share: each test is a group."""
+"""Long files whose tests only share what all processes share, so each test is a group."""
 
 
 def file_group(nodeid: str) -> str:

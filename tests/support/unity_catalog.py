@@ -24,7 +24,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 API = "/api/2.1/unity-catalog"
 CATALOG = "unity"
 PAGE = 5
-"""Tables in a page, so that tests meet several."""
+"""Number of tables on a page, so small that tests need several pages."""
 _COLUMN_TYPES = re.compile(
     "BOOLEAN|BYTE|SHORT|INT|LONG|FLOAT|DOUBLE|DATE|TIMESTAMP|TIMESTAMP_NTZ|STRING|BINARY|DECIMAL|ARRAY|STRUCT|MAP"
 )

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 PATIENCE_SECONDS = 60.0
-"""Long enough for a machine that does much else: only a failing test waits so long."""
+"""Long enough for a busy machine; only a failing test waits this long."""
 _LOOK_SECONDS = 0.01
 
 

@@ -4,9 +4,9 @@
     ├── StoreOptionError       invalid settings
     ├── StoreLockedError       the folder is open elsewhere
     ├── StoreFilesError        files that neither this store nor RocketMQ could have written
-    │   ├── FileSizeError      files of another size than the options say
-    │   └── IndexSizeError     an IndexFile of another size than the options say
-    ├── ConfigFileError        a file under config/ that is not JSON of RocketMQ's, and whose .bak is not either
+    │   ├── FileSizeError      files whose size differs from the options
+    │   └── IndexSizeError     an IndexFile whose size differs from the options
+    ├── ConfigFileError        a file under config/ that is not RocketMQ's JSON, and neither is its .bak
     ├── DiskFullError          no room for the next file; nothing was written
     ├── MessageRefusedError    a message that a broker refuses, as MESSAGE_ILLEGAL
     ├── IndexDisabledError     a query by key in a store without an index
@@ -39,7 +39,7 @@ class StoreFilesError(StoreError):
 
 
 class FileSizeError(StoreFilesError):
-    """Error for files of another size than the options say.
+    """Error for files whose size differs from the options.
 
     Attributes:
         option: name of the option for this size.
@@ -53,11 +53,11 @@ class FileSizeError(StoreFilesError):
 
 
 class IndexSizeError(StoreFilesError):
-    """Error for an IndexFile of another size than the options index_slots and index_entries say."""
+    """Error for an IndexFile whose size differs from the options index_slots and index_entries."""
 
 
 class ConfigFileError(StoreError):
-    """Error for a file under `config/` that cannot be read, nor its `.bak`."""
+    """Error for a file under `config/` that cannot be read, and neither can its `.bak`."""
 
 
 class DiskFullError(StoreError):

@@ -38,7 +38,7 @@ def to_journal(message: SentMessage) -> NewJournalMessage:
     """Return a producer's message in the journal's form.
 
     Raises:
-        MessageRefusedError: if its body is compressed by another method than zlib.
+        MessageRefusedError: if its body is compressed with a method other than zlib.
         UnsupportedError: if it is part of a transaction.
     """
     if message.sys_flag & TRANSACTION_MASK:

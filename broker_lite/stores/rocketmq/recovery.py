@@ -10,9 +10,9 @@ first append (see `RecordLog.append`).
                         which the checkpoint confirms everything; newer index files are deleted first
 
 If the queues or the index are missing, reading starts at the log's first record, so that both are rebuilt; a single
-missing queue is rebuilt when a later message of it is read. RocketMQ starts with a segment in both cases, which it
-reads in a second, and by the queues alone, unless `messageIndexSafe` is set: it can lose index entries in a crash. Here
-the index is completed.
+missing queue is rebuilt when a later message of it is read. In both cases, RocketMQ starts at the beginning of a
+segment, which it reads in a second. Unless `messageIndexSafe` is set, it chooses the segment by the queues alone, so it
+can lose index entries in a crash. Here the index is completed.
 
 Source: DefaultMessageStore.load, CommitLog.recoverNormally, recoverAbnormally (5.5.0).
 """

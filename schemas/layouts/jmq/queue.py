@@ -26,7 +26,7 @@ assert ENTRY.size == 22
 DEFAULT_FILE_SIZE = 300_000 * ENTRY.size
 
 CRC_POSITION = ENTRY.offset_of("entry_crc")
-"""Size of the bytes that the CRC covers."""
+"""Number of bytes that the CRC covers; the CRC follows them."""
 _COVERED = Layout(*ENTRY.fields[:-1])
 _CRC = Layout(ENTRY.fields[-1])
 assert (CRC_POSITION, _COVERED.size, _CRC.size) == (14, 14, 8)
