@@ -87,7 +87,7 @@ def group_config(broker: Broker, _channel: Channel, request: Command) -> Command
 
 
 def delete_group(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Delete a group; if its offsets are also deleted, delete its retry and dead-letter topics, too."""
+    """Delete a group; if its offsets are deleted, also delete its retry and dead-letter topics."""
     header = from_ext_fields(DeleteGroupRequest, request.ext_fields)
     if (refusal := refuse_system_group(request, header.group_name)) is not None:
         return refusal

@@ -232,7 +232,7 @@ def _stores_of(arguments: argparse.Namespace, moment: Moment) -> ComparedStores 
 
 
 def _notes_of(arguments: argparse.Namespace, span: AuditSpan, kept: AuditSpan) -> list[str]:
-    """Return notes on messages that no side compares, if they differ from what was asked for."""
+    """Return notes on messages that no side compares, if they differ from the request."""
     notes = []
     if (span.first, span.last) != (arguments.first, arguments.last):
         notes.append(f"compared in whole windows of ten minutes: {span}")

@@ -1,4 +1,4 @@
-"""Signed evidence of what a job did: the option, the key, and the documents."""
+"""Signed evidence of a job's work: the option, the key, and the documents."""
 
 from __future__ import annotations
 

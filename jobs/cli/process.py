@@ -10,7 +10,8 @@ A command's `main` calls `run_process` before it imports anything slow. From the
 
 The first signal prints the line, silences standard error, sends SIGTERM to all processes below this one (a JVM, a pool,
 Spark's workers), and raises KeyboardInterrupt in the main thread, so that files and locks are released. Processes that
-have not ended after `GRACE_SECONDS` are killed. Every job may be killed at any point, so its data needs no more care.
+have not ended after `GRACE_SECONDS` are killed. All jobs tolerate being killed at any point, so their data needs no
+further care.
 
 A service that can stop cleanly, such as `archive --follow`, handles the first signal itself with `stop_softly`. A
 signal that was ignored when the process started (nohup, a shell's background job) stays ignored.

@@ -1,4 +1,4 @@
-"""The deletion rules that guard applies to a store, and the settings that they come from."""
+"""The deletion rules that guard applies to a store, and the settings from which they are derived."""
 
 from __future__ import annotations
 

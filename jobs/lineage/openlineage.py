@@ -3,7 +3,7 @@
     OpenLineage   here
     dataset       a topic of a broker: namespace `rocketmq://BROKER`, name the topic
     job           the mover of a message: a consumer group, or the broker's `delayed`, `committed`, `redriven`, …
-    run           one step of one message; the same step gives the same run each time
+    run           one step of one message; the same step always has the same run
     event         START at the step's first time, COMPLETE or FAIL at its second time
 
 Needs the extra `openlineage`. Bodies, properties and keys are not sent.

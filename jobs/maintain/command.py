@@ -136,7 +136,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _purge(arguments: argparse.Namespace, plan: MaintenancePlan) -> list[str]:
-    """Delete what older versions hold of erasures whose retention is over, and return lines about it."""
+    """Delete older versions with erased data if their retention is over, and return lines about that."""
     import importlib.metadata
 
     from commitlake.connectors.lake.packs.location import pack_location
@@ -161,7 +161,7 @@ def _purge(arguments: argparse.Namespace, plan: MaintenancePlan) -> list[str]:
 
 
 def _check_bodies(lake: LakePaths, given: str | None) -> None:
-    """Refuse to clean up if packs lie in a table's folder, where they would be deleted as unused files."""
+    """Refuse to clean up if packs are in a table's folder, where they would be deleted as unused files."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.connectors.lake.body_places import WAY_OUT, folder_around
     from commitlake.pipelines.archive.places import IN_LAKE

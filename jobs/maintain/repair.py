@@ -1,4 +1,4 @@
-"""`commitlake maintain --repair`: find what is damaged in a lake, repair it, and report what cannot be recovered."""
+"""`commitlake maintain --repair`: find damage in a lake, repair it, and report what cannot be recovered."""
 
 from __future__ import annotations
 

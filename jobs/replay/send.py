@@ -233,7 +233,7 @@ def _written(
 
 
 def resume(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
-    """Continue a replay that has stopped, or whose process is gone."""
+    """Continue a replay that has stopped, or whose process has ended."""
     state = read_state(lake, arguments.replay_id)
     plan = state.plan
     if state.event is ReplayEvent.UNDONE:
@@ -421,7 +421,7 @@ def _show_target(
 
 
 def _consumed(chosen: ChosenMessages, places: Places, by: str) -> str:
-    """Return what is known of the messages that a group has consumed."""
+    """Return what is known about the messages that a group has consumed."""
     if not places:
         return "what it has consumed of these messages is not known"
     consumed = chosen.consumed(places)

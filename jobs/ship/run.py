@@ -179,7 +179,7 @@ class _Shipping:
         self._counted = [0, 0, 0]
 
     def once(self) -> ExitCode:
-        """Ship what is there, and return the exit code."""
+        """Ship the present data once, and return the exit code."""
         with self._stopped_softly():
             self._target.claim()
             agent = self._agent = self._open()

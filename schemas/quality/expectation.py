@@ -19,7 +19,7 @@ class Severity(StrEnum):
 
 
 class Grain(StrEnum):
-    """Grain of the judged table: what each of its rows stands for."""
+    """Grain of a checked table: the subject of each of its rows."""
 
     WINDOW = "window"
     TOPIC = "topic"

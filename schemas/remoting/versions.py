@@ -10,7 +10,7 @@ __all__ = ["VERSION", "Language", "Version", "version_name"]
 
 
 class Version(IntEnum):
-    """Ordinals of versions, as far as something depends on them or they were seen."""
+    """Ordinals of versions that affect behaviour, or that were observed."""
 
     V3_0_11 = 37
     """First version in which a broker registers with the whole RegisterBrokerBody."""

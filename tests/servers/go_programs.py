@@ -31,7 +31,7 @@ _VERSION = re.compile(r"go version go(\d+)\.(\d+)")
 
 
 class GoError(Exception):
-    """Error: Go is missing, or could not build a program."""
+    """Error for a missing Go, or a program that cannot be built."""
 
 
 def go_program(module: str, version: str) -> Path:

@@ -62,7 +62,7 @@ IVY_PATTERN = "[organisation]_[artifact]-[revision](-[classifier]).[ext]"
 
 
 class JarsError(Exception):
-    """Error: the registry did not provide the jars."""
+    """Error for jars that the registry did not provide."""
 
 
 def java_command(tool: str = "java") -> str:

@@ -35,11 +35,11 @@ CLIENT = ("-Drocketmq.client.rebalance.waitInterval=500", "-Drocketmq.client.log
 
 
 class JavaProgramError(Exception):
-    """Error: a program failed or took too long; the message contains its standard error."""
+    """Error for a program that failed or took too long; the message contains its standard error."""
 
 
 class LostTracesError(JavaProgramError):
-    """Error: a client's traces did not arrive, because RocketMQ's client drops traces that it fails to send."""
+    """Error for traces that did not arrive, because RocketMQ's client drops traces that it fails to send."""
 
 
 def programs_class_path(version: str) -> str:

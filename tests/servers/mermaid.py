@@ -22,7 +22,7 @@ _SCRIPT = "package/dist/mermaid.min.js"
 
 
 class MermaidError(Exception):
-    """Error: Mermaid could not be fetched."""
+    """Error if Mermaid cannot be fetched."""
 
 
 def mermaid_script() -> Path:

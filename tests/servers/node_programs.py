@@ -32,7 +32,7 @@ _LOCKS = Path(__file__).parent
 
 
 class NodeError(Exception):
-    """Error: Node.js is missing, or npm could not install a program."""
+    """Error for a missing Node.js, or a program that npm cannot install."""
 
 
 def node_program(name: str) -> Path:

@@ -1,7 +1,7 @@
 """Download and build of everything that the tests' servers need, before any test's time is measured.
 
-    python -m tests.servers.prepare            what the tests of each run need
-    python -m tests.servers.prepare --long     also what only the tests marked `long` need
+    python -m tests.servers.prepare            everything that the tests of each run need
+    python -m tests.servers.prepare --long     also everything that only tests marked `long` need
 
 Existing results of earlier runs are not changed.
 """

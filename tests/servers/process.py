@@ -21,7 +21,7 @@ PORTS_PER_PROCESS = 500
 
 
 class ServerError(Exception):
-    """Error: a server did not start, or ended by itself; the message contains the end of its log."""
+    """Error for a server that did not start, or ended by itself; the message contains the end of its log."""
 
 
 class _PortBlock:

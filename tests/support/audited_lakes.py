@@ -25,7 +25,7 @@ from tests.support.lakes import GrowingLake, shop_messages
 Row = dict[str, Any]
 Damage = Callable[[Path], object]
 ROWS = 120
-"""Messages of each run of `write_lake`, each in a window of its own."""
+"""Number of messages of each run of `write_lake`, each in a separate window."""
 _MESSAGES = to_arrow_schema(MESSAGES)
 
 

@@ -147,4 +147,4 @@ JMQ = StoreFormat(
     note_progress=_note_jmq_progress,
 )
 STORE_FORMATS = {known.name: known for known in (ROCKETMQ, JMQ)}
-"""The formats that have code of their own, by name."""
+"""Formats with separate code, by name."""

@@ -115,7 +115,7 @@ class StoreQueues:
         return self._simple.find_or_create(name, LIGHT_QUEUE_ID)
 
     def has_room_for_light(self, names: Iterable[str]) -> bool:
-        """Return whether the store may have the light queues with these names, too."""
+        """Return whether the store may also have light queues with these names."""
         return len(self._light) + sum(name not in self._light for name in names) <= MAX_LIGHT_QUEUES
 
     def enable_light_queues_of_records(self) -> None:

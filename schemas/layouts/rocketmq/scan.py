@@ -1,7 +1,7 @@
 """Scanner of the records of a segment, and of the bytes between them.
 
 A position in a segment has one of five states. They are determined by these rules, which the compiled kernel of the
-Spark source follows, too (a property test compares the two):
+Spark source also follows (a property test compares the two):
 
     RECORD     valid: a record's magic, its own physical offset, lengths that add up to its size, and the body's CRC
                by the rule of the magic's dialect
@@ -14,7 +14,7 @@ After a fault, the next valid record ends the bad range. A BLANK is only eight b
 proves nothing there: the first one that a search finds ends the bad range, and the segment, only if no valid record
 lies between it and the end of the file. At a position where a record should begin, a BLANK is trusted.
 
-A record whose lengths add up but whose body fails its CRC is a bad range of its own: its size is trusted, because five
+A record whose lengths add up but whose body fails its CRC is a separate bad range: its size is trusted, because five
 fields agree on it. A size is always compared with the bytes of the file before it is used.
 
 Zeros with data after them are a hole: the fault HOLE. Decisions that need more than one segment are left to the caller:
