@@ -1,8 +1,8 @@
-"""Erases messages again if a run archives them a second time, after a repair restored the lake to an earlier version.
+"""Erases messages again that a run archives a second time, after a repair restored an earlier version of the lake.
 
-The messages enter the lake as the erasure had left them. Their rows in `erasures`, of the event `again`, are in a file
-that the run's commit names, like the files of tables that follow `messages`. The run's profile describes the log, as
-every profile does; an audit takes these rows into account.
+The messages are archived in their erased form. Their rows in `erasures`, with the event `again`, are in a data file
+that the run's commit names, like those of the tables that follow `messages`. The run's profile describes the log, as
+always; an audit accounts for these rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes the bodies of a range to packs: one pack for each date in the range, which is nearly always one.
 
 A pack is named after broker, range and attempt. It holds the bodies of the range's records of one date, in the order of
-the log. Two attempts at one range, of one run or of two, never write to the same pack: the packs of the committed
+the log. Two attempts at the same range, in one run or in two, never write to the same pack: the packs of the committed
 attempt stay, and `maintain` deletes the others.
 
 A broken clock, or damage that no CRC covers, can give as many dates as there are records. The number of packs for a

@@ -1,7 +1,7 @@
-"""Runs an archive while others archive the same stores, until everything that was there at the start is archived.
+"""Archives stores while other runs archive them, until everything that was there at the start is archived.
 
-Only one of two runs that read the same range can commit it. The other plans again, from the lake's new end to the end
-that it saw at its own start, until nothing is left.
+If two runs read the same range, only one of them can commit it. The other plans again, from the lake's new end to the
+end of the log at its own start, until nothing is left.
 """
 
 from __future__ import annotations

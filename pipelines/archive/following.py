@@ -1,8 +1,8 @@
 """Updates the tables that follow others: `message_keys` and `consumptions`, then `edges`.
 
-`edges` finds earlier messages by `message_keys`, and takes deliveries from `consumptions`, and what waits for another
-delivery from the stores' retry stores. A lake of an earlier version
-has no table `edges`. Building it takes time in proportion to the lake, so a run builds it only for a small lake.
+`edges` finds earlier messages through `message_keys`, deliveries in `consumptions`, and pending redeliveries in the
+stores' retry stores. A lake created by an earlier version has no table `edges`. Building it takes time proportional to
+the size of the lake, so a run builds it only for a small lake.
 """
 
 from __future__ import annotations

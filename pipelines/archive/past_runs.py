@@ -1,8 +1,8 @@
 """Newest archive runs of a lake, for reports: their times, amounts and problems.
 
-`archive_runs` has the finished runs. A run that a critical expectation stopped has no row there, but rows in
-`quality_results`. Only data files that can hold the newest runs are read, because a lake that is archived continuously
-gets a file with each run, every other second.
+`archive_runs` has the finished runs. A run that was stopped by a critical expectation has rows in `quality_results`
+only. Only data files that can hold the newest runs are read, because continuous archiving adds a file with each run,
+every other second.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Location of a lake's bodies, which is the same for all of them and is recorded in commits.
+"""Location of a lake's bodies: one root for all of them, recorded in commits.
 
-References to bodies in rows do not contain the root, and a query uses one root. Bodies at a second location would not
-be found.
+References to bodies in rows do not contain the root, and a query uses only one, so bodies at a second location would
+not be found.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Facts of an archive run for a page, and the interface for writing the page."""
+"""Facts about an archive run for a page, and the interface for writing the page."""
 
 from __future__ import annotations
 

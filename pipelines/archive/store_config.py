@@ -1,7 +1,7 @@
 """Records changes of the stores' configuration since the last archive run.
 
-Only local stores are read. A topics.json that is missing or cannot be read changes nothing, so a file that is being
-written does not delete every topic.
+Only local stores are read. A topics.json that is missing or unreadable changes nothing: a file that is being written
+must not look as if every topic had been deleted.
 """
 
 from __future__ import annotations

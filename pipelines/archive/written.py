@@ -1,6 +1,7 @@
-"""Check, before a commit, that the files of a run's tasks are where this process sees them.
+"""Check, before a commit, that this process sees the files that a run's tasks have written.
 
-Tasks may run on machines where a path is a different folder: a commit would then name files that nobody can read.
+Tasks may run on machines where the same path is a different folder. A commit would then name files that nobody can
+read.
 """
 
 from __future__ import annotations

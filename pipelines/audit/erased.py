@@ -2,7 +2,7 @@
 
 The profiles of runs, and stores, describe messages as they were. For each erased message, the table `erasures` has the
 hashes of its row before and after the erasure. Their difference, summed by window, is added to the expected checksums.
-Other rows in such a window are thus still compared with what was archived, and erased rows with what the erasure
+The other rows of a window are thus still compared with what was archived, and erased rows with what the erasure
 recorded.
 """
 

@@ -1,7 +1,7 @@
 """Adds new records of the stores' consume logs to `consumptions`.
 
-Each commit records how far it has read a store's consume log, as the number of an application's transaction. If a run
-is killed, the next one continues from there; of two concurrent runs one commits.
+Each commit records its position in a store's consume log as the version of an application transaction (Delta's `txn`
+action). If a run is killed, the next one continues from there; of two concurrent runs, only one commits.
 """
 
 from __future__ import annotations

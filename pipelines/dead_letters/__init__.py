@@ -1,4 +1,4 @@
-"""Dead letters: messages that consumer groups gave up, by group, topic and cause.
+"""Dead letters: messages that consumer groups gave up on, by group, topic and cause.
 
 letters      selection of dead letters, their rows and bodies
 shape        the fields of a body's JSON, with their types

@@ -1,9 +1,9 @@
 """Dead letters of a lake, counted and grouped by cause.
 
-A message becomes a dead letter in the topic `%DLQ%group` after its consumer group has failed the maximum number of
-times. RocketMQ does not store why a consumer failed. A cause is therefore made of the known facts: the group, the topic
-that the message was sent to, its tag, the number of attempts, the text of one of the properties `EXCEPTION_PROPERTIES`
-if a client sets it, and the shape of the body (`shape`). JMQ keeps dead letters in its own database; its journal, and
+A message becomes a dead letter in the topic `%DLQ%group` after its consumer group has failed on it the maximum number
+of times. RocketMQ does not record why. A cause is therefore derived from the known facts: the group, the topic that the
+message was sent to, its tag, the number of attempts, the text of one of the properties `EXCEPTION_PROPERTIES` if a
+client sets it, and the shape of the body (`shape`). JMQ keeps dead letters in its own database; its journal, and
 therefore the lake, has none.
 """
 

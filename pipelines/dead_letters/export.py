@@ -4,11 +4,12 @@ The file appears complete or not at all, and only its owner and group may read i
 are written while they are read.
 
 Spreadsheets treat a CSV field that begins with `=`, `+`, `-` or `@` as a formula, and a formula can send the content of
-other cells to a stranger. Each text that begins with one of these, with a tab or line break, or with a quote (`'`)
-therefore gets a quote in front; removing the first quote restores it. Numbers and times are not changed.
+other cells to a stranger. A text that begins with one of these characters, a tab, a line break or a quote (`'`) is
+therefore prefixed with a quote; removing the first quote restores it. Numbers and times are not changed.
 
-Files may be printed, too, so control characters, and those that reorder or hide text, are escapes: in JSON those of
-JSON, so JSON lines are exact, and in CSV `\x1b` or similar, unless raw texts are requested. Parquet is exact.
+Files may also be printed to a terminal. Control characters, and characters that reorder or hide text, are therefore
+escaped: with JSON's own escapes in JSON lines, which stay exact, and as `\x1b` or similar in CSV, unless raw texts are
+requested. Parquet is exact.
 """
 
 from __future__ import annotations

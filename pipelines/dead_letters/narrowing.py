@@ -1,7 +1,7 @@
 """Conditions in SQL for dead letters of one cause, and for those that no replay has sent before.
 
 A condition is fixed before anything is sent, and uses only columns of `messages`. The shape of a body is not a column,
-and the record of sent letters is in another table. Where these matter, the condition lists physical offsets.
+and the record of sent letters is in another table. If either matters, the condition lists physical offsets.
 """
 
 from __future__ import annotations

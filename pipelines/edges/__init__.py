@@ -2,14 +2,14 @@
 
     members       rows of `messages` as possible ends of steps
     traces        bodies of trace messages as actions of clients
-    logged        rows of `consumptions` likewise
+    logged        rows of `consumptions` in the same form as traces
     retry_states  content of retry stores as steps
     matching      finds the row before another one with the same keys
     links         package of functions that find steps, with an example for each kind
     edge_rows     steps as rows of `edges`
     spans         extent of the lake for each broker, which explains absent ends
     finding       looks up members of earlier runs
-    skipping      tells data files that hold nothing for any step
+    skipping      finds data files that contribute nothing to any step
     follow        updates the table to the newest versions of both
 
 All of it works on Arrow and numpy columns. `archive --local` has no Spark, and an increment is small compared to the

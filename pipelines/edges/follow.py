@@ -4,9 +4,9 @@ Steps that a later run may complete, and the content of retry stores, are in sep
 files, and writes the steps that are still open to new ones, in the commit that adds the closed steps. A run therefore
 reads new rows and open steps, but not the rest of the table.
 
-The commit records the versions it has reached as the numbers of two applications' transactions. If a run is killed, the
-next one continues from there; of two concurrent runs one commits. If files that were not read yet have been vacuumed,
-the table is rebuilt from the current rows of both tables.
+The commit records the versions it has reached as two application transactions (Delta's `txn` action). If a run is
+killed, the next one continues from there; of two concurrent runs, only one commits. If files that were not read yet
+have been vacuumed, the table is rebuilt from the current rows of both tables.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Content of the brokers' retry stores as steps: messages that wait for their next delivery, and dead letters.
 
-A retry store changes all the time, so these steps are the state of the last archive run of each store. They are among
-the open steps, and each run replaces those of its stores. Their end `to` is in no log, so it is absent.
+A retry store changes constantly, so these steps show its state at the last archive run of the store. They are among the
+open steps, and each run replaces those of its stores. Their end `to` is in no log and is therefore absent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Data files of `messages` that need not be read: those without a record that has, or is wanted by, a step.
+"""Finds data files of `messages` that need not be read: none of their records belongs to a step or is needed by one.
 
 Most files have only messages that producers sent to their own topics. Statistics and a few columns show this, at a
 tenth of the cost of reading the rows.

@@ -7,9 +7,9 @@ rewriting   rewrites data files without erased data, one commit for each table
 texts       tables in which a key is part of a text: quarantine and replays
 bodies      erases bodies in packs
 purge       deletes older versions, old log entries and unused files after the retention
-run         all of it, in an order in which it may be killed anywhere
+run         all of it, in an order that is safe to interrupt at any point
 
-First come the tables with texts, because their rows are found by the keys, which are not stored. Then comes the commit
-to `erasures`, from which on the erasure is valid. Then comes everything that is found by the places of the messages,
-which the next run can complete from `erasures` alone.
+The tables with texts come first, because their rows are found by the keys, which are not stored. The commit to
+`erasures` then makes the erasure valid. Everything that is found by the places of the messages comes last: the next run
+can complete it from `erasures` alone.
 """

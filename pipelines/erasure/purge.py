@@ -1,6 +1,6 @@
 """Purges erasures: deletes older versions of tables, old entries of their logs, and unused files.
 
-Until then, an older version can still be read in its original state. A purge does, for each table:
+Until a purge, older versions can still be read in their original state. For each table, a purge cleans:
 
     data files        files that are not in the newest version are deleted (VACUUM)
     checkpoints       a checkpoint of the newest version is written; older ones are deleted
@@ -8,8 +8,8 @@ Until then, an older version can still be read in its original state. A purge do
                       the archive's progress in commits of runs is kept
     `_damaged`        files that repairs moved aside are deleted
 
-Packs that no row refers to, and unfinished packs, are deleted as well. A run may be killed anywhere: the next one
-repeats all of it.
+Packs that no row refers to, and unfinished packs, are deleted as well. A run may be killed at any point: the
+next one repeats all of it.
 """
 
 from __future__ import annotations

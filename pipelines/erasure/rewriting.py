@@ -1,6 +1,6 @@
 """Rewrites data files of tables without erased data, and replaces them in one commit for each table.
 
-The commit carries the number of the newest erasure, see `connectors.lake.erasures`: a table with that number is done.
+The commit carries the number of the newest erasure (see `connectors.lake.erasures`): a table with that number is done.
 The commit is tried only on the version that was examined. If another writer commits first, the table is examined again,
 and files that were rewritten are reused if their original is still there. If a run is killed before its commit, it
 leaves files that no version refers to.

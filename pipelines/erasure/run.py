@@ -1,16 +1,16 @@
 """Runs erasures, from the request to a lake without the data in its newest state, and later to the purge.
 
     select    messages and their copies                     selection.py
-    texts     quarantine and replays                            texts.py
+    texts     quarantine and replays                        texts.py
     begin     commit that makes the erasure valid           ledger.py
-    tables    messages, message_keys, edges, replay_rows        rewriting.py
-    packs     bodies                                            bodies.py
+    tables    messages, message_keys, edges, replay_rows    rewriting.py
+    packs     bodies                                        bodies.py
     hbase     updated from messages, if wanted              connectors.hbase
-    erased    the counts                                        ledger.py
-    purge     after the retention                        purge.py
+    erased    the counts                                    ledger.py
+    purge     after the retention                           purge.py
 
-If it is killed at any point and run again, it completes. Before `begin` nothing is stored, and the same messages are
-selected again. After it, the table `erasures` has everything that remains to do.
+A run that is killed at any point completes when it is run again. Before `begin`, nothing is stored, and the same
+messages are selected again. After it, the table `erasures` has everything that remains to be done.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 A query asks deltalake's engine. Data files are sorted by topic, queue and offset, so the engine can skip most files and
 pages by their statistics.
 
-Few messages of a queue show its first and last offset: those that were stored lately, and those from the offset of a
-group on. An archive has years of messages, and a group needs only the last. If the offsets of a queue begin in the log
-that the broker still has, its topic may have been created again: all its messages of that log are read, in the order
-in which they were stored.
+A few messages are enough to find the first and last offset of a queue: those stored recently, and those from a group's
+offset on. An archive has years of messages, and a group needs only the newest. If the offsets of a queue begin in the
+log that the broker still has, its topic may have been created again: all its messages of that log are read, in the
+order in which they were stored.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ have had, the upper bound from the smallest.
 
 A group that has an offset in a queue of a topic consumes all queues of the topic. In a queue in which it has no offset,
 its messages count from the first one on, as `mqadmin consumerProgress` counts them, and a note says so. The same holds
-for a topic in which the group has no offset, but clients, and for the group's retry topic. It does not hold for groups
-that broadcast.
+for a topic in which the group has clients but no offset, and for the group's retry topic, but not for groups that
+broadcast.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Where all messages of a topic count, the entries of its queues are counted. The log itself is then read only in segments
 that can hold newer messages, and where the queues have gaps; see `engine.entry_plan`. Everything else is read once,
-whatever number of counts use it. If an entry does not match the log, everything is read from the log.
+however many counts use it. If an entry does not match the log, everything is read from the log.
 """
 
 from __future__ import annotations

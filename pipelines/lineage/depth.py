@@ -1,7 +1,6 @@
 """Limits a story to the steps near the records that a question names.
 
-Texts and outcomes are made from the whole story first: what happened to a message does not depend on how much of it is
-shown.
+Texts and outcomes are computed from the whole story first, so they do not depend on how much of it is shown.
 """
 
 from __future__ import annotations

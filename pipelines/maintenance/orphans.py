@@ -1,8 +1,8 @@
 """Finds packs that no row refers to.
 
 A killed run leaves such packs if the next run divides the log differently. Only packs of the archived part of the log
-are examined, because a running archive writes packs only after the archived end. References are read file by file, only
-that column.
+are examined, because a running archive writes packs only after the archived end. Only the column of references is read,
+file by file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Updates `message_keys` to the newest version of `messages`: reads new rows and adds their keys in one commit.
 
-The commit records the version it has reached as the number of an application's transaction. If a run is killed, the
-next one continues from there; of two concurrent runs one commits. If files that were not read yet have been vacuumed,
-the table is rebuilt from the current `messages`.
+The commit records the version it has reached as an application transaction (Delta's `txn` action). If a run is killed,
+the next one continues from there; of two concurrent runs, only one commits. If files that were not read yet have been
+vacuumed, the table is rebuilt from the current `messages`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 profile      computes a profile from a task's rows  judge        runs suites on a profile, part by part
 merging      merges profiles of tasks              frames       tables that the suites judge
 parts        a profile's columns as arrays         facts        facts of a run beside its profile
-rows         a task's columns as arrays            frame_judge  runs suites on one table, by great_expectations
+task_rows    a task's columns as arrays            frame_judge  runs suites on one table, by great_expectations
 kernel       compiled: one pass over the rows      loading      loads great_expectations without output
 wire         profiles as bytes, and as rows        judgement    result of one expectation
 partitions   large profiles as bytes of files      report       all results, and sentences on them

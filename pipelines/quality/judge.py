@@ -1,4 +1,4 @@
-"""Runs the suites on a profile, part by part, in memory of the driver."""
+"""Runs the suites on a profile, part by part, in the driver's memory."""
 
 from __future__ import annotations
 

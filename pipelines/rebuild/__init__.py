@@ -16,5 +16,5 @@ Second pass, tasks for groups of queues and for index files
 
 At the end
     checkpoint the checkpoint                        topics     topics.json, from the old one and from the log
-    replace    replaces a store's files by the new ones, and keeps the old ones beside
+    replace    replaces a store's files by the new ones, and keeps the old ones beside them
 """

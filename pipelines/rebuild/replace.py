@@ -1,4 +1,4 @@
-"""Replacement of a store's files by rebuilt ones. The old files are kept beside as `<name>.old-<time>`.
+"""Replacement of a store's files by rebuilt ones. The old files are kept beside them as `<name>.old-<time>`.
 
 The new files are built in a folder inside the store, verified there against the store's log, and then renamed one after
 the other. The folder must belong to the user who runs the job, and may hold only folders and files. The names in its

@@ -1,6 +1,6 @@
 """The entry point of a rebuild: ranges of the log first, then queues and index, then the small files.
 
-Run again after it was interrupted, it goes on with what is not done yet. Nothing is ever written into the store.
+If a run is interrupted, the next one continues with the remaining work. Nothing is ever written into the store.
 """
 
 from __future__ import annotations

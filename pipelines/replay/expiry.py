@@ -1,12 +1,12 @@
-"""Copies of messages in `replay_rows`, dropped once their replay does not need them any more.
+"""Drops copies of messages in `replay_rows` once their replay no longer needs them.
 
-A replay that changes or copies its messages reads them from `replay_rows` while it sends, when it goes on after a
-crash, and when it is verified. Later nobody needs them, and they hold the bodies of messages, which a lake often keeps
-for a shorter time than the rest. Rows are dropped by replay, and not by the age of their files: the copies of a replay
-that can be resumed are its only source.
+A replay that changes or copies its messages reads them from `replay_rows` when it sends, when it resumes after a crash,
+and when it is verified. After that they are not needed, and they contain bodies, which a lake often keeps for a shorter
+time than the rest. Rows are dropped by replay, not by the age of their files, because the copies are the only source of
+a replay that can still be resumed.
 
-The ledger says that the copies are dropped before the first of them is. So a `replay verify` or `replay resume` after
-that says why there is nothing to read. A run that is killed between the two is completed by the next one.
+The ledger records the drop before the first copy is dropped, so a later `replay verify` or `replay resume` can say why
+there is nothing to read. If a run is killed between the two steps, the next run completes it.
 """
 
 from __future__ import annotations

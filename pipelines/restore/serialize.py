@@ -5,7 +5,7 @@ Source of the parts of a record in the table
     derived        version of the layout (from the length of the topic), text of the properties
 
 The text of the properties is `name 0x01 value 0x02` for each entry of the map, in its order. The size of the record
-leaves a certain room for it, and that shows which case applies:
+determines the room for it, which shows which case applies:
 
     room             stored by the broker                                  written
     as the text      this text                                             the same

@@ -1,8 +1,8 @@
 """Filler records of any size, which brokers skip.
 
-A filler is a valid record with magic, lengths and CRC, so that a broker which recovers its log continues after it. It
-is of the transaction type ROLLBACK, which no broker has written since 4.0, and every broker reads: it gets no
-ConsumeQueue entry and no index entry, and so no consumer ever sees it. Its body is zeros.
+A filler is a valid record with magic, lengths and CRC, so that a broker that recovers its log continues after it. Its
+transaction type is ROLLBACK, which no broker has written since 4.0 but every broker can read: it gets neither a
+ConsumeQueue entry nor an index entry, so no consumer ever sees it. Its body is zeros.
 """
 
 from __future__ import annotations

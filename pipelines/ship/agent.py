@@ -1,16 +1,17 @@
 """The agent: rounds in which a store's new bytes are copied to a target.
 
-A round reads in one order and publishes in the reverse order, so that nothing that a reader sees points to something
-that is not in the copy yet:
+A round reads in one order and publishes in the reverse order, so that nothing visible to a reader refers to data that
+is not in the copy yet:
 
     read      small files, then the ends of queues, then the end of the log
     publish   the log, then queues and indexes, then small files
 
-Shipped offsets of groups are therefore never ahead of the shipped queues, and these are never ahead of the shipped log,
-except by its newest record, which is shipped when it was seen unchanged.
-The log's manifest is also written during a round, so that a kill loses little; the other manifest and the small files
-only at its end, except if a topic was deleted and created again: then the other manifest is first written without the
-files of its queues, which have other bytes now.
+Shipped group offsets are therefore never ahead of the shipped queues, and the queues are never ahead of the shipped
+log, except by its newest record, which is shipped only once it has been seen unchanged.
+
+The log's manifest is also written during a round, so that little is lost if the agent is killed. The other manifest and
+the small files are written only at the end of a round, with one exception: if a topic was deleted and created again,
+the files of its queues have other bytes now, and the other manifest is first written without them.
 """
 
 from __future__ import annotations

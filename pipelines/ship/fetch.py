@@ -1,8 +1,8 @@
-"""Fetching of a shipped store from an object store into a folder, where every job can read it.
+"""Fetches a shipped store from an object store into a folder, where every job can read it.
 
-The folder gets the same manifests, so a run that was killed continues, and bytes that are there are not read again. The
-copy is read in the reverse order of its publication, small files first and the log last, so that offsets and queues in
-the folder are never ahead of the log.
+The folder gets the same manifests, so a killed run can be continued without reading bytes again that are already there.
+The copy is read in the reverse order of its publication, small files first and the log last, so that offsets and queues
+in the folder are never ahead of the log.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One file that grows: its new bytes become parts, and finally the parts become the sealed file.
 
-New bytes are sent as soon as they are complete, often a few KiB at a time, and each part is an object. So small parts
-are merged: a new part takes the place of the small ones before it when there are enough of about its size, and its
-bytes are then sent again. Parts are full from `full_part_bytes` on, and are never sent again. The file is made of them
-by copies on the server.
+New bytes are sent as soon as they are complete, often a few KiB at a time, and each part is an object. Small parts are
+therefore merged: once there are enough parts of about the same size, a new part replaces them and contains their bytes,
+which are sent again. Parts of at least `full_part_bytes` are full and are never sent again. The sealed file is made of
+the parts by copies on the server.
 """
 
 from __future__ import annotations

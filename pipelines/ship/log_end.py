@@ -1,14 +1,13 @@
-"""Search for the end of the complete records of the segment that a broker writes.
+"""Finds the end of the complete records in the segment that a broker is writing.
 
 A part never changes once a manifest names it, so an agent ships a record of the newest segment only if it is complete.
-A record's CRC covers its body only, so a valid record may lack some bytes of its properties. It is complete
+A record's CRC covers only its body, so a valid record may lack some bytes of its properties. A record is complete
 
     - if the broker has written something after it, because records are written one after the other, or
     - if its last byte is not zero, and it has been unchanged for some time, or
     - if the broker's checkpoint confirms that it was flushed to disk.
 
-A damaged range is shipped as it is once a valid record follows it, and otherwise when the broker begins the next
-segment.
+A damaged range is shipped unchanged once a valid record follows it, or once the broker begins the next segment.
 """
 
 from __future__ import annotations

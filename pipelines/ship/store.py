@@ -1,7 +1,7 @@
 """Files of a broker's store, as an agent reads them: nothing here writes, and no link below the store is followed.
 
-A broker's store may change at any time. It is no error if a file disappears, which is reported as None, or is cut, so
-that fewer bytes are read. A link, a FIFO or a device with the name of a segment is an error.
+The broker may change its store at any time. It is not an error if a file disappears (reported as None) or is truncated
+(fewer bytes are read). A link, a FIFO or a device with the name of a segment is an error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Reads the values of KLL sketches that still contain all of them, many sketches at once.
 
-A sketch of up to k values is its values and a header, see `kernel.write_small_sketches`. Most rows of `topic_minutes`
-have such sketches. Adding their values to another sketch is several times faster than a call of the library for each.
+A sketch of up to k values consists of a header and its values, see `kernel.write_small_sketches`. Most sketches in
+`topic_minutes` are that small. Adding their values to another sketch is several times faster than calling the library
+for each sketch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads rows of `topic_minutes` as numbers: the group, the minute and the counts of each row.
 
 Columns are read as they are in the data files, where strings are dictionary codes. Group numbers are computed from the
-codes without comparing strings, so that reading a year of minutes is faster than grouping it by an engine.
+codes without comparing strings, so that reading a year of minutes is faster than grouping it in an engine.
 """
 
 from __future__ import annotations

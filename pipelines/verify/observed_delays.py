@@ -1,8 +1,8 @@
 """Delays of the delay levels, read from a store's own schedule queues.
 
-A broker enters a delayed message with its delivery time: store time plus the delay of its level. So the difference of
-the two is the level's delay, whatever `messageDelayLevel` the broker was started with, and no settings file is needed
-to check or to rebuild such entries.
+The queue entry of a delayed message contains its delivery time: store time plus the delay of its level. The difference
+between the two is therefore the level's delay, whatever `messageDelayLevel` the broker was started with, and no
+settings file is needed to check or rebuild these entries.
 """
 
 from __future__ import annotations

@@ -4,19 +4,19 @@ A broker may be writing meanwhile. So the small files are read first, then the l
 up to there, and then the indexes, which by then have at least the entries of these records. Records after the last
 entry of all queues count as not dispatched yet, and entries after the fixed end of the log are ignored as newer.
 
-In a copy that `commitlake ship` made in an object store or HDFS, every file stays readable as a manifest names it, so
-the order of reading is that of the manifests. An agent publishes the log first, then queues and indexes, then small
-files. Here they are read in the reverse order: small files, then the manifest of queues and indexes, then the list of
-segments and the log's end. So offsets of groups are not ahead of the queues, and no entry points beyond the log's end,
-except those of a single record there: an agent ships the newest record only when it has seen it unchanged.
+In a copy that `commitlake ship` made in an object store or HDFS, every file stays readable as its manifest names it, so
+only the order in which the manifests are read matters. An agent publishes the log first, then queues and indexes, then
+small files. Here they are read in reverse: small files, then the manifest of queues and indexes, then the list of
+segments and the log's end. So group offsets are not ahead of the queues, and no entry points beyond the log's end,
+except entries of a single record: an agent ships the newest record only once it has seen it unchanged.
 
-The queues may be up to a minute older than the log. The copy shows it: while a broker runs, the copy has `abort`; and
-in the minute after it is started, the manifest of the log is newer than that of the queues, and no queue has an entry
-of the newest record. In both cases, records after the last entry of all queues count as not dispatched yet. Tasks in
-other processes read a later manifest, which has at least the entries that this one has; they look up the entries of
-records, and so need not ignore any.
+The queues may be up to a minute older than the log, and the copy shows it in two ways: it has `abort` while a broker is
+running; and in the minute after a broker has started, the log's manifest is newer than that of the queues, and no queue
+has an entry of the newest record. In both cases, records after the last entry of all queues count as not dispatched
+yet. Tasks in other processes read a later manifest, which has at least the same entries. They look up the entries of
+records, so they need not ignore any.
 
-The newest IndexFile is in no copy. Only `commitlake rebuild` in a folder makes it.
+No copy has the newest IndexFile; only `commitlake rebuild` in a folder creates it.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@
     part.py       ranges that a task reads
     outcome.py    progress and gaps for the run's commit
 
-A run takes the messages of all queues up to one offset in the broker's log, its end when the run began. Its commit to
-`messages` has that offset, as a run over files has, and the next offset of each queue. Rows are the same as those of a
-run over files, because a broker sends its records as they are stored.
+A run pulls the messages of all queues up to one offset in the broker's log: its end when the run began. Its commit to
+`messages` records that offset, as a run over files does, and the next offset of each queue. The rows are the same as
+those of a run over files, because a broker sends its records as they are stored.
 
 A broker can be archived alternately from its files and by pulling: a run over files continues from the offset in the
-log, and a run that pulls leaves out messages before it. Messages to which no queue refers are only in the files.
+log, and a run that pulls skips messages before it. Messages that no queue refers to exist only in the files.
 """
