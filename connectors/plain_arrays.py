@@ -1,6 +1,6 @@
 """Arrow arrays made without `pyarrow.array` and `pyarrow.scalar`, whose first use imports pandas.
 
-Both import pandas when they are first given a value. That takes a quarter of a second, as long as many a query.
+The first value passed to either imports pandas, which takes a quarter of a second: as long as many queries.
 """
 
 from __future__ import annotations

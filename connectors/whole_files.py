@@ -1,9 +1,9 @@
 """Local files that exist completely or not at all, even if their writer is killed.
 
 write_whole   for a file in a folder that several processes may write to: each temporary name is unique
-write_sized   for a log segment: as `write_synced`, but with a size that is known before the contents
 write_synced  for a small file of a store or of an unfinished run, with one writing process: the temporary name is
-fixed, so the next run overwrites what a killed run left, and a crash of the machine loses nothing
+              fixed, so the next run overwrites the file of a killed run, and a crash of the machine loses nothing
+write_sized   for a log segment: as `write_synced`, but with a size that is known before the contents
 """
 
 from __future__ import annotations

@@ -8,6 +8,6 @@ credentials  temporary credentials for a place                    errors        
 A lake in a catalog is a lake like any other: Delta tables and packs below one root, written by one commit protocol.
 The catalog only knows the names of its tables. It is asked once in a process, before anything is read or written.
 
-The code needs the standard library only. Databricks' own SDK has more ways to log in, but it does not know the open
-source server, and these are six requests that are the same for both.
+The code needs only the standard library. Databricks' own SDK supports more ways to log in, but not the open source
+server, and the few requests in use are the same for both.
 """

@@ -1,7 +1,7 @@
-"""Temporary credentials for a place in S3, in the form in which AWS's tools take them from a command.
+"""Temporary credentials for a place in S3, in the form that AWS's tools read from a command.
 
-AWS's SDKs run the command of `credential_process` in a profile, and run it again before its answer expires: boto3 here,
-and that of Java in Spark. So no code of a job has to renew anything, also if it runs for days.
+AWS's SDKs (boto3 here, the Java SDK in Spark) run the `credential_process` command of a profile, and run it again
+before the credentials expire. A job therefore never has to renew them, even if it runs for days.
 
     [default]
     credential_process = commitlake catalog --lake main.logs --credentials

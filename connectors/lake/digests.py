@@ -1,4 +1,4 @@
-"""Text files of two lines, a line and its SHA-256, by which damage is detected."""
+"""Text files with one line of content, and its SHA-256 in the second line, by which damage is detected."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The erased messages of a lake, for code that rewrites messages or counts them again.
 
 The erasures are in the table `erasures`, see `schemas.tables.erasures`. An erasure is valid from the commit that adds
-its row `begun`: that commit contains the number of the erasure as an application's transaction number. Each table with
-data of messages gets the same application's number once it has applied that erasure.
+its row `begun`: that commit contains the number of the erasure as an application transaction (Delta's `txn` action).
+Each table with data of messages gets the same transaction once that erasure has been applied to it.
 """
 
 from __future__ import annotations

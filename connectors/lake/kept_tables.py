@@ -1,11 +1,11 @@
-"""Opened Delta tables that nobody uses any more, kept to be opened again in less time.
+"""Cache of opened Delta tables, which can be opened again in less time.
 
-A run opens each table of a lake several times. Opening one reads its whole log since the newest checkpoint; in an
-object store that is six requests. A table that was opened before reads only newer entries.
+A run opens each table of a lake several times. Opening a table reads its whole log since the newest checkpoint, which
+takes six requests in an object store. A table that was opened before reads only newer entries.
 
-A table belongs to one holder at a time, because deltalake changes it in place. When its holder lets go of it, it is
-kept, together with the names, sizes and times of the log's files that it was read from. It is used again only while
-all of these files are unchanged, and only where the log was checked as for a table that is opened anew.
+A table belongs to one holder at a time, because deltalake changes it in place. When its holder releases it, it is kept
+together with the names, sizes and times of the log files that it was read from. It is used again only while all of
+these files are unchanged, and only where the log was checked as for a table that is opened anew.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""New data files of a table, for those that are computed from its rows: `message_keys` and `edges`.
+"""New data files of a table, for the tables that are computed from its rows: `message_keys` and `edges`.
 
-Such a table stores the version of `messages` that it has reached as an application's transaction number. This
-module imports little, so that look-ups start quickly.
+Each of these stores the version of `messages` that it has reached as an application transaction (Delta's `txn` action).
+This module imports little, so that look-ups start quickly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Object stores: S3, which is Amazon's and any server that speaks its protocol; for stores, Azure's, Google's and HDFS.
+"""Object stores: S3, from Amazon or any server that speaks its protocol; for stores also Azure's, Google's and HDFS.
 
 uris         parsing of s3://bucket/prefix                  clients     boto3's clients, one per process
 options      endpoint and region, for workers               access      the same server for Arrow and Delta

@@ -1,4 +1,4 @@
-"""Requests that read Azure's object store, by the package obstore."""
+"""Requests that read Azure's object store, through the package obstore."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Clients of object stores other than S3, by the package obstore: one for each container and process.
+"""Clients of object stores other than S3, from the package obstore: one for each container and process.
 
-obstore is the client of deltalake, with the same names of settings. Credentials come from the environment
+obstore is the client that deltalake uses, with the same names of settings. Credentials come from the environment
 (`AZURE_STORAGE_ACCOUNT_KEY`, `AZURE_STORAGE_SAS_TOKEN`, `AZURE_CLIENT_ID` with a secret or a federated token, …), else
-from the managed identity of the machine. Requests are retried by obstore.
+from the managed identity of the machine. obstore retries requests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Translation of obstore's errors into messages for users.
 
-The messages of obstore repeat the URL of a request, in which there may be a signature. So only the status and the code
-of the answer are taken from them.
+obstore's messages repeat the URL of a request, which may contain a signature. So only the status and the code of the
+answer are taken from them.
 """
 
 from __future__ import annotations

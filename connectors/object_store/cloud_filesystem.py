@@ -1,7 +1,7 @@
 """Object stores other than S3 as filesystems of `pyarrow.fs`, for reading.
 
-Paths in such a filesystem are URIs without their scheme. Arrow has a client of its own for some clouds, which takes
-other settings, and retries for many minutes where there are no credentials.
+Paths in such a filesystem are URIs without their scheme. Arrow's own clients for some clouds take other settings, and
+retry for many minutes if there are no credentials.
 """
 
 from __future__ import annotations

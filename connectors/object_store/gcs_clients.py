@@ -1,9 +1,9 @@
-"""The client of Google Cloud Storage, by the package google-cloud-storage: one for each process.
+"""The client of Google Cloud Storage, from the package google-cloud-storage: one for each process.
 
 Credentials are the application default ones: the file named in `GOOGLE_APPLICATION_CREDENTIALS` (a service account's
 key, or a federated workload identity), else those of `gcloud auth application-default login`, else the service account
-of the machine or the pod. `COMMITLAKE_GCS_ENDPOINT` names another server, as for Private Service Connect. Requests are
-retried by the package.
+of the machine or the pod. `COMMITLAKE_GCS_ENDPOINT` names another server, such as one of Private Service Connect. The
+package retries requests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Translation of the errors of google-cloud-storage into messages for users.
 
-The messages of the package repeat URLs and answers, in which there may be credentials. So only classes, statuses and
-the reasons of answers are taken from them.
+The package's messages repeat URLs and answers, which may contain credentials. So only classes, statuses and the reasons
+of answers are taken from them.
 """
 
 from __future__ import annotations

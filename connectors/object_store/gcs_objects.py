@@ -1,7 +1,7 @@
-"""Requests that read Google Cloud Storage, by the package google-cloud-storage.
+"""Requests that read Google Cloud Storage, through the package google-cloud-storage.
 
-Each write of an object gives it a new generation, and a read names the one that it wants. So a read never mixes the
-bytes of two versions.
+Each write of an object gives it a new generation, and a read names its generation. So a read never mixes the bytes of
+two versions.
 """
 
 from __future__ import annotations

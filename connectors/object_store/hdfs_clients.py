@@ -1,14 +1,14 @@
-"""Clients of HDFS by the package hdfs-native, which needs no JVM: one for each cluster and process.
+"""Clients of HDFS from the package hdfs-native, which needs no JVM: one for each cluster and process.
 
 Settings come from `core-site.xml` and `hdfs-site.xml` in `HADOOP_CONF_DIR` (else in `HADOOP_HOME`): nameservices
 with several NameNodes, and Kerberos. Credentials come from the environment: a ticket in `KRB5CCNAME`, tokens in
 `HADOOP_TOKEN_FILE_LOCATION`, and without Kerberos the name in `HADOOP_USER_NAME`.
 
-hdfs-native asks each NameNode of a nameservice, but does not repeat what DataNodes or a NameNode in safe mode refuse,
-and has no limit for the time of a whole request. So each request runs in a thread of its own, whose answer is waited
-for, and is retried here if its error may be gone the next time. All requests here can be repeated. A request cannot be
-cancelled: it holds its thread, its client and its connections until the server answers, or the connection ends. So
-there are only a few that hang, however long a server does.
+hdfs-native asks each NameNode of a nameservice, but does not retry requests that DataNodes or a NameNode in safe mode
+refuse, and does not limit the time of a whole request. Each request therefore runs in its own thread with a time limit,
+and is retried here after a temporary error. All requests here can be repeated. A request cannot be cancelled: it holds
+its thread, its client and its connections until the server answers or the connection ends. The number of hanging
+requests is therefore limited, however long a server hangs.
 """
 
 from __future__ import annotations

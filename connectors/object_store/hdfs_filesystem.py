@@ -1,6 +1,6 @@
-"""HDFS as a filesystem of `pyarrow.fs`, for reading, without the JVM and the native library that Arrow's own one needs.
+"""HDFS as a filesystem of `pyarrow.fs`, for reading, without the JVM and native library that Arrow's own one needs.
 
-Paths in it are URIs without their scheme. A folder of versions (see `hdfs_versions`) is opened like a file.
+Paths are URIs without their scheme. A folder of versions (see `hdfs_versions`) is opened like a file.
 """
 
 from __future__ import annotations

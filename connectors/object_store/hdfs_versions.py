@@ -5,9 +5,9 @@
 
 HDFS can rename a file to a name that does not exist yet, which only one of two processes can do, but it cannot compare
 a file and replace it. So a new version is a rename to the next number: it succeeds only if no other process has written
-that version. Old versions are deleted, so a process that has slept for long can still create one of a number that
-existed once. It has no effect: the largest number counts, versions are deleted only below a larger one, and the process
-that created the version finds the larger one when it lists the folder afterwards.
+that version. Old versions are deleted, so a process that was suspended for long can still create a version with a
+number that existed before. It has no effect: the largest number counts, versions are deleted only below a larger one,
+and the process that created the version finds the larger one when it lists the folder afterwards.
 
 If all versions are deleted, numbers begin again. So a process also compares the version that it replaces, by size and
 time, before and after its rename.

@@ -1,8 +1,8 @@
 """Administration of brokers and name servers, as with RocketMQ's mqadmin.
 
-with Admin(ClientOptions("127.0.0.1:9876")) as admin:
-admin.create_topic("orders", queues=8)
-behind = sum(queue.lag for queue in admin.consume_stats("shipping").values())
+    with Admin(ClientOptions("127.0.0.1:9876")) as admin:
+        admin.create_topic("orders", queues=8)
+        behind = sum(queue.lag for queue in admin.consume_stats("shipping").values())
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Routes of topics and addresses of brokers, asked from given brokers instead of a name server."""
+"""Routes of topics and addresses of brokers, requested from given brokers instead of a name server."""
 
 from __future__ import annotations
 

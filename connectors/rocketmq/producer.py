@@ -3,8 +3,8 @@
     with Producer("shop", ClientOptions("127.0.0.1:9876")) as producer:
         producer.send(OutgoingMessage("orders", b"...", tags="paid", keys=("order-4711",)))
 
-Thread-safe; created by the process that uses it. When the producer is closed, each asynchronous send has an answer or
-has been given up.
+Thread-safe; created by the process that uses it. Closing the producer waits until each asynchronous send has an answer
+or has been given up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Blocking of imports of packages whose loading takes longer than it is worth."""
+"""Blocks imports of packages that are not needed and take long to load."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 
 in a pod template. Spark adds the argument `executor`, and passes everything else in variables (Spark's
 resource-managers/kubernetes/docker/src/main/dockerfiles/spark/entrypoint.sh). So the pod of the job and those of its
-executors have the same image.
+executors can have the same image.
 """
 
 from __future__ import annotations

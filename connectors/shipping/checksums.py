@@ -1,4 +1,4 @@
-"""CRC-32 of ranges: of a file's, and of joined ones from the CRC-32s of each."""
+"""CRC-32 of ranges of a file, and of joined ranges, computed from the CRC-32 of each."""
 
 from __future__ import annotations
 

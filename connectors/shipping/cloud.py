@@ -1,8 +1,8 @@
-"""A target in an object store other than S3, by the package obstore.
+"""A target in an object store other than S3, through the package obstore.
 
-Parts are objects of their own, as in S3. A complete file is made of them by reading them back and writing one object,
-whose name appears when its last byte is there: obstore has no request that joins objects on the server. Manifests are
-replaced by conditional puts, of which a server performs only one if two agents send them at once.
+Each part is an object, as in S3. obstore has no request that joins objects on the server, so for a complete file the
+parts are read back and written to one object, which appears once its last byte has been written. Manifests are replaced
+by conditional puts: if two agents send one at the same time, the server performs only one of them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Errors of targets.
 
 ShipError                   a target cannot be used: what was found, and what to do
-├── ShipUnavailableError    a disk that is full or a server that is away; a later attempt may succeed
+├── ShipUnavailableError    a full disk or an unreachable server; a later attempt may succeed
 ├── ShipNameError           the target cannot have a file of that name
-└── ShipConflictError       another agent writes to the target, or it has the copy of another store
+└── ShipConflictError       another agent writes to the target, or the target has a copy of another store
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""A target in Google Cloud Storage, by the package google-cloud-storage.
+"""A target in Google Cloud Storage, through the package google-cloud-storage.
 
-Parts are objects of their own, as in S3. A complete file is made of them on the server, which joins at most 32 objects
-at once (`compose`), so its bytes are sent only once; the name appears when its last byte is there. Manifests are
-replaced only if they still have the generation that was read, and a server replaces only one if two agents send them at
-once.
+Each part is an object, as in S3. The server makes a complete file from the parts, at most 32 objects at once
+(`compose`), so the bytes are sent only once, and the file appears once its last byte has been written. Manifests are
+replaced only if they still have the generation that was read: if two agents send one at the same time, the server
+accepts only one of them.
 
 Each upload carries the CRC32C of its bytes, which the server compares, and a random mark. If an answer is lost, the
-mark says whether the object is there. A part also carries its CRC-32, which an object of another writer does not have.
+mark shows whether the object was written. A part also carries its CRC-32, which an object of another writer lacks.
 """
 
 from __future__ import annotations

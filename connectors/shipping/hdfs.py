@@ -1,14 +1,14 @@
-"""A target in HDFS, by the package hdfs-native.
+"""A target in HDFS, through the package hdfs-native.
 
-Parts are files of their own, as in an object store, because the package cannot join files on the servers, and a file to
-which an agent appends stays locked for a minute after a kill. Each file is written under a random name in
-`shipped/temporary`, then closed, then renamed, so a name appears when its last byte is there. A killed agent leaves
-temporary files, which the next one deletes.
+Each part is a file, as in an object store, because the package cannot join files on the servers, and a file to which an
+agent appends stays locked for a minute if the agent is killed. Each file is written under a random name in
+`shipped/temporary`, then closed, then renamed, so it appears only once its last byte has been written. A killed agent
+leaves temporary files, which the next one deletes.
 
-Manifests are folders of versions, see `object_store.hdfs_versions`. There is no lock, whose owner could be dead or only
-slow. Instead, an agent lists the versions, and ends if the newest is not the one that it knows. It replaces a manifest
-by a rename of its own temporary file to the next version, which the NameNode does for one agent only. Then it lists the
-versions again. So of two agents, only one continues:
+Manifests are folders of versions, see `object_store.hdfs_versions`. There is no lock, because its owner could be dead
+or only slow. Instead, an agent lists the versions, and ends if the newest is not the one that it knows. It replaces a
+manifest by renaming its own temporary file to the next version, which the NameNode does for one agent only. Then it
+lists the versions again. So of two agents, only one continues:
 
 - both replace version 16: the NameNode refuses one of the renames, and that agent ends;
 - one was stopped for long, versions 17 to 20 were written and 17 was deleted: its listing shows 20, and it ends. If it

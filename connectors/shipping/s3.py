@@ -1,8 +1,8 @@
 """A target in an S3-compatible object store.
 
-Parts are objects of their own, whose names have their ranges and checksums, see `schemas.shipped`. A sealed file is
-made of them on the server, by copies (UploadPartCopy), so its bytes are sent only once. Manifests are replaced
-by conditional puts (If-Match, If-None-Match), of which a server performs only one if two agents send them at once.
+Each part is an object, whose name contains its range and checksum, see `schemas.shipped`. The server makes a sealed
+file from the parts by copies (UploadPartCopy), so the bytes are sent only once. Manifests are replaced by conditional
+puts (If-Match, If-None-Match): if two agents send one at the same time, the server performs only one of them.
 """
 
 from __future__ import annotations

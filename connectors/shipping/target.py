@@ -1,7 +1,8 @@
 """Interface of a target, to which an agent ships a store.
 
 An agent writes the parts of a file in order, then a manifest that names them, then deletes parts that no manifest needs
-any more. A kill between two steps leaves bytes that no manifest names, and the next run writes the same bytes again.
+any more. If it is killed between two steps, it leaves bytes that no manifest names, and the next run writes the same
+bytes again.
 """
 
 from __future__ import annotations

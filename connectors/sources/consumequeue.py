@@ -10,12 +10,13 @@ that `commitlake ship` made in an object store or HDFS, where only the shipped e
 `connectors.formats.index_entries.entry_options`, columns in `schemas.tables.index_entries.QUEUE_ENTRIES`.
 
 Planning happens in a Python process on the driver: it lists the folders of the wanted topics and queues, and divides
-their files into partitions (`queue_parts`). For a copy it reads only the manifest; what is shipped later is not seen.
-A worker reads 16,384 entries at a time, and of a copy, files of up to 8 MiB by one request. It reads the manifest once
-for a read. A queue ends before its first
-unwritten entry; unwritten or invalid entries with others after them, and missing files, are bad ranges, which `mode`
-controls. Filler entries at the start of a ConsumeQueue that was created late are not rows. Entries are not compared
-with the log.
+their files into partitions (`queue_parts`). For a copy it reads only the manifest; files shipped later are not seen.
+A worker reads 16,384 entries at a time; from a copy, it reads files of up to 8 MiB with one request, and the manifest
+once per read.
+
+A queue ends before its first unwritten entry. Unwritten or invalid entries with others after them, and missing files,
+are bad ranges, which `mode` controls. Filler entries at the start of a ConsumeQueue that was created late are not rows.
+Entries are not compared with the log.
 
 `register(spark, pushdown=True)` lets Spark push predicates on broker, topic, queue_id and physical_offset; see the
 warning in `connectors.sources.commitlog`.
@@ -95,7 +96,7 @@ class QueueReader(DataSourceReader):
     @carry_errors()
     def partitions(self) -> list[QueuePartition]:
         """Return the files of the wanted topics and queues, divided into partitions."""
-        from commitlake.connectors.formats.index_entries.queue_parts import plan_queues  # noqa: PLC0415 (loads the kernel)
+        from commitlake.connectors.formats.index_entries.queue_parts import plan_queues  # noqa: PLC0415 (loads kernel)
 
         return [QueuePartition(tuple(parts)) for parts in plan_queues(self._options, self._narrowing)]
 

@@ -5,8 +5,8 @@
     entries = spark.read.format("indexfile").load("/data/rocketmq/store")
     headers = spark.read.format("indexfile").option("content", "headers").load("/data/rocketmq/store")
 
-Of a copy that `commitlake ship` made in an object store or HDFS, it reads all IndexFiles but the newest one, which is
-never copied, because the broker changes all parts of it.
+In a copy that `commitlake ship` made in an object store or HDFS, the newest IndexFile is missing: it is never copied,
+because the broker changes all parts of it.
 
 An IndexFile is a hash table on disk: a header, slots with the number of their chain's newest entry, and entries of 20
 bytes in the order of their creation. It only has hashes of topic and key; with the options `topics` and `keys` the rows

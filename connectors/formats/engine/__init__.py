@@ -13,5 +13,5 @@ Reading
     format_kernel  a format's compiled loops, for the engine
     decoder   the kernel's buffers for a split     decoded    Arrow arrays around them; distinct: values that repeat
     batches   a split as Arrow batches (rows)      refused    the handling of damage
-    records   the same in plain Python: a second opinion
+    records   the same in plain Python, to cross-check
 """

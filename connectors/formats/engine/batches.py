@@ -1,7 +1,7 @@
 """Conversion of a split to Arrow batches, which is the work of a task.
 
-A batch holds some thousands of records, minus those that the filters drop, in the requested columns. The mode decides
-about ranges that are not intact: an error, a row with `_corrupt_record`, or a count in the log.
+A batch holds some thousands of records, minus those that the filters drop, in the requested columns. The mode
+determines what a damaged range becomes: an error, a row with `_corrupt_record`, or a count in the log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Short reads of many places on several threads: a store on a network disk or in an object store is mostly a wait."""
+"""Short reads of many places on several threads, because network disks and object stores are mostly a wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of queues and indexes, and how they are listed and opened by their paths in a store; those on a disk."""
+"""Interface to the files of queues and indexes by their paths in a store, and its implementation for a disk."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 Neighbouring records are read together with the bytes between them if these are few, because one larger read costs less
 than two. All reads of one step go into one window, so a batch has many records even if they are far apart. Every record
 is examined as in a scan, and must match the index. A body with a wrong CRC and a truncated file are damage of the log,
-and the mode decides about them. Anything else is an error in any mode: if the index is wrong about one record, it
-cannot be trusted for the others.
+which is handled by the mode. Anything else is an error in any mode: if the index is wrong about one record, it cannot
+be trusted for the others.
 """
 
 from __future__ import annotations

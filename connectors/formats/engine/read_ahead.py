@@ -1,9 +1,9 @@
-"""Reading ahead of a caller that reads a remote segment in order.
+"""Read-ahead for a caller that reads a remote segment in order.
 
 An object store needs tens of milliseconds for the first byte of an answer, and one connection has only a part of a
 network's bandwidth. So while the kernel works on one window, the bytes of the next ones are requested, several ranges
-at a time. A first read is one request for just what it needs, and each range after it is at most as large as what was
-read before: many callers search for one record, and then stop.
+at a time. The first read is one request for just the bytes it needs, and each later range is at most as large as
+everything read before, because many callers search for one record and then stop.
 """
 
 from __future__ import annotations

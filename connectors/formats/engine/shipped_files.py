@@ -1,9 +1,9 @@
 """Queues and indexes of a copy in an object store or HDFS, by their paths in the store.
 
-Of a copy, only the files exist that its manifest names, see `schemas.shipped`. The manifest is read once, when the
-files are opened: what the agent ships later is not seen. If the agent merges parts meanwhile, the manifest is read
-again to find the same bytes, once for all files whose parts were merged by then. A task of a run, to which the files
-are pickled, reads a later manifest, once for each process; see `ShippedStoreFiles`.
+A copy consists of the files that its manifest names, see `schemas.shipped`. The manifest is read once, when the files
+are opened; files shipped later are not seen. If the agent merges parts meanwhile, the manifest is read again to find
+the same bytes, once for all files whose parts were merged by then. The tasks of a run, to which the files are pickled,
+read a later manifest, once per process; see `ShippedStoreFiles`.
 """
 
 from __future__ import annotations

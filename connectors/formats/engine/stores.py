@@ -3,7 +3,7 @@
 A store is a folder with a `commitlog` or a `journal` folder in it, which determines its format. A path may name either
 folder. The broker's name is, in this order: the option `broker`, the path component that `{broker}` stands for, the
 name in the manifest of a shipped store, the name of the store folder, or of its parent if that is just `store`. No data
-from a store's files become part of a path, except names in such a manifest, which are checked.
+from a store's files becomes part of a path, except names in a manifest, which are checked.
 """
 
 from __future__ import annotations

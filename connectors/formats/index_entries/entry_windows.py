@@ -3,7 +3,7 @@
 Files are created at full size and filled with zeros, so unwritten entries at the end of an index are not damage.
 Unwritten or invalid entries before a written one are damage. Invalid entries at the end are damage, too, unless only
 the first of them is not zeros: a broker may be writing that entry, or was killed while it wrote it. Holes of a sparse
-file, and what was not shipped to a copy, are not read.
+file, and bytes that were not shipped to a copy, are not read.
 
 A broker may append while its files are read. So before unwritten entries are reported as damage, the first of them is
 read again. If it is written now, the index has grown, and the read ends before that entry.

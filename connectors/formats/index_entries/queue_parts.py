@@ -1,6 +1,6 @@
 """Queue files of a read, divided into partitions; runs on the driver, and opens few files.
 
-Of a copy in an object store, no file is opened, because its manifest has all that is needed.
+In a copy in an object store, no file is opened, because the manifest has everything that is needed.
 
 Folders of topics and queues that are not wanted are not opened. A requested name never becomes part of a path: the
 existing folders are listed, and their names are compared.

@@ -1,8 +1,9 @@
 """Reads the rows of a JMQ retry store's SQLite database, whose content is not trusted.
 
 The size of values and texts, the number of rows and the time are limited. While a broker has the database open, SQLite
-maps the broker's lock file; if another program cuts that file, the system ends the process that reads it. Such a
-database is therefore read by a process of its own, which runs this module's text: it imports only Python's library.
+maps the broker's lock file; if another program truncates that file, the system kills the reading process. Such a
+database is therefore read in a separate process, which runs the source text of this module. For that reason, the module
+imports only the standard library.
 """
 
 from __future__ import annotations

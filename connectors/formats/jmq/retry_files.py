@@ -4,7 +4,7 @@ JMQ keeps them in a database of its own, with the columns of `message_retry` bel
 file may be in use: it is opened for reading only, and nothing is written beside it. If that is not possible, as for a
 store that was copied while its broker was running, a private copy is read.
 
-Its content is not trusted. The size of a copy is limited, what is read of it is limited by `retry_database`, and rows
+Its content is not trusted. The size of a copy is limited, `retry_database` limits how much is read from it, and rows
 that no broker writes are counted and left out.
 """
 

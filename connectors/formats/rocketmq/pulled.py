@@ -1,7 +1,8 @@
 """Bodies of answers to pulls, as rows of `messages`.
 
-A broker sends the records of one queue, joined, as they are stored. So the compiled decoder of the log decodes them,
-too, into the same columns with the same values. Only their physical offsets are not related to positions in the answer.
+A broker sends the records of one queue as they are stored, one after the other. The compiled decoder of the log
+therefore decodes them into the same columns with the same values. Only their physical offsets are unrelated to their
+positions in the answer.
 """
 
 from __future__ import annotations

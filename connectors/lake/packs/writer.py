@@ -1,9 +1,9 @@
 """Writing of bodies from a window of log bytes to zstd frames, with no Python object per body.
 
-with write_pack(store, name) as pack:
-    for window, positions, lengths in windows:
-        pack.append(window, positions, lengths)
-refs = pack.finish()
+    with write_pack(store, name) as pack:
+        for window, positions, lengths in windows:
+            pack.append(window, positions, lengths)
+    refs = pack.finish()
 """
 
 from __future__ import annotations
