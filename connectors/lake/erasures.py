@@ -1,7 +1,7 @@
 """The erased messages of a lake, for code that rewrites messages or counts them again.
 
 The erasures are in the table `erasures`, see `schemas.tables.erasures`. An erasure is valid from the commit that adds
-its row `begun`: that commit contains the number of the erasure as an application transaction (Delta's `txn` action).
+its row `begun`: that commit contains the number of the erasure in an application transaction (Delta's `txn` action).
 Each table with data of messages gets the same transaction once that erasure has been applied to it.
 """
 
