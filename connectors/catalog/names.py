@@ -38,7 +38,7 @@ def is_name(place: str) -> bool:
 def is_catalog_place(place: str) -> bool:
     """Return whether a place is a name in a catalog.
 
-    A folder that has such a name is a folder, if no catalog is set.
+    If no catalog is set, a folder with such a name is taken as a folder.
 
     Raises:
         CatalogError: if a catalog is set, and there is also a folder of this name, because the place may be either.

@@ -193,7 +193,7 @@ class Format(ABC):
 
     @abstractmethod
     def sample_segment(self, size: int) -> bytes:
-        """Return a segment of three messages, of which one is damaged and one has a property that is not UTF-8.
+        """Return a segment of three messages; one is damaged, and one has a property that is not UTF-8.
 
         Set-up reads it to compile the format's loops.
         """

@@ -37,7 +37,7 @@ def follow_to(wanted: int, follow: Callable[[], Followed], wait: Callable[[float
         wait: waits for a number of seconds.
 
     Yields:
-        At most `MAX_TRIES` results; the last one has an earlier version if other runs were first every time.
+        At most `MAX_TRIES` results; the last one has an earlier version if other runs were first on every try.
     """
     for attempt in range(MAX_TRIES):
         followed = follow()

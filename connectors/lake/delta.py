@@ -70,7 +70,7 @@ def _open(uri: str, options: dict[str, str] | None) -> tuple[LentTable, LogListi
         check_log(uri, options)
         raise
     listing = check_log(uri, options)
-    # What was changed while it was read must not be taken for what was read.
+    # A change during the read must not be taken for a part of what was read.
     return table, listing if is_continued(before, listing) else LogListing()
 
 

@@ -21,7 +21,7 @@ from commitlake.connectors.lake.log_files import LogFile, LogListing
 from commitlake.connectors.lake.versions import StorageOptions
 
 MAX_KEPT = 24
-"""Tables kept in a process; a lake has twenty. The one that was let go of first is dropped first."""
+"""Maximum number of tables kept in a process; a lake has twenty. The one released first is dropped first."""
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -39,18 +39,18 @@ class _Kept:
     listing: LogListing
 
 
-# Only single operations of the dictionary are used: a table may be let go of at any moment, in any thread.
+# Only single operations of the dictionary are used: a table may be released at any moment, in any thread.
 _kept: dict[_Key, _Kept] = {}
 
 
 class LentTable(DeltaTable):
-    """A table that is kept when its holder lets go of it, if `keep_later` was called."""
+    """A table that is kept when its holder releases it, if `keep_later` was called."""
 
     _place: _Key | None = None
     _listing: LogListing | None = None
 
     def keep_later(self, uri: str, options: StorageOptions, listing: LogListing) -> None:
-        """Keep the table when nobody uses it any more.
+        """Keep the table when it is no longer used.
 
         Args:
             uri: path or URI of the table.

@@ -25,7 +25,7 @@ _LOG = "_delta_log"
 _CONFIG = "config"
 _CHECKPOINT = "checkpoint"
 _MAX_NAMES = 1000
-"""Number of names that are looked at in a folder: a folder of segments has few other files."""
+"""Number of names that are examined in a folder: a folder of segments has few other files."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class NotAppendOnlyError(VersionsError):
 
 
 class NotReadableError(VersionsError):
-    """A file of the table cannot be read by itself."""
+    """A file of the table cannot be read on its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ class _CloudFile(RangeFile):
             if start >= end:
                 return b""
             try:
-                # Of a newer object, the range could be cut anywhere.
+                # In a newer object, the range could end anywhere.
                 return self._reader.read(self._uri, start, end, found)
             except ReplacedError:
                 if start or not is_first:

@@ -20,7 +20,7 @@ class FoundObject:
     Attributes:
         size: number of bytes.
         modified: time at which it was written.
-        version: what identifies its content at the server; None if the server has no such thing.
+        version: identifies its content at the server; None if the server gives none.
     """
 
     size: int

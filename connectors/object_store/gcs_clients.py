@@ -24,7 +24,7 @@ from commitlake.connectors.plain_connections import warn_of_plain
 
 
 def _is_retried(error: Exception) -> bool:
-    """Return whether a request is repeated: as the package does, and if no token could be fetched for it."""
+    """Return whether a request is retried: in the package's own cases, and if no token could be fetched for it."""
     return is_token_server_away(error) or bool(DEFAULT_RETRY._predicate(error))  # noqa: SLF001 (it has no other name)
 
 

@@ -84,7 +84,7 @@ def status_of(error: BaseException) -> int | None:
 def is_token_server_away(error: BaseException) -> bool:
     """Return whether the server of tokens could not answer, so that a later attempt may succeed.
 
-    The package wraps errors of the metadata server, whose answer it gives if there was one.
+    The package wraps errors of the metadata server, and includes its answer if there was one.
     """
     cause: Any = error
     if isinstance(error, auth.RefreshError):

@@ -41,7 +41,7 @@ _REQUEST_SECONDS = 120.0
 _MAX_HANGING, _NEXT_TRY_SECONDS = 4, 600.0
 _WORKER_THREADS = "TOKIO_WORKER_THREADS"
 _FEW_THREADS = "2"  # of each client; by default one for each CPU, and each of Spark's workers has a client
-# By default, a NameNode that cannot be reached is asked for minutes. Each NameNode of a nameservice needs one attempt.
+# By default, an unreachable NameNode is retried for minutes. Each NameNode of a nameservice needs one attempt.
 _SETTINGS = {
     "dfs.client.failover.max.attempts": "4",
     "dfs.client.failover.sleep.base.millis": "50",
@@ -52,8 +52,9 @@ _SETTINGS = {
 class HdfsClient:
     """Requests to one cluster.
 
-    Every method raises a `CloudError` for what a user has to correct, a `CloudUnavailableError` for what may be gone
-    later, and a `FileNotFoundError`, `FileExistsError`, `NotADirectoryError` or `IsADirectoryError` about its path.
+    Every method raises a `CloudError` for an error that a user has to correct, a `CloudUnavailableError` for a
+    temporary one, and a `FileNotFoundError`, `FileExistsError`, `NotADirectoryError` or `IsADirectoryError` for its
+    path.
 
     Args:
         uri: a place in the cluster, for its address and for messages.
@@ -74,14 +75,14 @@ class HdfsClient:
         return found
 
     def list(self, path: str, limit: int | None = None, *, recursive: bool = False) -> list[FileStatus]:
-        """Return what is in a folder, at most `limit` entries; of a file, the file itself."""
+        """Return the entries of a folder, at most `limit`; for a file, the file itself."""
         return self.retried(
             lambda client: list(islice(client.list_status(path, recursive), limit)),
             f"{self._at(path)} cannot be listed: ",
         )
 
     def open(self, path: str) -> FileReader:
-        """Open a file for reading. Its content is what it has now, even if it is replaced."""
+        """Open a file for reading; the reader keeps its present content even if it is replaced."""
         reader: FileReader = self.retried(lambda client: client.read(path), f"{self._at(path)} cannot be read: ")
         return reader
 
@@ -98,7 +99,7 @@ class HdfsClient:
         self.retried(lambda client: client.delete(path, False), f"{self._at(path)} cannot be deleted: ")
 
     def rename(self, source: str, path: str, *, replace: bool) -> None:
-        """Rename a file once: an error may mean that it is renamed, but the answer was lost.
+        """Rename a file without retries: after an error, it may be renamed, and only the answer was lost.
 
         Args:
             source: its path.
@@ -110,7 +111,7 @@ class HdfsClient:
     def write_new(self, folder: str, pieces: Iterable[bytes]) -> str:
         """Write a file with a random name into a folder, once, and return its path.
 
-        After an error, no complete file exists. What is there is deleted, if that is possible.
+        After an error, no complete file exists. An incomplete one is deleted if possible.
         """
         path = f"{folder}/{secrets.token_hex(16)}"
         what = f"{self._at(folder)} cannot be written: "
@@ -173,11 +174,12 @@ def pause(attempt: int) -> None:
 
 
 class _HangingRequests:
-    """The requests of this process that were given up, and have not ended yet.
+    """Requests of this process that were given up but have not ended yet.
 
-    While there are many, others fail at once, except one from time to time. When that one is answered, the server is
-    well, so the answer to the oldest of them was lost, and it is forgotten. Of requests that waited at the same time,
-    one counts: a file is read by several requests at once, and one lost connection takes all of them.
+    While there are too many of them, other requests fail at once, except for a probe from time to time. If the probe is
+    answered, the server works again, so the answer to the oldest hanging request was lost, and that request is no
+    longer counted. Requests that hang at the same time count as one: a file is read by several requests at once, and
+    one lost connection affects all of them.
     """
 
     def __init__(self) -> None:
@@ -186,10 +188,10 @@ class _HangingRequests:
         self._lock = threading.Lock()
 
     def run(self, request: Callable[[], _Result]) -> _Result:
-        """Return what a function returns, in another thread; signals are handled meanwhile.
+        """Call a function in another thread, and return its result; signals are handled meanwhile.
 
         Raises:
-            TimeoutError: if it takes long; the thread then goes on alone, and the next request has another connection.
+            TimeoutError: if it takes too long; the thread keeps running, and the next request uses another connection.
         """
         answers: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
 
@@ -221,7 +223,7 @@ class _HangingRequests:
         return found  # type: ignore[no-any-return]
 
     def _begin(self) -> bool:
-        """Return whether a request is one of those that find out whether a server is well again."""
+        """Return whether a request is a probe, which shows whether the server works again."""
         with self._lock:
             self._threads = [thread for thread in self._threads if thread.is_alive()]
             if len(self._threads) < _MAX_HANGING:
@@ -266,7 +268,7 @@ def forget_clients() -> None:
 
 
 def _keep_clients_of_parent() -> None:
-    """Let a forked process create its own clients: the end of a parent's one would wait for threads that it lacks."""
+    """Let a forked process create its own clients: closing the parent's would wait for threads that it lacks."""
     global _hanging, _creating
     _hanging, _creating = _HangingRequests(), threading.Lock()
     _of_parent.append(_clients.copy())

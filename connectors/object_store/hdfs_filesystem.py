@@ -149,7 +149,7 @@ class _HdfsFile(RangeFile):
 
         Raises:
             FileNotFoundError: if it was deleted, and its bytes, too.
-            CloudUnavailableError: if another file has its name, after some of its bytes were asked for.
+            CloudUnavailableError: if the file was replaced after some of its bytes were requested.
         """
         is_first = self.is_first_read()
         for _ in range(_MAX_LOOKS):

@@ -22,7 +22,7 @@ from commitlake.schemas.shipped import VERSION_DIGITS, is_version_name
 
 
 class Version(NamedTuple):
-    """A version as a listing shows it; another file of its number has another time."""
+    """A version as a listing shows it; another file with the same number has another time."""
 
     number: int
     size: int

@@ -3,6 +3,8 @@
     with Admin(ClientOptions("127.0.0.1:9876")) as admin:
         admin.create_topic("orders", queues=8)
         behind = sum(queue.lag for queue in admin.consume_stats("shipping").values())
+
+The client is thread-safe; see `Admin`.
 """
 
 from __future__ import annotations

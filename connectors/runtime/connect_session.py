@@ -31,7 +31,7 @@ _EXPECTED_URL = "SPARK_REMOTE: expected sc://HOST:PORT, perhaps followed by /;NA
 
 
 class ConnectError(CommitLakeError):
-    """There can be no session of Spark Connect; the message is for a user."""
+    """A session of Spark Connect is not possible; the message is for a user."""
 
     exit_code = ExitCode.USAGE
 
@@ -89,7 +89,7 @@ def _address(url: str) -> tuple[str, int]:
 
 
 def _wait_for_server(url: str, address: str) -> None:
-    """Wait until the server speaks gRPC: pyspark would try for ten minutes, without a word."""
+    """Wait until the server speaks gRPC: pyspark would retry silently for ten minutes."""
     from pyspark.sql.connect.utils import check_dependencies  # noqa: PLC0415 (only with Spark Connect)
 
     check_dependencies()

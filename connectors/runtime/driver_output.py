@@ -68,9 +68,9 @@ def copy_output(folder: Folder, write: Callable[[int, bytes], None]) -> int | No
 
 
 class OutputSender:
-    """Sends what this process and its children print, also to where it went before.
+    """Sends the output of this process and its children to a folder, and to its original destination as well.
 
-    If the folder cannot be written, the output still goes there: a job does not fail because nobody sees it.
+    If the folder cannot be written, the output only goes to its original destination, and the job does not fail.
     """
 
     def __init__(self, folder: Folder) -> None:

@@ -81,8 +81,9 @@ def launch(settings: Mapping[str, str]) -> JavaGateway:
 def end_session(process: subprocess.Popen[bytes]) -> None:
     """Stop the session of a JVM, and wait for the JVM's end.
 
-    Otherwise it does both by itself after this process. In a container, where everything ends with the first process,
-    it would be killed meanwhile: executors and their settings would stay in the cluster, and logs of events incomplete.
+    Otherwise the JVM does both on its own after this process has ended. In a container, where everything ends with the
+    first process, it would be killed before it is done: executors and their settings would stay in the cluster, and
+    event logs would be incomplete.
     """
     context = SparkContext._active_spark_context  # noqa: SLF001 (no other way to ask)
     if context is not None:

@@ -101,7 +101,7 @@ class YarnApplication:
             time.sleep(_POLL_SECONDS)
 
     def _is_over(self) -> bool:
-        """Return whether the application has ended; Spark also calls it so when it cannot ask YARN any more."""
+        """Return whether the application has ended; Spark also says so when it can no longer ask YARN."""
         if not self._handle.getState().isFinal():
             return False
         try:

@@ -168,7 +168,7 @@ class CloudTarget(ShipTarget):
         return cloud_client(self._root, MAX_ATTEMPTS)
 
     def _compose(self, file: ShippedFile) -> None:
-        """Write a file's parts as one object; without the call of close, after an error, no object appears."""
+        """Write a file's parts as one object; after an error the writer is not closed, so no object appears."""
         key, mark = self._key(file.name), secrets.token_hex(16)
         writer = obstore.open_writer(
             self._client, key, attributes={_MARK: mark}, buffer_size=_BLOCK_BYTES, max_concurrency=1

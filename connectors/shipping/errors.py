@@ -29,6 +29,6 @@ class ShipNameError(ShipError):
 
 
 class ShipConflictError(ShipError):
-    """Another agent writes to the target, or the target has the copy of another store."""
+    """Another agent writes to the target, or the target has a copy of another store."""
 
     exit_code = ExitCode.REFUSED

@@ -136,10 +136,10 @@ class FolderTarget(ShipTarget):
         return False
 
     def drop_parts(self, file: ShippedFile, parts: Iterable[Part]) -> None:
-        """See ShipTarget; a folder has no parts of their own."""
+        """See ShipTarget; a folder has no separate parts."""
 
     def part_names(self) -> Iterator[str]:
-        """See ShipTarget; a folder has no parts of their own."""
+        """See ShipTarget; a folder has no separate parts."""
         yield from ()
 
     def cut(self, file: ShippedFile, end: int) -> None:

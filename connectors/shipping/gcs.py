@@ -187,7 +187,7 @@ class GcsTarget(ShipTarget):
         return gcs_bucket(self._root)
 
     def _compose(self, file: ShippedFile) -> None:
-        """Join a file's parts on the server; more than 32 by way of larger parts, which the next agent would delete."""
+        """Join a file's parts on the server; more than 32 via larger parts, which the next agent would delete."""
         folder = self._key(f"{PARTS}/of-{file.name}")
         listed = {blob.name: blob for blob in self._bucket.list_blobs(prefix=f"{folder}/", **TIMEOUTS)}
         level, made = [], []
@@ -245,7 +245,7 @@ class GcsTarget(ShipTarget):
 
     def _uploaded(self, name: str, mark: str) -> int | None:
         """Return the generation of an object if it has the mark of an upload."""
-        with suppress(*ERRORS):  # of a server that is away; the next attempt asks again
+        with suppress(*ERRORS):  # of an unreachable server; the next attempt asks again
             found = self._head(name, SHORT_TIMEOUTS)
             if found is not None and _mark_of(found) == mark:
                 return int(found.generation)

@@ -64,7 +64,7 @@ class HdfsTarget(ShipTarget):
         self.text = str(self._root)
         self._pace = pace
         self._client = HdfsClient(self._root)
-        self._few = HdfsClient(self._root, FEW_ATTEMPTS)  # for requests of what is tried again as a whole
+        self._few = HdfsClient(self._root, FEW_ATTEMPTS)  # for the requests of a step that is retried as a whole
         self._versions: dict[str, Version | None] = {}
         self._tried: dict[str, set[bytes]] = {}  # SHA-256 of manifests that may have been written
 
@@ -168,7 +168,7 @@ class HdfsTarget(ShipTarget):
         return self._size(file.name)
 
     def _try_replace(self, name: str, data: bytes) -> bytes | None:
-        """Write the version after the known one, if that is the newest, and read back which one is the newest then.
+        """Write the version after the known one, if the known one is the newest, and read the newest one back.
 
         Returns:
             The SHA-256 of the new version, which an earlier attempt may have written; None if there is no new one.

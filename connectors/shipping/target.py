@@ -18,7 +18,7 @@ class ShipTarget(ABC):
 
     Attributes:
         text: the target as the user wrote it.
-        has_parts: whether parts are objects of their own, of which there should be few.
+        has_parts: whether parts are separate objects, of which there should be few.
     """
 
     text: str
@@ -87,7 +87,7 @@ class ShipTarget(ABC):
 
     @abstractmethod
     def part_names(self) -> Iterator[str]:
-        """Yield the names of all parts that are objects of their own."""
+        """Yield the names of all parts that are separate objects."""
 
     @abstractmethod
     def cut(self, file: ShippedFile, end: int) -> None:

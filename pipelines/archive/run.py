@@ -163,7 +163,8 @@ class Result:
         edges_seconds: part of the duration for that.
         recovered: commits of earlier runs that this run completed.
         bytes_of_others: size of log that was new at the start, but was archived by other runs meanwhile.
-        unfinished_tables: tables that do not have all of this run yet, because other runs committed first every time.
+        unfinished_tables: tables that do not have all of this run yet, because other runs committed first on every
+            attempt.
         notes: sentences for the summary.
         problems: sentences on files beside the logs that could not be read.
     """

@@ -47,7 +47,7 @@ def read_progress(lake: LakePaths, broker: str) -> int | None:
 
 
 def follow_consume_logs(lake: LakePaths, stores: Sequence[Store]) -> ConsumptionsUpdate:
-    """Add the records that the stores' consume logs have had since the last run.
+    """Add the records that were written to the stores' consume logs since the last run.
 
     Raises:
         UnsafeFileError: if a file of a consume log is a link or not regular.

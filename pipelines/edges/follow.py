@@ -242,7 +242,7 @@ class _Work:
         """
         written: list[DataFile] = []
         oldest_first = sorted(files, key=lambda file: file.store_date or "")
-        # Without new files, the steps that are open are written to a new file all the same.
+        # Even without new files, the open steps are written to a new file.
         parts = list(file_groups(oldest_first, _CHUNK_ROWS, unknown_rows=_CHUNK_ROWS)) or [[]]
         logs = list(file_groups(consumed, _CHUNK_ROWS, unknown_rows=_CHUNK_ROWS))
         count = max(len(parts), len(logs))

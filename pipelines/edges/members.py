@@ -53,7 +53,7 @@ _ORIGIN_BROKER = "ORIGIN_BROKER"
 _ORIGIN_OFFSET = "ORIGIN_PHYSICAL_OFFSET"
 _ORIGIN_TOPIC = "ORIGIN_TOPIC"
 MARKING = frozenset({DELAY, TIMER_OUT, REPLAY_ID})
-"""Properties of which each gives a record a role."""
+"""Properties, each of which gives a record a role."""
 _US_OF_MS = 1000
 _NUMBER = "^[0-9]{1,18}$"
 _MAX_MS = 253_402_300_799_999

@@ -59,7 +59,7 @@ class WantedRows:
                     for group in range(parquet.num_row_groups)
                 )
         except (pa.ArrowException, OSError, KeyError):
-            return True  # whoever reads the file reports what is wrong with it
+            return True  # the reader of the file reports the fault
 
     def _is_any(self, rows: pa.Table) -> bool:
         if len(self._keys) and pc.any(pc.is_in(rows.column(_KEY), self._keys)).as_py():
@@ -80,7 +80,7 @@ def may_have_roles(folder: pafs.FileSystem, file: AddedFile) -> bool:
         with folder.open_input_file(file.name) as source, open_parquet(source, [KEYS_LEAF]) as parquet:
             return any(_group_may_have_roles(parquet, group) for group in range(parquet.num_row_groups))
     except (pa.ArrowException, OSError, KeyError):
-        return True  # whoever reads the file reports what is wrong with it
+        return True  # the reader of the file reports the fault
 
 
 def _group_may_have_roles(parquet: pq.ParquetFile, group: int) -> bool:

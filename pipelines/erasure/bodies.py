@@ -120,7 +120,7 @@ def erase_bodies(lake: LakePaths, location: PackLocation, packs: set[str], runne
 
     Raises:
         PackError: if a pack cannot be read or written.
-        ConcurrentErasureError: if other processes write the same packs every time.
+        ConcurrentErasureError: if other processes write the same packs on every attempt.
     """
     work = PackWork()
     for _ in range(_MAX_TRIES):

@@ -1,7 +1,7 @@
 """Errors of erasures.
 
 ErasureError                 the message is for users
-└── ConcurrentErasureError   other writers committed first every time
+└── ConcurrentErasureError   other writers committed first on every attempt
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class ErasureError(CommitLakeError):
 
 
 class ConcurrentErasureError(ErasureError):
-    """Other writers have changed a table every time; finished steps remain done."""
+    """Other writers changed a table on every attempt; finished steps remain done."""
 
     exit_code = ExitCode.REFUSED
     is_transient = True

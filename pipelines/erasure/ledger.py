@@ -154,7 +154,7 @@ def begin(
         parser_version: version of CommitLake.
 
     Raises:
-        ConcurrentErasureError: if other erasures begin first every time.
+        ConcurrentErasureError: if other erasures begin first on every attempt.
     """
     erasure_id = secrets.token_hex(16)
     for _ in range(_MAX_TRIES):

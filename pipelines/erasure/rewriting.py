@@ -141,7 +141,7 @@ def erase_from(lake: LakePaths, table: str, places: ErasedPlaces, runner: Runner
         The work; None if it was done before, or there is no such table.
 
     Raises:
-        ConcurrentErasureError: if other writers commit first every time.
+        ConcurrentErasureError: if other writers commit first on every attempt.
     """
     uri = getattr(lake, table)
     written: dict[str, TableFile] = {}

@@ -150,7 +150,7 @@ def run_erasure(
         on_step: called with the name of the next step.
 
     Raises:
-        ErasureError: if it cannot be done, or other writers commit first every time. Finished steps remain done.
+        ErasureError: if it cannot be done, or other writers commit first on every attempt. Finished steps remain done.
         PackError: if a pack cannot be read or written.
         HBaseError: if HBase cannot be updated.
         UnsafeFileError: if the lake contains a link.

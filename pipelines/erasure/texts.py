@@ -64,7 +64,7 @@ def erase_texts(lake: LakePaths, table: str, texts: Collection[str]) -> TableWor
         The work; None if the lake has no such table.
 
     Raises:
-        ConcurrentErasureError: if other writers commit first every time.
+        ConcurrentErasureError: if other writers commit first on every attempt.
     """
     uri = getattr(lake, table)
     for _ in range(_MAX_TRIES):

@@ -90,7 +90,7 @@ def run_search(
         advance: called with the size of the bodies of each finished task.
 
     Yields:
-        The matches: The matches: task by task in the order of their oldest message, and by store time within a task.
+        The matches: task by task in the order of their oldest message, and by store time within a task.
 
     Raises:
         PackStoreError: if the place of all packs cannot be read.

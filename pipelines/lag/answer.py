@@ -70,7 +70,7 @@ class LagAnswer:
     Attributes:
         rows: One row for each group and queue, and for the messages that brokers hold back.
         missing: Sentences on stores that have no data at the time.
-        known: Positions of all groups, including groups that were not asked for.
+        known: Positions of all groups, including groups that were not requested.
         broadcasting: Groups without a row: each of their clients keeps its own offsets.
         times: By store, the times at which the queues of these rows were measured; see `queue_ends`.
     """

@@ -57,7 +57,7 @@ class Behind(NamedTuple):
         next_offset: Offset of the first message; None if there is none.
         next_time_ms: Store time of the first message, ms since 1970.
         last_time_ms: Store time of the message just before the cursor, ms since 1970; None if it is not known or was
-            not asked for.
+            not requested.
     """
 
     messages: int = 0
@@ -106,7 +106,7 @@ class _Places:
         """Yield each cursor with its counts.
 
         Args:
-            last_times: Store time of the message before each cursor; None if it was not asked for.
+            last_times: Store time of the message before each cursor; None if it was not requested.
         """
         for place, cursor in enumerate(self.cursors):
             offset, time = int(self.next_offset[place]), int(self.next_time[place])

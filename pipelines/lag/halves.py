@@ -110,7 +110,7 @@ class _Halves:
             first = pc.map_lookup(properties, pa.scalar(PREPARED_QUEUE_OFFSET, properties.type.key_type), "last")
             checks = pc.map_lookup(properties, pa.scalar(CHECK_TIMES, properties.type.key_type), "last")
             is_again = pc.or_(pc.is_valid(first), pc.is_valid(checks))
-            # For a half that was stored again, only its producer's clock says since when it is in flight.
+            # For a half that was stored again, only its producer's clock shows since when it has been in flight.
             stored, born = pa.array(milliseconds(kept)), pa.array(milliseconds(kept, "born_timestamp"))
             places = pc.cast(kept.column("queue_offset"), pa.string())
             self._batches.append(

@@ -227,7 +227,7 @@ class _StoreHistory:
         known = self._store.measure(Times(until=self._until), names, [])
         floors = {queue: span.floor for queue, span in known.items() if span.floor is not None}
         ends = self._queue_ends(places, names, floors)
-        # Queues without a message since their topic was created again: others of the topic tell when that was.
+        # Queues without a message since their topic was created again: other queues of the topic show when that was.
         deleted = {queue for queue in floors if not known[queue].end}
         spans: dict[tuple[str, Queue], dict[int, tuple[int, int] | None]] = defaultdict(dict)
         for key, found in offsets.items():

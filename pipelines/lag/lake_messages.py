@@ -42,7 +42,7 @@ _MAX_EXCESS = 100_000
 _FIRST_OFFSETS = 64
 """A queue with a message below this offset began in the log that the broker has: pages hold no fewer rows."""
 _MAX_QUESTIONS = 20
-"""Parts of a UNION in one query; each is planned by itself."""
+"""Parts of a UNION in one query; each is planned separately."""
 _BODY_COLUMNS = ("body_ref", "body_crc")
 
 
@@ -114,7 +114,7 @@ class LakeMessages:
     def _other_queues(self, times: Times, count: BacklogCounter) -> Iterator[Queue]:
         """Yield the queues of a count's topics in which it has no cursor, and which have a message.
 
-        Where its cursors are in all queues of the topics, statistics of the files show that there are no others.
+        If it has cursors in all queues of the topics, statistics of the files show that there are no others.
         """
         known: dict[str, list[int]] = defaultdict(list)
         for queue in count.starts:
@@ -148,7 +148,7 @@ class LakeMessages:
         Args:
             times: The times of interest.
             topics: Whose queues.
-            starts: For each queue of interest, the least offset of interest; all queues and messages where empty.
+            starts: For each queue of interest, the smallest offset of interest; empty for all queues and messages.
         """
         if not topics:
             return {}
@@ -171,7 +171,7 @@ class LakeMessages:
         return self._without_deleted(spans, live)
 
     def _without_deleted(self, spans: dict[Queue, QueueSpan], where: Sequence[str]) -> dict[Queue, QueueSpan]:
-        """Let queues end at 0 that have no message since their topic was created again; see `floors_of`.
+        """Set the end to 0 for queues without a message since their topic was created again; see `floors_of`.
 
         Args:
             spans: Where queues begin and end.
@@ -210,10 +210,10 @@ class LakeMessages:
         return {Queue(self._broker, row["topic"], row["queue_id"]) for row in self._ask(sql)}
 
     def _spans_of_old(self, times: Times, live: Sequence[str], starts: Mapping[Queue, int]) -> dict[Queue, QueueSpan]:
-        """Return where queues begin and end whose offsets began before the log that the broker has.
+        """Return the begin and end of queues whose offsets began before the log that the broker has.
 
-        Of a queue, the messages from one before its start on are looked at, and those that were stored since the
-        earlier time: the first of these shows where the queue ended then. Queues without any of them are left out.
+        In each queue, the messages from one before its start on are read, and those stored since the earlier time; the
+        first of the latter shows where the queue ended then. Queues without such messages are left out.
         """
         if not starts:
             return {}
@@ -356,9 +356,9 @@ def _of_other_queues(queue_ids: Sequence[int]) -> str:
 
 
 def _places(starts: Mapping[Queue, int]) -> Iterator[str]:
-    """Yield conditions that together take all messages of queues from an offset on, and perhaps a few before.
+    """Yield conditions that together select all messages of queues from an offset on, and perhaps a few before.
 
-    A topic with many queues is named once, with the least of its offsets, where that takes few other messages.
+    A topic with many queues is named once, with its smallest offset, if that selects few other messages.
     """
     by_topic: dict[str, list[tuple[Queue, int]]] = defaultdict(list)
     for queue, start in sorted(starts.items()):

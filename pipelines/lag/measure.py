@@ -272,7 +272,7 @@ class _LagPlan(NamedTuple):
         if not self.is_committed:
             first = 0 if span is None or span.first is None else span.first
             offset = OffsetAt(first, None if offset.high is None else first)
-            # A group that got its first offset since then did not stand still at the first message.
+            # A group that got its first offset since then was not stalled at the first message.
             compared = first if moment.compared_at and compared is None and not self.is_new else None
         movement = Movement(
             offset=offset.low if offset.reached is None else offset.reached,

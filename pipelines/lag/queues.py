@@ -79,9 +79,9 @@ class QueueRun:
 def floors_of(runs: Mapping[Queue, QueueRun], is_gone: Callable[[Queue], bool] = lambda _: False) -> dict[Queue, int]:
     """Return the queues whose topic was created again; records before the physical offset do not count.
 
-    A topic is deleted as a whole. If the offsets of one of its queues restart, messages of its other queues are those
-    of the deleted topic, too, where they end before the first message of the new topic. A queue whose messages all lie
-    between the last message of the deleted topic and the first one of the new topic can be of either: it counts as
+    A topic is deleted as a whole. If the offsets of one of its queues restart, the messages of another queue also
+    belong to the deleted topic if they end before the first message of the new topic. A queue whose messages all lie
+    between the last message of the deleted topic and the first one of the new topic can belong to either: it counts as
     deleted if its offsets do not begin at 0, or if the broker no longer has the queue.
 
     Args:

@@ -17,7 +17,7 @@ from commitlake.pipelines.masking.masks import BODY, KEYS, PROPERTY, TAGS, Mask,
 from commitlake.schemas.layouts.rocketmq import properties as props
 
 HIDDEN = "(masked)"
-"""Replacement for a value of which a rule leaves nothing."""
+"""Replacement for a value that a rule removes completely."""
 _SHOWN_OF_QUESTION = 200
 _OWN = {props.KEYS: KEYS, props.TAGS: TAGS}
 Replacements = dict[str, str]

@@ -114,7 +114,7 @@ class Adoption:
         files: files that are taken.
         extents: ranges of their records, by broker.
         damaged: files that cannot be read, with reasons.
-        overlapping: files of which some rows, but not all, are in other files.
+        overlapping: files with some, but not all, of their rows in other files.
         uncommitted: files of runs that are not in `archive_runs`.
         expected: number of messages of the runs in `archive_runs`; None if that cannot be read.
     """
@@ -171,7 +171,7 @@ class Adoption:
 
 
 def lost_run_ids(lake: LakePaths, adoption: Adoption) -> set[str]:
-    """Return the ids of runs of which the adopted files have no message. The next run archives these messages again."""
+    """Return the ids of runs without a message in the adopted files. The next run archives their messages again."""
     runs = _finished_runs(lake) or {}
     if not adoption.files:
         return set(runs)

@@ -73,7 +73,7 @@ def announce_expiry(messages_uri: str, what: str, before: datetime.date) -> None
         before: the first date that is kept. If a later or equal date is recorded already, nothing changes.
 
     Raises:
-        ConcurrentMaintenanceError: if other writers committed first every time.
+        ConcurrentMaintenanceError: if other writers committed first on every attempt.
     """
     for attempt in range(_MAX_TRIES):
         table = delta_table(messages_uri)

@@ -62,7 +62,7 @@ class RestoredErasures:
 
 
 def restore_erasures(lake: LakePaths, rows: pa.Table) -> RestoredErasures:
-    """Find the erasures that lack rows, and return what is known of them.
+    """Find the erasures that lack rows, and return what is known about them.
 
     Args:
         lake: locations of the tables.

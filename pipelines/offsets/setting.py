@@ -95,7 +95,7 @@ def set_offsets(
 def _set(admin: Admin, group: str, queue: MessageQueue, wanted: int, *, own_reset: bool) -> str:
     """Set one offset. Returns the reason if it is a different one afterwards, or an empty string.
 
-    If the broker's answer is lost or makes no sense, the offset may have been set, so that it is read back as well.
+    If the broker's answer is lost or makes no sense, the offset may have been set, so it is read back as well.
     """
     problem = ""
     try:

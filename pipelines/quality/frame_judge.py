@@ -75,7 +75,7 @@ def _check(name: str, success: bool, found: Mapping[str, Any], told: Mapping[str
 
 
 def _outside(expectation: Expectation, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows because of which a sum, minimum or maximum fails."""
+    """Return the rows that make a sum, minimum or maximum fail."""
     column = frame[str(expectation.kwargs["column"])]
     wrong = pd.Series(False, index=frame.index)
     if (least := expectation.kwargs.get("min_value")) is not None:

@@ -129,7 +129,7 @@ def begin_or_resume(
 
 
 def _with_first_guess(settings: Settings, known: dict[str, Any]) -> Settings:
-    """Return the settings with what the first run found in the queues, of which it may have written some since."""
+    """Return the settings as the first run found them in the queues, some of which it may have written since."""
     found = known.get("settings")
     has_light = found.get("may_have_light_queues") if isinstance(found, dict) else None
     return replace(settings, may_have_light_queues=has_light) if isinstance(has_light, bool) else settings

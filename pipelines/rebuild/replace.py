@@ -145,7 +145,7 @@ class Replacement:
         return document if isinstance(document, dict) else {}
 
     def take_over_old_queues(self, settings: Settings) -> int:
-        """Copy the queues of which the log has no record, and return their number.
+        """Copy the queues without a record in the log, and return their number.
 
         Args:
             settings: the settings of the run.
@@ -313,7 +313,7 @@ def _refuse(
         kept = findings.kept[code]
         against = [each for each in kept if not (is_queue and _is_explained(each.queue, shifted, topics))]
         if not against and len(kept) < findings.counts[code]:
-            against = kept  # more than can be looked at
+            against = kept  # more than can be examined
         if against:
             first = against[0]
             raise DisagreementError(

@@ -33,18 +33,18 @@ from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, c
 from commitlake.schemas.tables.replays import ENDED, ReplayEvent
 
 DEFAULT_KEEP = datetime.timedelta(days=30)
-"""How long the copies of a replay are kept after its end, where nobody says otherwise."""
+"""Default time for which the copies of a replay are kept after its end."""
 _ID_TIME = re.compile(r"([0-9]{8}-[0-9]{6})-[0-9a-f]{6}")
 
 
 @dataclass(frozen=True, slots=True)
 class OldCopies:
-    """Copies that nobody needs any more, and others that may be in the way.
+    """Copies to be dropped, and old copies that are kept.
 
     Attributes:
         replays: whose rows are dropped, sorted.
         files: the data files that have such rows, each with the number of them.
-        resumable: replays whose copies are as old, and are kept because the replays can be resumed.
+        resumable: replays whose copies are just as old, but are kept because the replays can be resumed.
         unknown: ids whose rows in the ledger cannot be read, or that no replay can have; their copies are kept.
     """
 
@@ -78,9 +78,9 @@ def find_old_copies(
         lake: the lake.
         now: the moment from which ages count.
         keep: how long the copies of a replay are kept after its newest event.
-        unfinished_after: how old copies must be whose replay was killed before its plan was written down.
-        drops_resumable: also those of a replay that has stopped or failed, and could be resumed. Those of a replay that
-            a process may be sending are always kept.
+        unfinished_after: age from which copies are dropped if their replay was killed before its plan was recorded.
+        drops_resumable: whether to include those of a replay that has stopped or failed, and could be resumed. Those of
+            a replay that a process may be sending are always kept.
 
     Raises:
         LakeError: if a table is damaged.
@@ -100,7 +100,7 @@ def find_old_copies(
         planned_at = _time_in_id(replay_id)
         if replay_id in unreadable or (state is None and planned_at is None):
             unknown.add(replay_id)
-        elif state is None:  # killed before its plan was written down, or it copies just now
+        elif state is None:  # killed before its plan was recorded, or still copying
             if _is_older(planned_at, now - unfinished_after):
                 old.add(replay_id)
         elif state.copies_dropped_at is not None:
@@ -115,14 +115,14 @@ def find_old_copies(
 
 
 def drop_copies(lake: LakePaths, found: OldCopies) -> None:
-    """Write down that the copies are dropped, and drop them in one commit.
+    """Record that the copies are dropped, and drop them in one commit.
 
     Args:
         lake: the lake.
         found: what `find_old_copies` has found.
 
     Raises:
-        ConcurrentMaintenanceError: if somebody else has replaced files of the table meanwhile.
+        ConcurrentMaintenanceError: if another process has replaced files of the table meanwhile.
     """
     if not found.files:
         return

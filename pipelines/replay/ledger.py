@@ -64,7 +64,7 @@ class ReplayState:
         owner: process that last began to send; None if none did.
         rate: the last requested limit, in messages per second; None if none was requested.
         speed: the last requested factor of the original pace; None if none was requested.
-        wants_stop: True if somebody has requested a stop since it last began to send.
+        wants_stop: True if a stop was requested since it last began to send.
         detail: detail of the newest event.
         last_at: time of the newest event of any kind.
         copies_dropped_at: time at which its rows of `replay_rows` were dropped; None if they were not.
@@ -325,7 +325,7 @@ class Ledger:
         return set() if rows is None else {Origin(*row.values()) for row in rows.to_pylist()}
 
     def places_of(self, part: int) -> pa.Table:
-        """Return the locations in the target of the messages of a part that are there.
+        """Return the locations in the target of those messages of a part that were stored there.
 
         Returns:
             `broker`, `physical_offset`, `target_topic`, `target_broker`, `target_queue_id` and `target_offset`.

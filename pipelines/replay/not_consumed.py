@@ -242,7 +242,7 @@ class _LiveQueues:
         topics: Collection[str],
         until: datetime.datetime | None = None,  # noqa: ARG002
     ) -> dict[Queue, QueueSpan]:
-        """Return the first and end offsets of the queues of topics, as they are now whatever `until` is."""
+        """Return the current first and end offsets of the queues of topics; `until` is ignored."""
         found: dict[Queue, QueueSpan] = {}
         for topic in sorted(topics):
             stats = self._admin.broker_topic_stats(topic, self._broker)
@@ -311,7 +311,7 @@ def _consumes(broker: str, topic: str, topics: Collection[tuple[str, str]], queu
 
 
 def _check_offsets_are_known(group: str, moment: Moment, takes_topic: Callable[[str], bool]) -> None:
-    """Refuse offsets about which two snapshots say nothing.
+    """Refuse offsets without an upper bound between two snapshots.
 
     Raises:
         ReplayError: names the snapshots.
@@ -337,7 +337,7 @@ def _check_offsets_are_known(group: str, moment: Moment, takes_topic: Callable[[
 
 
 def _consumed_topics(group: str, store: _StoreOffsets, takes_topic: Callable[[str], bool]) -> set[str]:
-    """Return the topics of which a group consumes all queues."""
+    """Return the topics all of whose queues a group consumes."""
 
     def is_chosen(key: GroupTopic) -> bool:
         return key.group == group and takes_topic(key.topic)

@@ -38,7 +38,7 @@ MAX_BATCH_MESSAGES = 1000
 _WAVE_SECONDS = 5.0
 """Time between writes to the ledger if the rate is low."""
 _AWAY_SECONDS = 1.0
-"""Time after which a target that does not accept a batch counts as away: that time is not made up for."""
+"""Time after which a target that does not accept a batch counts as unavailable: that time is not made up for."""
 _MAX_THREADS = 16
 _KEPT = ("broker", "physical_offset", "msg_id", "topic", "queue_id", "queue_offset")
 

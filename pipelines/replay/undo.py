@@ -68,7 +68,7 @@ def groups_of_target(
 
 
 def _check_route(client: OffsetClient, topic: str, brokers: Collection[str]) -> None:
-    """Check that a topic's route has all brokers to which messages were sent: the others' groups are not asked for."""
+    """Check that a topic's route has all brokers to which messages were sent; groups of others would be missed."""
     routed = {broker.broker_name for broker in client.admin.route(topic).broker_datas}
     if missing := sorted(set(brokers) - routed):
         raise NoRouteError(

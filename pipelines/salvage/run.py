@@ -154,7 +154,7 @@ def salvage_store(
 
 
 def _manifest_of(store: Store) -> Manifest | None:
-    """Return the manifest of the log of a copy; None for another store."""
+    """Return the manifest of a copy's log; None if the store is not a copy."""
     filesystem, root = resolve_filesystem(store_of(store.root))
     return read_shipped_manifest(filesystem, root, LOG_MANIFEST)
 

@@ -109,7 +109,7 @@ class _Stretch:
         start: physical offset.
         end: physical offset after it.
         fault: the fault of a range without records; None for records.
-        is_closed: True for a range that is the segment's own BLANK, and no damage.
+        is_closed: True for the segment's own BLANK, which is not damage.
         records: number of records.
         first_time: store time of the first record, ms.
         last_time: store time of the last record, ms.

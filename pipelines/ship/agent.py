@@ -51,7 +51,7 @@ _CHECKED_SEALED = 4  # newest sealed files whose size is compared at the start
 
 
 class ShipStoppedError(CommitLakeError):
-    """The agent was asked to end; what is shipped is in the manifest."""
+    """The agent was asked to stop; everything shipped so far is in the manifest."""
 
     exit_code = ExitCode.TERMINATED
 
@@ -62,7 +62,7 @@ class Round:
 
     Attributes:
         end: physical offset after the last shipped byte of the log; None if the log has no segment.
-        is_waiting: whether the last record looks complete, but was not unchanged for long enough.
+        is_waiting: whether the last record looks complete, but has not been unchanged for long enough.
         damaged_at: physical offset at which the newest segment has bytes that are no record.
         skipped: files that are not shipped, with the reason.
     """
@@ -133,7 +133,7 @@ class ShipAgent:
         return self._log
 
     def left_bytes(self) -> int:
-        """Return how many bytes of the log are not shipped; of files that are partly empty, it is an estimate."""
+        """Return the number of bytes of the log that are not shipped; an estimate for partly empty files."""
         shipped = self._log.files
         return sum(
             max(0, file.data_size - (shipped[file.name].shipped if file.name in shipped else 0))
@@ -262,7 +262,7 @@ class ShipAgent:
         self._save_log()
 
     def _close_missing(self, names: set[str]) -> None:
-        """Seal the segments that the broker has deleted before they were complete, with the bytes that there are."""
+        """Seal the segments that the broker deleted before they were complete, with the bytes shipped so far."""
         for entry in list(self._log.files.values()):
             if not entry.is_sealed and entry.name not in names:
                 self._note_cut(entry)
@@ -303,7 +303,7 @@ class ShipAgent:
             yield from (end for end in reversed(ends) if end is not None)
 
     def _is_created_again(self, oldest: GrowingName) -> bool:
-        """Return whether the oldest file of a queue is complete in the target, and begins with other bytes now.
+        """Return whether the oldest file of a queue is complete in the target, but has another beginning now.
 
         The broker deletes the files of a queue with its topic. If the topic is created again, they have the same names.
         """
@@ -346,7 +346,7 @@ class ShipAgent:
             return None
 
     def _ship_other(self, queue: QueueEnd) -> None:
-        """Ship a file up to its end; bytes that the broker has changed, as of a topic that was created again, too."""
+        """Ship a file up to its end, including changed bytes, as after a topic was created again."""
         try:
             with self._source.open(queue.name) as source:
                 if source is None:

@@ -37,7 +37,7 @@ class Shipped:
         sent_bytes: bytes that were sent, with those that were sent again.
         new_bytes: bytes that are new in the target.
         sealed: files that were completed.
-        rewritten: files of which the broker had changed shipped bytes.
+        rewritten: files whose shipped bytes the broker had changed.
         cut: files that are shorter than their size, or that disappeared before they were complete.
     """
 
@@ -132,7 +132,7 @@ class GrowingFiles:
         return False
 
     def cut(self, entry: ShippedFile, source: SourceFile) -> ShippedFile:
-        """Remove the parts from the first one on that the broker has changed."""
+        """Remove the first part that the broker has changed, and all parts after it."""
         kept: list[Part] = []
         for part in entry.parts:
             if source.crc(part.offset, part.size) != part.crc:
@@ -152,7 +152,7 @@ class GrowingFiles:
         self.counts.rewritten += 1
 
     def without_missing(self, entry: ShippedFile) -> ShippedFile:
-        """Remove the parts from the first one on that the target does not have, or has in another size."""
+        """Remove the first part that the target lacks or has in another size, and all parts after it."""
         kept: list[Part] = []
         for part in entry.parts:
             if not self.target.has_part(entry, part):

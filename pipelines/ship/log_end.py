@@ -34,7 +34,7 @@ class LogEnd:
 
     Attributes:
         offset: physical offset after the last complete record.
-        is_waiting: whether a record follows that looks complete, but was not unchanged for `UNCHANGED_SECONDS` yet.
+        is_waiting: whether a record follows that looks complete, but has not been unchanged for `UNCHANGED_SECONDS`.
         is_closed: whether the segment has its filler, after which the broker writes to the next one.
         damaged_at: physical offset of bytes that are not a valid record; None if there are none.
     """

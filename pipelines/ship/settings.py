@@ -9,7 +9,7 @@ PART_BYTES = 16 << 20
 FULL_PART_BYTES = 8 << 20
 """Parts of this size are not merged: servers copy parts of at least 5 MiB when a file is made of them."""
 MERGED_COUNT = 8
-"""Number of small parts of about one size that are merged: each byte is sent again once for each power of this."""
+"""Number of small parts of about the same size that are merged; each byte is sent again once per power of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ Row = dict[str, Any]
 
 
 class ConcurrentSnapshotError(CommitLakeError):
-    """Other snapshots of the same store were committed first every time."""
+    """Other snapshots of the same store were committed first on every attempt."""
 
     exit_code = ExitCode.REFUSED
     is_transient = True
@@ -80,7 +80,7 @@ def append_progress(lake: LakePaths, progress: StoreSnapshot) -> Appended:
 
 
 def grouped(snapshots: Sequence[StoreSnapshot]) -> Iterator[list[StoreSnapshot]]:
-    """Yield snapshots in groups, in order, each of which one commit can take."""
+    """Yield snapshots in order, in groups that fit into one commit."""
     group: list[StoreSnapshot] = []
     positions = 0
     for each in snapshots:
@@ -136,7 +136,7 @@ def _append(
     snapshots: Sequence[StoreSnapshot],
     rows_of: Callable[[StoreSnapshot, list[Row]], list[Row] | None],
 ) -> dict[str, int | None]:
-    """Return the number of rows for changes by store; None for one of which the table already has a newer snapshot."""
+    """Return the number of rows for changes by store; None if the table already has a newer snapshot."""
     brokers = [progress.broker for progress in snapshots]
     for _ in range(_MAX_TRIES):
         table = open_snapshots(lake, name)

@@ -46,7 +46,7 @@ def ask_progress(
         clock: a monotonic clock, in seconds.
 
     Raises:
-        RocketMQError: The broker does not answer in time, refuses, or answers what cannot be.
+        RocketMQError: The broker does not answer in time, refuses the request, or gives an impossible answer.
     """
     asked_at = _now()
     offsets = dict(_group_offsets(admin, broker_name))
@@ -88,7 +88,7 @@ def ask_group(admin: Admin, group: str, broker_name: str) -> StoreSnapshot:
         broker_name: name of the broker at the name servers.
 
     Raises:
-        RocketMQError: The broker does not answer in time, refuses, or answers what cannot be.
+        RocketMQError: The broker does not answer in time, refuses the request, or gives an impossible answer.
     """
     asked_at = _now()
     offsets = {position: offset for position, offset in _group_offsets(admin, broker_name) if position.group == group}

@@ -69,7 +69,7 @@ class Admitted:
 
     Attributes:
         store: the store.
-        view: what the tasks need to know of it.
+        view: what the tasks need to know about it.
         small: its small files.
         findings: findings so far; later checks add theirs.
         queues: topics and queue ids that have a folder.
@@ -83,7 +83,7 @@ class Admitted:
 
 
 def check_is_readable(store: Store) -> None:
-    """Check that a store is on a disk, or a copy with a manifest, without keeping anything of it.
+    """Check that a store is on a disk, or a copy with a manifest; nothing is kept in memory.
 
     Raises:
         StoreError: if it is in an object store and no copy by `commitlake ship`, or its manifest is damaged.
@@ -156,7 +156,7 @@ def _instead_of_queues(log_format: Format, folder: Path, manifest: Manifest | No
 
 
 def _manifest_of(files: StoreFiles, root: str) -> Manifest | None:
-    """Return the manifest of the queues and indexes of a copy; None for another store."""
+    """Return the manifest of a copy's queues and indexes; None if the store is not a copy."""
     if isinstance(files, ShippedStoreFiles):
         return files.manifest
     return read_shipped_manifest(pafs.LocalFileSystem(), root, FILES_MANIFEST)

@@ -108,7 +108,7 @@ def verify_stores(
         StoreError: for a store that cannot be read, or is in an object store and no copy by `commitlake ship`.
     """
     are_remote = any("://" in store.root for store in stores)
-    if are_remote:  # a store that is no copy must not cost the reports of those before it
+    if are_remote:  # a store that is not a copy must not lose the reports of those before it
         read_each(check_is_readable, stores, REMOTE_THREADS)
     step = MAX_COPIES_AT_ONCE if are_remote else max(1, len(stores))
     together = [stores[first : first + step] for first in range(0, len(stores), step)]
@@ -119,7 +119,7 @@ def verify_stores(
 def _verify_together(
     stores: Sequence[Store], options: VerifyOptions, runner: Runner, advance: Advance | None, threads: int
 ) -> list[StoreReport]:
-    """Verify some stores, of which so many are admitted at a time."""
+    """Verify some stores together, and admit at most `threads` of them at a time."""
     all_admitted = read_each(lambda store: admit(store, options), stores, threads)
     started = [_StoreInProgress(admitted, _splits(admitted, options)) for admitted in all_admitted]
     tasks: list[Task] = []
@@ -208,7 +208,7 @@ def _conclude(store: _StoreInProgress) -> StoreReport:
 
 
 def _read_ends(view: StoreView, queues: Sequence[tuple[str, int]], batch_topics: Collection[str]) -> None:
-    """Read the ends of some queues of a copy at once, so that the checks of one after the other find them in memory."""
+    """Read the ends of some queues of a copy at once, so that the checks, one after the other, find them in memory."""
 
     def read(queue: tuple[str, int]) -> None:
         files = view.batch_queue(*queue) if queue[0] in batch_topics else view.queue(*queue)

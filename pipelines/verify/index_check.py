@@ -234,7 +234,7 @@ def _fetched(file: IndexedFile, part: IndexPart, place: str) -> Iterator[int]:
 
 
 def _check_open_file(view: StoreView, part: IndexPart, descriptor: int) -> Findings:
-    """Check an open file through a mapping. A file that is cut meanwhile is a finding, and does not end the process."""
+    """Check an open file through a mapping. Truncation of the file meanwhile is a finding, not a crash."""
     size = part.geometry.file_size
     mapping = Mapping.of(descriptor, 0, size)
     if mapping is None:

@@ -33,7 +33,7 @@ class QueueEnds:
     """Checks of the ConsumeQueues of a store, after its whole log was read.
 
     Attributes:
-        awaits_record: whether a copy has an entry of the newest record, and not this record.
+        awaits_record: whether a copy has an entry of the newest record, but not the record itself.
     """
 
     def __init__(self, view: StoreView, bad: BadRanges, findings: Findings, restarts: Restarts) -> None:

@@ -25,7 +25,7 @@ from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVEL
 SAMPLE_ENTRIES = 64
 """Newest entries of each level that are read: enough for one damaged entry among them not to matter."""
 MAX_DELAY_MS = 1_000 * 86_400_000
-"""Larger differences are damage, and not a delay that somebody has configured."""
+"""Larger differences are damage, not a configured delay."""
 MAX_LEVELS = 1_000
 
 

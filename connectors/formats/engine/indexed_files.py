@@ -14,7 +14,7 @@ from commitlake.connectors.formats.engine.files import LocalFile, SegmentFile
 from commitlake.schemas.store_files import files_in, folders_in
 
 MAX_FILE_BYTES = (1 << 31) - 1
-"""Largest size of such a file, because a broker computes it as an int."""
+"""Largest size of a file of a queue or an index, because a broker computes it as an int."""
 
 
 class MissingObjectError(StoreError):
@@ -73,7 +73,7 @@ class StoreFiles(Protocol):
         ...
 
     def has_data(self, path: str) -> bool:
-        """Return whether a file has anything but zeros. Of a copy, mostly the manifest tells.
+        """Return whether a file has anything but zeros; for a copy, the manifest usually shows it.
 
         Raises:
             FileNotFoundError: if it does not exist.
@@ -90,7 +90,7 @@ class StoreFiles(Protocol):
         Raises:
             FileNotFoundError: if it does not exist.
             MissingObjectError: if a copy lacks its object.
-            StoreError: if a copy of it has not the bytes that the manifest names, here or when it is read.
+            StoreError: if a copy lacks the bytes that the manifest names; also raised when the file is read.
             UnsafeFileError: if it is a link or not a regular file.
         """
         ...

@@ -135,7 +135,7 @@ def take_snapshot(
 
 
 def log_range(store: Store, *, is_live: bool) -> StoreRange:
-    """Return the range of a whole log, as the broker sees it that has the log open, or that will open it next."""
+    """Return the range of a whole log, as seen by the broker that has it open, or that will open it next."""
     is_stopped = not is_live and store.format.accepts_zero_texts
     return take_snapshot([store], is_stopped=is_stopped).ranges[store.broker]
 

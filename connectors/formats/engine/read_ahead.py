@@ -39,8 +39,8 @@ class _Range:
 class ReadAhead:
     """Reader of one file. It has at most `MAX_RANGES_AHEAD` + 2 ranges in memory, whatever the size of a read.
 
-    Each request has a thread of its own, which ends with the request: nothing waits for what is not needed any more,
-    but its bytes are in memory until then.
+    Each request has its own thread, which ends with the request: nothing waits for a range that is no longer needed,
+    but its bytes stay in memory until then.
 
     Args:
         file: the open file.
@@ -67,7 +67,7 @@ class ReadAhead:
             return self._file.read_into(window, position)
         if not self._ranges:
             self._end = position
-        # A large read may need what is no longer in memory.
+        # A large read may need bytes that are no longer in memory.
         gap = max(0, min(len(window), self._ranges[0].start - position)) if self._ranges else 0
         done = self._file.read_into(window[:gap], position) if gap else 0
         if done < gap:

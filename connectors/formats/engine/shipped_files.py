@@ -39,7 +39,7 @@ from commitlake.connectors.formats.engine.shipped import (
 from commitlake.schemas.shipped import FILES_MANIFEST, Manifest, ShippedFile
 
 MAX_WHOLE_BYTES = 256 << 10
-"""Largest remote file that is read by one request and kept. A queue's file has 6 MB; most tasks need little of it."""
+"""Largest remote file that is read with one request and kept. A queue's file has 6 MB; most tasks need little of it."""
 BLOCK_BYTES = 64 << 10
 """Number of bytes of a request for a small part of a larger file."""
 _MAX_KEPT_BYTES = 64 << 20
@@ -80,12 +80,12 @@ def no_copy(root: str) -> NoCopyError:
 class ShippedStoreFiles:
     """Files of a copy in an object store or HDFS, which several threads can use; see StoreFiles.
 
-    A small file is read by one request. Of a larger one, small reads are answered from blocks of 64 KiB, and large
-    reads are read ahead if they are in order. The small files and blocks that were used last are kept, at most 64 MiB
-    for all stores of this process.
+    A small file is read with one request. In a larger one, small reads are served from blocks of 64 KiB, and large
+    reads in order are read ahead. The small files and blocks that were used last are kept, at most 64 MiB for all
+    stores of this process.
 
-    In another process to which it is pickled, it has the manifest of the time at which the first of these pickles was
-    used there. Files that were complete are the same in it, and others have at least the bytes that they had.
+    A process that receives it by pickle reads the manifest when it first uses one of these pickles. Files that were
+    complete are unchanged in this manifest, and others have at least the same bytes.
 
     Args:
         filesystem: the filesystem of the store.
@@ -152,7 +152,8 @@ class ShippedStoreFiles:
     def has_data(self, path: str) -> bool:
         """Return whether a file has anything but zeros; see StoreFiles.
 
-        The agent ships a file that a broker writes to up to its last byte that is not zero; other files it ships whole.
+        The agent ships a file that a broker is writing up to its last byte that is not zero, and other files as a
+        whole.
         """
         entry = self._entry(path)
         return has_data(self.open(path)) if entry.is_sealed else entry.shipped > 0
@@ -225,7 +226,7 @@ class ShippedStoreFiles:
             _KEPT.put(key, item, size)
 
     def _newer_entry(self, entry: ShippedFile) -> ShippedFile:
-        """Return the entry of a file of which a part is missing, from a newer manifest.
+        """Return the entry of a file with a missing part, from a newer manifest.
 
         Raises:
             StoreError: if the copy no longer has the bytes that the file had: an agent has shipped it again.
@@ -248,7 +249,7 @@ class ShippedStoreFiles:
         return _ShippedObject(self, entry).read_at(end - start, start)
 
     def changed(self, entry: ShippedFile, found: int) -> StoreError:
-        """Return the error for an object that has not the bytes that the manifest names."""
+        """Return the error for an object that lacks the bytes that the manifest names."""
         place = self.place_of(entry.name)
         return StoreError(f"{place}: expected {entry.shipped} bytes, found {found}: the copy was changed")
 
@@ -264,7 +265,7 @@ class _PickledStoreFiles:
 
     Args:
         root: the store's folder, as a URI.
-        run: a name of what the other process has opened.
+        run: a name for the files that the other process has opened.
     """
 
     def __init__(self, root: str, run: str) -> None:

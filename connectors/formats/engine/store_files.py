@@ -29,7 +29,7 @@ def open_store_files(root: str, *, is_read_once: bool = False) -> StoreFiles:
 
 
 def threads_for(files: StoreFiles) -> int:
-    """Return how many threads should read several files: of a copy, most of the time is spent on waiting."""
+    """Return how many threads should read several files: several for a copy, whose reads are mostly waiting."""
     return 1 if isinstance(files, LocalStoreFiles) else REMOTE_THREADS
 
 

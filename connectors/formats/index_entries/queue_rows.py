@@ -76,7 +76,7 @@ class _Reader:
             file.close()
 
     def _open(self) -> IndexedFile:
-        """Open the file. A worker may read a later manifest of a copy than the driver, which has as many bytes."""
+        """Open the file. A worker may read a later manifest of a copy, which has at least as many bytes."""
         part = self._part
         files = part.queue.store.files()
         if part.queue.store.is_copy and not part.is_followed:  # in a file before others, zeros are missing entries

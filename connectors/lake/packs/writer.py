@@ -4,6 +4,8 @@
         for window, positions, lengths in windows:
             pack.append(window, positions, lengths)
     refs = pack.finish()
+
+The pack exists once the `with` block has ended without an error.
 """
 
 from __future__ import annotations
