@@ -11,7 +11,7 @@ from commitlake.connectors.catalog.errors import CatalogError
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.\w+){1,2}", re.ASCII)
 ADDRESS_VARIABLES = ("UNITY_CATALOG_URL", "DATABRICKS_HOST")
-_MAX_LENGTH = 255  # of each part, in Unity Catalog
+_MAX_LENGTH = 255  # Unity Catalog's limit for each part
 _LOCATION = re.compile(r"(s3|s3a|s3n|file)://?[^?#\\]+")
 
 

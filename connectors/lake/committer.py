@@ -34,7 +34,7 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import make_folders
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 
-_MAX_ATTEMPTS = 50  # for errors caused by the commits of other writers
+_MAX_ATTEMPTS = 50  # after errors caused by commits of other writers
 
 
 class ConcurrentArchiveError(CommitLakeError):

@@ -14,8 +14,8 @@ from botocore.config import Config
 
 from commitlake.connectors.object_store.options import S3Options
 
-MAX_ATTEMPTS = 8  # with random waits of up to 1, 2, 4, 8, 16, 20 and 20 s between them: enough for a server to restart
-FEW_ATTEMPTS = 2  # if a user waits, and a wrong endpoint is more likely than an overloaded server
+MAX_ATTEMPTS = 8  # waits between them are random, up to 1, 2, 4, 8, 16, 20 and 20 s: enough for a server to restart
+FEW_ATTEMPTS = 2  # while a user waits, and a wrong endpoint is more likely than an overloaded server
 _CONNECT_SECONDS = 10
 _READ_SECONDS = 60
 _CONNECTIONS = 16

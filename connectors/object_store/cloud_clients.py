@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from obstore.store import AzureConfig, BackoffConfig
 
 MAX_ATTEMPTS = 8
-FEW_ATTEMPTS = 2  # if a user waits, and a wrong endpoint is more likely than an overloaded server
+FEW_ATTEMPTS = 2  # while a user waits, and a wrong endpoint is more likely than an overloaded server
 _BACKOFF: BackoffConfig = {
     "init_backoff": datetime.timedelta(seconds=1),
     "max_backoff": datetime.timedelta(seconds=20),

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 MAX_ATTEMPTS = 8
-FEW_ATTEMPTS = 2  # if a user waits, and a wrong address is more likely than a cluster that is busy
+FEW_ATTEMPTS = 2  # while a user waits, and a wrong address is more likely than a busy cluster
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.5, 20.0
 _REQUEST_SECONDS = 120.0
 _MAX_HANGING, _NEXT_TRY_SECONDS = 4, 600.0
 _WORKER_THREADS = "TOKIO_WORKER_THREADS"
-_FEW_THREADS = "2"  # of each client; by default one for each CPU, and each of Spark's workers has a client
+_FEW_THREADS = "2"  # per client; the default is one per CPU, and each of Spark's workers has a client
 # By default, an unreachable NameNode is retried for minutes. Each NameNode of a nameservice needs one attempt.
 _SETTINGS = {
     "dfs.client.failover.max.attempts": "4",

@@ -24,7 +24,7 @@ _DENIED = "Give this user permission; without Kerberos, HADOOP_USER_NAME is the 
 _LOG = "See the NameNode's log for its reason"
 _SPACE = "Free some space, or raise the quota"
 _DENIED_ERRORS = frozenset({"AccessControlException", "AuthorizationException"})
-_CLASS_END = re.compile(r"[.$]")  # of a package, and of the class around a class
+_CLASS_END = re.compile(r"[.$]")  # the end of a package, or of an enclosing class
 _QUOTA_ERRORS = frozenset(
     {"DSQuotaExceededException", "NSQuotaExceededException", "QuotaByStorageTypeExceededException"}
 )

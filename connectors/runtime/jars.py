@@ -34,7 +34,7 @@ _VARIABLE = "COMMITLAKE_JARS"
 _SCALA = "2.13"
 _DELTA = "4.4.0"  # where the package delta-spark is not installed; it has jars for Spark 4.0, 4.1 and 4.2
 _AWS_SDK = "2.35.4"
-_HADOOP = "3.5.0"  # of Spark 4.2
+_HADOOP = "3.5.0"  # the version that Spark 4.2 contains
 _LOCK = Path(__file__).with_name("jars.lock")
 _S3 = "s3"
 # Another dependency of hadoop-aws is a bundle of the whole SDK, 640 MB; these are the parts that it uses. Spark already

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 _NUMBER, _RESULT = "number", "result"
 _SCHEMA = f"{_NUMBER} int, {_RESULT} binary"
-_MAX_JOBS = 8  # at a time; each uses a thread here
-_MAX_JOBS_OF_RUN = 16  # each takes about 50 ms besides its tasks
-_MAX_JOB_TASKS = 512  # all of them are sent to each worker
-_TASKS_PER_CORE = 2  # of all jobs at a time: one runs, and one waits
+_MAX_JOBS = 8  # concurrent jobs; each uses a thread of this process
+_MAX_JOBS_OF_RUN = 16  # a job costs about 50 ms in addition to its tasks
+_MAX_JOB_TASKS = 512  # every worker receives all tasks of a job
+_TASKS_PER_CORE = 2  # total of all concurrent jobs: one runs, and one waits
 
 
 class SparkRunner(Runner):

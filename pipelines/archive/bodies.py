@@ -31,7 +31,7 @@ from commitlake.pipelines.archive.parts import Part
 
 _DAY_MS = 86_400_000
 _MILLISECOND_US = 1000
-_MAX_DAYS = 16  # each is an open file and a frame in memory
+_MAX_DAYS = 16  # each needs an open file, and memory for a frame
 _NO_DAY = -1
 _NONE = np.empty(0, np.int64)
 _LAST_DAY = (datetime.date.max - datetime.date(1970, 1, 1)).days

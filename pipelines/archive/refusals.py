@@ -22,7 +22,7 @@ from commitlake.schemas.layouts.rocketmq.scan import Fault
 from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.quarantine import QUARANTINE
 
-PART_ROWS = 1 << 15  # with 256 bytes of each range, some 20 MiB
+PART_ROWS = 1 << 15  # some 20 MiB, with 256 bytes of each range
 _BYTES = ("first_bytes", "found")
 TABLES = {"quarantine": QUARANTINE, "gaps": GAPS}
 

@@ -37,7 +37,7 @@ from commitlake.pipelines.quality.wire import parse_profile, serialize_profile
 
 STAGED = "staged"
 _INLINE_BYTES = 16 << 10
-_INLINE_ALL_BYTES = 32 << 20  # for all tasks; in the driver's memory they are four times as large
+_INLINE_ALL_BYTES = 32 << 20  # total of all tasks; profiles take four times as much in the driver's memory
 _LEAST_ROW_BYTES = 8  # a checksum, which cannot be compressed
 _READERS = 8
 

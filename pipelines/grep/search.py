@@ -34,7 +34,7 @@ MAX_NAMED = 3
 _NEEDED = ("store_timestamp", "broker", "physical_offset", "msg_id", "body_ref", "body_crc", "body_codec")
 _ORDER = [("store_timestamp", "ascending"), ("broker", "ascending"), ("physical_offset", "ascending")]
 _SQL_ORDER = "body_ref['pack'], body_ref['frame_offset'], body_ref['offset']"
-_WAITING_BYTES = 64 << 20  # size of the decompressed bodies
+_WAITING_BYTES = 64 << 20  # decompressed size
 
 
 @dataclass(frozen=True)

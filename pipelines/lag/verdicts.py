@@ -53,7 +53,7 @@ _GRAVITIES = {verdict: number for number, verdict in enumerate(LagVerdict)}
 
 
 class Movement(NamedTuple):
-    """How a group moved in a queue.
+    """Movement of a group in a queue.
 
     Attributes:
         offset: Its offset now.

@@ -39,7 +39,7 @@ from commitlake.pipelines.maintenance.table_files import (
 from commitlake.schemas.store_files import make_folders
 
 _ROW_GROUP_ROWS = 1 << 17
-_ROW_GROUP_BYTES = 32 << 20  # in memory
+_ROW_GROUP_BYTES = 32 << 20  # size in memory
 _PAGE_BYTES = 256 << 10  # size of the parts that a look-up can skip by the page index
 Join = Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
 

@@ -21,7 +21,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.schemas.errors import CommitLakeError
 
 _CHUNK_ROWS = 1 << 14
-_BATCH_BYTES = 64 << 20  # of all files together
+_BATCH_BYTES = 64 << 20  # total of all files
 _LARGEST_BATCH = 8192
 _SMALLEST_BATCH = 64
 _LEVELS = frozenset({"RLE", "BIT_PACKED"})

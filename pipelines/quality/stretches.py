@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from commitlake.pipelines.quality.judgement import Judgement
 
-STRETCH_ROWS = 100_000  # more if one topic has more
+STRETCH_ROWS = 100_000  # a single topic may exceed it
 _TOPIC = ["broker", "topic"]
 _SUMS = frozenset({"ExpectColumnSumToBeBetween"})
 _LEAST, _GREATEST = "ExpectColumnMinToBeBetween", "ExpectColumnMaxToBeBetween"

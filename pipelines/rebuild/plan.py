@@ -103,7 +103,7 @@ def begin_or_resume(
 
     Raises:
         RebuildError: if the folder holds other files.
-        UnsafeFileError: if it holds a link in the place of a run's file, or another user's unfinished run.
+        UnsafeFileError: if it holds a link in place of a run's file, or another user's unfinished run.
     """
     now = log_range(store, is_live=is_live)
     place = store_of(store.root) if "://" in store.root else str(root)

@@ -55,7 +55,7 @@ class OldCopies:
 
     @property
     def rows(self) -> int:
-        """How many rows are dropped."""
+        """Number of rows to be dropped."""
         return sum(rows for _, rows in self.files)
 
     @property

@@ -105,7 +105,7 @@ def check_out(out: Path) -> bool:
 
     Raises:
         RestoreError: if it contains anything else.
-        UnsafeFileError: if it contains a link in the place of a file of the run, or the unfinished run of another user.
+        UnsafeFileError: if it contains a link in place of a file of the run, or another user's unfinished run.
     """
     if check_own_folder(out / WORK):
         check_folder(out / WORK / _DONE)

@@ -46,7 +46,7 @@ from commitlake.schemas.store_files import read_file
 
 _LOG = logging.getLogger(__name__)
 _SAVE_SECONDS = 5.0
-_MAX_CHANGES = 3  # of one file in one round
+_MAX_CHANGES = 3  # limit of changes of one file in a round
 _CHECKED_SEALED = 4  # newest sealed files whose size is compared at the start
 
 

@@ -37,7 +37,7 @@ HEARTBEAT = datetime.timedelta(minutes=10)
 _MAX_TRIES = 10
 MAX_STORES = 50
 """Largest number of stores in one commit."""
-_MAX_POSITIONS = 100_000  # in one commit, if it has several stores: their known rows are in memory
+_MAX_POSITIONS = 100_000  # limit for a commit of several stores, whose known rows are in memory
 _SUBSCRIPTION_FIELDS = (
     "expression_type", "expression", "subscribed_at", "consume_type", "message_model", "consume_from_where", "members",
 )  # fmt: skip

@@ -14,7 +14,7 @@ from commitlake.pipelines.topic_minutes.minutes import SCHEMA, count_minutes
 _MAX_WAITING_BYTES = 32 << 20
 _NO_MINUTE = np.iinfo(np.int64).min
 _REPEATING = ("broker", "topic", "tag", "kind", "run_id")
-_STATISTICS = ("broker", "topic", "kind", "minute", "run_id")  # in the commit of `messages`, which should stay small
+_STATISTICS = ("broker", "topic", "kind", "minute", "run_id")  # only these, to keep the commit of `messages` small
 _FOOTER_STATISTICS = (
     "clock_skew_messages",
     "rechecked",

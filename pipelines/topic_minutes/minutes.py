@@ -27,7 +27,7 @@ REPEATING = ("broker", "topic", "tags", "kind", "properties.key_value.key", "for
 """Columns that are best read as dictionaries."""
 _CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 _ROLL_TIMES = "TIMER_ROLL_TIMES"
-_DELIVERED = frozenset({DELAY, REAL_TOPIC, TIMER_OUT})  # of a copy in its own topic, and of one that still waits
+_DELIVERED = frozenset({DELAY, REAL_TOPIC, TIMER_OUT})  # kinds of a copy in its own topic, and of one that still waits
 _PARKED = frozenset({Kind.DELAY, Kind.TIMER, Kind.HALF, Kind.OP})
 _FAILED = frozenset({Kind.RETRY, Kind.DLQ})
 _NOTHING_WHERE_ZERO = {

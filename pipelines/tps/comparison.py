@@ -36,7 +36,7 @@ class Comparison:
             has_quantiles: True to add `QUANTILES`.
 
         Returns:
-            Rows as of `Rates.rows`, with `COLUMNS`. Groups without messages now have rows with zeros.
+            Rows as returned by `Rates.rows`, with `COLUMNS`. Groups without messages now have rows with zeros.
             `messages_before` is None if nothing of the earlier time is archived. If a part of it is not archived,
             `messages_before` counts the archived part, and `change_percent` is None.
 

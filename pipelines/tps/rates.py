@@ -93,7 +93,7 @@ class Rates:
             groups: the groups, each as values in the order of `question.by`.
 
         Returns:
-            Rows as of `rows`, with 0 for every figure, or None if nothing is archived; quantiles are None.
+            Rows as returned by `rows`, with 0 for every figure, or None if nothing is archived; quantiles are None.
         """
         length = question.window or question.end - question.start
         starts = [question.start] if question.window is None else window_starts(question)

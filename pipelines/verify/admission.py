@@ -96,7 +96,7 @@ def admit(store: Store, options: VerifyOptions) -> Admitted:
 
     Raises:
         StoreError: if it cannot be read, or is in an object store and no copy by `commitlake ship`.
-        UnsafeFileError: for a link, or anything else that is not a regular file, in the place of one of its files.
+        UnsafeFileError: for a link, or anything else that is not a regular file, in place of one of its files.
     """
     root = store_of(store.root)
     findings = Findings(options.limit)

@@ -389,7 +389,7 @@ def divide(whole: Split, max_partition_bytes: int, max_record_bytes: int, until:
         whole: from `segment_ranges`.
         max_partition_bytes: splits are cut at multiples of this.
         max_record_bytes: larger sizes are faults.
-        until: physical offset at which the wanted part ends. Nothing after the first cut from there on is examined,
+        until: physical offset at which the wanted part ends. Nothing after the first cut at or after it is examined,
             and the last split ends at that cut.
     """
     if (

@@ -14,7 +14,7 @@ _FIRST_READ_BYTES = 4096
 
 
 def examine_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> tuple[ScanFinding, memoryview]:
-    """Return the finding at a physical offset, and the bytes from there on; for a record, all of its bytes.
+    """Return the finding at a physical offset, and the bytes that begin there; for a record, all of its bytes.
 
     Args:
         file: the open segment.

@@ -22,7 +22,7 @@ from commitlake.connectors.formats.index_entries.entry_options import EntryOptio
 from commitlake.schemas.store_files import UnsafeFileError
 
 _MAX_PART_BYTES = 64 << 20
-_OPEN_STORES = 4  # of a process; a partition reads the files of one store after those of another
+_OPEN_STORES = 4  # per process; a partition reads its stores one after the other
 
 _P = TypeVar("_P", bound=Part)
 

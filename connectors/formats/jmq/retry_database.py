@@ -30,7 +30,7 @@ RETRYING, DEAD = 1, -2
 CANNOT_OPEN = 75
 """Exit code of the process if the database cannot be read without changing its files."""
 _OPEN_FILES = Path("/dev/fd")  # on Linux, /proc/self/fd
-_STEPS = 10_000  # of SQLite's machine, between two checks of the time
+_STEPS = 10_000  # steps of SQLite's virtual machine between two checks of the time
 _QUESTION = (
     f"SELECT substr(topic, 1, {MAX_TEXT + 1}), queue_id, queue_offset, journal_offset, "
     f"substr(app, 1, {MAX_TEXT + 1}), status, retry_count, retry_time, update_time FROM message_retry "

@@ -61,7 +61,7 @@ class WantedRecords:
 
     Attributes:
         first_byte: physical offset; records before it are skipped.
-        end_byte: physical offset; the first record from there on, and all after it, are skipped.
+        end_byte: physical offset; the first record at or after it, and all following ones, are skipped.
         queue_offsets: queue offsets of the wanted records. They are compared only if the answers may have other
             records. An inner batch is wanted if its first message is.
         may_exceed: whether the answers may have records with other queue offsets that are not inner batches.
