@@ -58,7 +58,7 @@ class _AnswerError(Exception):
 
 
 def _opener(url: str) -> urllib.request.OpenerDirector:
-    """Return what sends requests: it follows no redirect, whose answer so becomes an error."""
+    """Return an opener that follows no redirects: the answer to a redirected request is an error."""
     opener = urllib.request.OpenerDirector()
     handlers: list[urllib.request.BaseHandler]
     handlers = [urllib.request.HTTPHandler(), urllib.request.HTTPSHandler(), urllib.request.HTTPErrorProcessor(),
@@ -164,7 +164,7 @@ class CatalogClient:
 
     def _attempt(self, method: str, path: str, body: Mapping[str, Any] | None) -> Json:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self.server.url}{API}{path}", data, method=method)  # noqa: S310 (http or https)
+        request = urllib.request.Request(f"{self.server.url}{API}{path}", data, method=method)  # noqa: S310 (http(s))
         request.add_header("Accept", "application/json")
         if data is not None:
             request.add_header("Content-Type", "application/json")

@@ -288,7 +288,7 @@ class Format(ABC):
     # Small files
 
     def read_consume_log(self, store: Store, start: int | None) -> Iterator[ConsumeLogPart]:  # noqa: ARG002
-        """Yield the content of a store's own log of deliveries from an offset on; nothing for a format without one.
+        """Yield the content of a store's own log of deliveries at or after an offset; nothing for a format without one.
 
         Args:
             store: the store.

@@ -175,7 +175,7 @@ class Puller(Closable):
         max_messages: int = DEFAULT_BATCH,
         wait_seconds: float = 0.0,
     ) -> PullResult:
-        """Return messages of a queue from an offset on.
+        """Return messages of a queue, starting at an offset.
 
         Args:
             queue: the queue.

@@ -53,7 +53,7 @@ class Runner(ABC):
     def run_at_once(self, questions: Sequence[Callable[[], Any]]) -> list[Any]:
         """Call functions that do not depend on each other, and return their results in order.
 
-        Each of them may use this runner. A runner whose time is mostly spent elsewhere, as in Spark, calls them on
+        Each of them may use this runner. A runner that mostly waits for other processes, as for Spark, calls them on
         several threads; others call them one after the other.
 
         Raises:

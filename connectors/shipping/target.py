@@ -91,7 +91,7 @@ class ShipTarget(ABC):
 
     @abstractmethod
     def cut(self, file: ShippedFile, end: int) -> None:
-        """Discard the bytes of a file from a position on, because the broker has changed them."""
+        """Discard the bytes of a file at or after `end`, because the broker has changed them."""
 
     @abstractmethod
     def seal(self, file: ShippedFile) -> None:

@@ -50,7 +50,7 @@ def cut_at(store: Store, start: StorePosition, end: StorePosition, share: int, m
 
 
 def _cut(store: Store, start: StorePosition, end: int, at: int, max_record_bytes: int) -> StorePosition:
-    """Return the position after the first record from `at` on, or the end of the segment."""
+    """Return the position after the first record at or after `at`, or the end of the segment."""
     segment = segment_at(store, at)
     if segment is None:  # in a gap, where nothing is read
         following = (one.base_offset for one in store.segments if one.base_offset > at)

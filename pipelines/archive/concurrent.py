@@ -53,7 +53,7 @@ def archive_concurrently(
             _LOG.info("%s", error)
         else:
             return replace(result, bytes_of_others=wanted.size - own.snapshot.size)
-        if attempt:  # after the first try, there is mostly little or nothing left
+        if attempt:  # after the first try, usually little or nothing is left
             wait(wait_seconds(attempt))
         own = plan_work(config, until=wanted)
     raise AssertionError  # the last try has returned or raised

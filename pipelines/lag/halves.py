@@ -91,7 +91,7 @@ class HalfLag:
 
 
 class _Halves:
-    """Collects the half messages of a queue from an offset on; see `Count`."""
+    """Collects the half messages of a queue at or after an offset; see `Count`."""
 
     columns: Collection[str] = (*COLUMNS, "born_timestamp", "unique_key", "properties")
     log_start: int | None = None
@@ -212,7 +212,7 @@ class _GivenUp:
 
 
 def _rows_of(batch: pa.RecordBatch, queue: Queue, start: int, until_ms: int | None) -> pa.RecordBatch:
-    """Return the messages of one queue, from an offset on."""
+    """Return the messages of one queue at or after an offset."""
     kept = np.asarray(pc.equal(batch.column("topic").cast(pa.string()), queue.topic).to_numpy(zero_copy_only=False))
     kept = kept & (numbers(batch, "queue_id") == queue.queue_id) & (numbers(batch, "queue_offset") >= start)
     if until_ms is not None:

@@ -356,7 +356,7 @@ def _of_other_queues(queue_ids: Sequence[int]) -> str:
 
 
 def _places(starts: Mapping[Queue, int]) -> Iterator[str]:
-    """Yield conditions that together select all messages of queues from an offset on, and perhaps a few before.
+    """Yield conditions that together select all messages of queues at or after an offset, and perhaps a few before.
 
     A topic with many queues is named once, with its smallest offset, if that selects few other messages.
     """

@@ -55,7 +55,7 @@ class LiveQueue(NamedTuple):
 
 
 class ResultingLag(NamedTuple):
-    """Remaining messages from an offset on.
+    """Remaining messages at or after an offset.
 
     Attributes:
         messages: Number of messages that the group wants; without upper bound if some are neither archived nor queried.

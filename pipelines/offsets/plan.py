@@ -39,7 +39,7 @@ def plan_needed(
     since: datetime.datetime,
     live: LiveQueues | None,
 ) -> list[PlannedOffset]:
-    """Return the offsets that a group needs to consume topics from a time on.
+    """Return the offsets that a group needs to consume topics since a time.
 
     Args:
         sources: The stores.

@@ -136,7 +136,7 @@ def light_queue_ends(store: Path, table: Table) -> dict[tuple[str, int], int]:
 
 
 def timer_checkpoint(queue_offset: int, timestamp: int) -> bytes:
-    """Return config/timercheck for a store without a timer log: a broker reads the timer topic from an offset on.
+    """Return config/timercheck for a store without a timer log: a broker reads the timer topic from this file's offset.
 
     Args:
         queue_offset: offset of the first message of the timer topic that may still be waiting.

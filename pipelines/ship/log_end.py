@@ -144,7 +144,7 @@ class _Windows:
         return self._file.read(offset - self._base, size)
 
     def has_bytes(self, offset: int) -> bool:
-        """Return whether the first bytes from an offset on are not all zeros."""
+        """Return whether the first bytes at an offset are not all zeros."""
         return any(self.read(offset, min(64, max(0, self._limits.file_end - offset))))
 
     def examine(self, offset: int) -> ScanFinding:

@@ -77,7 +77,7 @@ def _next_multiple(offset: int, size: int) -> int:
 
 
 def _looked_up(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) -> int | None:
-    """Return the first record start from `at` on that no other record spans, if one is near."""
+    """Return the first record start at or after `at` that no other record spans, if one is near."""
     begin = at - LOOK_BACK_BYTES
     end = min(whole.end, at + LOOK_BACK_BYTES)
     if isinstance(file, LocalFile) and _is_hole(file, begin - whole.base_offset, end - whole.base_offset):
@@ -108,7 +108,7 @@ def _is_hole(file: LocalFile, begin: int, end: int) -> bool:
 
 
 def _hopped(file: SegmentFile, rest: Split, following: int, max_record_bytes: int) -> int | None:
-    """Return the first record start from `following` on, by following records from a known start."""
+    """Return the first record start at or after `following`, by following records from a known start."""
     for step in walk(file, rest, _WINDOW_BYTES, max_record_bytes, End(), verify=False):
         starts = step.origin + step.parts[hop.START]
         if len(starts) and starts[-1] >= following:

@@ -69,7 +69,7 @@ class LocalFile:
         return os.fstat(self.descriptor).st_size
 
     def next_data(self, position: int) -> int | None:
-        """Return the first position from `position` on that is not in a hole of a sparse file, or None."""
+        """Return the first position at or after `position` that is not in a hole of a sparse file, or None."""
         try:
             return os.lseek(self.descriptor, position, os.SEEK_DATA)
         except OSError as error:
@@ -78,7 +78,7 @@ class LocalFile:
             return position  # the filesystem does not report holes
 
     def next_hole(self, position: int) -> int:
-        """Return the first position from `position` on that is in a hole, or the end of the file."""
+        """Return the first position at or after `position` that is in a hole, or the end of the file."""
         try:
             return os.lseek(self.descriptor, position, os.SEEK_HOLE)
         except OSError as error:

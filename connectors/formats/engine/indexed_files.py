@@ -25,11 +25,11 @@ class IndexedFile(SegmentFile, Protocol):
     """Open file of a queue or an index, which may have holes."""
 
     def next_data(self, position: int) -> int | None:
-        """Return the first position from `position` on that is not in a hole, or None."""
+        """Return the first position at or after `position` that is not in a hole, or None."""
         ...
 
     def next_hole(self, position: int) -> int:
-        """Return the first position from `position` on that is in a hole, or the end of the file."""
+        """Return the first position at or after `position` that is in a hole, or the end of the file."""
         ...
 
 

@@ -210,7 +210,7 @@ def end_of_segment(
     *,
     is_stopped: bool = False,
 ) -> StoreRange | None:
-    """Return the end of a segment's data, or None if it has none from `begin` on.
+    """Return the end of a segment's data, or None if it has none at or after `begin`.
 
     A BLANK closes the segment only at a position where a record should begin. After a bad range it may be in the body
     of a record that is being written. These bytes are then a torn tail until the broker starts the next segment.

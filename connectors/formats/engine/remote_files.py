@@ -13,7 +13,7 @@ from commitlake.connectors.object_store.range_files import RangeFile, ReadOnlyHa
 
 
 class RemoteFile:
-    """Open file; see SegmentFile. It can be closed while threads read it: the last of them closes it then.
+    """Open file; see SegmentFile. It can be closed while threads read it: the last thread then closes it.
 
     Raises:
         FileNotFoundError: if it does not exist.

@@ -44,7 +44,7 @@ class TimeBounds(NamedTuple):
     high: int | None = None
 
     def meet(self, begin: int | None, end: int | None) -> bool:
-        """Return whether a time from `begin` on and before `end` can be within the bounds."""
+        """Return whether a time from `begin` to before `end` can be within the bounds."""
         too_old = begin is not None and self.high is not None and self.high < begin
         too_new = end is not None and self.low is not None and self.low >= end
         return not (too_old or too_new)

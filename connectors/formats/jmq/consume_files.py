@@ -107,7 +107,7 @@ class _RemoteFolder:
 
 
 def read_consume_files(root: str, broker: str, start: int | None) -> Iterator[ConsumeLogPart]:
-    """Yield the records of a store from an offset on, at most a window of a file at a time.
+    """Yield the records of a store at or after an offset, at most a window of a file at a time.
 
     The newest file is read to its last record. The bytes after it may be a record that is being written, so they are
     examined once there is a newer file.
@@ -154,7 +154,7 @@ class _File:
         self._path = folder.path(name)
 
     def read(self, offset: int) -> Iterator[ConsumeLogPart]:
-        """Yield its records from an offset on."""
+        """Yield its records at or after an offset."""
         window = np.zeros(WINDOW_BYTES + PADDING, np.uint8)
         positions = np.empty(WINDOW_BYTES // MIN_RECORD_SIZE + 1, np.int64)
         done, is_last = offset, False
