@@ -6,7 +6,7 @@ tables       a Delta table as the catalog describes it            registration  
 credentials  temporary credentials for a place                    errors         what can go wrong
 
 A lake in a catalog is a lake like any other: Delta tables and packs below one root, written by one commit protocol.
-The catalog only knows the names of its tables. It is asked once in a process, before anything is read or written.
+The catalog only knows the names of its tables. A process queries it once, before anything is read or written.
 
 The code needs only the standard library. Databricks' own SDK supports more ways to log in, but not the open source
 server, and the few requests in use are the same for both.

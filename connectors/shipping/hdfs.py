@@ -11,18 +11,18 @@ manifest by renaming its own temporary file to the next version, which the NameN
 lists the versions again. So of two agents, only one continues:
 
 - both replace version 16: the NameNode refuses one of the renames, and that agent ends;
-- one was stopped for long, versions 17 to 20 were written and 17 was deleted: its listing shows 20, and it ends. If it
-  was stopped between its listing and its rename, the rename to 17 succeeds: readers and agents take the largest number,
-  so 17 has no effect, and the second listing shows 20 to the agent, which ends;
+- one was suspended for long while versions 17 to 20 were written and 17 was deleted: its listing shows 20, and it ends.
+  If it was suspended between its listing and its rename, the rename to 17 succeeds but has no effect, because readers
+  and agents take the largest number; its second listing shows 20, and it ends;
 - one is at version 16, the copy is deleted or moved, and another agent begins there with version 1: 16 is not in the
   listing, or has another time, and the first agent ends. If the copy is deleted between its listing and its rename, 16
   is not in the second listing: the agent deletes its own version, whose files are gone, and ends. The last versions are
-  kept, so an agent whose copy is there always finds the one that it has replaced;
+  kept, so an agent whose copy still exists always finds the version that it has replaced;
 - an agent is killed before its rename: the manifest is the old one; after it: it is the new one, and the next agent
-  continues from there. Only if the copy is deleted and the agent killed, both in the moment around its rename, does a
-  manifest stay whose files are gone. The next agent finds them missing, and ends or ships them again;
-- the answer to a rename is lost: the agent lists the versions before it tries again, and reads the new one: if it is
-  its own, the rename has succeeded.
+  continues from there. Only if the copy is deleted and the agent is killed, both in the moment around its rename, does
+  a manifest remain whose files are gone. The next agent finds them missing, and ends or ships them again;
+- the answer to a rename is lost: the agent lists the versions before it retries, and reads the new one; if it is its
+  own, the rename succeeded.
 
 A file that was closed is on all DataNodes of its pipeline, in memory or on disk. Whether they have written it to disk
 is a setting of the cluster, `dfs.datanode.synconclose`.

@@ -1,7 +1,7 @@
 """Half messages of transactions in flight: half messages that no op record marks as finished.
 
 The broker's own offset in the half queue only says that the halves before it are finished. For later halves, the op
-records after the broker's offset in the op queue say which are finished. A half that was stored again is counted once,
+records after the broker's offset in the op queue show which are finished. A half that was stored again is counted once,
 by its UNIQ_KEY. A half that the broker gave up is not counted.
 """
 

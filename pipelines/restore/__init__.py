@@ -2,7 +2,7 @@
 
 The run
     plan       options of a run, kept in the output folder so that an interrupted run can be resumed
-    rows       queries to the lake: the range of the log, its records, the ends of its queues
+    log_rows   queries to the lake: the range of the log, its records, the ends of its queues
     run        entry point: `restore_store`
 
 The log, segment by segment
