@@ -1,7 +1,7 @@
 """`poe bench`: measure reading and archiving on this machine, compared with other programs for the same task.
 
-Stores are made by broker_lite. Everything is warmed up first, and what is compared takes turns. It ends with a table
-of figures and one of ratios, each with its target.
+broker_lite writes the stores. Everything is warmed up first, and compared passes take turns. The output ends with a
+table of figures and one of ratios, each with its target.
 """
 
 from __future__ import annotations

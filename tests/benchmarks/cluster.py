@@ -4,7 +4,7 @@
     python -m tests.benchmarks.cluster --gib 2 --runs 5
 
 The cluster has two workers with a core each, on the same two cores as the runs beside it, and neither CommitLake nor
-its packages: each executor fetches and unpacks them. Spark's event log tells how long that and the first task take.
+its packages: each executor fetches and unpacks them. Spark's event log shows how long this and the first task take.
 The store is also archived from its copy in a real S3 server on this machine.
 """
 

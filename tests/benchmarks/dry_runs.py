@@ -4,8 +4,8 @@
     python -m tests.benchmarks.dry_runs --messages 1000000
 
 The lake's rows are those of a small archive, repeated with rising offsets, as an archive would write them. The target
-is a broker of our own. The first run warms the files; the medians are of the others. Processor time shows what a run
-takes on a machine that does nothing else.
+is a broker_lite. The first run warms the page cache and is left out of the medians. Processor time shows how long a run
+would take on an idle machine.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python -m tests.benchmarks.far_planning                                 1,250 brokers, 30 ms a request
     python -m tests.benchmarks.far_planning --brokers 200 --milliseconds 100
 
-The copies have small segments, because the time is that of requests, and planning reads only the ends of segments. They
-are made once by `ship`, and copied within the server. They are archived without the distance. A run that finds nothing
-new is a whole `archive --local`.
+The copies have small segments, because requests take most of the time, and planning reads only the ends of segments.
+One copy is made by `ship`, and duplicated within the server. The copies are archived without the delay. A run that
+finds nothing new is a whole `archive --local`.
 """
 
 from __future__ import annotations

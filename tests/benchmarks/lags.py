@@ -4,7 +4,7 @@
     python -m tests.benchmarks.lags --groups 200 --messages 1000000
 
 A snapshot is taken every ten minutes, and in each a fiftieth of the groups has moved. Every group consumes one topic of
-64 queues. The first run warms the files; the medians are of the others.
+64 queues. The first run warms the page cache and is left out of the medians.
 """
 
 from __future__ import annotations

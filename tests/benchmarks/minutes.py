@@ -6,8 +6,8 @@
 The lake is made as rows, by the code that writes an archive's data files: a row of `topic_minutes` for each minute of
 2025 and each of twenty topics, ten messages each on average, one file a week, as after `maintain`; and rows of
 `messages`, all of them on the last day of that year. Each question is a `commitlake tps` in a process of its own, cold:
-from the start of Python to its end. Times are the least and the median of all runs but the first, which reads the files
-into the page cache. Processor time shows what a run takes on a machine that does nothing else.
+from the start of Python to its end. Times are the minimum and the median of all runs but the first, which reads the
+files into the page cache. Processor time shows how long a run would take on an idle machine.
 """
 
 from __future__ import annotations

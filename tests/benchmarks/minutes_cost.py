@@ -3,11 +3,11 @@
     python -m tests.benchmarks.minutes_cost                         a store of 1 GiB, bodies of 200 bytes
     python -m tests.benchmarks.minutes_cost --body 1024 --runs 9    larger bodies
 
-Archives the same store into new lakes, in turn with and without the table, each in a process of its own. `--local`, no
-keys, expectations or edges, so that the share is that of the least work around it. Without the table, the counter of
-the tasks is replaced by one that does nothing; no option of `archive` does that. Times are the least and the median of
-all pairs but the first. On a machine that does other work, too, they differ by more than the share. So each pair is
-followed by a run that measures the processor time of the counter itself, in the thread that counts, and of the whole.
+Archives the same store into new lakes, in turn with and without the table, each in a process of its own. The runs use
+`--local`, and make no keys, expectations or edges, so that as little other work as possible is counted. Without the
+table, the tasks' counter is replaced by one that does nothing, for which `archive` has no option. Times are the minimum
+and the median of all pairs but the first. On a busy machine, times vary by more than the share. So each pair is
+followed by a run that measures the processor time of the counter itself, in its thread, and of the whole run.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python -m tests.benchmarks.rebuild --gib 1 --factors 1,4
 
 Makes stores of a shop's messages (`tests.support.corpus`), rebuilds each several times on this machine's cores, and
-then starts a broker on a copy of the log that has no indexes. The broker's time is taken from its process's start to
-the last entry of every queue and of the index, as its files show; and also from the first entry on, because the
-start of a JVM is no part of a rebuild. At the end its files are compared with ours, byte by byte.
+then starts a broker on a copy of the log that has no indexes. The broker is timed from the start of its process until
+its files have the last entry of every queue and of the index; and also from the first entry on, because the start of a
+JVM is not part of a rebuild. At the end its files are compared with ours, byte by byte.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 Replay, producer and broker share this machine's cores. Each turn starts a broker on a new store. The Java
 producer sends as many messages of the same size, without keys and properties, one by one with 1,000 in flight (async)
-and 32 at a time (batch), a tenth before what is timed. The replay is timed twice: from its first to its last message,
+and 32 at a time (batch), after a warm-up of a tenth. The replay is timed twice: from its first to its last message,
 and from the command to its end, with the start of Python, the plan and the ledger.
 """
 

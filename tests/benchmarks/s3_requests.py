@@ -3,8 +3,9 @@
     python -m tests.benchmarks.s3_requests                      a store of 1 GiB, bodies of 1 KiB
     python -m tests.benchmarks.s3_requests --gib 4 --body 200
 
-The store is shipped into a bucket, archived from this disk and from the bucket, each into a lake in the bucket, and
-asked. A proxy in front of a real S3 server counts. Times mean nothing here: the proxy reads each request whole.
+The store is shipped into a bucket, and archived from this disk and from the bucket, each into a lake in the bucket,
+which is then queried. A proxy in front of a real S3 server counts the requests. Times mean nothing here, because the
+proxy reads each request whole.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python -m tests.benchmarks.salvage --gib 1 --faults 1000
     python -m tests.benchmarks.salvage --gib 1 --faults 1000 --brokers
 
-With --brokers, a real broker is started on the damaged log, and another on the salvaged one, and both are asked for all
-that they have. Faults are what disks and copies do: a flipped bit, a stretch of zeros, of other bytes, of the log's own
-bytes from elsewhere, sectors of 512 bytes and pages of 4 KiB. A record is hit where any of its bytes has changed.
+With --brokers, a real broker is started on the damaged log, and another on the salvaged one, and all messages are
+pulled from both. Faults are those of disks and copies: a flipped bit, a stretch of zeros, of other bytes, of the log's
+own bytes from elsewhere, sectors of 512 bytes and pages of 4 KiB. A record is hit if any of its bytes has changed.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     python -m tests.benchmarks.sends --ways async --messages 400000
 
 The producer and the broker share this machine's cores. Each turn starts a server on a new store, and the
-producer sends a tenth before what is timed.
+producer first sends a tenth of its messages as a warm-up.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Comparisons of figures, and their targets.
 
-A comparison whose figures were not measured in a run is not in its table.
+A run's table leaves out comparisons whose figures it did not measure.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@
 
 Each night, every broker stores messages of one day, one archive run commits them, and `maintain` runs. Then all files
 of the lake become a day older, so that `maintain` deletes entries of logs as in a real year. Removed files keep their
-real times, so checkpoints go on naming all of them and are larger than in a real year. At some nights, cold commands
+real times, so checkpoints go on naming all of them and are larger than in a real year. On some nights, cold commands
 are measured on the lake: an archive run that finds nothing new, a look-up by id, `maintain --dry-run`, and the night's
-`maintain`. The nightly runs do not check expectations (`--no-quality`), which would take most of the time and leaves
+`maintain`. The nightly runs do not check expectations (`--no-quality`), which would take most of the time and leave
 no files that grow.
 """
 

@@ -1,6 +1,6 @@
-"""Random damage at high speed: bytes from peers and in files are changed at random, million by million.
+"""Random damage at high speed: bytes from peers and in files are changed at random, by the million.
 
-mutation  bytes that are nearly right      targets  what is tried with them, and what may come of it
-stores    a store with damaged files       running  cases in turns, with a bound on memory (`python -m tests.fuzz`)
-hostile_messages  what headers and properties may hold  whole_runs  messages through archive and all other jobs
+mutation  mutated samples                  targets  users of the samples, and permitted outcomes
+stores    a store with damaged files       running  runner of cases, with a limit on memory (`python -m tests.fuzz`)
+hostile_messages  hostile headers and properties        whole_runs  messages through archive and all other jobs
 """

@@ -3,7 +3,7 @@
     python -m tests.fuzz --cases 10000000
     python -m tests.fuzz --only planted-messages sent-messages planted-jmq    # ten million messages through all jobs
 
-Each target runs in a process of its own. The exit code is 1 where a case failed; the same seed finds it again.
+Each target runs in a process of its own. The exit code is 1 if a case failed; the same seed reproduces it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Code shared by logs of hostile records: numbers drawn for all records at once, and segments made of them."""
+"""Code shared by logs of hostile records: numbers drawn for all records at once, and segments with these records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formats of files: bytes that are nearly right give a value, or the layout's error."""
+"""Targets for formats of files: mutated samples give a value, or the layout's error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes that are nearly right: samples with a few random changes, of the kinds that parsers stumble over."""
+"""Mutated samples: valid bytes with a few random changes of the kinds that break parsers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of one target in a row, with a bound on the memory that they may take."""
+"""Runner of one target's cases, with a limit on the growth of memory."""
 
 from __future__ import annotations
 

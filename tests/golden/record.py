@@ -1,7 +1,7 @@
 """Cut the golden slices out of stores that real brokers write: `python -m tests.golden.record`.
 
-A slice is a run of whole records, byte for byte as it stands in a segment; its name tells version, segment and
-position. Beside it lies what RocketMQ's own MessageDecoder says of each record (tests/java/DumpStore.java).
+A slice is a run of whole records, copied byte for byte from a segment; its name has the version, segment and position.
+Beside it is the output of RocketMQ's own MessageDecoder for each record (tests/java/DumpStore.java).
 """
 
 from __future__ import annotations

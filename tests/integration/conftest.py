@@ -1,6 +1,6 @@
-"""Real servers for the integration tests: slow ones are made once a session.
+"""Real servers for the integration tests: slow ones are started once per session.
 
-Four processes run the tests on two cores, as often two of them wait for a server. One process runs all tests of a
+Four processes run the tests on two cores, because often two of them wait for a server. One process runs all tests of a
 file, or of a folder whose tests share a server. A test that measures seconds is marked `timed`, and runs by itself
 before a release.
 """

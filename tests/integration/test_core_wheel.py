@@ -1,4 +1,4 @@
-"""The wheel alone: what works without extras, and the errors of what does not."""
+"""The wheel without extras: features that work, and errors of those that need an extra."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A little of `poe fuzz` in every run, and the proof that it can fail."""
+"""A short `poe fuzz` in every run, and proof that it can fail."""
 
 from __future__ import annotations
 

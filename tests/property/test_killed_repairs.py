@@ -1,6 +1,7 @@
 """Rebuilds, salvages and restores killed at any step: run again, they give the same result as undisturbed.
 
-A step is a call that changes the names or the durability of files. One of them, by its number, kills the process.
+A step is a call that changes the names or the durability of files. The process is killed at the step with a given
+number.
 """
 
 from __future__ import annotations

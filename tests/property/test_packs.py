@@ -1,4 +1,4 @@
-"""The laws of packs: bytes follow from the bodies alone, all comes back, and damage is an error and nothing else."""
+"""The laws of packs: bytes depend on the bodies alone, all bodies round-trip, and damage is always an error."""
 
 from __future__ import annotations
 

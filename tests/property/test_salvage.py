@@ -1,4 +1,4 @@
-"""After every fault, the intact records are read again."""
+"""Salvage of random damage: after every fault, the next intact records are found."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Text from outside is converted to a number only by `schemas.layouts.numbers`, never by `int` or `float`.
 
-The check reads the syntax only: it sees what a value is called, not its type. It finds `int(text)`, `int(match[1])`,
+The check reads the syntax only: it sees the name of a value, not its type. It finds `int(text)`, `int(match[1])`,
 `int(path.name)`, `int(data.decode())` and `int` as an argument, as in `map(int, parts)`.
 """
 

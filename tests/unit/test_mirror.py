@@ -1,8 +1,8 @@
 """`tests/unit` mirrors the tree: the tests of a module are at the same path.
 
-A module `a/b/c.py` has its tests in `tests/unit/a/b/test_c.py`. It needs no such file where it has no code (constants,
-errors, protocols), or where a test of its folder, `tests/unit/a/b`, imports it, or reaches it through other modules of
-`a/b`: it is a part of what is tested there. What is left is listed here, with the test that it is a part of.
+A module `a/b/c.py` has its tests in `tests/unit/a/b/test_c.py`. It needs no such file if it has no code (constants,
+errors, protocols), or if a test in `tests/unit/a/b` imports it, directly or through other modules of `a/b`, and so
+tests it. The remaining modules are listed here, each with the test that covers it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One real server of Azure's blob protocol for all tests of the folder, a container for each."""
+"""A real server of Azure's blob protocol, shared by this folder's tests; each test has its own container."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     python -m tests.integration.broker.features [VERSION of the client and the real servers]
 
-Each feature is used once against both, by the same programs; a row shows what came of it. The exit code is 1 where a
-row differs.
+The same programs use each feature once against both; a row shows the two outcomes. The exit code is 1 if they differ in
+any row.
 """
 
 from __future__ import annotations

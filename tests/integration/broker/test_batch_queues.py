@@ -1,4 +1,4 @@
-"""Stores with batches in one record and light queues: a real broker, ours, and again a real one use them in turn."""
+"""Stores with batches in one record and light queues, used in turn by a real broker, ours, and a real one again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One server of Google Cloud Storage's protocol for all tests of the folder, a bucket for each."""
+"""A server of Google Cloud Storage's protocol, shared by this folder's tests; each test has its own bucket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One HBase with its Thrift server for all tests of the folder; each test has a table of its own."""
+"""An HBase with its Thrift server, shared by this folder's tests; each test has its own table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One real HDFS for all tests of the folder, a new folder in it for each."""
+"""A real HDFS, shared by this folder's tests; each test has its own folder in it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """An archive that is killed anywhere, and run again: the tables equal those of an undisturbed archive.
 
-The log grows between the runs, and some of its bodies are damaged, so that every table has something to lose. Tasks run
-on threads each time, and on Spark before a release: each of its runs begins a JVM. What commits is the same.
+The log grows between the runs, and some of its bodies are damaged, so that every table has rows to lose. Tasks always
+run on threads, and on Spark only before a release, because each run there starts a JVM. Both commit by the same code.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lag at past moments, compared with a broker's own offsets and a count of sent messages at these moments.
 
-For more than two minutes messages are sent, and groups of different speeds consume them. Every few seconds a snapshot
-is taken. At random moments everything stands still for some milliseconds, and the truth is written down.
+For more than two minutes, messages are sent, and groups consume them at different speeds. A snapshot is taken every few
+seconds. At random moments everything pauses for some milliseconds, and the true state is recorded.
 """
 
 from __future__ import annotations

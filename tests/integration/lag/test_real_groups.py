@@ -1,7 +1,7 @@
 """Lag of the groups of a real RocketMQ, compared with the sent messages, and with RocketMQ's own tools.
 
-`mqadmin consumerProgress` and the admin client subtract offsets: right for a group that wants everything, too much for
-one with a filter. What such a group has not consumed is counted here from what was sent.
+`mqadmin consumerProgress` and the admin client subtract offsets. That is correct for a group without a filter, and too
+much for one with a filter, whose lag is counted here from the sent messages.
 """
 
 from __future__ import annotations

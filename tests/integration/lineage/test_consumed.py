@@ -1,6 +1,6 @@
 """Every traced delivery of Java's consumers has one step, and so has every copy that a replay or a redrive sends.
 
-What was delivered is known from the consumers' own output, and what was sent again from RocketMQ's own decoder.
+Deliveries are known from the consumers' own output, and messages sent again from RocketMQ's own decoder.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rebuilt and salvaged stores compared with real brokers' own: byte by byte, and served to their clients.
 
-What cannot be equal: names of IndexFiles, which are times of creation, and the checkpoint, which says when a broker had
-flushed what. Both are left out here, and nothing else is.
+Only two things are not compared, because they cannot be equal: names of IndexFiles, which are times of creation, and
+the checkpoint, which has the times up to which a broker had flushed its files.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Transactions against real brokers: committed messages are delivered, whether or not the broker checks first.
 
-The file is the last of the folder: a broker that has had transactions keeps a processor busy.
+This file runs last in its folder, because a broker that has had transactions keeps a processor busy.
 """
 
 from __future__ import annotations

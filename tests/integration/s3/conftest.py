@@ -1,4 +1,4 @@
-"""One real S3 server for all tests of the folder, a bucket for each."""
+"""A real S3 server, shared by this folder's tests; each test has its own bucket."""
 
 from __future__ import annotations
 

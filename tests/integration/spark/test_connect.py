@@ -1,4 +1,4 @@
-"""Jobs and reads in a session of Spark Connect, whose JVM and Python workers are those of a server."""
+"""Jobs and reads in a session of Spark Connect, whose JVM and Python workers belong to a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark's profile of a table of messages is the one that the archive's tasks make, number by number."""
+"""Spark's profile of a table of messages equals the one that the archive's tasks compute, number by number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source `commitlog` as a stream: over any number of micro-batches it gives the rows of a batch."""
+"""The source `commitlog` as a stream: any number of micro-batches gives the rows of one batch read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of ours in all of Spark's processes are raised in the driver as themselves."""
+"""Errors of this project in any of Spark's processes keep their type when the driver raises them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A consumer that is killed: every message is consumed, or waits in the retry store; none is lost on the way.
+"""A consumer that is killed: every message is consumed, or waits in the retry store; none is lost in between.
 
-The process takes batches, fails by chance, and prints what it has finished after `finish` has returned; it is killed
-with SIGKILL at a moment by chance. Messages may be given out again, but what was told is not forgotten.
+The process takes batches, fails at random, and prints each result after `finish` has returned; it is killed with
+SIGKILL at a random moment. Messages may be delivered again, but a printed result is never lost.
 """
 
 from __future__ import annotations

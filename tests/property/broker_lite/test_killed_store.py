@@ -1,7 +1,7 @@
 """A process that is killed while it writes: every acknowledged message is stored afterwards, once.
 
 The process writes in SYNC mode and prints a line for every message after `put` has returned; it is killed with SIGKILL
-at a moment by chance, also while it is still opening, and so recovering, what the one before it left.
+at a random moment, sometimes while it still recovers the store that the process before it left.
 """
 
 from __future__ import annotations

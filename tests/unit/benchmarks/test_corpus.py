@@ -1,4 +1,4 @@
-"""The stores that are measured on: as real ones, and cut where they should be."""
+"""Stores used by the measurements: their bodies are realistic, and their segments end where they should."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole way from arguments to tables, for the part that needs neither Java nor Spark."""
+"""The benchmark program from arguments to tables, without the parts that need Java or Spark."""
 
 from __future__ import annotations
 

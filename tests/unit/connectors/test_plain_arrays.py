@@ -1,4 +1,4 @@
-"""Arrow arrays that are made of buffers are those that Arrow makes of values."""
+"""Arrow arrays built from buffers equal those that Arrow builds from values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of Spark's processes: carried by Spark's text, and raised in the driver as themselves."""
+"""Errors of Spark's processes: carried in Spark's text, and raised in the driver with their own type."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Every command and every piece of code in README and docs works.
 
-Commands run on the demo's store and lake, a copy for each page, in its order. `/data/rocketmq/store` and `/data/lake`
-of the documentation are these. A job that would start Spark gets `--local`; other tests compare Spark with it.
+The commands of a page run in order, on the page's own copy of the demo's store and lake, which replace the
+documentation's `/data/rocketmq/store` and `/data/lake`. A job that would start Spark gets `--local`; other tests
+compare Spark with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options: a wrong one is an error with the expected value."""
+"""Options: the error for a wrong value names the expected one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attempts to send, and the brokers they use: brokers answer as a real one does only in trouble."""
+"""Attempts to send, and the brokers they use, with answers that real brokers give only in trouble."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first offset of a time in a queue, for any answer of a broker."""
+"""The search for the first offset of a time in a queue, for any answer of a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks on this machine are done once, wherever they run; their results carry their numbers."""
+"""Tasks on this machine run exactly once, in any kind of worker; their results carry their numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks in a pool: results as they are done, and the end of the others where one fails."""
+"""Tasks in a pool: results arrive as tasks finish, and a failed task ends the others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Errors of every data source are carried to the driver, where they are raised as themselves.
 
-The check reads the syntax only. A `read` yields while Spark asks for rows, so that a decorator does not hold for it: it
-has `with carry_errors()` in it, or hands over to a function that has.
+The check reads the syntax only. `read` yields while Spark asks for rows, so a decorator cannot catch its errors: it
+contains `with carry_errors()`, or delegates to a function that does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests of the entry point of tasks on Databricks: what reaches the state of a task, and what is tried again."""
+"""Tests of the entry point of tasks on Databricks: errors that fail a task, and exit codes that are retried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places that another machine has, too."""
+"""Places that other machines can reach, too."""
 
 from __future__ import annotations
 

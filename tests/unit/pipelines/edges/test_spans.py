@@ -1,4 +1,4 @@
-"""Extents of brokers, and what is linked of them."""
+"""Extents of brokers, and the parts of them that are linked."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The test vectors of the format's reference, as this store writes them.
 
-The bytes were made by an own script and decoded by the library of RocketMQ 5.3.3; letters are those of the reference.
+A separate script wrote the bytes, and the library of RocketMQ 5.3.3 decoded them; letters are those of the reference.
 This store does not write D (a CRC over the whole record), I (batch queues) and J (extended queues).
 """
 

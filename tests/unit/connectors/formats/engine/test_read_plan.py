@@ -1,4 +1,4 @@
-"""Records that a plan leaves out: only ones that are not wanted."""
+"""A plan leaves out only records that are not wanted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of the source: a wrong one is an error with the expected value."""
+"""Options of the source: the error for a wrong value names the expected one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of no records, and the tables that the examples in docstrings are made of."""
+"""Links of records without a step, and the tables behind the examples in docstrings."""
 
 from __future__ import annotations
 
