@@ -27,7 +27,7 @@ _PIECES = 8
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The arguments."""
+    """Return the parser of the arguments."""
     parser = argparse.ArgumentParser(prog="poe fuzz", description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=10_000_000, help="of all targets (default: 10000000)")
     parser.add_argument("--seed", type=int, default=1, help="of all that is random (default: 1)")

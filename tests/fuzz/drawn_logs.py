@@ -26,7 +26,7 @@ class DrawnLog(ABC):
         """Prepare the draw.
 
         Args:
-            chance: source of all that is random.
+            chance: source of randomness.
             count: number of records.
             segment_bytes: size of a segment.
         """
@@ -69,7 +69,7 @@ class DrawnLog(ABC):
         return rows(head)
 
     def _is(self, share: float) -> npt.NDArray[np.bool_]:
-        """Return for each record whether it is one of this share."""
+        """Return a mask that chooses a random share of the records."""
         return self._random.random(self._count) < share
 
     def _pick(self, values: Sequence[int]) -> Ints:

@@ -88,7 +88,7 @@ class HostileTexts:
         return value if len(value) < LONG or self._is(0.3) else self.value()
 
     def properties(self, number: int) -> list[tuple[str, str]]:
-        """Pairs, of which some have a value that means something, with text that is no such value."""
+        """Return pairs, most with some whose values brokers interpret, and which may be invalid."""
         chance = self._chance
         pairs = [("UNIQ_KEY", f"U{number:031d}"), ("KEYS", f"order-{number}")]
         if self._is(0.35):
@@ -112,7 +112,7 @@ class HostileTexts:
         return data[:MAX_SIZE]
 
     def _text(self) -> bytes:
-        """Return properties; one in four has some that no other had before."""
+        """Return properties; at least one in four is new, the others are used again."""
         self._count += 1
         if len(self._pool) < _POOL or self._is(0.25):
             text = self.stored_properties(self._count)
@@ -121,16 +121,16 @@ class HostileTexts:
         return self._pool[int(self._chance.random() * _POOL)]
 
     def item(self) -> BatchItem:
-        """One message of a batch."""
+        """Return one message of a batch."""
         chance = self._chance
         flag = chance.choice(INT32) if self._is(0.05) else 0
         text = self._text()
-        if self._is(0.999):  # Few, because one of them has its whole batch refused.
+        if self._is(0.999):  # Few, because one of them makes a broker refuse the whole batch.
             text = text.replace(_INNER_NUM, b"INNER_NUX")
         return BatchItem(flag, chance.randbytes(int(chance.random() * 60)), text)
 
     def sent_batch(self, topic: str) -> dict[str, str]:
-        """Fields of a batch's send, of which one in five is as strange as those of a message."""
+        """Return the fields of a batch's send; one in five is as strange as those of a message."""
         if self._is(0.2):
             return self.sent().fields | {"b": topic, "m": "true"}
         return self._fields("UNIQ_KEY\x01U\x02") | {"b": topic, "m": "true"}

@@ -51,7 +51,7 @@ _QUERIES: tuple[tuple[str, ...], ...] = (
 
 
 class PlantedJmq(PlantedStores):
-    """Records that somebody put into a journal itself, or that were damaged there."""
+    """Records that were written into a journal directly, or damaged there."""
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__(_MAX_SERVED)
@@ -59,7 +59,7 @@ class PlantedJmq(PlantedStores):
         self._unexpected = UnexpectedErrors(with_exception=True)
 
     def finish(self) -> None:
-        """Take the records since the last batch through all jobs."""
+        """Run all jobs on the records since the last batch."""
         if not self._count:
             return
         root = self._store.begin()
@@ -111,13 +111,13 @@ class PlantedJmq(PlantedStores):
                 assert verify(root).records == int(found)
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Stop listening for errors, and delete the store."""
         self._unexpected.stop()
         super().close()
 
 
 def _serve(root: Path) -> None:
-    """Open a store, read all that is there as the archive's agent and as clients do; opened again, it is the same."""
+    """Open a store and read all of it as the archive's agent does; open it again and read it as clients do."""
     clock = Clock(START_MS + 1)
     with JournalStore.open(root, OPTIONS, clock=clock) as store:
         position = store.min_journal_offset
@@ -136,7 +136,7 @@ def _serve(root: Path) -> None:
 
 
 def _pull_all(dispatcher: Dispatcher, store: JmqStore, topic: str, queue_id: int) -> None:
-    """Pull a queue from its begin to its end, as a consumer does."""
+    """Pull a queue from its beginning to its end, as a consumer does."""
     answers: list[bytes] = []
     channel = Channel(_PEER, answers.append, lambda: None)
     number, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
@@ -152,7 +152,7 @@ def _pull_all(dispatcher: Dispatcher, store: JmqStore, topic: str, queue_id: int
         assert parsed is not None
         answer = parsed[0]
         if answer.code not in _PULLED:
-            return  # A topic that nobody can have made, or a queue that the broker does not have.
+            return  # A topic that no client can create, or a queue that the broker does not have.
         following = int(answer.ext_fields["nextBeginOffset"])
         assert following > number, f"no progress at {number} of {topic}/{queue_id}: {answer}"
         number = following

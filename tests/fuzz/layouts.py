@@ -38,14 +38,14 @@ Parse = Callable[[bytes], object]
 
 
 class Parsed(Target):
-    """Things that are parsed."""
+    """Bytes that are parsed."""
 
     def __init__(self, chance: random.Random, cases: Sequence[tuple[Mutator, Parse]]) -> None:
         self._chance = chance
         self._cases = cases
 
     def try_one(self) -> None:
-        """A value, or an error of the layout."""
+        """Parse mutated bytes: the result is a value, or an error of the layout."""
         mutator, parse = self._chance.choice(self._cases)
         data = mutator.next()
         try:
@@ -82,7 +82,7 @@ def _parse_records(data: bytes) -> None:
 
 
 def _parse_entries(data: bytes) -> None:
-    data = data.ljust(64, b"\0")  # who reads them reads whole ones
+    data = data.ljust(64, b"\0")  # readers read them whole
     consumequeue.parse_entry(data)
     batchconsumequeue.parse_entry(data)
     indexfile.parse_header(data)
@@ -94,7 +94,7 @@ def _parse_id(data: bytes) -> None:
 
 
 class JmqLayouts(Parsed):
-    """The same of JMQ's stores."""
+    """The same for JMQ's stores."""
 
     def __init__(self, chance: random.Random) -> None:
         sent = journals.records(journals.messages(12, max_body=600))

@@ -14,14 +14,14 @@ _LONGEST_SPAN = 32
 
 
 class Mutator:
-    """Makes nearly right bytes."""
+    """Changes valid samples at random."""
 
     def __init__(self, chance: random.Random, samples: Sequence[bytes], words: Sequence[bytes] = ()) -> None:
-        """Describe what is changed.
+        """Set the samples and the source of randomness.
 
         Args:
-            chance: of all choices; the same seed gives the same bytes.
-            samples: right ones.
+            chance: makes all choices; the same seed gives the same bytes.
+            samples: valid ones.
             words: bytes that may be inserted anywhere, in addition to numbers at their limits.
         """
         self._chance = chance
@@ -33,7 +33,7 @@ class Mutator:
         )  # fmt: skip
 
     def next(self) -> bytes:
-        """One sample with one to four changes."""
+        """Return a sample with one to four changes."""
         data = bytearray(self._chance.choice(self._samples))
         for _ in range(self._below(4) + 1):
             self._chance.choice(self._changes)(data)

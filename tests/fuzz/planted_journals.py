@@ -68,7 +68,7 @@ class PlantedJournal(DrawnLog):
         flags = self._vary(range(256), self._pick((0, 0, COMPRESSED, 2)))
         bodies, crcs = self._draw_bodies(flags)
         topic = self._vary(range(len(TOPICS), len(_TOPICS)), self._pick(range(len(TOPICS))))
-        topic[-1] = 0  # A last record with zeros in its text could be one that is not whole yet.
+        topic[-1] = 0  # A last record with zeros in its text could be one that is still being written.
         texts = HostileTexts(chance)
         pool = [self._properties(texts) for _ in range(self._pool_size())]
         properties = chosen(pool, self._random.integers(0, len(pool), self._count))

@@ -54,7 +54,7 @@ class PlantedLog(DrawnLog):
 
     def _draw_topics(self) -> None:
         self._topic = self._vary(range(len(TOPICS), len(_TOPICS)), self._pick(range(len(TOPICS))))
-        self._topic[-1] = 0  # A last record with zeros in its text could be one that is not whole yet.
+        self._topic[-1] = 0  # A last record with zeros in its text could be one that is still being written.
         is_long = np.array([len(topic) > _MAX_SHORT_TOPIC for topic in _TOPICS])[self._topic]
         self._is_v2 = is_long | self._is(0.05)
 

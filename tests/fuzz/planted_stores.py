@@ -7,12 +7,12 @@ from tests.fuzz.whole_jobs import WorkFolder, batches
 
 
 class PlantedStores(Target):
-    """Stores of records that are planted into the log itself, the sizes of which grow.
+    """Stores of growing sizes, whose records are written into the log directly.
 
     `finish` takes the records since the last store through the jobs, and sets their count to zero.
 
     Args:
-        small: how many records a small store has, once the largest has been tried.
+        small: number of records in a small store, after the largest has been tried.
     """
 
     def __init__(self, small: int) -> None:
@@ -22,12 +22,12 @@ class PlantedStores(Target):
         self._count = 0
 
     def try_one(self) -> None:
-        """Plant one record more; at the end of a batch, take all of them through all jobs."""
+        """Plant one more record; at the end of a batch, run all jobs on the batch."""
         self._count += 1
         if self._count == self._batch:
             self.finish()
             self._batch = next(self._batches)
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Delete the store."""
         self._store.remove()

@@ -38,19 +38,19 @@ class CaseError(Exception):
 
 
 def run_cases(name: str, seed: int, cases: int, advance: Callable[[int], object] = lambda _: None) -> int:
-    """Try a target with so many cases.
+    """Run cases of a target.
 
     Args:
-        name: of the target.
-        seed: of all that is random.
-        cases: how many.
+        name: the target's name.
+        seed: seed of all random choices.
+        cases: number of cases.
         advance: called with the number of cases of each step.
 
     Returns:
         MiB by which the process has grown after the first cases.
 
     Raises:
-        CaseError: for the first case that raises, or where memory grows beyond `MEMORY_MIB`.
+        CaseError: for the first case that raises, or if memory grows beyond `MEMORY_MIB`.
     """
     target = TARGETS[name](random.Random(f"{name} {seed}"))
     base = 0

@@ -41,7 +41,7 @@ class DamagedStores(Target, Generic[S]):
         """Use features that only stores of this format have."""
 
     def try_one(self) -> None:
-        """Open it and use it."""
+        """Damage a store, open it, and use it."""
         root, files = self._folder / "case", self._chance.choice(self._files)
         shutil.rmtree(root, ignore_errors=True)
         hurt = self._chance.choices(range(len(files)), k=1 + int(self._chance.random() * 3))
@@ -74,7 +74,7 @@ class DamagedStores(Target, Generic[S]):
         return worse if self._chance.random() < 0.5 else worse.ljust(len(data), b"\0")[: len(data)]
 
     def close(self) -> None:
-        """Remove everything."""
+        """Delete all stores."""
         shutil.rmtree(self._folder)
 
 

@@ -64,7 +64,7 @@ _BODIES = (
 
 
 class Target(ABC):
-    """Something that is tried."""
+    """Code that is tested with random cases."""
 
     @abstractmethod
     def try_one(self) -> None:
@@ -74,7 +74,7 @@ class Target(ABC):
         """Try the data collected by the cases so far; raise an error for forbidden behaviour."""
 
     def close(self) -> None:  # noqa: B027 (most targets hold nothing)
-        """Leave nothing behind."""
+        """Clean up after the last case."""
 
 
 class Frames(Target):
@@ -115,7 +115,7 @@ class Frames(Target):
 
 
 class Requests(Target):
-    """Requests that are nearly right, to a broker and to a name server, which answer each once."""
+    """Mutated requests to a broker and to a name server, which answer each once."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -199,10 +199,10 @@ class Requests(Target):
 
 
 class UnexpectedErrors(logging.Handler):
-    """Errors of handlers that nobody has thought of: they are answered, too, but are ours to mend."""
+    """Unexpected errors of handlers: they are answered, too, but each is a bug."""
 
     def __init__(self, *, with_exception: bool = False) -> None:
-        """Listen to the dispatcher; with `with_exception`, to errors that come with one alone."""
+        """Listen to the dispatcher; with `with_exception`, only to errors logged with an exception."""
         super().__init__(logging.ERROR)
         self._with_exception = with_exception
         self._found: logging.LogRecord | None = None
@@ -221,5 +221,5 @@ class UnexpectedErrors(logging.Handler):
             raise AssertionError(found.getMessage()) from (found.exc_info[1] if found.exc_info else None)
 
     def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._logger.removeHandler(self)

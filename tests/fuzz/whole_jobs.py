@@ -32,7 +32,7 @@ _FIRST_BATCH, _LARGEST_BATCH = 250, 250_000
 
 
 def batches(small: int) -> Iterator[int]:
-    """Give the sizes of stores: each twice the last, then the largest and a small one by turns."""
+    """Yield sizes of stores: each twice the last, then the largest and a small one in turn."""
     size = _FIRST_BATCH
     while size < _LARGEST_BATCH:
         yield size
@@ -64,7 +64,7 @@ class WorkFolder:
             at /= name
 
     def remove(self) -> None:
-        """Leave nothing behind."""
+        """Delete the folder and its canary."""
         shutil.rmtree(self._outside, ignore_errors=True)
 
 

@@ -66,14 +66,14 @@ _QUERIES: tuple[tuple[str, ...], ...] = (
 
 
 class PlantedMessages(PlantedStores):
-    """Records that somebody put into the log itself, or that were damaged where no checksum covers them."""
+    """Records that were written into the log directly, or damaged where no checksum covers them."""
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__(_MAX_SERVED)
         self._chance = chance
 
     def finish(self) -> None:
-        """Take the messages since the last batch through all jobs."""
+        """Run all jobs on the messages since the last batch."""
         if not self._count:
             return
         log = self._store.begin() / "commitlog"
@@ -113,7 +113,7 @@ class SentMessages(Target):
         self._sent = 0
 
     def try_one(self) -> None:
-        """Send one more message, alone or in a batch; at the end of a store, take it through all jobs."""
+        """Send one more message, alone or in a batch; at the end of a store, run all jobs on it."""
         self._sent += 1
         if not self._batch_size and self._chance.random() < 0.02:
             self._batch_size = 1 + int(self._chance.random() ** 3 * _MAX_BATCH_MESSAGES)
@@ -150,7 +150,7 @@ class SentMessages(Target):
         self._unexpected.check()
 
     def finish(self) -> None:
-        """Deliver all waiting messages, open the store again, and take it through all jobs."""
+        """Deliver all waiting messages, open the store again, and run all jobs on it."""
         if not self._sent:
             return
         if self._items:
@@ -169,7 +169,7 @@ class SentMessages(Target):
         self._begin()
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Stop listening for errors, close the broker, and delete the store."""
         self._unexpected.stop()
         self._broker.close()
         self._store.remove()
@@ -184,11 +184,11 @@ def _plant_batch_topic(root: Path) -> None:
 
 
 def run_jobs(folder: Path, count: int) -> None:
-    """Take a store through the jobs that read it, and what the lake has through the others.
+    """Run the jobs that read a store, and then the others on its lake.
 
     Args:
-        folder: with the store in `store`; gets all that is made.
-        count: how many messages the store has.
+        folder: has the store in `store`, and receives all output.
+        count: number of messages in the store.
     """
     root, lake = folder / "store", LakePaths(str(folder / "lake"))
     with step("archive"):
@@ -218,10 +218,10 @@ def run_jobs(folder: Path, count: int) -> None:
 
 
 def _serve(root: Path, clock: Clock | None = None) -> int:
-    """Open a store, deliver all that waits, and pull all that is there; opened again, it is the same.
+    """Deliver and pull all messages of a store, and check that it has the same ones when it is opened again.
 
     Returns:
-        How many records the log has then.
+        Number of records that the log has then.
     """
     clock = clock or Clock(START_MS + _FAR_MS)
     with MessageStore.open(root, OPTIONS, clock=clock) as store:
@@ -240,7 +240,7 @@ def _serve(root: Path, clock: Clock | None = None) -> int:
 
 
 def _pull(store: MessageStore) -> dict[tuple[str, int], int]:
-    """Return how many messages each queue gives."""
+    """Return the number of messages pulled from each queue."""
     found = {}
     for topic, queue_id in store.queues:
         number, count, end = store.min_offset(topic, queue_id), 0, store.max_offset(topic, queue_id)

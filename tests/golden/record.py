@@ -21,7 +21,7 @@ _FILLER_TOPIC = "EveryVolume"
 
 
 def interesting_runs(rows: list[Row]) -> list[list[Row]]:
-    """Runs of neighbours without large records and filler, the two longest."""
+    """Return the two longest runs of adjacent records without large records and filler."""
     runs: list[list[Row]] = [[]]
     for row in rows:
         is_wanted = row["size"] < _LARGE and row["topic"] != _FILLER_TOPIC
@@ -34,7 +34,7 @@ def interesting_runs(rows: list[Row]) -> list[list[Row]]:
 
 
 def write_slice(store: RecordedStore, rows: list[Row]) -> str:
-    """One slice and its decoding; the line for the list of digests."""
+    """Write a slice and its decoding; return its line for the list of digests."""
     segment = str(rows[0]["segment"])
     start = rows[0]["physical_offset"] - int(segment)
     end = rows[-1]["physical_offset"] + rows[-1]["size"] - int(segment)

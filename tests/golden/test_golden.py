@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Slice:
-    """A run of records, and RocketMQ's word on each."""
+    """A run of records, and RocketMQ's decoding of each."""
 
     name: str
     base_offset: int
@@ -44,7 +44,7 @@ class Slice:
         return self.base_offset + self.position
 
     def split(self, path: Path) -> Split:
-        """The slice as a range of a segment file, which is made where it was."""
+        """Write the slice to a segment file at its original position; return it as a split."""
         with path.open("wb") as file:
             file.seek(self.position)
             file.write(self.data)
@@ -53,7 +53,7 @@ class Slice:
 
 
 def load(path: Path) -> Slice:
-    """A slice from its two files."""
+    """Read a slice from its two files."""
     _, _, segment, position = path.stem.split("-")
     lines = path.with_suffix(".jsonl").read_text(encoding="utf-8").splitlines()
     return Slice(path.stem, int(segment), int(position), path.read_bytes(), [json.loads(line) for line in lines])

@@ -44,12 +44,12 @@ WRITE_MS, HOUR_MS = 1795406456952 // 1000 * 1000, 3_600_000
 
 
 def units() -> list[TimerUnit]:
-    """All units of the recorded log."""
+    """Return all units of the recorded log."""
     return [unit for path in LOG.values() for unit in timer_units(path.read_bytes())]
 
 
 def slots() -> list[TimerSlot]:
-    """The recorded slots."""
+    """Return the recorded slots."""
     return [TimerSlot(*values) for values in SLOT.struct.iter_unpack(SLOTS.read_bytes())]
 
 

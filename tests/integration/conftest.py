@@ -99,7 +99,7 @@ def recorded_store(rocketmq_version: str, shared_folder: Path) -> RecordedStore:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_jvms() -> Iterator[str]:
-    """Let every JVM of Spark's start with its classes from an archive; what SPARK_SUBMIT_OPTS has for that."""
+    """Start every JVM of Spark with its classes from an archive; gives the value of SPARK_SUBMIT_OPTS."""
     with pytest.MonkeyPatch.context() as environment:
         options = quick_start(class_archive())
         environment.setenv("SPARK_SUBMIT_OPTS", options)

@@ -30,8 +30,8 @@ class Feature(NamedTuple):
     """Something that clients use.
 
     Attributes:
-        name: for people.
-        use: does it, and gives what came of it.
+        name: shown to people.
+        use: uses the feature, and returns the outcome.
     """
 
     name: str

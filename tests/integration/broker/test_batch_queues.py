@@ -44,7 +44,7 @@ SENT = 640
 
 
 def send_batches(servers: RocketMQ | BrokerLite) -> None:
-    """Send batches with the Java client, and a tenth of them before, which it does not count."""
+    """Send batches with the Java client, after a tenth as many that it does not count."""
     run_java("5.5.0", "SendLoad", [servers.name_server_address, TOPIC, "batch", str(SENT), "50", "1"])
 
 
@@ -60,14 +60,14 @@ def send_others(servers: RocketMQ | BrokerLite) -> None:
 
 
 def queue_files(root: Path) -> dict[str, bytes]:
-    """The files of all queues by their names, without those of the broker's own topics."""
+    """Return the files of all queues by their names, without those of the broker's own topics."""
     folders = [path for kind in ("consumequeue", "batchconsumequeue") for path in sorted((root / kind).iterdir())]
     files = [path for folder in folders if folder.name in (TOPIC, "Lit", *LIGHT) for path in sorted(folder.rglob("0*"))]
     return {str(path.relative_to(root)): path.read_bytes() for path in files if path.is_file()}
 
 
 def without_index(root: Path) -> None:
-    """Take the index away: the log is read from its first record."""
+    """Delete the index: the log is read from its first record."""
     shutil.rmtree(root / "index")
 
 
@@ -80,7 +80,7 @@ def crashed(root: Path) -> None:
 
 
 def without_queues(root: Path) -> None:
-    """Take the queues away."""
+    """Delete the queues."""
     for kind in ("consumequeue", "batchconsumequeue"):
         shutil.rmtree(root / kind)
 
@@ -94,7 +94,7 @@ STATES: tuple[tuple[Callable[[Path], None], ...], ...] = (
 
 
 def numbers(servers: RocketMQ | BrokerLite) -> dict[int, list[int]]:
-    """Numbers of the messages that a Java consumer gets from each queue of the topic."""
+    """Return the numbers of the messages that a Java consumer gets from each queue of the topic."""
     found: dict[int, list[int]] = {}
     for row in run_java("5.5.0", "ConsumeAll", [servers.name_server_address, TOPIC]):
         found.setdefault(row["queue_id"], []).append(row["queue_offset"])

@@ -14,7 +14,7 @@ RETRIES = 2
 
 
 def sent_by(rows: list[Row], kind: str) -> set[str]:
-    """Unique keys of the messages of a kind."""
+    """Return the unique keys of the messages of a kind."""
     return {row["unique_key"] for row in rows if row["kind"] == kind}
 
 

@@ -32,7 +32,7 @@ def broker_lite(tmp_path: Path) -> Iterator[BrokerLite]:
 
 
 def open_journal(broker: BrokerLite) -> JournalStore:
-    """The store of a broker that has stopped."""
+    """Open the store of a broker that has stopped."""
     options = JournalOptions(journal_file_size_bytes=1 << 20, queue_file_size_bytes=2200, max_body_size_bytes=512 << 10)
     return JournalStore.open(broker.store, options)
 

@@ -30,13 +30,13 @@ def broker(tmp_path: Path) -> Iterator[BrokerLite]:
 
 
 def connect(broker: BrokerLite) -> socket.socket:
-    """A connection to the broker."""
+    """Connect to the broker."""
     host, _, port = broker.broker_address.rpartition(":")
     return socket.create_connection((host, int(port)), timeout=60)
 
 
 def ask(connection: socket.socket, command: Command) -> Command:
-    """A request's answer."""
+    """Send a request, and return its answer."""
     connection.sendall(serialize_command(command))
     buffer = bytearray()
     while (parsed := parse_command(buffer)) is None:
@@ -55,7 +55,7 @@ def is_cut_off(connection: socket.socket) -> bool:
 
 
 def max_offset(connection: socket.socket, queue_id: int) -> int:
-    """The next offset of a queue."""
+    """Return the next offset of a queue."""
     fields = {"topic": "orders", "queueId": str(queue_id)}
     return int(ask(connection, Command(RequestCode.GET_MAX_OFFSET, fields)).ext_fields["offset"])
 

@@ -46,13 +46,13 @@ def cluster(tmp_path: Path) -> Iterator[tuple[MemberLite, MemberLite]]:
 
 
 def queue_files(store: Path) -> dict[str, tuple[int, int]]:
-    """Return the number of bytes written to each queue file, and their CRC; a file may be made before it is needed."""
+    """Return the number and CRC of the bytes written to each queue file; a file may be made before it is needed."""
     found = {str(path.relative_to(store)): path.read_bytes().rstrip(b"\0") for path in store.glob("consumequeue/*/*/*")}
     return {name: (len(data), zlib.crc32(data)) for name, data in sorted(found.items()) if data}
 
 
 def wait_until_queues_same(master: Path, slave: Path) -> None:
-    """Wait until a slave's queues are the master's."""
+    """Wait until a slave's queues equal the master's."""
     with suppress(TimeoutError):
         wait_until(lambda: queue_files(slave) == queue_files(master))
     assert queue_files(slave) == queue_files(master)
@@ -74,7 +74,7 @@ def send(address: str, number: int = 0, topic: str = "orders", body: bytes = b"x
 
 
 def send_until(broker: MemberLite, segments: int, name: str) -> dict[str, str]:
-    """Return the messages of three producers that were acknowledged until a broker had so many segments more."""
+    """Send from three producers until a broker has some more segments; return the acknowledged messages."""
     segments += len(log_files(broker.store))
     producers = [Producer(broker.broker_address, f"{name}-{number}") for number in range(3)]
     for producer in producers:
@@ -161,7 +161,7 @@ def test_a_sync_master_reports_whether_its_slave_has_the_message(tmp_path: Path)
         assert answer.ext_fields["queueOffset"] == "0"
         slave.start()
         wait_until(lambda: send(master.broker_address, 2).code == ResponseCode.SUCCESS)
-        # It has it by the time that it is acknowledged.
+        # The slave has a message by the time that it is acknowledged.
         known = max_offset(slave.broker_address, "orders", 3)
         assert send(master.broker_address, 3).code == ResponseCode.SUCCESS
         assert max_offset(slave.broker_address, "orders", 3) == known + 1

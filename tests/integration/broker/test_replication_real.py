@@ -44,7 +44,7 @@ def names(rocketmq_version: str, tmp_path: Path, running: ExitStack) -> RocketMQ
 
 
 def real_broker(names: RocketMQ, folder: Path, running: ExitStack, **settings: object) -> RocketMQ:
-    """A real broker at the name server of another."""
+    """Start a real broker at the name server of another."""
     options = replace(SMALL_FILES, extra={**PROMPT, **settings})
     broker = RocketMQ(names.version, folder, options=options)
     broker._name_server_port = names._name_server_port
@@ -54,7 +54,7 @@ def real_broker(names: RocketMQ, folder: Path, running: ExitStack, **settings: o
 
 
 def check_consumers_read_all(names: RocketMQ, sent: list[dict[str, str]], kill_master: Callable[[], None]) -> None:
-    """A consumer gets every message of the volume from the slave alone."""
+    """Check that a consumer gets every message of the volume from the slave alone."""
     kill_master()
     wanted = {row["unique_key"] for row in sent if row["kind"] == "volume"}
     arguments = [names.name_server_address, "concurrent", "EveryVolume", "late", "*", "1", str(len(wanted)), "90"]
@@ -121,7 +121,7 @@ def test_a_real_sync_master_waits_for_our_slave(names: RocketMQ, tmp_path: Path,
     run_java(names.version, "ProduceEveryKind", [names.name_server_address, "plain"])
     wait_until_same(master.store, slave.store)
     sent = run_java(names.version, "ProduceEveryKind", [names.name_server_address, "volume"])
-    # By the time that the last one was acknowledged, it is there.
+    # The slave has the last message by the time that it is acknowledged.
     found = sum(max_offset(slave.broker_address, "EveryVolume", queue_id) for queue_id in range(QUEUES))
     assert found == len(sent)
     assert {row["status"] for row in sent if "status" in row} <= {"SEND_OK"}

@@ -40,7 +40,7 @@ def send(servers: RocketMQ | BrokerLite, names: Iterable[str], due_seconds: floa
 
 
 def park(delivery: Delivery, names: Iterable[str], due_ms: int) -> None:
-    """The same in a store of ours."""
+    """Send the same timers in a store of ours."""
     for name in names:
         pairs = (("UNIQ_KEY", name.ljust(32, "0")), ("TAGS", name), ("TIMER_DELIVER_MS", str(due_ms)))
         born_ms = delivery.store.clock()
@@ -58,7 +58,7 @@ def wait_for(due_seconds: float) -> None:
 
 
 def names(prefix: str, count: int) -> list[str]:
-    """Names of as many timers."""
+    """Return names for this number of timers."""
     return [f"{prefix}{number}" for number in range(count)]
 
 

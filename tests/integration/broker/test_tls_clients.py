@@ -68,7 +68,7 @@ def enforcing(
     accounts = certificates.write("accounts.toml", ACCOUNTS)
     options = ("--tls-config", str(tls), "--tls-mode", "enforcing", "--accounts", str(accounts))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(TLS_CONFIG_VARIABLE, client_file)  # to see that it is up
+        patch.setenv(TLS_CONFIG_VARIABLE, client_file)  # to check that it is running
         with master_lite(folder, *options) as broker:
             patch.undo()
             yield broker

@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A load of several seconds."""
+    """A table of messages that takes several seconds to load."""
     path = tmp_path_factory.mktemp("lake") / "messages"
     append(path, message_rows(6000))
     return str(path)
@@ -74,7 +74,7 @@ class _Following:
 
 
 def _small_calls(options: HBaseOptions) -> HBaseOptions:
-    """So that a run lasts long enough to be disturbed."""
+    """Return options with small calls, so that a run lasts long enough to be disturbed."""
     return replace(options, batch_rows=10, timeout_ms=30_000)
 
 

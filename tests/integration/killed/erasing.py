@@ -14,7 +14,7 @@ from commitlake.pipelines.maintenance import compaction
 def main() -> int:
     """Erase a key, and delete older versions at once."""
     lake, key = sys.argv[1:]
-    assert "erase" in vars(run)  # loaded before it begins: the kills are to meet the work
+    assert "erase" in vars(run)  # loaded first, so that the kills hit the work
     assert "rewrite_file" in vars(compaction)
     print("ready", flush=True)
     sys.stdin.readline()

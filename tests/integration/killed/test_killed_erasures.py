@@ -27,7 +27,7 @@ LONGEST_SECONDS = 2.5
 
 
 def secret_message(number: int) -> NewMessage:
-    """A message of a round: all that is in it has the round's own canary."""
+    """Return a message of a round, with the round's own canary in its properties and its body."""
     mark = f"CANARY{number:03}X"
     properties = (("KEYS", f"order-{mark}"), ("UNIQ_KEY", f"7F{mark}"), ("phone", f"{mark}-0151"))
     return new_message(number, topic=f"topic-{number % 2}", body=f"{mark} and more".encode(), properties=properties)

@@ -58,12 +58,12 @@ class Recording(NamedTuple):
     moments: list[Moment]
 
     def lag(self, moment: Moment, group: str, queue_id: int) -> int:
-        """Messages of a queue that a group wants and had not consumed."""
+        """Return the number of messages of a queue that a group wants and had not consumed."""
         behind = self.tags[queue_id][moment.offsets[group][queue_id] : moment.sent[queue_id]]
         return behind.count("paid") if group == "Tagged" else len(behind)
 
     def snapshot_offsets(self, moment: Moment, group: str) -> list[int]:
-        """Offsets of a group in the last snapshot at or before a moment, and in the next one; 0 if it has none."""
+        """Return a group's offsets in the last snapshot at or before a moment and in the next one; 0 if it has none."""
         snapshots = [one for one in self.moments if one.is_snapshot]
         before = [one for one in snapshots if one.at <= moment.at][-1:]
         after = [one for one in snapshots if one.at > moment.at][: 0 if moment.is_snapshot else 1]
@@ -120,7 +120,7 @@ class World:
                     self.offsets[group][queue.queue_id] = after
 
     def write_down(self, *, is_snapshot: bool) -> None:
-        """Record the state while nothing is sent or consumed; a snapshot is kept in the lake, too."""
+        """Record the state while nothing is sent or consumed, and add a snapshot to the lake."""
         let_pass(0.003, "what was sent was stored in an earlier millisecond")
         progress = ask_progress(self.admin, BROKER)
         asked = {
@@ -148,7 +148,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
             world.send_and_consume(number)
         quick = ["--no-quality", "--no-keys", "--local", "--quiet"]
         run = ["--store", str(servers.store), "--broker", BROKER, "--lake", lake.root, *quick]
-        assert archive(run) == 0  # makes the lake
+        assert archive(run) == 0  # creates the lake
         let_pass(0.01, "the run's own snapshot is older than the next one")
         world.write_down(is_snapshot=True)
         begun, snapshots, number = time.monotonic(), 1, 10

@@ -82,7 +82,7 @@ class World:
                 puller.commit(queue, offset)
 
     def tagged_offsets(self) -> dict[int, int]:
-        """Offsets of the group with a filter by tag: its client commits them every few seconds."""
+        """Return the offsets of the group with a filter by tag: its client commits them every few seconds."""
         with Admin(self.options) as admin:
             return admin.all_group_offsets(BROKER).offset_table.get(f"{TOPIC}@Tagged", {})
 
@@ -94,7 +94,7 @@ class World:
         assert archive(["--store", str(self.servers.store), "--broker", BROKER, "--lake", str(self.lake), *quick]) == 0
 
     def expected(self, offsets: dict[int, int], wanted: Callable[[Sent], bool]) -> dict[int, int]:
-        """Messages of each queue that a group wants and has not consumed."""
+        """Return the number of messages of each queue that a group wants and has not consumed."""
         behind = Counter(
             one.queue_id for one in self.sent if one.queue_offset >= offsets.get(one.queue_id, 0) and wanted(one)
         )
@@ -151,7 +151,7 @@ def world(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
 
 
 def _subscribe(client: Network, servers: RocketMQ, group: str, wanted: SubscriptionData) -> None:
-    """Be a client of a group: a broker takes subscriptions from heartbeats."""
+    """Act as a client of a group: a broker takes subscriptions from heartbeats."""
     beat = Heartbeat(f"{client.client_id}-{group}", (), (ConsumerData(group, subscription_data_set=(wanted,)),))
     client.call(servers.broker_address, RequestCode.HEART_BEAT, None, serialize_body(beat))
 

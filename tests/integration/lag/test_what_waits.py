@@ -43,7 +43,7 @@ RETRY, DEAD = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
 SENT, CONSUMED = 12, 7
 OPTIONS = BrokerOptions(
     message_delay_level="1s 1h 1s",
-    transaction_timeout_ms=4000,  # later than 5.x writes its op records: else it asks for what is finished, too
+    transaction_timeout_ms=4000,  # later than 5.x writes its op records; otherwise it also asks about finished ones
     transaction_check_interval_ms=1000,
     extra={"flushConsumerOffsetInterval": 500, "transactionCheckMax": 1000, "flushDelayOffsetInterval": 500},
 )
@@ -138,7 +138,7 @@ def _send_halves(producer: TransactionProducer) -> None:
 
 
 def _give_back(options: ClientOptions, client: Network, address: str) -> None:
-    """Let the group fail on five messages: three are retried, of which it consumes one, and two are dead."""
+    """Let the group fail on five messages: two are dead, and three are retried, of which it consumes one."""
     with Puller(GROUP, options) as puller:
         for message, level in zip(_all(puller, 5), (1, 1, 1, -1, -1), strict=True):
             header = SendBackRequest(message.physical_offset, GROUP, level, message.msg_id, TOPIC)
@@ -180,7 +180,7 @@ def rows(request: pytest.FixtureRequest, stopped: Stopped, capsys: pytest.Captur
 
 
 def one(rows: list[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
-    """The row with these values."""
+    """Return the only row with these values."""
     (row,) = (row for row in rows if all(row[name] == value for name, value in wanted.items()))
     return row
 

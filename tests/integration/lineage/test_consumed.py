@@ -37,7 +37,7 @@ class Place:
     Attributes:
         servers: the servers.
         lake: the lake.
-        delivered: by group, the deliveries as its consumers tell.
+        delivered: by group, the deliveries that its consumers printed.
         decoded: every record, as RocketMQ's decoder reads it.
     """
 
@@ -66,7 +66,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         for module in ("links.consumptions", "open_steps"):
             patched.setattr(f"commitlake.pipelines.edges.{module}.LATE_US", 0)
         servers = RocketMQ(VERSION, folder / "rocketmq", options=OPTIONS).start()
-        running.callback(servers.kill)  # nobody needs what it would write at its end
+        running.callback(servers.kill)  # nothing that it would write on a clean stop is needed
         options = ClientOptions(servers.name_server_address)
         made = Place(servers, str(folder / "lake"))
         with Admin(options) as admin, Producer("Shop", options) as producer:

@@ -30,7 +30,7 @@ RUNS = 7
 
 
 def steps_of(lake: LakePaths) -> list[Row]:
-    """The rows of `edges`, each step once."""
+    """Return the rows of `edges`, each step once."""
     rows: list[Row] = DeltaTable(lake.edges).to_pyarrow_table().to_pylist()
     return [row for row in rows if row["side"] != "to"]
 
@@ -45,7 +45,7 @@ def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory
 
 
 def ends(lake: LakePaths, *kinds: str) -> set[Step]:
-    """The steps of some kinds: kind and both offsets."""
+    """Return the steps of some kinds: kind and both offsets."""
     found = [row for row in steps_of(lake) if row["kind"] in kinds]
     places = {(row["kind"], row["from_physical_offset"], row["to_physical_offset"]) for row in found}
     assert len(places) == len(found)
@@ -53,7 +53,7 @@ def ends(lake: LakePaths, *kinds: str) -> set[Step]:
 
 
 def by_key(store: RecordedStore) -> dict[str, list[Row]]:
-    """The records of each message, in the order of the log."""
+    """Return the records of each message, in the order of the log."""
     found = defaultdict(list)
     for row in store.decoded:
         if row["unique_key"]:
@@ -175,7 +175,7 @@ def test_messages_sent_without_a_trace_have_no_step(lake: LakePaths, recorded_st
 
 
 def parts(store: RecordedStore) -> Iterator[Sequence[tuple[int, bytes]]]:
-    """The store's segments as they were at several moments: cut after a record, and filled with zeros."""
+    """Yield the store's segments as they were at several moments: cut after a record, and filled with zeros."""
     segments = {int(path.name): path.read_bytes() for path in sorted((store.store / "commitlog").iterdir())}
     rows = store.decoded
     for run in range(1, RUNS):

@@ -37,13 +37,13 @@ def tab() -> Iterator[Page]:
 
 
 def drawn(page: Page, story: Story) -> tuple[list[str], list[str]]:
-    """The texts of nodes and of edges, as they are to be seen."""
+    """Return the visible texts of nodes and of edges."""
     found = page.evaluate(RENDER, mermaid(story))
     return found["nodes"], list(dict.fromkeys(found["edges"]))
 
 
 def cut(text: str) -> str:
-    """A text as a label has it."""
+    """Return a text as it is shown in a label."""
     return f"{printable_line(text)[:MAX_LABEL]}…" if len(text) > MAX_LABEL else printable_line(text)
 
 

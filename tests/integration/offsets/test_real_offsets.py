@@ -95,7 +95,7 @@ def test_rocketmqs_own_commands_set_the_same_offsets(
     served.commit("ByCommand", EARLY + LATE)
     run_commands(served, tmp_path, capsys, "--consume-from", since)
     assert served.offsets("ByCommand") == [EARLY] * QUEUES
-    run_commands(served, tmp_path, capsys, "--at", then)  # one queue to its beginning, which -o 0 does not do
+    run_commands(served, tmp_path, capsys, "--at", then)  # resets one queue to its beginning, which -o 0 does not do
     assert served.offsets("ByCommand") == [0, 3]
     # The broker now ignores commits of this group until one of its clients pulls.
     assert main([*place(served, "ByCommand"), "--consume-from", since, "--apply", "--yes", "--quiet"]) == 0

@@ -47,7 +47,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("redriven")
     with ExitStack() as running:
         servers = RocketMQ("5.5.0", folder / "rocketmq", options=OPTIONS).start()
-        running.callback(servers.kill)  # nobody needs what it would write at its end
+        running.callback(servers.kill)  # nothing that it would write on a clean stop is needed
         options = ClientOptions(servers.name_server_address)
         with Admin(options) as admin, Producer("Shop", options) as producer:
             make_topic(admin, TOPIC, 2)
