@@ -46,7 +46,7 @@ def commits(messages: dict[int, Message]) -> list[Message]:
 
 
 def assert_made(made: NewMessage, stored: Message) -> None:
-    """A rewrite has everything that the broker stored."""
+    """Check that a rewrite has everything that the broker stored."""
     for field in ("topic", "queue_id", "body", "flag", "born_timestamp", "born_host", "reconsume_times"):
         assert getattr(made, field) == getattr(stored, field), field
     assert made.prepared_transaction_offset == stored.prepared_transaction_offset

@@ -55,7 +55,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ShopTraffic:
 
 
 def stored(shop: ShopTraffic) -> list[Message]:
-    """Every message, as the store itself gives it; the store is closed again."""
+    """Return every message as read by the store itself; the store is closed again."""
     with MessageStore.open(shop.path, shop.options) as store:
         return [
             message
@@ -121,14 +121,14 @@ def test_rocketmq_serves_every_message_by_queue_by_key_and_by_id(
 
 
 def check_config(shop: ShopTraffic, version: str) -> None:
-    """The broker has read topics, groups and offsets, and has written them again."""
+    """Check that the broker has read topics, groups and offsets, and has written them again."""
     with MessageStore.open(shop.path, shop.options) as store:
         topics = store.config.topics.entries
         assert {topic: topics[topic]["writeQueueNums"] for topic in ("orders", "shipments")} == {
             "orders": 4,
             "shipments": 2,
         }
-        if version.startswith("5"):  # 4.9 writes this file only when somebody makes a topic
+        if version.startswith("5"):  # 4.9 writes this file only when a topic is created
             assert "BenchmarkTest" in topics
         assert store.config.groups.ensure("shipping-service") == (1, 3)
         shipped = [store.config.consumer_offsets.get("shipments", "shipping-service", number) for number in range(2)]
@@ -144,7 +144,7 @@ def check_queues(servers: RocketMQ, shop: ShopTraffic, messages: list[Message]) 
     assert len(consumed) == len(expected) == shop.records
     for row in consumed:
         wanted = expected[row["physical_offset"]]
-        # A pull adds what the client wants to know of the queue.
+        # A pull adds properties about the queue for the client.
         row["properties"] = {key: row["properties"].get(key) for key in wanted["properties"]}
         assert {key: row[key] for key in wanted} == wanted
 
@@ -214,7 +214,7 @@ def test_every_message_of_rocketmq_is_found_by_offset_by_id_and_by_key(
 
 
 def check_message(store: MessageStore, row: Row) -> None:
-    """One record of the real broker's, found in each way."""
+    """Check that each look-up finds a record of the real broker's."""
     (by_offset,) = store.get(row["topic"], row["queue_id"], row["queue_offset"], 1).messages
     assert by_offset.physical_offset == row["physical_offset"]
     assert store.get_by_id(row["msg_id"]) == by_offset

@@ -52,7 +52,7 @@ def hours(*moments: datetime.datetime) -> str:
 
 
 def aged_store(root: Path) -> Path:
-    """Segments of these ages."""
+    """Write a store whose segments have the ages in `AGES_HOURS`."""
     last = len(AGES_HOURS) - 1
     fill = [open_segment if number == last else closed_segment for number in range(last + 1)]
     segments = []
@@ -67,7 +67,7 @@ def aged_store(root: Path) -> Path:
 
 
 def segments_of(store: Path) -> set[str]:
-    """The store's segments of those that it began with."""
+    """Return the original segments that the store still has."""
     found = [path.name for path in (store / "commitlog").iterdir()]
     return {name for name in found if (parse_segment_name(name) or 0) < len(AGES_HOURS) * SEGMENT and name.isdecimal()}
 
@@ -91,7 +91,7 @@ def foreseen(case: Case, servers: RocketMQ, capsys: pytest.CaptureFixture[str]) 
 
 
 def wait_for_segments(store: Path, names: set[str], seconds: float) -> None:
-    """Wait until a broker has only these segments, or for so long: the remaining ones are compared afterwards."""
+    """Wait until a broker has only these segments, or the time is over: the caller compares the remaining ones."""
     with suppress(TimeoutError):
         wait_until(lambda: segments_of(store) == names, seconds, look_seconds=0.5)
 

@@ -37,7 +37,7 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def copy_context(folder: Path) -> None:
-    """Copy what the builder gets of the repository."""
+    """Copy the files of the repository that the builder gets."""
     ignored = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
     patterns = [line.removeprefix("**/") for line in ignored]
     shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns(*patterns), dirs_exist_ok=True)
@@ -101,7 +101,7 @@ def test_image_archives_and_queries_on_spark(image: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "10" in done.stdout
 
-    # Its first run has fetched and compiled nothing: the user's cache has only what the image has.
+    # Its first run fetched and compiled nothing: the user's cache has only files of the image.
     assert any((image / "env").rglob("hadoop-aws*.jar"))
     assert not any(home.rglob("*.jar"))
     installed = {path.name for path in (image / "commitlake").rglob("*.nbc")}

@@ -119,7 +119,7 @@ def _check_probe(container: dict[str, Any], name: str) -> bytes:
 
 
 def _close(process: subprocess.Popen[str]) -> None:
-    """Leave nothing of a process."""
+    """Kill a process and its children."""
     if process.poll() is None:
         kill_tree(process.pid)
         process.communicate()

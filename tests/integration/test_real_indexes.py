@@ -35,7 +35,7 @@ def messages(recorded_store: RecordedStore) -> list[Message]:
 def test_queues_claim_every_record(
     recorded_store: RecordedStore, messages: list[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_answer, "MAX_SHARE", 1)  # all is wanted here, which no reader would look up
+    monkeypatch.setattr(index_answer, "MAX_SHARE", 1)  # everything is wanted here, so no reader would use an index
     (store,) = find_stores(str(recorded_store.store))
     index = QueueIndex(Path(recorded_store.store), Filters(), 1 << 26, ROCKETMQ.kernel.queues)
     open_ranges = [

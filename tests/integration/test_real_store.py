@@ -74,7 +74,7 @@ def compiled_rows(store: Path, mode: Mode = Mode.FAILFAST, body: BodyForm | None
 
 
 def micros(value: int | None) -> int | None:
-    """Microseconds as milliseconds."""
+    """Convert microseconds to milliseconds."""
     return None if value is None else value // MILLISECOND
 
 
@@ -226,7 +226,7 @@ def test_the_index_points_at_records_that_have_the_key(recorded_store: RecordedS
 
 
 def indexed_keys(record: Row) -> Iterable[str]:
-    """Every key under which a broker may enter a record."""
+    """Yield every key under which a broker may enter a record."""
     properties = record["properties"]
     yield from properties.get("KEYS", "").split(" ")
     for name in ("UNIQ_KEY", "TAGS"):

@@ -47,7 +47,7 @@ def unique_keys(rows: list[Row]) -> set[str]:
     return {row["unique_key"] for row in rows}
 
 
-# --- what the recorded store holds ---
+# --- contents of the recorded store ---
 
 
 def test_every_acknowledged_message_is_at_its_offset_id(

@@ -65,7 +65,7 @@ class Stores:
     """Two stores, which grow by events.
 
     Attributes:
-        folder: of both.
+        folder: the folder of both stores.
         places: physical offsets of records by their names, and numbers of half messages.
     """
 
@@ -93,7 +93,7 @@ def story(number: int, shape: str, start: float, traced: bool) -> list[Event]:
     key, origin = f"U{number}", f"{number} first"
     if shape == "plain":
         events: list[Event] = [(start, origin, lambda _: record(key, seconds=start))]
-    elif shape == "in order":  # no copy of a failure, and a later message, by which time there would be one
+    elif shape == "in order":  # a failure without a copy, and a message so late that a copy would exist by then
         events = [(start, origin, lambda _: record(key, seconds=start))]
         events.append((start + 90, f"{number} later", lambda _: record(f"{key} later", seconds=start + 90)))
     elif shape in {"delayed", "waiting"}:
@@ -157,7 +157,7 @@ def _consumption(key: str, attempt: int, start: float, code: int) -> list[Event]
 
 
 def rows(lake: LakePaths) -> list[str]:
-    """The rows of `edges`, in one order."""
+    """Return the rows of `edges` in a fixed order."""
     if not DeltaTable.is_deltatable(lake.edges):
         return []
     found: list[dict[str, Any]] = DeltaTable(lake.edges).to_pyarrow_table().to_pylist()

@@ -184,7 +184,7 @@ def test_any_positions_round_trip(positions: dict[ConsumedQueue, ConsumerPositio
 
 
 def journal_file(chance: random.Random, closed: bool) -> tuple[bytes, list[int]]:
-    """A journal file of random records, and where they end; some bodies hold records that know their place."""
+    """Return a journal file of random records, and their ends; some bodies hold records with correct offsets."""
     offset, number, out = 0, 0, []
     ends = []
     while True:
@@ -204,7 +204,7 @@ def journal_file(chance: random.Random, closed: bool) -> tuple[bytes, list[int]]
 
 
 def serialized(new: NewJournalMessage, offset: int, number: int) -> bytes:
-    """A record at a place."""
+    """Return a record with this journal offset and number in its queue."""
     return serialize_message(
         new,
         queue_id=0,

@@ -125,7 +125,7 @@ def test_stored_messages_read_back_equal_through_the_source(
     )
     stored = []
     with JournalStore.open(root, options, clock=lambda: 1_700_000_000_000) as broker:
-        # Behind them a message without a NUL in its texts: such a one, as the last, could be one not yet written.
+        # The last message has no NUL in its texts, because it could otherwise be one that is still being written.
         for message in [*filter(_is_accepted, new), new_message()]:
             result = broker.put(message)
             found = broker.get(message.topic, result.queue_id, result.queue_offset, 1).messages[0]

@@ -52,7 +52,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def lake(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake of it."""
+    """A lake with this store."""
     places = LakePaths(str(tmp_path_factory.mktemp("lake")))
     work = find_work(str(whole), None, places)
     open_for_append(places.messages)
@@ -65,7 +65,7 @@ def lake(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_counted(main: Main, arguments: list[str], step: int, counter: str) -> None:
-    """In a process of its own: run a job, killed as it comes to a step."""
+    """Run a job in a process of its own, and kill it when it reaches a step."""
     numbers = itertools.count(1)
     descriptor = os.open(counter, os.O_WRONLY | os.O_CREAT)
 
@@ -85,7 +85,7 @@ def run_counted(main: Main, arguments: list[str], step: int, counter: str) -> No
 
 
 def run(main: Main, arguments: list[str], counter: Path, step: int = NO_STEP) -> tuple[int, int]:
-    """A job's exit code, or the signal that ended it, below 0; and how many steps it took."""
+    """Run a job; return its exit code, or the signal that ended it as a negative number, and its number of steps."""
     counter.unlink(missing_ok=True)
     context = multiprocessing.get_context("forkserver")
     process = context.Process(target=run_counted, args=(main, arguments, step, str(counter)))
@@ -113,7 +113,7 @@ def files_of(root: Path) -> dict[str, bytes]:
 
 
 def steps_to_die_at(count: int, seed: int) -> Iterator[int]:
-    """The first, the last, and some between."""
+    """Yield the first step, the last, and some in between."""
     between = random.Random(seed).sample(range(2, count), min(KILLS, count - 2))
     return iter(sorted({1, count, *between}))
 
@@ -124,14 +124,14 @@ def kill_and_run_again(main: Main, arguments: Callable[[Path], list[str]], place
     code = main(arguments(undisturbed))
     expected = files_of(undisturbed)
     assert code in (ExitCode.OK, ExitCode.DAMAGE)
-    run(main, arguments(next(places)), counter)  # its imports are steps, too, while they are not compiled
+    run(main, arguments(next(places)), counter)  # imports of modules that are not compiled yet are steps, too
     count = run(main, arguments(next(places)), counter)[1]
     assert count > KILLS
     for step in steps_to_die_at(count, seed):
         place = next(places)
         assert run(main, arguments(place), counter, step) == (-signal.SIGKILL, step)
         again = main(arguments(place))
-        # Killed at its last step it had made all, and what is there is not overwritten.
+        # A job killed at its last step had written everything, and existing files are not overwritten.
         assert again == code or (step == count and again == ExitCode.USAGE), step
         found = files_of(place)
         assert sorted(found) == sorted(expected), step
@@ -139,14 +139,14 @@ def kill_and_run_again(main: Main, arguments: Callable[[Path], list[str]], place
 
 
 def folders(tmp_path: Path) -> Iterator[Path]:
-    """New folders."""
+    """Yield new folders."""
     for number in itertools.count():
         (tmp_path / str(number)).mkdir()
         yield tmp_path / str(number)
 
 
 def copies(whole: Path, tmp_path: Path) -> Iterator[Path]:
-    """Copies of a store, each a broker's own."""
+    """Yield copies of a store, each as a broker's own store."""
     for number in itertools.count():
         yield Path(shutil.copytree(whole, tmp_path / f"broker-{number}" / "store"))
 

@@ -44,7 +44,7 @@ def test_groups_are_made_and_dropped(admin: Admin, topic: str) -> None:
     admin.create_group(SubscriptionGroupConfig(group, retry_max_times=3))
     assert admin.groups(BROKER)[group].retry_max_times == 3
     admin.delete_group(group)
-    # A broker 5.5 looks the group up once more while it drops it, which makes a new one.
+    # While broker 5.5 drops the group, it looks it up once more, which creates a new one.
     left = admin.groups(BROKER).get(group)
     assert left is None or left.retry_max_times == 16
 
@@ -130,5 +130,5 @@ def test_a_snapshot_has_the_offsets_that_a_broker_reports(
     progress = ask_progress(admin, BROKER, "in-the-lake")
     assert progress.offsets[OffsetOwner(OffsetKind.GROUP, puller.group, topic, queue.queue_id)] == 2
     assert progress.broker == "in-the-lake"
-    assert progress.log_end is None or progress.log_end > 0  # unknown from a broker 4.9 that has just started
+    assert progress.log_end is None or progress.log_end > 0  # a broker 4.9 that has just started does not report it
     assert not [key for key in progress.subscriptions if key.group == puller.group]  # it sends no heartbeats

@@ -27,7 +27,7 @@ from tests.support.store_configs import record_config
 
 @pytest.fixture(scope="module")
 def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
-    """A lake of all that the broker wrote."""
+    """A lake with everything that the broker wrote."""
     lake = LakePaths(str(tmp_path_factory.mktemp("restored") / "lake"))
     work = find_work(str(recorded_store.store), "a", lake)
     open_for_append(lake.messages)

@@ -16,12 +16,12 @@ __all__ = ["bucket", "s3_environment", "s3_server"]  # fixtures
 
 @pytest.fixture
 def proxy(s3_server: S3Server) -> Iterator[FaultProxy]:
-    """A proxy before the server, without faults as yet."""
+    """A proxy in front of the server, so far without faults."""
     with FaultProxy(s3_server.address) as running:
         yield running
 
 
 @pytest.fixture
 def behind_proxy(proxy: FaultProxy) -> S3Options:
-    """The server, as one reaches it through the proxy."""
+    """The server, reached through the proxy."""
     return S3Options(proxy.endpoint, virtual_hosts=False)

@@ -47,7 +47,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write(store: S3PackStore, content: bytes) -> None:
-    """A pack of any bytes."""
+    """Write a pack of any bytes."""
     with store.open_write(NAME) as output:
         for start in range(0, len(content), 1 << 20):
             output.write(memoryview(content)[start : start + (1 << 20)])
@@ -63,7 +63,7 @@ def is_there(store: S3PackStore) -> bool:
     ("content", "request_line", "times"),
     [
         (SMALL, "^PUT", 3),
-        (LARGE, r"^POST .*\?uploads", 2),  # an upload begun in vain is left, and nobody sees it
+        (LARGE, r"^POST .*\?uploads", 2),  # the failed upload stays unfinished, and is not visible
         (LARGE, "^PUT .*partNumber=2", 3),
         (LARGE, "^PUT .*partNumber=4", 2),
         (LARGE, r"^POST .*\?uploadId=", 2),

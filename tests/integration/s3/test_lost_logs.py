@@ -42,7 +42,7 @@ def zero_first_entry(client: Any, bucket: str, table: str) -> None:
 
 
 def archive(store: Path, lake: LakePaths) -> None:
-    """Do the steps of an archive run."""
+    """Run the steps of an archive run."""
     if find_work(str(store), None, lake).snapshot.size:
         archive_store(store, lake)
     else:

@@ -35,7 +35,7 @@ def store(bucket: str) -> PackStore:
 
 
 def write(store: PackStore, content: bytes, name: str = NAME, piece: int = 1 << 20) -> None:
-    """A pack of any bytes, in pieces."""
+    """Write a pack of any bytes, in pieces."""
     with store.open_write(name) as output:
         for start in range(0, len(content), piece):
             output.write(memoryview(content)[start : start + piece])
@@ -139,7 +139,7 @@ def test_a_killed_writer_leaves_an_upload_that_can_be_ended(store: PackStore, s3
     assert keys_of(s3_server, bucket) == []
     assert uploads_of(s3_server, bucket) == [f"lake/bodies/{NAME}"]
     now = datetime.datetime.now(datetime.UTC)
-    assert store.delete_unfinished(now - datetime.timedelta(hours=1)) == 0  # its writer may live
+    assert store.delete_unfinished(now - datetime.timedelta(hours=1)) == 0  # its writer may still be alive
     assert store.delete_unfinished(now + datetime.timedelta(hours=1)) == 1
     assert uploads_of(s3_server, bucket) == []
 
@@ -194,7 +194,7 @@ def test_packs_are_listed_and_deleted_as_in_a_folder(
     now = datetime.datetime.now(datetime.UTC)
     assert all(abs((now - pack.modified).total_seconds()) < 600 for pack in found)
     chosen.delete([name for name in names if name != OTHER])
-    chosen.delete([NAME])  # is not there any more
+    chosen.delete([NAME])  # no longer exists
     assert [pack.name for pack in chosen.list_packs()] == [OTHER]
     if kind == "s3":
         assert keys_of(s3_server, bucket) == [f"lake/bodies/{OTHER}", "lake/bodies/store_date=notes.txt"]

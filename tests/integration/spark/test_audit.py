@@ -50,7 +50,7 @@ def folder(archived: Path, tmp_path: Path) -> Path:
 
 
 def run_audit(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
-    """The exit code, and the verdict on each pair."""
+    """Run an audit; return the exit code, and the verdict on each pair."""
     capsys.readouterr()
     store = str(folder / "{broker}" / "store")
     code = audit.main(["--lake", str(folder / "lake"), "--store", store, "--quiet", "--output", "json", *more])

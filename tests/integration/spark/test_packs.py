@@ -41,7 +41,7 @@ Row = tuple[Any, ...]
 
 
 def make_bodies() -> list[bytes]:
-    """Bodies of all sizes: most of some hundred bytes, some empty, one larger than a frame."""
+    """Return bodies of all sizes: most of a few hundred bytes, some empty, one larger than a frame."""
     chance = random.Random(4711)
     bodies = [chance.randbytes(chance.choice([0, 7, 300, 900])) for _ in range(BODY_COUNT)]
     bodies[1234] = chance.randbytes(2 * FRAME_BYTES)

@@ -34,7 +34,7 @@ Ask = Callable[..., tuple[int, str, str]]
 
 
 def message(number: int) -> Row:
-    """A row that differs by its number: one an hour, so that they lie in three partitions; some columns null."""
+    """Return the row with a number: rows are an hour apart, in three partitions, and have some null columns."""
     stored = NOON + datetime.timedelta(hours=number, milliseconds=number)
     text = ODD_TEXTS[number % len(ODD_TEXTS)]
     values = dict.fromkeys(MESSAGES.fieldNames()) | {

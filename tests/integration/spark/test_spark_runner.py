@@ -19,7 +19,7 @@ def squared(number: int) -> int:
 
 
 def is_first(folder: Path) -> bool:
-    """Return whether a task is the first to begin: they begin in any order."""
+    """Return whether a task is the first to begin; tasks begin in any order."""
     try:
         (folder / "begun").touch(exist_ok=False)
     except FileExistsError:

@@ -178,7 +178,7 @@ def test_a_cluster_is_one_stream_and_a_new_broker_joins_it(spark: SparkSession, 
         write_store(root / "a", [(0, open_segment(messages(25, ord("a")), SIZE))])
         write_store(root / "c", [(0, open_segment(messages(10, ord("c")), SIZE))])
         query.processAllAvailable()
-        query.processAllAvailable()  # a store joins with a batch of its own, that has no rows of it
+        query.processAllAvailable()  # a store joins in a batch of its own, which has no rows of the store
     finally:
         query.stop()
     assert [row["broker"] for row in sink.rows] == ["a"] * 5 + ["c"] * 10
@@ -207,11 +207,11 @@ def test_the_progress_reports_the_end_of_the_log(sink: Sink, broker: MessageStor
     assert stores["latestOffset"] > 10_000
 
 
-# --- what is not as it should be ---
+# --- faults ---
 
 
 def damaged_segment() -> tuple[bytes, list[int]]:
-    """A segment of 20 messages of which one has a lying size, and where they begin."""
+    """Return a segment of 20 messages, one of which has a false size, and where the messages begin."""
     sent = [new_message(number) for number in range(20)]
     starts = [0]
     for record in records(sent):

@@ -48,7 +48,7 @@ with MessageStore.open(sys.argv[1], options) as store:
 
 
 def start(program: str, *arguments: object) -> subprocess.Popen[str]:
-    """A process in a session of its own."""
+    """Start a process in a session of its own."""
     command = [sys.executable, "-c", program, *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(

@@ -36,7 +36,7 @@ def archived(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def run_verify(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, list[dict[str, Any]]]:
-    """The exit code, and the stores' reports."""
+    """Run verify; return the exit code, and the stores' reports."""
     capsys.readouterr()
     code = verify.main([str(folder / "{broker}" / "store"), "--quiet", "--output", "json", *more])
     return code, json.loads(capsys.readouterr().out)["rows"]
@@ -125,7 +125,7 @@ def test_a_store_missing_from_the_lake_is_a_finding(
 
 @pytest.fixture(scope="module")
 def archived_jmq(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same of a JMQ store."""
+    """The same for a JMQ store."""
     root = tmp_path_factory.mktemp("verified-jmq")
     store = write_jmq_store(root / "broker-j" / "store", 200)
     assert (
@@ -165,7 +165,7 @@ def test_a_jmq_store_is_compared_with_its_lake(
 
 
 def queues_of(report: dict[str, Any]) -> dict[str, set[str]]:
-    """The queues that each class was found in."""
+    """Return the queues in which each class of findings occurs."""
     found: dict[str, set[str]] = {}
     for each in report["findings"]:
         found.setdefault(each["code"], set()).add(each["queue"])

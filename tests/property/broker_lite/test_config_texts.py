@@ -53,13 +53,13 @@ def _rocketmq(document: object) -> object:
 
 
 def _boltmq(document: object) -> object:
-    """The forms of BoltMQ's files, by its source."""
+    """Return a document in the forms of BoltMQ's files according to its source."""
     topics = {"topicConfigs": document}
     return {"dataVersion": {"timestamp": 1}, "offsets": document, "tables": document, "topicConfigTable": topics}
 
 
 def _document_of_boltmqs(document: object) -> object:
-    """The forms that its documentation shows; a table of groups stands by itself."""
+    """Return a document in the forms of its documentation, in which a table of groups has nothing around it."""
     return {"offsets": {"g@%RETRY%g": document}, "topicConfigTable": {"topicConfigTable": document}}
 
 

@@ -158,7 +158,7 @@ def test_damage_anywhere_else_gives_a_store_or_a_documented_error(
             Delivery(store).deliver_due(STORED_MS)
         check_put(known, store)
         assert store.get_at(0) is not None
-        if known is JMQ:  # its entries have checksums: no damaged one is believed
+        if known is JMQ:  # its entries have checksums, so no damaged one is accepted
             assert store.max_offset("orders", 0) == COUNTS[name] // 2 + 1
 
 
@@ -170,7 +170,7 @@ def test_log_cut_at_any_byte_keeps_every_whole_message(
     known, original = KINDS[name], originals[name, "crashed"]
     copy_store(original, root)
     clear_last_pages(root / known.log, cut)
-    # Nothing covers a record's properties: one that has lost the end of them passes for whole, as it does for RocketMQ.
+    # No checksum covers properties: a record that has lost the end of them is accepted as whole, as by RocketMQ.
     whole = [
         record
         for record in known.read_log(original)

@@ -110,7 +110,7 @@ codes = (
 
 @st.composite
 def commands(draw: st.DrawFn) -> Command:
-    """Requests that are nearly right."""
+    """Draw mutated requests."""
     code = draw(codes)
     base = draw(st.sampled_from([{}, send_fields("orders"), pull_fields("orders")]))
     fields = {key: str(value) for key, value in base.items()}
@@ -129,14 +129,14 @@ def commands(draw: st.DrawFn) -> Command:
 
 
 class Unexpected(logging.Handler):
-    """Errors of handlers that nobody has thought of: they are answered, too, but are ours to mend."""
+    """Unexpected errors of handlers: they are answered, too, but each is a bug."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.records: list[logging.LogRecord] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it."""
+        """Keep an unexpected error."""
         self.records.append(record)
 
 
@@ -222,7 +222,7 @@ def test_any_bytes_are_commands_or_no_frames(
 
 @pytest.fixture(scope="module")
 def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """A server's TLS and that of a client."""
+    """TLS contexts of a server and of a client."""
     text = Certificates(tmp_path_factory.mktemp("certificates")).server_properties()
     settings = parse_tls_properties(text, {})
     return server_context(settings), client_context(settings)

@@ -33,7 +33,7 @@ OPTIONS = replace(SMALL, queue_weights={"payments": (1, 0, 3)})
 
 @st.composite
 def messages(draw: st.DrawFn, topics: tuple[str, ...] = ("orders", "payments", "t" * 127)) -> NewJournalMessage:
-    """A message that no broker refuses."""
+    """Draw a message that no broker refuses."""
     is_ordered = draw(st.booleans())
     return NewJournalMessage(
         topic=draw(st.sampled_from(topics)),
@@ -65,7 +65,7 @@ class JournalModel(RuleBasedStateMachine):
 
     @initialize()
     def open_new(self) -> None:
-        """A new store."""
+        """Open a new store."""
         self.folder = Path(tempfile.mkdtemp(prefix="journal-model-"))
         self.root = self.folder / "store"
         self.clock = Clock()
@@ -73,7 +73,7 @@ class JournalModel(RuleBasedStateMachine):
         self.store = JournalStore.open(self.root, OPTIONS, clock=self.clock)
 
     def teardown(self) -> None:
-        """Leave nothing behind."""
+        """Close and delete the store."""
         if hasattr(self, "store"):
             self.store.close()
             shutil.rmtree(self.folder)

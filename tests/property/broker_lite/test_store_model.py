@@ -29,7 +29,7 @@ BODIES = st.integers(0, 900).map(lambda size: b"x" * size)
 
 @st.composite
 def messages(draw: st.DrawFn, topic: str, queue_id: int) -> NewMessage:
-    """A message for a queue."""
+    """Draw a message for a queue."""
     properties = {"KEYS": draw(KEYS), "TAGS": draw(st.sampled_from(["", "t1", "t2"])), "DELAY": "2"}
     return message(
         topic=topic,
@@ -41,7 +41,7 @@ def messages(draw: st.DrawFn, topic: str, queue_id: int) -> NewMessage:
 
 @st.composite
 def batches(draw: st.DrawFn) -> list[NewMessage]:
-    """A batch for one queue that no broker refuses."""
+    """Draw a batch for one queue that no broker refuses."""
     place = draw(TOPICS), draw(st.integers(0, 2))
     return draw(st.lists(messages(*place), min_size=1, max_size=2))
 
@@ -54,7 +54,7 @@ class StoreModel(RuleBasedStateMachine):
 
     @initialize()
     def open_new(self) -> None:
-        """A new store."""
+        """Open a new store."""
         self.folder = Path(tempfile.mkdtemp(prefix="store-model-"))
         self.root = self.folder / "store"
         self.clock = Clock()
@@ -62,7 +62,7 @@ class StoreModel(RuleBasedStateMachine):
         self.store = MessageStore.open(self.root, self.options, clock=self.clock)
 
     def teardown(self) -> None:
-        """Leave nothing behind."""
+        """Close and delete the store."""
         if hasattr(self, "store"):
             self.store.close()
             shutil.rmtree(self.folder)
@@ -135,7 +135,7 @@ class StoreModel(RuleBasedStateMachine):
 
     @invariant()
     def times_find_the_first_message_from_then_on(self) -> None:
-        """Check times in every queue."""
+        """Check look-ups by time in every queue."""
         for topic, queue_id in self.store.queues:
             times = [
                 result.store_timestamp for one, result in self.put if (one.topic, one.queue_id) == (topic, queue_id)
@@ -145,7 +145,7 @@ class StoreModel(RuleBasedStateMachine):
 
 
 class BoltmqStoreModel(StoreModel):
-    """The same of a store in BoltMQ's dialect."""
+    """The same for a store in BoltMQ's dialect."""
 
     options = replace(SMALL, dialect=BOLTMQ)
     longest_topic = MAX_V1_TOPIC_LENGTH

@@ -55,7 +55,7 @@ def run(folder: Path, words: Sequence[str]) -> int:
 
 
 def here(folder: Path, words: Sequence[str]) -> list[str]:
-    """The words of a command, with the demo's store and lake for those of the documentation."""
+    """Return the words of a command, with the demo's store and lake in place of the documentation's."""
     places = {
         "/data/rocketmq/store": "broker-a/store",
         "/mnt/brokers/{broker}/store": "{broker}/store",

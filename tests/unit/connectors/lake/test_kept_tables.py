@@ -54,7 +54,7 @@ def numbers(path: Path) -> list[int]:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The tables that are opened anew."""
+    """The tables that were opened again instead of reused."""
     found: list[str] = []
     really = DeltaTable.__init__
 

@@ -169,7 +169,7 @@ def test_an_answer_larger_than_its_memory_is_sorted_on_disk(tmp_path: Path) -> N
     rows, wide = 200_000, 1000
     for part in range(8):
         numbers = pa.array((np.arange(rows) * 7919 + part) % 1_000_003, pa.int64())
-        # Incompressible enough for memory, and quick to make: a different start in the same long text.
+        # Rows that fill memory and are quick to make: each begins at another place of one long text.
         text = pc.utf8_rpad(pc.cast(pc.add(numbers, part), pa.string()), wide, "x")
         write_deltalake(str(tmp_path / "messages"), pa.table({"number": numbers, "text": text}), mode="append")
     command = [sys.executable, "-c", SORT, str(tmp_path / "messages")]

@@ -40,7 +40,7 @@ def extent(*answers: dict[str, str] | RefusedError) -> LogExtent:
 
 
 def answer_of(begin: int, end: int, behind: int = 0) -> dict[str, str]:
-    """An answer."""
+    """Return an answer with this extent."""
     return {"commitLogMinOffset": str(begin), "commitLogMaxOffset": str(end), "dispatchBehindBytes": str(behind)}
 
 

@@ -48,7 +48,7 @@ def network() -> Iterator[Network]:
 
 @pytest.fixture
 def hasty() -> Iterator[Network]:
-    """A client that soon gives up, of peers that do not answer."""
+    """A client that soon gives up on peers that do not answer."""
     made = Network(HASTY)
     yield made
     made.close()

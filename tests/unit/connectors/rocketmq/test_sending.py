@@ -54,7 +54,7 @@ class Cluster:
         )
 
     def make_model(self) -> None:
-        """Have topics made by their first message."""
+        """Let the first message of a topic create it."""
         self.route, self.model = None, self._route(7, queues=8)
 
     def _answer_route(self, command: Command) -> bytes:
@@ -62,20 +62,20 @@ class Cluster:
         return reply(command, 17) if route is None else reply(command, body=serialize_body(route, standard=True))
 
     def producer(self, **how: Any) -> Producer:
-        """A producer of theirs."""
+        """Connect a producer to the cluster."""
         options = ClientOptions(self.name_server.address, request_seconds=1)
         return self._stack.enter_context(Producer("PG", options, ProducerOptions(**how)))
 
 
 def stored(command: Command, code: int = 0) -> bytes:
-    """A broker's answer to a send."""
+    """Return a broker's answer to a send."""
     header = parse_send_request(command)
     response = SendMessageResponse("7F" * 16, header.queue_id, 5)
     return serialize_command(command.reply(code, to_ext_fields(response)))
 
 
 def refusing(code: int) -> Answering:
-    """A broker that answers with a code."""
+    """Return a broker that answers with a code."""
     return lambda command: reply(command, code, remark="trouble")
 
 

@@ -8,7 +8,7 @@ from commitlake.connectors.rocketmq.throttle import Rate, Throttle
 
 
 class Clock:
-    """Time that passes where somebody waits."""
+    """A clock that advances only by the time waited."""
 
     now = 50.0
 

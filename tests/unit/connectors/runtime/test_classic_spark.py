@@ -12,7 +12,7 @@ from commitlake.connectors.runtime.runner import CounterGoneError
 
 
 class Stage:
-    """A stage of which so many tasks are done."""
+    """A stage with a number of finished tasks."""
 
     def __init__(self, done: int, known: int) -> None:
         self.numCompletedTasks, self.numTasks = done, known
@@ -31,7 +31,7 @@ class Session:
         return self
 
     def getActiveStageIds(self) -> list[int]:  # noqa: N802
-        """Go on to the next moment."""
+        """Advance to the next moment."""
         if not self.moments:
             raise Py4JError("the JVM is gone")
         self.now = self.moments.pop(0)

@@ -23,7 +23,7 @@ from tests.servers.process import free_ports
 
 
 def stages(*counts: tuple[int, int]) -> list[Any]:
-    """Stages of which so many tasks are done, as the server reports them."""
+    """Return stages with these numbers of finished tasks, as the server reports them."""
     return [SimpleNamespace(num_completed_tasks=done, num_tasks=known) for done, known in counts]
 
 

@@ -28,7 +28,7 @@ class Numbers(LimitedStreamReader):
         return self.limit
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
-        """Nothing to fix: the numbers have an end."""
+        """Do nothing: the numbers have a fixed end."""
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield a number."""

@@ -57,7 +57,7 @@ def test_tasks_that_wait_have_two_threads_for_each_core(
 
 
 class Counted(Sequence[int]):
-    """Many tasks, of which it is known how many were asked for."""
+    """Many tasks, and a count of those that were taken."""
 
     def __init__(self) -> None:
         self.taken = 0

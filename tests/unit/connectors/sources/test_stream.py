@@ -64,7 +64,7 @@ def read(root: Path, splits: list[Split], **given: object) -> list[tuple[Any, ..
 
 
 def run(planner: StreamPlanner, start: Positions, limit: int | None = None) -> list[tuple[Positions, list[Split]]]:
-    """Micro-batches until nothing is new, through checkpoints, as Spark does it."""
+    """Plan micro-batches through checkpoints, as Spark does, until nothing is new."""
     batches: list[tuple[Positions, list[Split]]] = []
     while True:
         end = from_checkpoint(to_checkpoint(planner.next(start, limit)))

@@ -33,7 +33,7 @@ class GrowingStore:
         (self.root / "commitlog" / segment_name(base_offset)).write_bytes(bytes(self.size))
 
     def write(self, data: bytes, at: int | None = None) -> None:
-        """Bytes at the log's end, or elsewhere."""
+        """Write bytes at the log's end, or elsewhere."""
         offset = self.end if at is None else at
         base = offset - offset % self.size
         with (self.root / "commitlog" / segment_name(base)).open("r+b") as file:
@@ -43,7 +43,7 @@ class GrowingStore:
             self.end += len(data)
 
     def put(self, count: int, seed: int = 1, body: int = 200) -> None:
-        """Messages at the log's end."""
+        """Write messages at the log's end."""
         self.write(b"".join(records(messages(count, seed, body), self.end)))
 
     def close_segment(self) -> None:

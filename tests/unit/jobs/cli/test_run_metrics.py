@@ -23,7 +23,7 @@ def run(path: Path, code: ExitCode = ExitCode.OK, *, messages: int = 0, name: st
 
 
 def samples(path: Path) -> dict[str, float]:
-    """The values in a file, by name, with the exit code where there is one."""
+    """Return the values in a file, by name and, if there is one, exit code."""
     found = {}
     for family in text_string_to_metric_families(path.read_text()):
         for sample in family.samples:

@@ -20,7 +20,7 @@ from tests.support.lakes import GrowingLake, shop_messages
 
 @pytest.fixture
 def growing(tmp_path: Path) -> GrowingLake:
-    """A store that the suites let pass, and no lake yet."""
+    """A store that passes the suites, and no lake yet."""
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(20))
     return growing
@@ -32,7 +32,7 @@ def config_of(growing: GrowingLake, hbase: HBaseOptions | None = None) -> Config
 
 
 def page_of(growing: GrowingLake) -> Path:
-    """The page."""
+    """Return the path of the page."""
     return Path(growing.lake.root) / "quality.html"
 
 

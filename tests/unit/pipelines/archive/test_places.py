@@ -65,7 +65,7 @@ def test_an_unsupported_place_is_refused_before_the_lake_is_made(tmp_path: Path)
 
 
 def inside(tmp_path: Path) -> LakePaths:
-    """A lake with two tables, of which one is a link to another disk."""
+    """Make a lake with two tables, of which one is a link to another disk."""
     (tmp_path / "lake" / "messages").mkdir(parents=True)
     (tmp_path / "disk" / "profiles").mkdir(parents=True)
     (tmp_path / "lake" / "profiles").symlink_to(tmp_path / "disk" / "profiles")

@@ -46,14 +46,14 @@ Row = dict[str, Any]
 
 
 def tasks_of(root: Path, lake: Path, partition: int = SIZE, run_id: str = "run-1") -> ArchiveTasks:
-    """The tasks for all of a store."""
+    """Return the tasks for the whole store."""
     (store,) = find_stores(str(root), "broker/../a")
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], partition)
     return ArchiveTasks(splits, LakePaths(str(lake)), PackLocation(str(lake / "bodies")), run_id, "1.2")
 
 
 def run_all(tasks: ArchiveTasks) -> list[ManifestRow]:
-    """The manifest of all tasks."""
+    """Run all tasks, and return their manifest."""
     return [row for number in range(len(tasks.parts)) for row in tasks.run(number, tasks.parts[number : number + 1])]
 
 
@@ -78,7 +78,7 @@ def rows_of(lake: Path, manifest: list[ManifestRow]) -> list[Row]:
 
 
 def plain(row: Row) -> Row:
-    """A row as the plain reader gives it."""
+    """Return a record as the row that the plain reader gives."""
     values = {name: row[name] for name in COLUMNS}
     for name in ("born_timestamp", "store_timestamp"):
         values[name] = values[name] and round(values[name].timestamp() * 1000)

@@ -188,7 +188,7 @@ def test_each_run_adds_new_consumptions(shop: JmqShop) -> None:
 
 
 def killed(*_: object, **__: object) -> None:
-    """Stand in for a step at which a run is killed."""
+    """Replace a step at which a run is killed."""
     raise KeyboardInterrupt
 
 

@@ -52,7 +52,7 @@ def plain(count: int, first: int = 0) -> list[NewMessage]:
 def test_a_file_without_a_record_that_has_a_role_is_not_read(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_of(family, monkeypatch, plain(3), plain(3, 3)) == []
     assert family.steps() == []
-    # The version is reached all the same.
+    # The version is still reached.
     assert follow_edges(family.growing.lake).version == delta_table(family.growing.lake.messages).version()
 
 

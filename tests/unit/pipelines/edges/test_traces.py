@@ -90,7 +90,7 @@ def test_a_batch_is_an_entry_for_each_message() -> None:
     columns = pub("U1,U2,U3", 0)
     columns[12] = ",".join(map(offset_id, (1, 2, 3)))
     assert entries_of(body(columns), names=("unique_key", "sent_offset")) == [("U1", 1), ("U2", 2), ("U3", 3)]
-    columns[12] = offset_id(1)  # fewer ids than messages: nobody knows whose it is
+    columns[12] = offset_id(1)  # fewer ids than messages: it is unknown whose it is
     assert entries_of(body(columns), names=("unique_key", "sent_offset")) == [("U1", None), ("U2", None), ("U3", None)]
 
 

@@ -63,7 +63,7 @@ def lag(root: Path, choice: Choice | None = None, given: Given | None = None) ->
 
 
 def from_log(root: Path, monkeypatch: pytest.MonkeyPatch, given: Given | None = None) -> LagAnswer:
-    """The lag where no index may be used."""
+    """Return the lag, counted without any index."""
     with monkeypatch.context() as patched:
         patched.setattr(store_messages.StoreMessages.__init__, "__kwdefaults__", {"use_indexes": False})
         return lag(root, given=given)

@@ -16,7 +16,7 @@ TIMER, SCHEDULE = "rmq_sys_wheel_timer", "SCHEDULE_TOPIC_XXXX"
 
 
 def timer(second: float, due_s: float, key: str, **more: str) -> Any:
-    """A timer that is due so many seconds after the files of progress were written."""
+    """Return a timer that is due this number of seconds after the files of progress were written."""
     due = str(WRITTEN_MS + int(due_s * 1000))
     return stored(TIMER, second, UNIQ_KEY=key, TIMER_OUT_MS=due, REAL_TOPIC="orders", **more)
 

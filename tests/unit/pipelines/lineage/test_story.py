@@ -16,7 +16,7 @@ def a_step(name: str, second: int | None) -> Step:
 
 
 def a_story(steps: str, *edges: str) -> Story:
-    """A story of steps that are a letter each, a second apart, and of edges that are two letters."""
+    """Return a story of steps, one letter each and a second apart, and of edges, two letters each."""
     made = [a_step(name, second) for second, name in enumerate(steps)]
     return Story(
         asked="key k",
@@ -28,7 +28,7 @@ def a_story(steps: str, *edges: str) -> Story:
 
 
 def drawn(story: Story, depth: int | None = None) -> list[str]:
-    """A line for each branch: dots for its depth, the step, * where it was shown before, + for hidden steps."""
+    """Return a line for each branch: dots for depth, the step, * if shown before, + and a number for hidden steps."""
     return [
         "." * branch.depth + branch.step.id + "*" * branch.again + (f"+{branch.cut}" if branch.cut else "")
         for branch in story.branches(depth)

@@ -238,7 +238,7 @@ def packs_of(growing: GrowingLake) -> LocalPackStore:
 
 
 def write_pack(growing: GrowingLake, start: int, end: int, age: datetime.timedelta, broker: str = "broker-a") -> str:
-    """A pack that no row names."""
+    """Write a pack that no row names."""
     name = pack_name(FIRST_DAY, broker, start, end, TOKEN)
     with packs_of(growing).open_write(name) as output:
         output.write(memoryview(b"bodies"))
@@ -247,7 +247,7 @@ def write_pack(growing: GrowingLake, start: int, end: int, age: datetime.timedel
 
 
 def orphans_of(growing: GrowingLake) -> list[str]:
-    """Names of the packs that no row names."""
+    """Return the names of the packs that no row names."""
     last = read_last_commit(growing.lake.messages)
     assert last is not None
     packs = list(packs_of(growing).list_packs())

@@ -48,7 +48,7 @@ def archive(growing: GrowingLake, *rules: str) -> Result:
 
 
 def write(folder: Path, messages: list[NewMessage], *rules: str) -> tuple[GrowingLake, Result]:
-    """A lake of these messages."""
+    """Write a lake of these messages."""
     growing = GrowingLake(folder)
     growing.write(messages)
     return growing, archive(growing, *rules)

@@ -39,7 +39,7 @@ def admin(broker: LiveBroker) -> Iterator[Admin]:
 
 
 def closed(_request: Command, _answer: Command) -> None:
-    """No answer, and the end of the connection."""
+    """Return no answer, which ends the connection."""
 
 
 def garbage(_request: Command, _answer: Command) -> bytes:

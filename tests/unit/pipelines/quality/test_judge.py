@@ -45,7 +45,7 @@ def judged(rows: list[Row], facts: RunFacts = FACTS) -> QualityReport:
 
 
 def suite_with(name: str) -> list[Suite]:
-    """The one suite that has an expectation of this name; to judge by all takes longer."""
+    """Return the only suite with an expectation of this name; judging by all suites takes longer."""
     return [suite for suite in SUITES if name in {each.name for each in suite.expectations}]
 
 
@@ -113,7 +113,7 @@ def test_a_recreated_topic_is_a_warning() -> None:
     assert report.passed
 
 
-# --- what stops a commit ---
+# --- failures that stop a commit ---
 
 
 @pytest.mark.parametrize("lost", [1, 599, 600, 1198])

@@ -227,7 +227,7 @@ def test_parts_in_any_order_and_depth_give_the_whole(seed: int, cuts: list[int])
     assert profile_of(shuffled).equals(whole)
 
 
-# --- on its way ---
+# --- as bytes ---
 
 
 def test_a_profile_round_trips_as_bytes() -> None:

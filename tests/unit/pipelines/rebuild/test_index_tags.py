@@ -25,7 +25,7 @@ NO_TAGS = ("TAGS",)
 
 
 def write(root: Path, *, tags: bool, count: int = 60, without: tuple[str, ...] = ()) -> Path:
-    """A store whose broker does, or does not, enter tags; its messages without some properties."""
+    """Write a store whose broker does or does not enter tags, and whose messages lack some properties."""
 
     def less(whole: NewMessage) -> NewMessage:
         return replace(whole, properties=tuple(pair for pair in whole.properties if pair[0] not in without))

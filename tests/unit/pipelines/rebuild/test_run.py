@@ -65,7 +65,7 @@ def test_an_interrupted_run_continues_where_it_stopped(store: Path, rebuild: Reb
     out = interrupted(rebuild, store)
     parts = sorted((out / ".rebuild" / "parts").iterdir())
     assert len(parts) == 4
-    # Only what is not collected yet is read: without these records nothing could be made of the log's head.
+    # Only uncollected ranges are read: without the collected records, the log's head could not be rebuilt.
     head = store / "commitlog" / segment_name(0)
     whole = head.read_bytes()
     first = PartReader(parts[0]).table.totals

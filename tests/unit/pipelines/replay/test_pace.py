@@ -9,7 +9,7 @@ from commitlake.pipelines.replay.pace import Pace
 
 
 class Clock:
-    """Time that passes while somebody sleeps."""
+    """A clock that advances only during sleeps."""
 
     def __init__(self) -> None:
         self.now = 1000.0

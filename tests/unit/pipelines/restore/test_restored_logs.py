@@ -60,7 +60,7 @@ ODD: tuple[NewMessage, ...] = (
 
 
 def without_last_separator(record: bytes) -> bytes:
-    """A record as brokers 4.9.1 to 5.1.4 wrote it."""
+    """Return a record as brokers 4.9.1 to 5.1.4 wrote it."""
     assert record[-1] == 2
     size, (length,) = len(record) - 1, struct.unpack_from(">h", record, record.rindex(b"KEYS\x01") - 2)
     place = record.rindex(b"KEYS\x01") - 2
@@ -75,7 +75,7 @@ def with_properties(record: bytes, stored: bytes, replacing: bytes) -> bytes:
 
 
 def log_of(pieces: list[tuple[str, bytes]]) -> bytes:
-    """A segment of records of one property each, in the form that is given for each of them."""
+    """Return a segment of records with one property each, in the given forms."""
     data = b""
     for number, (topic, stored) in enumerate(pieces):
         message = NewMessage(topic, b"body %d" % number, START_MS, BROKER_HOST, properties=(("a", "b"),))

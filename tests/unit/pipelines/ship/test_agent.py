@@ -28,7 +28,7 @@ FIRST = f"commitlog/{segment_name(0)}"
 
 
 class Killed(BaseException):
-    """The process ends at once."""
+    """Exception that stands for the end of the process."""
 
 
 @pytest.fixture(autouse=True)

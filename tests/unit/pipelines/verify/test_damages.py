@@ -19,8 +19,8 @@ class Case:
     """A damage, and its findings.
 
     Attributes:
-        damage: what is done to a store's folder.
-        expected: how many findings there are of each class.
+        damage: function that damages a store's folder.
+        expected: number of findings of each class.
         rocketmq: what else is found in a RocketMQ store: its IndexFiles lead there, too.
         jmq: what else is found in a JMQ store: its checkpoint counts entries.
     """

@@ -46,13 +46,13 @@ def delayed(level: int) -> NewMessage:
 
 
 def findings(root: Path, **options: object) -> Findings:
-    """Everything that verify finds."""
+    """Return all findings of verify."""
     (report,) = verify_stores(find_stores(str(root), "a"), VerifyOptions(**options))  # type: ignore[arg-type]
     return report.findings
 
 
 def counts(root: Path, **options: object) -> dict[str, int]:
-    """The classes of findings, with their numbers."""
+    """Return the number of findings of each class."""
     return dict(findings(root, **options).counts)
 
 

@@ -24,7 +24,7 @@ def verify(root: Path) -> StoreReport:
 
 
 def write(root: Path, before: int, after: int, silent: tuple[str, int] | None = None) -> Path:
-    """A store whose topic was deleted after some messages; a silent queue has none since."""
+    """Write a store whose topic was deleted after some messages; a silent queue has had none since."""
     chance = random.Random(1)
     with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
         for number in range(before):

@@ -66,7 +66,7 @@ def test_defaults_verify_certificates_and_host_names() -> None:
     assert not found.test_mode
     assert found.server_mode is TlsMode.PERMISSIVE
     assert found.verifies_servers
-    # The system's signers sign for everybody: only the name identifies the server.
+    # The system's CAs sign for everybody: only the name identifies the server.
     assert found.checks_host_names
 
 

@@ -80,7 +80,7 @@ def checkpoint(root: Path) -> TimerCheckpoint:
 
 
 def rocketmq_would_deliver(root: Path) -> Counter[int]:
-    """Physical offsets of the timer records that a RocketMQ broker delivers which opens the store, and how often.
+    """Return the timer records, by physical offset, that a RocketMQ broker delivers from the store, with counts.
 
     Written after TimerMessageStore.recover: all slots of the wheel from the last read time on, corrected by the timer
     log, and the queue from the message after the last unit on.

@@ -202,7 +202,7 @@ def test_bodies_are_decompressed_on_request(tmp_path: Path, codec: str) -> None:
 
 
 def compress_stream(data: bytes, codec: str) -> bytes:
-    """Compressed as a file of this codec."""
+    """Compress data as a file of this codec."""
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, codec) as stream:
         stream.write(data)
@@ -237,7 +237,7 @@ def test_decompression_bombs_take_no_more_memory_than_a_batch(
 
 
 def memory_of(split: Split, form: BodyForm, limit: int) -> tuple[list[tuple[int, int]], int]:
-    """Queue and body size of each row, read with at most `limit` bytes of bodies in a batch, and the most memory."""
+    """Read with at most `limit` bytes of bodies in a batch; return queue and body size by row, and peak memory."""
     wanted = Request(arrow_schema("queue_id", "body", "_corrupt_record"), Mode.PERMISSIVE, body=form)
     rows: list[tuple[int, int]] = []
     before, arrow = pa.total_allocated_bytes(), 0

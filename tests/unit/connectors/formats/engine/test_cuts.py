@@ -84,7 +84,7 @@ def test_the_last_cut_is_found_from_the_end_of_a_mostly_empty_segment(tmp_path: 
 
 
 def read_all(root: Path, *, near: bool, partition: int = PARTITION) -> tuple[list[int], int]:
-    """Offsets of the records that a divided read gives, and the bytes that it could not read."""
+    """Return the offsets of the records that a divided read gives, and the number of bytes that it could not read."""
     (store,) = find_stores(str(root), "b")
     with pytest.MonkeyPatch.context() as patch:
         if not near:
@@ -180,8 +180,8 @@ def holding(root: Path, inner_bytes: int, distance: int) -> tuple[Path, int, int
     """Make a store whose body at the first cut holds valid records; return it, with the range of these.
 
     Args:
-        root: where to write it.
-        inner_bytes: of provable records, at least.
+        root: folder of the store.
+        inner_bytes: minimum size of the records in the body.
         distance: from the outer record's start to the first of them.
     """
     first = PARTITION + 100

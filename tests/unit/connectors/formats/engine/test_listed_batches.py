@@ -67,7 +67,7 @@ def test_keys_are_filtered_also_when_not_selected(plain: Path) -> None:
 
 
 def damage_a_body(root: Path) -> int:
-    """Flip a bit in the body of a message of the topic; its physical offset."""
+    """Flip a bit in the body of a message of the topic; return its physical offset."""
     split = next(split for split in plan_of(root, topics=RARE).splits if isinstance(split, ListedSplit))
     message = next(message for message in read_splits([split]) if message.body)
     path = Path(split.path)

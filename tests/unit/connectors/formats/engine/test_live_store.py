@@ -45,7 +45,7 @@ def read_range(store_path: Path, start: int) -> tuple[StoreRange, list[str]]:
 
 
 def test_reads_of_a_growing_store_take_every_record_once(tmp_path: Path) -> None:
-    warm()  # compile before the writer begins, or it is through first
+    warm()  # compile first, or the writer would end before the reader begins
     store = tmp_path / "store"
     command = [sys.executable, "-c", WRITER, str(store), str(MESSAGES)]
     keys: list[str] = []

@@ -125,7 +125,7 @@ def cut_file(root: Path) -> None:
 
 
 def lag(root: Path) -> None:
-    """Dispatch had not come to the last messages of any queue."""
+    """Remove the last entries of every queue, as if they had not been dispatched yet."""
     for path in (path for path in (root / "consumequeue").rglob("0*") if path.is_file()):
         data = path.read_bytes()
         kept = [
@@ -137,13 +137,13 @@ def lag(root: Path) -> None:
 
 
 def claim_twice(root: Path) -> None:
-    """Another topic's queue leads to the record of a message of this one."""
+    """Let an entry of another topic's queue refer to a message of this one."""
     data = queue_files(root)[0].read_bytes()[: ENTRY.size]
     patch(queue_files(root, "topic-1")[0], 0, data)
 
 
 def claim_too_much(root: Path) -> None:
-    """Another topic's entry has a size that covers its neighbours."""
+    """Give another topic's entry a size that covers its neighbours."""
     path = queue_files(root, "topic-1")[0]
     offset, size, code = ENTRY.unpack(path.read_bytes())
     patch(path, 0, ENTRY.pack(offset, size + 500, code))

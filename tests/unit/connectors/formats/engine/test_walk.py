@@ -75,7 +75,7 @@ def test_a_segment_that_is_deleted_while_it_is_read_is_an_error_and_no_gap(tmp_p
 def test_the_error_for_a_record_too_large_for_any_batch_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Bytes that are not UTF-8 make that the record is decoded a second time, from its mended properties.
+    # A record with bytes that are not UTF-8 is decoded a second time, from its repaired properties.
     data = log_of([new_message(0, properties=(("k", "v" * 9),))]).replace(b"v" * 9, b"\xff" * 9)
     (split,) = splits_of(tmp_path, data)
     decode = Decoder.decode

@@ -36,7 +36,7 @@ def walk(
 def walk_file(
     path: Path, size: int, *, end: int | None = None, written: int = 0, are_zeros_sound: bool = False
 ) -> Found:
-    """Walk a file of so many entries."""
+    """Walk a file of this number of entries."""
     low = -1 if are_zeros_sound else 0
     wanted = EntryRange(
         _DTYPE, 0, 4 * (size if end is None else end), 4 * size, 4 * written,

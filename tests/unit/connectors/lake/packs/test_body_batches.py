@@ -43,7 +43,7 @@ def rows_of(pack: str) -> list[Row]:
 
 
 def read(store: MemoryStore, *batches: list[Row]) -> list[list[Row]]:
-    """The rows of the batches that come of these."""
+    """Return the rows of the resulting batches."""
     cache = FrameCache()
     given = [pa.RecordBatch.from_pylist(rows, SCHEMA) for rows in batches]
     found = [part for batch in given for part in batches_with_bodies(batch, store, cache)]

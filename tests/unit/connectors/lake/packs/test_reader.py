@@ -128,7 +128,7 @@ def test_the_crc_of_an_empty_body_is_checked() -> None:
         read_body(store, ref_of(refs, 0), 1)
 
 
-# References that lie
+# False references
 
 
 @pytest.mark.parametrize("field", ["frame_offset", "frame_length", "offset", "length"])
@@ -196,7 +196,7 @@ def test_arrays_of_several_lengths_are_refused() -> None:
         read_bodies(store, NAME, refs, crcs_of(BODIES[:4]))
 
 
-# Packs that lie
+# Forged packs
 
 
 def test_a_pack_cut_anywhere_is_an_error() -> None:

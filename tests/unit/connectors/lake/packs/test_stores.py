@@ -27,7 +27,7 @@ with LocalPackStore(sys.argv[1]).open_write({NAME!r}) as output:
 
 
 def files_of(root: Path) -> list[str]:
-    """Names of all files below."""
+    """Return the paths of all files below a folder."""
     return sorted(path.name for path in root.rglob("*") if path.is_file())
 
 

@@ -25,7 +25,7 @@ FRAME = 4096
 
 
 def write(folder: Path, bodies: Sequence[bytes]) -> tuple[LocalPackStore, PackRefs]:
-    """A pack of these bodies."""
+    """Write a pack of these bodies."""
     store = LocalPackStore(folder)
     window = np.frombuffer(b"".join(bodies) or b"\0", np.uint8)
     lengths = np.array([len(body) for body in bodies], np.int64)
@@ -40,7 +40,7 @@ def crcs(bodies: Sequence[bytes]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def drawn(kind: int, chance: random.Random) -> list[bytes]:
-    """Bodies that compress well, badly, or not at all; some are the same, some are empty."""
+    """Draw bodies that compress well, badly, or not at all; some are the same, some are empty."""
     count = chance.choice([1, 2, 3, 20, 200])
     length = chance.choice([1, 3, 16, 100, 3000])
     return [_body(kind, number, length, chance) for number in range(count)]
@@ -87,7 +87,7 @@ def test_wiped_bodies_are_removed_and_others_are_unchanged(tmp_path: Path, kind:
 
 
 def _kept_frames(refs: PackRefs, bodies: Sequence[bytes], gone: Sequence[int]) -> list[bytes]:
-    """The contents of the frames that are still frames: some body with bytes stays in them."""
+    """Return the contents of the remaining frames, each of which keeps a body that is not empty."""
     frames: dict[int, list[int]] = {}
     for number, offset in enumerate(refs.frame_offsets.tolist()):
         frames.setdefault(offset, []).append(number)

@@ -111,12 +111,12 @@ def test_batches_refuse_options_of_streams_and_vice_versa() -> None:
 
 
 def give_keys() -> tuple[str, str]:
-    """A provider of keys."""
+    """Return keys, as a provider does."""
     return "reader", "hunter2"
 
 
 def give_nothing() -> None:
-    """No provider of keys."""
+    """Return nothing: this is not a valid provider."""
 
 
 def test_a_function_gives_the_keys() -> None:

@@ -32,12 +32,12 @@ class Query:
         self.ends: list[tuple[dict[str, Any], dict[str, Any]]] = []
 
     def restart(self) -> None:
-        """Go on with another reader, as after a crash of the driver."""
+        """Continue with another reader, as after a crash of the driver."""
         self.reader.stop()
         self.reader = RocketmqStreamReader(self.reader._options, schema_of(self.reader._options))
 
     def plan(self) -> bool:
-        """Fix the next micro-batch; whether there is one."""
+        """Fix the next micro-batch; return whether there is one."""
         start = self.checkpoint if self.checkpoint is not None else self.reader.initialOffset()
         end = self.reader.latestOffset(json.loads(json.dumps(start)), self.reader.getDefaultReadLimit())
         if end == start:
@@ -48,7 +48,7 @@ class Query:
         return True
 
     def read(self, number: int = -1) -> list[Row]:
-        """The rows of a micro-batch."""
+        """Read the rows of a micro-batch."""
         start, end = (json.loads(json.dumps(each)) for each in self.ends[number])
         parts = self.reader.partitions(start, end)
         return [row for part in parts for batch in self.reader.read(part) for row in batch.to_pylist()]

@@ -39,7 +39,7 @@ PIECES = [
 
 
 def decode(properties: list[bytes]) -> list[DecodedBatch]:
-    """Records with these properties, decoded in as many batches as it takes."""
+    """Decode records with these properties, in as many batches as needed."""
     ends = np.cumsum([0, *map(len, properties)])
     window = np.frombuffer(RECORD + b"".join(properties) + bytes(PADDING), np.uint8)
     parts = np.zeros((COMMITLOG_PART_COUNT, len(properties)), np.int64)
