@@ -33,7 +33,7 @@ def messages(recorded_store: RecordedStore) -> dict[int, Message]:
 
 
 def families(messages: dict[int, Message]) -> Iterator[list[Message]]:
-    """The records of one UNIQ_KEY, in the order of the log."""
+    """Yield the records of one UNIQ_KEY, in the order of the log."""
     by_key = defaultdict(list)
     for message in messages.values():
         by_key[message.unique_key].append(message)

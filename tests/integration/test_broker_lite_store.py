@@ -173,7 +173,7 @@ def check_look_ups(servers: RocketMQ, messages: list[Message]) -> None:
 
 
 def options_for(recorded: RecordedStore) -> StoreOptions:
-    """Our settings for a recorded store."""
+    """Return our settings for a recorded store."""
     wanted = RECORDING_OPTIONS
     assert wanted.segment_size_bytes is not None
     assert wanted.consume_queue_file_size_bytes is not None
@@ -191,12 +191,12 @@ def options_for(recorded: RecordedStore) -> StoreOptions:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """The files of a folder, by their paths in it."""
+    """Return the files of a folder, by their paths in it."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def contents(folder: Path) -> list[bytes]:
-    """The files of a folder, in the order of their names."""
+    """Return the files of a folder, in the order of their names."""
     return [path.read_bytes() for path in sorted(folder.iterdir())]
 
 

@@ -47,7 +47,7 @@ class Case:
 
 
 def hours(*moments: datetime.datetime) -> str:
-    """A `deleteWhen` for some moments, in the local time of this machine."""
+    """Return a `deleteWhen` for some moments, in the local time of this machine."""
     return ";".join(sorted({f"{moment.astimezone().hour:02}" for moment in moments}))
 
 

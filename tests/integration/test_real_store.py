@@ -50,7 +50,7 @@ def run_dump(capsys: pytest.CaptureFixture[str]) -> Dump:
 
 
 def without_keys(row: Row, *names: str) -> Row:
-    """A row without some columns."""
+    """Return a row without some columns."""
     return {name: value for name, value in row.items() if name not in names}
 
 
@@ -238,7 +238,7 @@ def indexed_keys(record: Row) -> Iterable[str]:
 
 
 def intact(rows: Sequence[Row], start: int, end: int) -> list[Row]:
-    """The records that do not touch a stretch of the log."""
+    """Return the records that do not touch a stretch of the log."""
     return [row for row in rows if row["physical_offset"] + row["size"] <= start or row["physical_offset"] >= end]
 
 

@@ -33,17 +33,17 @@ CODECS = {"lz4": 0x100, "zstd": 0x200, "zlib": 0x300}
 
 
 def records(recorded: RecordedStore, topic: str) -> list[Row]:
-    """The records stored under a topic."""
+    """Return the records stored under a topic."""
     return [row for row in recorded.decoded if row["topic"] == topic]
 
 
 def sent(recorded: RecordedStore, *kinds: str) -> list[Row]:
-    """The messages of some kinds that the producer sent."""
+    """Return the messages of some kinds that the producer sent."""
     return [row for row in recorded.sent if row["kind"] in kinds]
 
 
 def unique_keys(rows: list[Row]) -> set[str]:
-    """The clients' ids of some messages or records."""
+    """Return the clients' ids of some messages or records."""
     return {row["unique_key"] for row in rows}
 
 

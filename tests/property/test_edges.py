@@ -89,7 +89,7 @@ class Stores:
 
 
 def story(number: int, shape: str, start: float, traced: bool) -> list[Event]:
-    """The records that a message of some shape leaves."""
+    """Return the records that a message of some shape leaves."""
     key, origin = f"U{number}", f"{number} first"
     if shape == "plain":
         events: list[Event] = [(start, origin, lambda _: record(key, seconds=start))]
@@ -148,7 +148,7 @@ def _traces(number: int, shape: str, start: float) -> list[Event]:
 
 
 def _consumption(key: str, attempt: int, start: float, code: int) -> list[Event]:
-    """The traces of a consumption that takes eight seconds."""
+    """Return the traces of a consumption that takes eight seconds."""
     request, end = f"{key} {attempt}", start + 8
     return [
         (start, "trace begin", lambda _: trace(begun(key, request, attempt, start), seconds=start)),

@@ -217,7 +217,7 @@ def serialized(new: NewJournalMessage, offset: int, number: int) -> bytes:
 
 
 def scan(data: bytes, window: int) -> list[SegmentSpan]:
-    """All spans of a file, read in windows of a size."""
+    """Return all spans of a file, read in windows of a size."""
     scanner, spans, size = JournalScanner(0, SizeLimits(SIZE, len(data))), list[SegmentSpan](), window
     while not scanner.done:
         position = scanner.position

@@ -133,7 +133,7 @@ def damage(root: Path, seed: int) -> None:
 
 
 def intact_rows(before: list[Row], damaged: Path, whole: Path) -> list[Row]:
-    """Records none of whose bytes has changed."""
+    """Return records none of whose bytes has changed."""
     rows = []
     for row in before:
         name = row["segment"]
@@ -166,7 +166,7 @@ def test_a_broker_serves_every_intact_message_of_a_salvaged_store(
 
 
 def pulled(servers: RocketMQ, rows: list[Row]) -> Iterator[int]:
-    """Physical offsets of all messages of the rows' topics, by our own client."""
+    """Yield the physical offsets of all messages of the rows' topics, pulled by our own client."""
     with Puller("salvage", ClientOptions(servers.name_server_address)) as puller:
         for topic in sorted({row["topic"] for row in rows}):
             for queue in puller.queues(topic):

@@ -24,7 +24,7 @@ TOPIC = "EveryPlain"
 
 
 def rows_of(lake: Path) -> dict[int, Row]:
-    """All messages by their place in the log, without where their bodies lie."""
+    """Return all messages by their place in the log, without the places of their bodies."""
     table = DeltaTable(str(lake / "messages")).to_pyarrow_table().drop_columns(["body_ref"])
     rows: list[Row] = table.to_pylist()
     assert len({row["physical_offset"] for row in rows}) == len(rows)

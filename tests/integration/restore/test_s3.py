@@ -36,7 +36,7 @@ def lake(tmp_path: Path, bucket: str) -> LakePaths:
 
 
 def segments(root: Path) -> list[bytes]:
-    """A log's files."""
+    """Return a log's files."""
     return [path.read_bytes() for path in sorted((root / "commitlog").iterdir())]
 
 

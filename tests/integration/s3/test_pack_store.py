@@ -42,12 +42,12 @@ def write(store: PackStore, content: bytes, name: str = NAME, piece: int = 1 << 
 
 
 def keys_of(server: S3Server, bucket: str) -> list[str]:
-    """All keys in a bucket."""
+    """Return all keys in a bucket."""
     return [found["Key"] for found in server.client().list_objects_v2(Bucket=bucket).get("Contents", ())]
 
 
 def uploads_of(server: S3Server, bucket: str) -> list[str]:
-    """Keys of unfinished uploads."""
+    """Return the keys of unfinished uploads."""
     return [found["Key"] for found in server.client().list_multipart_uploads(Bucket=bucket).get("Uploads", ())]
 
 

@@ -19,7 +19,7 @@ TASKS = [many_windows(range(first, first + 2), broker=broker) for first in (0, 2
 
 
 def names_in(server: S3Server, bucket: str) -> Sequence[str]:
-    """All objects of a bucket."""
+    """Return all objects of a bucket."""
     return [found["Key"] for found in server.client().list_objects_v2(Bucket=bucket).get("Contents", ())]
 
 

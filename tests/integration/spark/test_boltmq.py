@@ -49,7 +49,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def plain_rows(path: Path) -> list[Row]:
-    """Every record as the plain reader sees it."""
+    """Return every record as the plain reader sees it."""
     (store,) = find_stores(str(path))
     rows = [
         row_of(found.message, store.broker)

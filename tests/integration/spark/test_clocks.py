@@ -30,7 +30,7 @@ class Clock:
         self.now_ms = now_ms
 
     def __call__(self) -> int:
-        """The time, ms since 1970."""
+        """Return the time, ms since 1970."""
         self.now_ms += 1
         return self.now_ms
 

@@ -52,7 +52,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def plain_rows(path: Path) -> list[Row]:
-    """Every record as the plain reader sees it."""
+    """Return every record as the plain reader sees it."""
     (store,) = find_stores(str(path), formats=all_formats())
     rows = [
         store.format.rules.row_of(found.message, store.broker)
@@ -128,7 +128,7 @@ def test_a_journal_is_archived_once_with_its_bodies(spark: SparkSession, store: 
 
 
 def walk(store: Path) -> list:  # type: ignore[type-arg]
-    """The messages."""
+    """Return the messages."""
     (found,) = find_stores(str(store), formats=all_formats())
     return [each.message for each in walk_store(found, segment_size(found)) if each.message is not None]
 

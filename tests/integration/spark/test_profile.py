@@ -31,7 +31,7 @@ _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 
 
 def hostile_rows(seed: int, count: int) -> list[Row]:
-    """Rows with any numbers, and nulls wherever one can be."""
+    """Return rows with any numbers, and nulls wherever one can be."""
     chance = random.Random(seed)
 
     def sometimes(value: object) -> object:
@@ -87,7 +87,7 @@ def hostile_rows(seed: int, count: int) -> list[Row]:
 
 
 def audit_rows(table: pa.Table) -> list[Row]:
-    """The audit's columns in order of the key, nulls last."""
+    """Return the audit's columns in order of the key, nulls last."""
     rows = table.select(list(AUDIT.names)).to_pylist()
     return sorted(
         rows,
@@ -103,13 +103,13 @@ def audit_rows(table: pa.Table) -> list[Row]:
 
 
 def names_and_types(table: DataFrame | StructType) -> list[tuple[str, str]]:
-    """A table's columns."""
+    """Return a table's columns."""
     fields = table.schema.fields if isinstance(table, DataFrame) else table.fields
     return [(field.name, field.dataType.simpleString()) for field in fields]
 
 
 def frame_of(spark: SparkSession, rows: list[Row]) -> DataFrame:
-    """Rows of messages, spread over partitions."""
+    """Return rows of messages, spread over partitions."""
     times = [row["store_timestamp"] for row in rows]
     dates = pa.array([None if time is None else time.date() for time in times], pa.date32())
     table = pa.Table.from_pylist(rows, schema=SCHEMA).append_column("store_date", dates)
@@ -206,7 +206,7 @@ def archived(spark: SparkSession, recorded_store: RecordedStore, tmp_path: Path)
 
 
 def parts_of(table: DeltaTable) -> Iterator[pa.Table]:
-    """The rows of each data file."""
+    """Yield the rows of each data file."""
     for uri in table.file_uris():
         yield pq.ParquetFile(uri).read()
 

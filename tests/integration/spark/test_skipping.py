@@ -34,7 +34,7 @@ def all_rows(store: Path) -> list[Row]:
 
 
 def read(spark: SparkSession, path: Path, **options: object) -> DataFrame:
-    """A DataFrame of the source."""
+    """Return a DataFrame of the source."""
     reader = spark.read.format("commitlog")
     for name, value in options.items():
         reader = reader.option(name, str(value))

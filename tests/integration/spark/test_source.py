@@ -63,7 +63,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(spark: SparkSession, path: Path | str, **options: object) -> DataFrame:
-    """A DataFrame of the source."""
+    """Return a DataFrame of the source."""
     reader = spark.read.format("commitlog")
     for name, value in options.items():
         reader = reader.option(name, str(value))
@@ -106,7 +106,7 @@ def test_rows_do_not_depend_on_how_the_log_is_divided(spark: SparkSession, store
 
 
 def plan_of(store: Path, size: int) -> list[object]:
-    """The splits of a store."""
+    """Return the splits of a store."""
     from commitlake.connectors.formats.engine.plan import plan_splits
 
     (found,) = find_stores(str(store))
@@ -318,7 +318,7 @@ def test_a_schema_that_does_not_fit_is_refused(spark: SparkSession, store: Path)
 
 
 def keys_where(rows: list[Row], **wanted: object) -> list[object]:
-    """The keys of the rows that have these values."""
+    """Return the keys of the rows that have these values."""
     return [row["keys"] for row in rows if all(row[name] == value for name, value in wanted.items())]
 
 

@@ -65,7 +65,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 def table_rows(table: Path) -> list[Row]:
-    """A table's rows as plain values, in order of their offsets, read without Spark: times as ms."""
+    """Return a table's rows as plain values, in order of their offsets, read without Spark: times as ms."""
     data = DeltaTable(str(table)).to_pyarrow_table(columns=COLUMNS).sort_by("physical_offset")
     for name in ("born_timestamp", "store_timestamp"):
         milliseconds = data.column(name).cast(pa.timestamp("ms", "UTC")).cast(pa.int64())

@@ -154,7 +154,7 @@ def no_unexpected_errors() -> Iterator[None]:
 
 
 def open_rocketmq(folder: Path, clock: Clock) -> MessageStore:
-    """A small store in RocketMQ's layout."""
+    """Open a small store in RocketMQ's layout."""
     return MessageStore.open(folder, SMALL, clock=clock)
 
 

@@ -94,7 +94,7 @@ class StoreModel(RuleBasedStateMachine):
             assert self.index_bytes() == before
 
     def index_bytes(self) -> list[bytes]:
-        """The index files, oldest first."""
+        """Return the index files, oldest first."""
         return [path.read_bytes() for path in sorted((self.root / "index").iterdir())]
 
     @invariant()

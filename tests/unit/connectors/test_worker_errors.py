@@ -23,7 +23,7 @@ FORGED = '{"commitlake_error": "CommitLakeError", "module": "commitlake.schemas.
 
 
 def text_of(error: Exception) -> str:
-    """The text that a worker of Spark's sends for an error."""
+    """Return the text that a worker of Spark's sends for an error."""
 
     def read() -> Iterator[None]:
         with carry_errors():

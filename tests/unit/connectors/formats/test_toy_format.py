@@ -31,7 +31,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def records() -> list[bytes]:
-    """Five records of two topics."""
+    """Return five records of two topics."""
     found: list[bytes] = []
     for place, topic in enumerate(TOPICS):
         number = TOPICS[:place].count(topic)

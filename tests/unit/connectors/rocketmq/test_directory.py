@@ -26,7 +26,7 @@ def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 
 
 def given(cluster: LiveCluster) -> ClientOptions:
-    """Options with the addresses of the brokers, and no name server."""
+    """Return options with the addresses of the brokers, and no name server."""
     return ClientOptions("", brokers=";".join(broker.peer.address for broker in cluster.brokers.values()))
 
 

@@ -102,7 +102,7 @@ def fixed_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def work_of(folder: Path, lake: LakePaths, brokers: str) -> ArchiveWork:
-    """A run's work on some brokers."""
+    """Return a run's work on some brokers."""
     store = write_store(folder / "store", [(0, open_segment(sent(2), 1 << 16))])
     work = find_work(str(store), "a", LakePaths(str(folder / "none")))
     folder.mkdir(exist_ok=True)

@@ -27,7 +27,7 @@ def growing(tmp_path: Path) -> GrowingLake:
 
 
 def config_of(growing: GrowingLake, hbase: HBaseOptions | None = None) -> Config:
-    """The settings of a run that is judged and shown."""
+    """Return the settings of a run that is judged and shown."""
     return Config(str(growing.store), growing.lake.root, page=page_in(growing.lake), hbase=hbase)
 
 

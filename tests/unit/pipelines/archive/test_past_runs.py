@@ -102,7 +102,7 @@ def test_only_the_newest_files_are_read(growing: GrowingLake) -> None:
 
 
 def vars_of(run: ArchiveRun) -> pa.Table:
-    """A row of `archive_runs`."""
+    """Return a row of `archive_runs`."""
     names = ARCHIVE_RUNS.names
     return pa.Table.from_pylist([{name: getattr(run, name) for name in names}], schema=to_arrow_schema(ARCHIVE_RUNS))
 

@@ -39,7 +39,7 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
 
 
 def table_of(rows: Sequence[Mapping[str, object]], schema: StructType) -> pa.Table:
-    """Rows of a table; columns that are not given are null."""
+    """Return the rows of a table; columns that are not given are null."""
     return pa.Table.from_pylist(list(rows), schema=to_arrow_schema(schema))
 
 

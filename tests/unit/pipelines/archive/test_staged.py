@@ -41,7 +41,7 @@ def manifest_of(lake: LakePaths, most_inline: int, profiles: list[pa.Table]) -> 
 
 
 def files_of(lake: LakePaths) -> list[str]:
-    """All files of the lake."""
+    """Return all files of the lake."""
     root = Path(lake.root)
     return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
 

@@ -58,18 +58,18 @@ def run_all(tasks: ArchiveTasks) -> list[ManifestRow]:
 
 
 def files_of(manifest: list[ManifestRow]) -> list[ManifestRow]:
-    """The manifest's data files."""
+    """Return the manifest's data files."""
     return [row for row in manifest if row.table == "messages"]
 
 
 def refused(manifest: list[ManifestRow]) -> tuple[int, int]:
-    """Rows for `quarantine` and for `gaps`."""
+    """Return the numbers of rows for `quarantine` and for `gaps`."""
     counts = [count for row in manifest for count in row.refusal_counts.values()]
     return sum(count.quarantined for count in counts), sum(count.missing_ranges for count in counts)
 
 
 def rows_of(lake: Path, manifest: list[ManifestRow]) -> list[Row]:
-    """The messages that the manifest's files hold, in the files' order."""
+    """Return the messages that the manifest's files hold, in the files' order."""
     return [
         row
         for file in files_of(manifest)
@@ -86,7 +86,7 @@ def plain(row: Row) -> Row:
 
 
 def records_of(root: Path) -> list[FoundRecord]:
-    """The store's records, by the plain reader."""
+    """Return the store's records, read by the plain reader."""
     (store,) = find_stores(str(root), "broker/../a")
     return [found for found in walk_store(store, SIZE) if found.message is not None]
 
@@ -128,7 +128,7 @@ def test_rows_of_a_file_are_sorted_by_topic_queue_and_offset(tmp_path: Path) -> 
 
 
 def at(store_timestamps: list[int]) -> bytes:
-    """A segment of records with these store times."""
+    """Return a segment of records with these store times."""
     data = b""
     for number, time in enumerate(store_timestamps):
         message = NewMessage("t", b"body %d" % number, 0, BROKER_HOST)
@@ -272,7 +272,7 @@ def test_ranges_of_one_task_share_a_file_until_it_is_large_enough(
 
 
 def pack_ranges(lake: Path) -> list[str]:
-    """The ranges in the names of all packs, in order."""
+    """Return the ranges in the names of all packs, in order."""
     return sorted(path.name.rpartition("-")[0] for path in (lake / "bodies").rglob("*.zst"))
 
 

@@ -241,7 +241,7 @@ def test_a_lake_without_messages_has_no_edges(tmp_path: Path) -> None:
 def replayed(
     unique_key: str, origin: int, topic: str = "orders", seconds: float = 0, broker: str = "broker-a"
 ) -> NewMessage:
-    """A message that a replay has sent."""
+    """Return a message that a replay has sent."""
     stamps = {
         "REPLAY_ID": "r-1",
         "ORIGIN_BROKER": broker,

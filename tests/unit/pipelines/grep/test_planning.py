@@ -16,7 +16,7 @@ from tests.support.erased_lakes import write_lake
 
 
 def part(number: int, size: int = 1) -> PackPart:
-    """Bodies of one pack."""
+    """Return bodies of one pack."""
     return PackPart(f"pack-{number}", "b", number, number, 1, size)
 
 

@@ -34,7 +34,7 @@ START = datetime.datetime(2023, 11, 15, tzinfo=datetime.UTC)
 
 
 def progress(second: int, offset: int, **more: Any) -> StoreSnapshot:
-    """A snapshot of one group in one queue."""
+    """Return a snapshot of one group in one queue."""
     position = OffsetOwner(OffsetKind.GROUP, "billing", "orders", 0)
     taken = START + datetime.timedelta(seconds=second)
     return StoreSnapshot(

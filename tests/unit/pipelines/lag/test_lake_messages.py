@@ -28,7 +28,7 @@ QUEUE = range(100, 140)
 def messages(
     offsets: Sequence[int], minute: int, first_physical: int, topic: str = "orders"
 ) -> list[dict[str, object]]:
-    """Messages of a queue, one a minute."""
+    """Return messages of a queue, one per minute."""
     return [
         record(first_physical + 100 * number, 60.0 * (minute + number), topic, queue_offset=offset)
         for number, offset in enumerate(offsets)

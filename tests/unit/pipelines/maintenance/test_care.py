@@ -233,7 +233,7 @@ def test_the_retention_of_the_table_is_used(growing: GrowingLake, interval: str,
 
 
 def packs_of(growing: GrowingLake) -> LocalPackStore:
-    """The lake's packs."""
+    """Return the lake's packs."""
     return LocalPackStore(growing.lake.bodies)
 
 

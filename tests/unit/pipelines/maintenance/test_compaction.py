@@ -111,7 +111,7 @@ def test_a_large_file_is_not_merged(growing: GrowingLake) -> None:
 
 
 def file_of(number: int, size: int = 10, day: str | None = "2026-11-20", rows: int = 5) -> TableFile:
-    """A file as a log might name it."""
+    """Return a file as a log might name it."""
     partition: dict[str, str | None] = {} if day is None else {"store_date": day}
     return TableFile(f"file-{number}", partition, size, rows, 1_700_000_000_000 + number)
 
@@ -187,7 +187,7 @@ def test_any_size_of_batch_gives_the_same(
 
 
 def groups_with(uri: str, topic: str) -> tuple[int, int, int]:
-    """Row groups that may hold a topic by their statistics, the rows of these, and all rows."""
+    """Count row groups that may hold a topic by their statistics, the rows of these, and all rows."""
     groups = rows = total = 0
     for path in data_files(uri):
         with pq.ParquetFile(f"{uri}/{path}") as file:

@@ -89,7 +89,7 @@ def repair(growing: GrowingLake) -> list[str]:
 
 
 def state(growing: GrowingLake) -> dict[str, list[str]]:
-    """The rows of all tables, but for the rows of `archive_runs` that a repair has added."""
+    """Return the rows of all tables, but for the rows of `archive_runs` that a repair has added."""
     found = contents(growing.lake, *TABLES)
     return {**found, "archive_runs": [row for row in found["archive_runs"] if "'messages': 0" not in row]}
 

@@ -98,7 +98,7 @@ def counted(lake: LakePaths) -> int:
 
 
 def files_of(growing: GrowingLake) -> list[Path]:
-    """All files of the tables, but the seals: test_log_check damages these."""
+    """Return all files of the tables, but the seals: test_log_check damages these."""
     files = [path for path in sorted(growing.folder.joinpath("lake").rglob("*")) if path.is_file()]
     chosen = [path for path in files if "bodies" not in path.parts and "_seals" not in path.parts]
     return [path.relative_to(growing.folder) for path in chosen]

@@ -35,7 +35,7 @@ JSON = b'{"number":17,"name":"CANARY Erika"}'
 
 
 def masks_of(*rules: str) -> ArchiveMasks:
-    """Rules with the tests' key."""
+    """Return rules with the tests' key."""
     masks = parse_archive_masks(rules, ENVIRONMENT)
     assert masks is not None
     return masks
@@ -55,7 +55,7 @@ def write(folder: Path, messages: list[NewMessage], *rules: str) -> tuple[Growin
 
 
 def rows_of(growing: GrowingLake) -> list[dict[str, Any]]:
-    """All messages in the log's order, with their bodies."""
+    """Return all messages in the log's order, with their bodies."""
     store = open_store(growing.lake.bodies)
     rows = DeltaTable(growing.lake.messages).to_pyarrow_table().sort_by("physical_offset").to_pylist()
     return [

@@ -26,7 +26,7 @@ MAPS = pa.map_(pa.string(), pa.string())
 
 
 def mask_of(rule: str) -> Mask:
-    """A mask of keys."""
+    """Return a mask of keys."""
     return parse_mask(f"keys={rule}")
 
 

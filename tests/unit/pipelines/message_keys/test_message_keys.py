@@ -49,7 +49,7 @@ def archive(store: Path, lake: LakePaths) -> int:
 
 
 def keyed(number: int, keys: str | None, unique_key: str | None) -> NewMessage:
-    """A message with these keys."""
+    """Return a message with these keys."""
     given = [("KEYS", keys), ("UNIQ_KEY", unique_key)]
     return new_message(number, properties=tuple((name, value) for name, value in given if value is not None))
 
@@ -67,7 +67,7 @@ STARTS = [sum(len(record) for record in records(SENT)[:number]) for number in ra
 
 
 def offsets(lake: LakePaths, *keys: str, kind: str = "key") -> list[int]:
-    """The numbers of the messages that are found."""
+    """Return the numbers of the messages that are found."""
     found = find_keys(lake, keys, kind).column("physical_offset").to_pylist()
     return sorted({STARTS.index(offset) for offset in found})
 

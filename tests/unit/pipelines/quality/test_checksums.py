@@ -31,7 +31,7 @@ def hash_of(row: Row) -> tuple[int, int]:
 
 
 def others(name: str) -> list[Any]:
-    """Other values of a column."""
+    """Return other values of a column."""
     if name in _OTHERS:
         return _OTHERS[name]
     value = message(producer_group="g")[name]

@@ -26,7 +26,7 @@ WHOLE = page_of_run(report_of(), figures_of(PROFILE))
 
 
 def in_stretches(profile: pa.Table, rows: int, seed: int) -> PageFigures:
-    """The figures of stretches that come in any order."""
+    """Return the figures of stretches that come in any order."""
     stretches = list(stretches_of(profile, rows))
     random.Random(seed).shuffle(stretches)
     return figures_of(*stretches)

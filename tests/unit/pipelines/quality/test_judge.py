@@ -253,7 +253,7 @@ def test_a_sentence_names_the_place_and_the_brokers() -> None:
 
 
 def suite_of(kind: str, grain: Grain = Grain.WINDOW, **kwargs: object) -> Suite:
-    """A suite of one expectation."""
+    """Return a suite of one expectation."""
     return Suite("own", grain, "", (Expectation("one", kind, kwargs, Severity.CRITICAL, "why", "what"),))
 
 

@@ -129,7 +129,7 @@ def test_a_table_without_the_columns_is_refused() -> None:
 
 
 def shape(rows: list[Row]) -> tuple[int, int, int, int]:
-    """Duplicate rows, duplicate, missing offsets and restarts of a window."""
+    """Return the numbers of duplicate rows, duplicate offsets, missing offsets and restarts of a window."""
     found = only(rows)
     return (found["duplicate_rows"], found["duplicate_offsets"], found["missing_offsets"], found["restarts"])
 

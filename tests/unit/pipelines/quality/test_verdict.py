@@ -22,7 +22,7 @@ NOW = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
 
 
 def report_with(*failed: Severity) -> QualityReport:
-    """A report with a failure of each of these."""
+    """Return a report with a failure of each of these."""
     return QualityReport([Judgement(*EXPECTATIONS[severity], False, 1, 1, 1) for severity in failed], NOW)
 
 

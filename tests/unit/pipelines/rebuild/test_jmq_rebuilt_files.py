@@ -42,7 +42,7 @@ def rebuild(root: Path, out: Path, wanted: RequestedSettings = SIZES, **changes:
 
 
 def built_by_the_broker(root: Path, copy: Path, file_bytes: int = FILE_BYTES) -> Path:
-    """A copy of a journal, with the files that broker_lite makes when it opens it."""
+    """Copy a journal, and let broker_lite open it and make its files; return the copy."""
     shutil.copytree(root / "journal", copy / "journal")
     with JournalStore.open(copy, replace(OPTIONS, journal_file_size_bytes=file_bytes), clock=Clock()):
         pass
@@ -57,7 +57,7 @@ def compare(expected: Path, found: Path) -> None:
 
 
 def numbered(places: Iterable[tuple[str, int]], base_offset: int = 0) -> bytes:
-    """Records of queue 0 with these topics and queue offsets, one after the other."""
+    """Return records of queue 0 with these topics and queue offsets, one after the other."""
     data = b""
     for number, (topic, queue_offset) in enumerate(places):
         data += serialize_message(

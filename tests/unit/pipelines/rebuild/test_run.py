@@ -54,7 +54,7 @@ def stop_after(tasks: int) -> Callable[[int], None]:
 
 
 def interrupted(rebuild: Rebuild, store: Path, tasks: int = 4) -> Path:
-    """The folder of a run that was interrupted."""
+    """Interrupt a run, and return its folder."""
     out = store.parent / "out"
     with pytest.raises(StoppedError):
         rebuild(store, out, RequestedSettings(), partition_bytes=PARTITION, advance=stop_after(tasks))

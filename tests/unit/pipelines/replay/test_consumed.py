@@ -42,7 +42,7 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
 
 
 def chosen(growing: GrowingLake, topic: str) -> ChosenMessages:
-    """All messages of a topic."""
+    """Return all messages of a topic."""
     table, condition = open_table(growing.lake, "messages"), f"topic = '{topic}'"
     return ChosenMessages(table, condition, count_choice(table, condition))
 

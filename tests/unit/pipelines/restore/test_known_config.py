@@ -52,7 +52,7 @@ def write(root: Path, numbers: Iterable[int]) -> None:
 
 
 def message(topic: str, queue_id: int, properties: tuple[tuple[str, str], ...] = ()) -> NewMessage:
-    """A message."""
+    """Return a message."""
     return NewMessage(topic, b"body", 0, Host.of("127.0.0.1", 1), queue_id=queue_id, properties=properties)
 
 

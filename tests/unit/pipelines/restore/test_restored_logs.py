@@ -68,7 +68,7 @@ def without_last_separator(record: bytes) -> bytes:
 
 
 def with_properties(record: bytes, stored: bytes, replacing: bytes) -> bytes:
-    """A record with other properties, of any form."""
+    """Return a record with other properties, of any form."""
     assert record.endswith(struct.pack(">h", len(replacing)) + replacing)
     head = record[4 : len(record) - len(replacing) - 2]
     return struct.pack(">i", 4 + len(head) + 2 + len(stored)) + head + struct.pack(">h", len(stored)) + stored

@@ -28,7 +28,7 @@ BASE = 10_000
 
 
 def log_of(size: int, count: int, start: int = 0, without: range = range(0)) -> tuple[Array, Array]:
-    """Starts and ends of records of 300 to 700 bytes in segments of a size, some of them left out."""
+    """Return the starts and ends of records of 300 to 700 bytes in segments of a size, some of them left out."""
     extents, at = [], start
     for number in range(count):
         length = 300 + number * 37 % 400

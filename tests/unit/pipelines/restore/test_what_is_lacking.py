@@ -153,7 +153,7 @@ def test_a_range_of_offsets_is_restored_at_its_place(
 
 
 def moment(ms: int) -> datetime.datetime:
-    """A time."""
+    """Return the time at these ms since 1970."""
     return datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC)
 
 

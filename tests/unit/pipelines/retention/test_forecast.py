@@ -22,12 +22,12 @@ EMPTY = Disk(1, 0, 100_000)
 
 
 def segments_of(*ages: float, size: int = SIZE) -> list[StoredSegment]:
-    """Segments by the hours since their last write, oldest first; the last one is being written."""
+    """Return segments by the hours since their last write, oldest first; the last one is being written."""
     return [StoredSegment(number * size, size, size, NOON - age * HOUR, begun=True) for number, age in enumerate(ages)]
 
 
 def rules_of(version: int = 5, zone: str = "UTC", **conf: object) -> Rules:
-    """A broker's rules."""
+    """Return a broker's rules."""
     return Rules(BrokerConf(**conf), ZoneInfo(zone), version)  # type: ignore[arg-type]
 
 

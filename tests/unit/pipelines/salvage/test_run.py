@@ -60,7 +60,7 @@ def kept(root: Path) -> list[Message]:
 
 
 def write_damaged(root: Path, faults: int, seed: int) -> list[Message]:
-    """A log of three segments with random faults; the records that none of them hit."""
+    """Write a log of three segments with random faults; return the records that none of them hit."""
     chance = random.Random(seed)
     intact, segments = [], []
     for number in range(3):
@@ -110,7 +110,7 @@ def test_a_whole_log_is_copied_byte_for_byte(tmp_path: Path) -> None:
 
 
 def three_segments(root: Path) -> Path:
-    """A whole log."""
+    """Write a log of three segments without faults."""
     closed = [(base, closed_segment(messages(COUNT, seed=base), SEGMENT, base)) for base in (0, SEGMENT)]
     return write_store(root, [*closed, (2 * SEGMENT, open_segment(messages(COUNT), SEGMENT, 2 * SEGMENT))])
 

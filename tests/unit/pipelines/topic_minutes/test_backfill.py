@@ -43,7 +43,7 @@ def growing(tmp_path: Path) -> GrowingLake:
 
 
 def totals(lake: LakePaths) -> dict[tuple[Any, ...], dict[str, int]]:
-    """The sums of each key, and how many values the sketches of its sizes have."""
+    """Return the sums of each key, and how many values the sketches of its sizes have."""
     found: dict[tuple[Any, ...], dict[str, int]] = defaultdict(lambda: dict.fromkeys((*_SUMS, "sketched"), 0))
     for row in rows_of(lake.topic_minutes):
         sums = found[tuple(row[name] for name in _KEY)]

@@ -31,7 +31,7 @@ def counted(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def counted_plainly(rows: Sequence[Row]) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Counts by a loop over rows that have all values and at most `MAX_TAGS` tags."""
+    """Return the counts by a loop over rows that have all values and at most `MAX_TAGS` tags."""
     groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
         minute = row["store_timestamp"].replace(second=0, microsecond=0)

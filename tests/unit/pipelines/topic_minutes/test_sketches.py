@@ -12,7 +12,7 @@ from commitlake.schemas.tables.topic_minutes import SKETCH_K
 
 
 def grouped(*counts: int) -> tuple[Array, Array]:
-    """Values of some groups, and where each group begins."""
+    """Return values of some groups, and where each group begins."""
     values = np.random.default_rng(7).integers(0, 10_000, sum(counts)).astype(float)
     return values, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 

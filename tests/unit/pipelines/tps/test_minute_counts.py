@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 def random_row(chance: random.Random, *, has_zeros: bool) -> Row:
-    """A row of one of some groups; `has_zeros` makes all rows agree in columns that are mostly zeros."""
+    """Return a row of one of some groups; `has_zeros` makes all rows agree in columns that are mostly zeros."""
     row: Row = {field.name: None for field in SCHEMA} | {field.name: 1 for field in SCHEMA if field.type == pa.int64()}
     row |= {
         "broker": chance.choice(["a", "b"]),

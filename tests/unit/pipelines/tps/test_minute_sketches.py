@@ -36,7 +36,7 @@ def sketch_of(values: list[float]) -> bytes | None:
 
 
 def make_lake(folder: Path, chance: random.Random, largest: int) -> tuple[LakePaths, list[tuple[dict[str, Any], Any]]]:
-    """A lake of two files, and its rows with the values of their sketches."""
+    """Make a lake of two files; return it, and its rows with the values of their sketches."""
     rows = []
     for _ in range(600):
         values = [[float(chance.randrange(1000)) for _ in range(chance.randrange(most))] for most in (largest, 3)]

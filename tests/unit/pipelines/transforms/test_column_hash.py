@@ -14,7 +14,7 @@ ROW, LAKE, FORMAT, *_ = COLUMN_CHECKSUMS
 
 
 def empty_message(spark: SparkSession, **changes: str) -> DataFrame:
-    """A row of nulls, but for the changes."""
+    """Return a row of nulls, but for the changes."""
     row = spark.createDataFrame([(None,) * len(MESSAGES)], MESSAGES)
     return row.withColumns({name: F.lit(value).cast(MESSAGES[name].dataType) for name, value in changes.items()})
 

@@ -19,7 +19,7 @@ _MESSAGES = (
 
 
 def keys(spark: SparkSession, *rows: tuple[str, str, int]) -> DataFrame:
-    """A table of keys, of key, kind and physical offset."""
+    """Return a table of keys, with key, kind and physical offset."""
     values = [(zlib.crc32(key.encode()), key, kind, "a", offset, "orders", _NOON) for key, kind, offset in rows]
     return spark.createDataFrame(values, MESSAGE_KEYS)
 

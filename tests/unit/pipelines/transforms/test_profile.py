@@ -19,7 +19,7 @@ _COLUMNS = (
 
 
 def messages(spark: SparkSession, *seconds: int, size: int | None = 200) -> DataFrame:
-    """Messages of one queue, stored at these seconds after noon."""
+    """Return messages of one queue, stored at these seconds after noon."""
     rows = [
         ("a", "orders", 0, number, 200 * number, size, 50, 7, _NOON + datetime.timedelta(seconds=second))
         for number, second in enumerate(seconds)

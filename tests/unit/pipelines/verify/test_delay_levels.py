@@ -40,7 +40,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def delayed(level: int) -> NewMessage:
-    """A delayed message as it waits in the schedule topic."""
+    """Return a delayed message as it waits in the schedule topic."""
     properties = (("DELAY", str(level)), ("REAL_TOPIC", "orders"), ("REAL_QID", "0"))
     return NewMessage(SCHEDULE_TOPIC, b"body", 0, Host.of("127.0.0.1", 1), queue_id=level - 1, properties=properties)
 
@@ -57,7 +57,7 @@ def counts(root: Path, **options: object) -> dict[str, int]:
 
 
 def queue_file(root: Path, level: int) -> Path:
-    """The file of a level's schedule queue."""
+    """Return the file of a level's schedule queue."""
     return root / "consumequeue" / SCHEDULE_TOPIC / str(level - 1) / segment_name(0)
 
 

@@ -16,7 +16,7 @@ NO_DAMAGE = BadRanges.of([])
 
 
 def runs(*numbers: tuple[int, int]) -> list[Run]:
-    """Runs of 100 bytes a record, one after the other."""
+    """Return runs of 100 bytes a record, one after the other."""
     found, offset = [], 0
     for first, end in numbers:
         last = offset + 100 * (end - first - 1)

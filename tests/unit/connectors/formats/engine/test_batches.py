@@ -90,7 +90,7 @@ def test_rows_do_not_depend_on_the_window(tmp_path: Path, window: int) -> None:
 
 
 def damaged(tmp_path: Path) -> list[Split]:
-    """Ten records of which the fourth fails its CRC."""
+    """Write ten records of which the fourth fails its CRC; return their splits."""
     data = bytearray(log_of([new_message(number, body=b"body") for number in range(10)]))
     size = len(records([new_message(0, body=b"body")])[0])
     data[3 * size + 88] ^= 1

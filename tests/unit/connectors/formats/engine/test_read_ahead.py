@@ -62,7 +62,7 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def taken(reader: ReadAhead, position: int, size: int, limit: int = len(DATA)) -> bytes:
-    """Bytes that one read returns."""
+    """Return the bytes of one read."""
     window = np.full(size, 255, np.uint8)
     return window[: reader.read_into(window, position, limit)].tobytes()
 

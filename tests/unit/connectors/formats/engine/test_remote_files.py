@@ -62,7 +62,7 @@ class Handler(ReadOnlyHandler):
 
 
 def taken(file: RemoteFile, position: int, size: int) -> bytes:
-    """Bytes that one read returns."""
+    """Return the bytes of one read."""
     window = np.zeros(size, np.uint8)
     return window[: file.read_into(window, position)].tobytes()
 

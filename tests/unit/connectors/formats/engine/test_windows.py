@@ -22,7 +22,7 @@ SCHEMA = to_arrow_schema(StructType([field for field in SOURCE if field.name == 
 
 
 def sizes_of(root: Path, max_batch_bytes: int) -> list[int]:
-    """Sizes of a store's records, read undivided."""
+    """Return the sizes of a store's records, read undivided."""
     (store,) = find_stores(str(root), "b")
     splits = plan_splits(store, take_snapshot([store]).ranges["b"], 1 << 30)
     request = Request(SCHEMA, max_batch_bytes=max_batch_bytes)

@@ -45,7 +45,7 @@ def write_entry(path: Path, number: int, data: bytes) -> None:
 
 
 def ranges(rows: Rows) -> list[tuple[int, int, str]]:
-    """Bad ranges, in numbers of entries."""
+    """Return the bad ranges, in numbers of entries."""
     found = [row["_corrupt_record"] for row in rows if row["_corrupt_record"]]
     first = _GEOMETRY.entry_position(0)
     return [((each["start"] - first) // 20, (each["end"] - first) // 20, each["reason"]) for each in found]

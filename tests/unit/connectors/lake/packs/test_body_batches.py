@@ -33,7 +33,7 @@ def store() -> MemoryStore:
 
 
 def rows_of(pack: str) -> list[Row]:
-    """The rows of a pack of the store."""
+    """Return the rows of a pack of the store."""
     _, refs = packed(BODIES, 8)
     places = zip(refs.frame_offsets, refs.frame_lengths, refs.offsets, refs.lengths, strict=True)
     return [
@@ -54,7 +54,7 @@ def read(store: MemoryStore, *batches: list[Row]) -> list[list[Row]]:
 
 
 def bodies_of(batches: list[list[Row]]) -> list[list[bytes | None]]:
-    """The column `body` of each batch."""
+    """Return the column `body` of each batch."""
     return [[row["body"] for row in batch] for batch in batches]
 
 

@@ -29,7 +29,7 @@ def crcs_of(bodies: list[bytes]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def noise(size: int, seed: int = 0) -> bytes:
-    """Bytes that zstd cannot make smaller."""
+    """Return bytes that zstd cannot make smaller."""
     return np.random.default_rng(seed).bytes(size)
 
 

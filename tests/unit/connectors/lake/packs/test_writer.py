@@ -18,7 +18,7 @@ LIMIT = 100  # bytes of content in the frames of these tests
 
 
 def frames_of(lengths: list[int]) -> list[list[tuple[int, int]]]:
-    """The bodies of each frame, as (offset, length), of a pack of bodies with these lengths."""
+    """Return the bodies of each frame, as (offset, length), of a pack of bodies with these lengths."""
     bodies = [bytes([number % 251]) * length for number, length in enumerate(lengths)]
     pack, refs = packed(bodies, LIMIT)
     frames: dict[tuple[int, int], list[tuple[int, int]]] = {}

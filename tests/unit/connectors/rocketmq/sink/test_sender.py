@@ -57,7 +57,7 @@ def send(cluster: LiveCluster, rows: pa.RecordBatch, settings: SendSettings = QU
 
 
 def stored(*brokers: LiveBroker, topic: str = "orders") -> dict[tuple[str, int, int], Message]:
-    """The messages of a topic by broker, queue and offset."""
+    """Return the messages of a topic by broker, queue and offset."""
     return {
         (broker.dispatcher.broker.options.name, queue_id, message.queue_offset): message
         for broker in brokers

@@ -33,7 +33,7 @@ TYPES: dict[str, DataType] = {
 
 
 def struct(columns: str) -> StructType:
-    """A schema of columns as `name type`, with commas between; Spark's own parser needs a JVM."""
+    """Return a schema of columns as `name type`, with commas between; Spark's own parser needs a JVM."""
     pairs = [column.split() for column in columns.split(",")]
     return StructType([StructField(name, TYPES[kind]) for name, kind in pairs])
 

@@ -11,7 +11,7 @@ from commitlake.pipelines.archive.from_broker.outcome import _ends
 
 
 def part(begin: int, planned: int, end: int | None = None, rows: int | None = None, queue_id: int = 0) -> QueueReport:
-    """A part of a queue, all of whose offsets are messages."""
+    """Return a part of a queue, all of whose offsets are messages."""
     end = planned if end is None else end
     return QueueReport("broker-a", "orders", queue_id, begin, planned, end, end - begin if rows is None else rows)
 

@@ -25,7 +25,7 @@ from tests.support.pulled_lakes import PulledLake
 
 
 def files_lake(lake: PulledLake, tmp_path: Path) -> PulledLake:
-    """A lake of the same broker's files."""
+    """Make a lake of the same broker's files."""
     other = PulledLake(lake.cluster, tmp_path / "files")
     other.read_files()
     return other

@@ -128,12 +128,12 @@ def test_a_module_without_compiled_functions_does_not_change_the_folder(
 
 
 def names_in(code: CodeType) -> set[str]:
-    """Names of globals and attributes in a function's code."""
+    """Return the names of globals and attributes in a function's code."""
     return set(code.co_names).union(*(names_in(each) for each in code.co_consts if isinstance(each, CodeType)))
 
 
 def imported_from(module: ModuleType) -> dict[str, str]:
-    """Module of the project from which each name of a module was imported."""
+    """Return the module of the project from which each name of a module was imported."""
     found = {}
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("commitlake."):
