@@ -108,10 +108,10 @@ def verify_stores(
         StoreError: for a store that cannot be read, or is in an object store and no copy by `commitlake ship`.
     """
     are_remote = any("://" in store.root for store in stores)
-    if are_remote:  # a store that is not a copy must not lose the reports of those before it
-        read_each(check_is_readable, stores, REMOTE_THREADS)
     step = MAX_COPIES_AT_ONCE if are_remote else max(1, len(stores))
     together = [stores[first : first + step] for first in range(0, len(stores), step)]
+    if len(together) > 1:  # a store that is no copy must not cost the reports of those before it
+        read_each(check_is_readable, stores, REMOTE_THREADS)
     threads = _COPIES_ADMITTED_AT_ONCE if are_remote else 1
     return [report for group in together for report in _verify_together(group, options, runner, advance, threads)]
 

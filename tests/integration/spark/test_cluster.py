@@ -76,16 +76,16 @@ def finish(job: subprocess.Popen[str]) -> str:
 
 def finish_although(kills: Callable[[], bool], job: subprocess.Popen[str]) -> None:
     """Wait until a process of the cluster was killed, and for the job to succeed."""
-    killed = []
+    was_killed = False
 
     def has_killed_or_ended() -> bool:
-        has_ended = job.poll() is not None
-        killed.append(kills())
-        return killed[-1] or has_ended
+        nonlocal was_killed
+        was_killed = kills()
+        return was_killed or job.poll() is not None
 
     wait_until(has_killed_or_ended, PATIENCE_SECONDS)
     finish(job)
-    assert killed[-1]
+    assert was_killed
 
 
 def figures(printed: str) -> list[dict[str, str]]:
