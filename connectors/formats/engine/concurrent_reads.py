@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-LOCAL_THREADS = 4 * (os.cpu_count() or 1)
+LOCAL_THREADS = max(2, min(os.cpu_count() or 1, 8))
+"""Number of local files that are read at a time; each has up to 32 MiB of its file in memory."""
 REMOTE_THREADS = 32
 """Number of requests to an object store that are under way at a time."""
 
