@@ -119,7 +119,10 @@ def prepare(settings: Mapping[str, str], *, with_driver: bool = False) -> Prepar
     folder = None
     if python is None and not is_local:
         words, python = _with_environment(words, defaults, with_driver=with_driver)
-        folder = worker_environment.driver_folder()
+        folder = _driver_folder(python)
+    elif python is not None and not is_local and _is_in_archive(python):
+        words = submit_arguments.absolute_paths(words)
+        folder = _driver_folder(python)
     _set_environment(configuration, python or sys.executable, is_local=is_local)
     return Prepared(words, folder)
 
@@ -229,6 +232,28 @@ def _with_environment(words: Sequence[str], defaults: Mapping[str, str], *, with
         archives = [configured] if configured else []
     found[-1:-1] = ["--archives", ",".join([*archives, f"{archive}#{worker_environment.NAME}"])]
     return found, worker_environment.PYTHON
+
+
+def _is_in_archive(python: str) -> bool:
+    """Return whether the Python of executors is in an archive that the user sends, so that no absolute path names it."""
+    return "/" in python and not python.startswith("/")
+
+
+def _driver_folder(python: str) -> Path:
+    """Return a working folder for the JVM in which a relative path names this process's Python.
+
+    Raises:
+        JavaError: if the path has `..`, or the folder cannot be made.
+    """
+    if ".." in Path(python).parts:
+        raise JavaError(
+            f"the executors' Python (PYSPARK_PYTHON, spark.pyspark.python): expected an absolute path, or one below an "
+            f"executor's working folder, found {python}"
+        )
+    try:
+        return worker_environment.driver_folder(python)
+    except OSError as error:
+        raise JavaError(f"cannot make a working folder for Spark's driver: {error}") from None
 
 
 def _set_environment(configuration: Path | None, python: str, *, is_local: bool) -> None:

@@ -15,6 +15,9 @@ from pathlib import Path
 NAME = "spark-defaults.conf"
 LISTS = ("spark.jars", "spark.sql.extensions")
 """Settings that are lists separated by commas: ours are added to the file's."""
+OPTIONS = ("spark.executor.extraJavaOptions",)
+"""Options of a JVM: the file's follow ours, and so win. Those of the driver are not joined, because ours ask for a
+garbage collector, and a JVM with two of them does not start."""
 _PAIR = re.compile(r"(?P<key>[^\s=:#!][^\s=:]*)(?:\s*[=:]\s*|\s+)(?P<value>\S.*)?")
 
 
@@ -57,9 +60,11 @@ def without_defaults(settings: Mapping[str, str], defaults: Mapping[str, str]) -
     """
     found = {}
     for key, value in settings.items():
-        if key in LISTS:
-            listed = [each for each in (*defaults.get(key, "").split(","), *value.split(",")) if each]
-            found[key] = ",".join(dict.fromkeys(listed))
-        elif key not in defaults:
+        if key not in defaults:
             found[key] = value
+        elif key in LISTS:
+            listed = [each for each in (*defaults[key].split(","), *value.split(",")) if each]
+            found[key] = ",".join(dict.fromkeys(listed))
+        elif key in OPTIONS:
+            found[key] = f"{value} {defaults[key]}".strip()
     return found

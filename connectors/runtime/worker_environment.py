@@ -95,15 +95,20 @@ def executor_archive(*, with_driver: bool = False) -> Path:
     return archive
 
 
-def driver_folder() -> Path:
-    """Return the working folder for the driver's JVM, in which `PYTHON` is the Python of this process.
+def driver_folder(name: str = PYTHON) -> Path:
+    """Return the working folder for the driver's JVM, in which a relative path names the Python of this process.
+
+    Spark plans reads of a Python data source in a worker of the driver, which it starts by the path that executors use.
+
+    Args:
+        name: that path, without `..`.
 
     Raises:
         OSError: if the cache folder cannot be written.
     """
-    key = hashlib.sha256(sys.executable.encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{sys.executable}\0{name}".encode()).hexdigest()[:16]
     folder = _cache_folder() / f"driver-{key}"
-    python = folder / PYTHON
+    python = folder / name
     if not python.exists():
         python.parent.mkdir(parents=True, exist_ok=True)
         unfinished = python.with_suffix(f".{os.getpid()}.tmp")

@@ -128,3 +128,27 @@ def test_workers_on_yarn_have_no_sockets_in_their_long_folders(monkeypatch: pyte
     with pytest.raises(JavaError):
         jvm.launch({**SETTINGS, socket: "true"})
     assert f"{socket}=false" in seen.read_text().splitlines()
+
+
+def test_a_python_in_an_archive_of_the_users_is_found_by_the_driver(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYSPARK_PYTHON", "./env/bin/python")
+    monkeypatch.chdir(tmp_path)
+    options = "--master spark://127.0.0.1:1 --archives env.tgz#env"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} pyspark-shell")
+    words, folder = jvm.prepare(SETTINGS)
+    assert folder is not None
+    version = [os.environ["PYSPARK_PYTHON"], "-c", "import sys; print(sys.prefix)"]
+    assert subprocess.check_output(version, cwd=folder, text=True).strip() == sys.prefix
+    assert words[words.index("--archives") + 1] == f"{tmp_path}/env.tgz#env"
+
+
+def test_a_python_outside_the_executors_folder_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYSPARK_PYTHON", "../env/bin/python")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master spark://127.0.0.1:1 pyspark-shell")
+    with pytest.raises(JavaError, match=r"expected an absolute path, or one below .*, found \.\./env/bin/python$"):
+        jvm.prepare(SETTINGS)
+    assert not (tmp_path / "cache").exists()

@@ -62,3 +62,12 @@ def test_lists_are_joined_without_repetition() -> None:
         "spark.sql.extensions": "x.Y,io.delta.sql.DeltaSparkSessionExtension",
         "spark.jars": "a.jar",
     }
+
+
+def test_options_of_executors_are_added_to_those_of_the_file() -> None:
+    key = "spark.executor.extraJavaOptions"
+    assert without_defaults({key: "-Da=b -Dc=d"}, {key: "--add-opens x --add-opens y"}) == {
+        key: "-Da=b -Dc=d --add-opens x --add-opens y"
+    }
+    driver = "spark.driver.extraJavaOptions"
+    assert without_defaults({driver: "-XX:+UseParallelGC"}, {driver: "-XX:+UseZGC"}) == {}
