@@ -96,6 +96,7 @@ def wait_for_segments(store: Path, names: set[str], seconds: float) -> None:
         wait_until(lambda: segments_of(store) == names, seconds, look_seconds=0.5)
 
 
+@pytest.mark.long("two minutes of waiting; what a broker deletes changes with its version only")
 @pytest.mark.parametrize(
     "cases",
     [

@@ -61,6 +61,7 @@ def check_consumers_read_all(names: RocketMQ, sent: list[dict[str, str]], kill_m
     assert {row["unique_key"] for row in run_java(names.version, "Consumers", arguments)} == wanted
 
 
+@pytest.mark.long("it waits a minute for the slave to ask for topics; our slave follows a real master each time")
 @RESTARTED
 def test_a_real_slave_copies_our_masters_store(
     names: RocketMQ, tmp_path: Path, running: ExitStack, is_restarted: bool

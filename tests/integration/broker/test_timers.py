@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.rocketmq import OutgoingMessage, Producer
@@ -62,6 +64,7 @@ def names(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{number}" for number in range(count)]
 
 
+@pytest.mark.long("a minute and a half of waiting; ours delivers timers of RocketMQ's client each time")
 def test_timers_of_both_brokers_are_delivered_once(start_broker: StartBroker, tmp_path: Path) -> None:
     root = tmp_path / "store"
     now_ms = int(time.time() * 1000)

@@ -38,6 +38,9 @@ from tests.servers.recording import has_pop as has_timers
 from tests.servers.rocketmq import VERSIONS, BrokerOptions, RocketMQ
 from tests.support.topic_reading import make_topic, wait_for
 
+pytestmark = pytest.mark.long(
+    "half a minute of producing; what waits in made stores is counted in unit tests each time"
+)
 BROKER, TOPIC, GROUP = "broker-a", "Orders", "Behind"
 RETRY, DEAD = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
 SENT, CONSUMED = 12, 7

@@ -23,6 +23,7 @@ from tests.servers.java_programs import Row, dump_store, fail_every_message, run
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
 from tests.support.topic_reading import make_topic
 
+pytestmark = pytest.mark.long("half a minute of consuming; traces and their steps have unit tests")
 VERSION, TOPIC, DOOMED, QUIET = "5.5.0", "Orders", "Doomed", "Quiet"
 COUNT, DOOMED_COUNT = 40, 3
 WAYS = ("batch", "orderly", "untraced")
@@ -120,7 +121,6 @@ def test_messages_of_an_untraced_group_have_no_step(place: Place) -> None:
     assert not quiet & set(everything)
 
 
-@pytest.mark.long("each traced delivery is looked for each time")
 def test_each_copy_of_a_replay_and_a_redrive_has_one_step(place: Place) -> None:
     expected = [
         ("redriven" if row["properties"]["ORIGIN_TOPIC"].startswith("%DLQ%") else "replayed",
@@ -134,7 +134,6 @@ def test_each_copy_of_a_replay_and_a_redrive_has_one_step(place: Place) -> None:
     assert sorted(found) == sorted(expected)
 
 
-@pytest.mark.long("each traced delivery is looked for each time")
 def test_each_copy_of_a_failure_has_one_step(place: Place) -> None:
     copies = {"SCHEDULE_TOPIC_XXXX": "retried", "%DLQ%doomed": "dead"}
     expected = [
