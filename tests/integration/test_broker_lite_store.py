@@ -100,6 +100,7 @@ def test_rocketmq_decodes_every_record(shop: ShopTraffic, rocketmq_version: str)
         assert (row["born_host"], row["store_host"]) == (str(message.born_host), str(message.store_host))
 
 
+@pytest.mark.long("a real broker goes on with a store of ours, and its code decodes each record, each time")
 @pytest.mark.parametrize(
     "crashed",
     [

@@ -24,6 +24,7 @@ from tests.servers.rocketmq import SMALL_FILES, RocketMQ, StartBroker
 VOLUME = 1500
 
 
+@pytest.mark.long("a real broker goes on with a store that ours has written to each time")
 def test_a_real_broker_takes_over_the_store(tmp_path: Path, rocketmq_version: str, start_broker: StartBroker) -> None:
     with BrokerLite(tmp_path / "broker") as broker:
         sent = run_java(rocketmq_version, "ProduceEveryKind", [broker.name_server_address, "volume", "keys", "batch"])

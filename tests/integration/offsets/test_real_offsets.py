@@ -81,6 +81,7 @@ def run_commands(served: ServedTopic, folder: Path, capsys: pytest.CaptureFixtur
     mqadmin(VERSIONS[0], folder, *(shlex.split(line)[1:] for line in lines))
 
 
+@pytest.mark.long("the printed commands have unit tests; a group receives from offsets that are set each time")
 def test_rocketmqs_own_commands_set_the_same_offsets(
     servers: RocketMQ, served: ServedTopic, since: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

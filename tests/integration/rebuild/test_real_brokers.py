@@ -92,6 +92,7 @@ def test_a_broker_serves_every_message_of_a_rebuilt_store(
     assert [name for name, data in before.items() if not after[name].startswith(data.rstrip(b"\0"))] == []
 
 
+@pytest.mark.long("the rebuilt files equal the broker's own, and a broker serves a salvaged store, each time")
 def test_a_broker_keeps_the_files_that_a_rebuild_in_place_made(
     recorded_store: RecordedStore, start_broker: StartBroker, tmp_path: Path
 ) -> None:
@@ -107,7 +108,7 @@ def test_a_broker_keeps_the_files_that_a_rebuild_in_place_made(
     assert dict(report.findings.counts) == {}, list(report.findings)
 
 
-@pytest.mark.long("a killed broker's store is rebuilt and verified each time")
+@pytest.mark.long("what the broker does alone, which changes with its version only")
 def test_entries_repeated_by_a_killed_broker_are_not_damage(
     recorded_store: RecordedStore, start_broker: StartBroker, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ LARGE, COUNT = 5, 12
 """The number of the message that is too large, and how many there are."""
 
 
+@pytest.mark.long("a broker of its own; refused messages of replays and of the sink have unit tests")
 @pytest.mark.parametrize(
     "version",
     [VERSIONS[0], pytest.param(VERSIONS[1], marks=pytest.mark.long("the same path as with the newest RocketMQ"))],

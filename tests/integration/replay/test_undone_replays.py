@@ -24,6 +24,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQ]:
         yield running
 
 
+@pytest.mark.long("undone replays have unit tests, and a group receives from offsets that are set each time")
 def test_a_group_receives_no_message_of_an_undone_replay(servers: RocketMQ, tmp_path: Path) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(MESSAGES))

@@ -70,6 +70,7 @@ def test_a_restored_store_equals_the_brokers_own(
     assert_same(recorded_store.store, restored.out)
 
 
+@pytest.mark.long("a restored store equals the broker's own byte by byte each time")
 def test_a_broker_serves_every_message_of_a_restored_store(
     recorded_store: RecordedStore, lake: LakePaths, start_broker: StartBroker, tmp_path: Path
 ) -> None:
@@ -82,7 +83,7 @@ def test_a_broker_serves_every_message_of_a_restored_store(
     assert [path for path, data in queues.items() if not path.read_bytes().startswith(data.rstrip(b"\0"))] == []
 
 
-@pytest.mark.long("a broker serves a restored store each time")
+@pytest.mark.long("a restored store equals the broker's own byte by byte each time")
 def test_a_broker_starts_from_a_store_restored_to_a_time(
     recorded_store: RecordedStore, lake: LakePaths, start_broker: StartBroker, tmp_path: Path
 ) -> None:

@@ -45,6 +45,7 @@ def test_other_delay_levels_are_a_finding(recorded_store: RecordedStore) -> None
     assert set(report.findings.codes) == {"delay_level_not_default"}
 
 
+@pytest.mark.long("a setting that is rarely used, with a broker of its own; tag codes have unit tests")
 def test_addresses_in_a_consume_queue_ext_are_not_wrong_tag_codes(
     rocketmq_version: str, start_broker: StartBroker, tmp_path: Path
 ) -> None:
