@@ -23,6 +23,7 @@ def used(broker_lite: BrokerLite, client_version: str) -> BrokerLite:
     return broker_lite
 
 
+@pytest.mark.long("mqadmin, which is answered each time, uses this client")
 def test_the_administration_client_is_answered(used: BrokerLite, client_version: str) -> None:
     arguments = [used.name_server_address, used.broker_address, TOPIC, GROUP, "Tag0"]
     rows = {row["asked"]: row for row in run_java(client_version, "Administration", arguments)}
@@ -72,6 +73,7 @@ def test_mqadmin_shows_and_changes_the_broker(used: BrokerLite, client_version: 
     assert len(found.splitlines()) >= 2  # a table: its head, and the message
 
 
+@pytest.mark.long("two more commands; many are answered each time")
 @pytest.mark.parametrize("client_version", ["5.5.0"])  # that of 4.9 asks for less
 def test_newer_mqadmin_commands_are_answered(used: BrokerLite, client_version: str, tmp_path: Path) -> None:
     servers, broker = ("-n", used.name_server_address), ("-b", used.broker_address)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-
 from tests.servers.broker_lite import BrokerLite
 from tests.servers.java_programs import Row, dump_store, run_java
 
@@ -18,7 +16,6 @@ def sent_by(rows: list[Row], kind: str) -> set[str]:
     return {row["unique_key"] for row in rows if row["kind"] == kind}
 
 
-@pytest.mark.each_version
 def test_a_producer_sends_every_kind_of_message(broker_lite: BrokerLite, client_version: str) -> None:
     sent = run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address])
     broker_lite.stop()

@@ -36,7 +36,6 @@ def sent(broker_lite: BrokerLite, client_version: str) -> list[Row]:
     return run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, "volume"])
 
 
-@pytest.mark.each_version
 def test_two_consumers_share_the_queues(broker_lite: BrokerLite, client_version: str, sent: list[Row]) -> None:
     rows = consume(broker_lite, client_version, "concurrent", consumers=2)
     assert keys(rows) == keys(sent)
@@ -69,6 +68,7 @@ def test_broadcast_delivers_every_message_to_every_consumer(
         assert keys([row for row in rows if row["consumer"] == consumer]) == keys(sent)
 
 
+@pytest.mark.long("BoltMQ's consumers filter by tags and by SQL each time")
 @pytest.mark.parametrize(
     ("way", "expression", "tags"),
     [
@@ -84,6 +84,7 @@ def test_a_consumer_gets_only_messages_that_match_its_filter(
     assert Counter(row["unique_key"] for row in rows) == Counter(row["unique_key"] for row in wanted)
 
 
+@pytest.mark.long("BoltMQ's consumers pull every message each time")
 def test_lite_pull_gets_every_message(broker_lite: BrokerLite, client_version: str, sent: list[Row]) -> None:
     assert keys(consume(broker_lite, client_version, "lite")) == keys(sent)
 

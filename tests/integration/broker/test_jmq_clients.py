@@ -37,7 +37,6 @@ def open_journal(broker: BrokerLite) -> JournalStore:
     return JournalStore.open(broker.store, options)
 
 
-@pytest.mark.each_version
 def test_every_kind_of_message_that_jmq_supports_is_stored(broker_lite: BrokerLite, client_version: str) -> None:
     sent = run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, *KINDS])
     broker_lite.stop()
@@ -60,6 +59,7 @@ def test_every_kind_of_message_that_jmq_supports_is_stored(broker_lite: BrokerLi
         assert store.max_offset("EveryOneway", 0) + sum(store.max_offset("EveryOneway", n) for n in (1, 2, 3)) == 3
 
 
+@pytest.mark.long("dead letters of this layout are made and consumed each time, and retries with the other one")
 def test_failed_messages_are_retried_and_become_dead_letters(broker_lite: BrokerLite, client_version: str) -> None:
     run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, "failing"])
     arguments = [broker_lite.name_server_address, "EveryFailing", "every-failing", str(RETRIES), "90"]
@@ -96,6 +96,7 @@ def test_kinds_that_jmq_does_not_support_are_refused(
         run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, kind])
 
 
+@pytest.mark.long("found by the same requests with RocketMQ's layout each time")
 def test_messages_are_found_by_id_and_time(broker_lite: BrokerLite, client_version: str) -> None:
     address = broker_lite.name_server_address
     sent = run_java(client_version, "ProduceEveryKind", [address, "plain", "volume"])
@@ -109,6 +110,7 @@ def test_messages_are_found_by_id_and_time(broker_lite: BrokerLite, client_versi
     assert [row["queue_offset"] for row in by_verb["time"]] == [0, by_verb["range"][0]["max_offset"]]
 
 
+@pytest.mark.long("mqadmin is answered with RocketMQ's layout each time")
 def test_mqadmin_is_answered(broker_lite: BrokerLite, client_version: str, tmp_path: Path) -> None:
     address = broker_lite.name_server_address
     run_java(client_version, "ProduceEveryKind", [address, "volume"])

@@ -88,6 +88,7 @@ def test_rocketmqs_client_is_served_only_with_tls_and_a_certificate(
             run_java(version, "Signed", arguments, jvm=NO_TLS)
 
 
+@pytest.mark.long("this project's client administers over TLS each time")
 def test_mqadmin_administers_over_tls(enforcing: BrokerLite, java_tls: list[str], tmp_path: Path) -> None:
     account = (ADMIN.access_key, ADMIN.secret_key)
     arguments = ("updateTopic", "-t", "ByCommand", "-b", enforcing.broker_address, "-n", enforcing.name_server_address)
@@ -148,6 +149,7 @@ def test_a_slave_registers_and_replicates_over_tls_with_a_broker_account(
         assert "refused to register" not in slave.process.output()
 
 
+@pytest.mark.long("TLS and plain text are served by a server of their own each time")
 def test_a_permissive_server_serves_both(tmp_path: Path, certificates: Certificates, java_tls: list[str]) -> None:
     tls = certificates.write("permissive.properties", certificates.server_properties())
     with BrokerLite(tmp_path / "broker", options=(*SMALL_FILES, "--tls-config", str(tls))) as broker:
@@ -157,6 +159,7 @@ def test_a_permissive_server_serves_both(tmp_path: Path, certificates: Certifica
             producer.send(OutgoingMessage("Both", b"readable by everybody"))
 
 
+@pytest.mark.long("it registers at a real one in plain text, and a slave at ours over TLS, each time")
 def test_the_broker_registers_over_tls_at_a_real_name_server(tmp_path: Path, certificates: Certificates) -> None:
     tls = certificates.write("register.properties", "tls.test.mode.enable=true\ntls.enable=true\n")
     real = RocketMQ("5.5.0", tmp_path / "real", name_server_jvm=("-Dtls.server.mode=enforcing",), has_tls=True)
