@@ -118,6 +118,7 @@ def test_no_object_is_made_of_a_part_that_was_changed(copy: str, tmp_path: Path)
     assert FIRST not in objects_in(copy)
 
 
+@pytest.mark.long("an agent that ships to S3 is killed each time")
 @pytest.mark.kills
 def test_copy_is_complete_after_kills(copy: str, tmp_path: Path) -> None:
     segments = [(SIZE * number, closed_segment(large_messages(18), SIZE, SIZE * number)) for number in range(3)]
@@ -278,5 +279,6 @@ def test_copy_is_verified_as_the_store(copy: str, tmp_path: Path, capsys: pytest
     check_copy_is_verified_alike(copy, tmp_path, ROCKETMQ, capsys)
 
 
+@pytest.mark.long("what these jobs say of a copy in S3 is tried each time")
 def test_fetched_copy_is_read_alike(copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check_fetched_copy_is_read_alike(copy, tmp_path, capsys)

@@ -18,7 +18,7 @@ from tests.support.waiting import let_pass, wait_until
 
 TURNS = 2
 """Kills of one store."""
-STORES = kill_count(2, share=TURNS)
+STORES = kill_count(1, share=TURNS)
 
 
 def check_rocketmq(root: Path, acknowledged: Mapping[str, str]) -> None:

@@ -29,7 +29,7 @@ from tests.support.kills import kill_count
 from tests.support.replicas import MemberLite, log_files, master_lite, slave_lite, wait_until_same
 from tests.support.waiting import let_pass, wait_until
 
-KILLS = kill_count(2, share=5)
+KILLS = kill_count(1, share=5)
 PROMPT = ("--slave-timeout", "1s")
 
 

@@ -82,9 +82,7 @@ def _small_calls(options: HBaseOptions) -> HBaseOptions:
     "restart",
     [
         pytest.param(HBase.restart_thrift, id="thrift"),
-        pytest.param(
-            HBase.restart_hbase, id="hbase", marks=pytest.mark.long("HBase goes down in the next test but one")
-        ),
+        pytest.param(HBase.restart_hbase, id="hbase"),
     ],
 )
 @pytest.mark.long("a server that is down for longer is survived each time")
@@ -111,6 +109,7 @@ def test_following_fails_while_thrift_is_down_and_then_catches_up(
     assert hbase_rows(options) == delta_rows(uri)
 
 
+@pytest.mark.long("HBase starts again; its Thrift server goes down and comes back each time")
 def test_following_fails_when_hbase_goes_down_and_then_catches_up(
     hbase: HBase, uri: str, options: HBaseOptions
 ) -> None:
@@ -129,7 +128,7 @@ def test_following_fails_when_hbase_goes_down_and_then_catches_up(
     assert hbase_rows(options) == delta_rows(uri)
 
 
-@pytest.mark.long("HBase goes down and comes back each time")
+@pytest.mark.long("its Thrift server goes down and comes back each time")
 def test_following_completes_after_kills_at_random_moments(hbase: HBase, options: HBaseOptions, tmp_path: Path) -> None:
     """Seeded: each run is killed after a part of the time that an undisturbed one takes."""
     chance = random.Random(SEED)

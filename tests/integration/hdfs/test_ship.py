@@ -414,6 +414,7 @@ def test_foreign_files_are_refused_or_left_alone(copy: str, tmp_path: Path) -> N
         agent_of(store, target_of(f"{copy}-2")).ship_round()
 
 
+@pytest.mark.long("wrong settings are named by the same jobs for S3 each time")
 def test_wrong_settings_are_named(
     hdfs_cluster: HdfsCluster,
     copy: str,

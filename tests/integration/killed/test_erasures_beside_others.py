@@ -28,7 +28,7 @@ for line in sys.stdin:
 
 
 def test_concurrent_erasures_lose_no_message_and_restore_no_content(tmp_path: Path) -> None:
-    rounds = kill_count(4)
+    rounds = kill_count(2)
     growing = GrowingLake(tmp_path)
     for number in range(rounds):
         mark = f"CANARY{number:03}X"

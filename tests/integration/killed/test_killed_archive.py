@@ -85,6 +85,7 @@ def test_runs_killed_at_a_step_lose_and_duplicate_no_message(
     check_same(where, store, lake, tmp_path / "peaceful")
 
 
+@pytest.mark.long("a run that is killed before its commit is made good by the same steps each time")
 def test_a_full_disk_fails_the_run_and_leaves_the_lake_unchanged(where: str, tmp_path: Path) -> None:
     store = GrowingStore(tmp_path / "store", seed=5)
     lake = tmp_path / "lake"

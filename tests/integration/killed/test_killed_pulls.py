@@ -74,7 +74,11 @@ def check_same(broker: Broker, lake: Path, folder: Path) -> None:
 @pytest.mark.parametrize(
     "steps",
     [
-        pytest.param(AROUND_COMMITS, id="around the commit"),
+        pytest.param(
+            AROUND_COMMITS,
+            id="around the commit",
+            marks=pytest.mark.long("an archive of a store is killed around the same commits each time"),
+        ),
         pytest.param(tuple(STEPS), id="all", marks=pytest.mark.long("those around the commit have most to lose")),
     ],
 )
@@ -97,7 +101,7 @@ def test_runs_killed_at_a_step_lose_and_duplicate_no_message(
     check_same(broker, lake, tmp_path)
 
 
-@pytest.mark.long("runs are killed around the commit each time")
+@pytest.mark.long("an archive of a store is killed around the same commits each time")
 @pytest.mark.kills
 @pytest.mark.timeout(120 + 60 * KILLS)
 def test_runs_killed_at_random_moments_lose_and_duplicate_no_message(broker: Broker, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def begin(world: ReplayWorld) -> subprocess.Popen[bytes]:
 
 def test_killed_replays_deliver_each_message_once_in_order(world: ReplayWorld, servers: RocketMQ) -> None:
     chance = random.Random(MESSAGES)
-    kills, broker_kills = kill_count(6), kill_count(1, share=5)
+    kills, broker_kills = kill_count(3), kill_count(1, share=5)
     ends = ["replay"] * kills + ["broker"] * broker_kills
     chance.shuffle(ends)
     process = begin(world)

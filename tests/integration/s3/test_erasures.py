@@ -18,6 +18,7 @@ from tests.support.erased_lakes import KEY, shop_messages, traces
 from tests.support.lakes import GrowingLake
 
 
+@pytest.mark.long("erasures leave nothing in a lake in a folder each time, and S3 has the same calls")
 def test_an_erasure_leaves_no_content_in_any_object(
     bucket: str, s3_server: S3Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

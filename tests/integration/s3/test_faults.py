@@ -58,7 +58,14 @@ def is_there(store: S3PackStore) -> bool:
     return next(store.list_packs(), None) is not None
 
 
-@pytest.mark.parametrize("fault", [Fault.ANSWER_503, Fault.DROP_REQUEST, Fault.LOSE_ANSWER])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Fault.ANSWER_503, marks=pytest.mark.long("a lost answer, which is harder, is tried each time")),
+        pytest.param(Fault.DROP_REQUEST, marks=pytest.mark.long("a lost answer, which is harder, is tried each time")),
+        Fault.LOSE_ANSWER,
+    ],
+)
 @pytest.mark.parametrize(
     ("content", "request_line", "times"),
     [
@@ -117,7 +124,13 @@ def test_a_permanent_fault_is_an_error(
 
 
 @pytest.mark.usefixtures("hasty")
-@pytest.mark.parametrize("fault", [Fault.ANSWER_503, Fault.DROP_REQUEST])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Fault.ANSWER_503, marks=pytest.mark.long("a dropped request ends a write alike, each time")),
+        Fault.DROP_REQUEST,
+    ],
+)
 @pytest.mark.parametrize(
     ("content", "request_line"),
     [(SMALL, "^PUT"), (LARGE, "uploads"), (LARGE, "partNumber=3"), (LARGE, r"^POST .*\?uploadId=")],

@@ -46,6 +46,13 @@ pytestmark = pytest.mark.usefixtures("usual_priority")
 
 SIZE = 12 << 20
 FIRST = f"commitlog/{segment_name(0)}"
+EACH_LAYOUT = pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param(ROCKETMQ, id="rocketmq"),
+        pytest.param(JMQ, id="jmq", marks=pytest.mark.long("the target does not look into files")),
+    ],
+)
 
 
 def large_messages(count: int) -> list[object]:
@@ -106,7 +113,7 @@ def test_copy_is_complete_after_kills(s3_server: S3Server, bucket: str, tmp_path
     ]
     chance = random.Random(3)
     killed = 0
-    for _ in range(kill_count(10)):
+    for _ in range(kill_count(5)):
         with subprocess.Popen([*command, "--to", f"s3://{bucket}/copy"], stderr=subprocess.DEVNULL) as process:
             let_pass(chance.uniform(0.6, 1.6), "the agent ships until it is killed")
             killed += process.poll() is None
@@ -121,7 +128,14 @@ def test_copy_is_complete_after_kills(s3_server: S3Server, bucket: str, tmp_path
     assert killed > 2
 
 
-@pytest.mark.parametrize("fault", [Fault.ANSWER_503, Fault.DROP_REQUEST, Fault.LOSE_ANSWER])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Fault.ANSWER_503, marks=pytest.mark.long("a lost answer, which is harder, is tried each time")),
+        pytest.param(Fault.DROP_REQUEST, marks=pytest.mark.long("a lost answer, which is harder, is tried each time")),
+        Fault.LOSE_ANSWER,
+    ],
+)
 def test_faults_of_single_requests_change_nothing(
     s3_server: S3Server, behind_proxy: S3Options, proxy: FaultProxy, bucket: str, tmp_path: Path, fault: Fault
 ) -> None:
@@ -198,7 +212,7 @@ def test_wrong_credentials_bucket_and_server_are_named(
     clients._forget()
 
 
-@pytest.mark.parametrize("layout", [ROCKETMQ, JMQ], ids=lambda layout: layout.name)
+@EACH_LAYOUT
 def test_archive_of_the_copy_equals_that_of_the_store(
     s3_server: S3Server, bucket: str, tmp_path: Path, layout: StoreFormat
 ) -> None:
@@ -224,7 +238,7 @@ def test_jobs_find_copies_without_a_complete_segment(
     assert len(capsys.readouterr().out.splitlines()) == 9
 
 
-@pytest.mark.parametrize("layout", [ROCKETMQ, JMQ], ids=lambda layout: layout.name)
+@EACH_LAYOUT
 def test_copy_is_verified_as_the_store(
     bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: StoreFormat
 ) -> None:
