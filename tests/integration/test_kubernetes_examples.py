@@ -38,6 +38,7 @@ def machine() -> Iterator[Machine]:
         yield found
 
 
+@pytest.mark.long("these jobs run each time; here they have the arguments of their manifests")
 def test_the_cron_jobs_archive_audit_and_maintain_and_metrics_answer_probes(machine: Machine) -> None:
     for name in ("archive", "maintain"):
         for container in containers(pod_spec("CronJob", name)):
@@ -59,7 +60,7 @@ def test_the_cron_jobs_archive_audit_and_maintain_and_metrics_answer_probes(mach
     assert machine.written_beside_volumes() == []
 
 
-@pytest.mark.long("a follower is started each time; here it is one with the arguments of its manifest")
+@pytest.mark.long("a stream is archived each time; here it is one with the arguments of its manifest")
 def test_the_follower_archives_what_comes_later_and_stops_in_its_grace_period(machine: Machine) -> None:
     pod = pod_spec("Deployment", "follow")
     (container,) = pod["containers"]

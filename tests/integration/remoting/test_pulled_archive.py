@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,27 +52,42 @@ def send(name_server: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "is_real",
-    [True, pytest.param(False, marks=pytest.mark.long("broker_lite is pulled from in unit tests each time"))],
-    ids=["RocketMQ", "broker_lite"],
+    ("is_real", "is_on_spark"),
+    [
+        pytest.param(True, False, id="RocketMQ"),
+        pytest.param(
+            True, True, id="RocketMQ, on Spark", marks=pytest.mark.long("archives of stores run on Spark each time")
+        ),
+        pytest.param(
+            False, True, id="broker_lite", marks=pytest.mark.long("broker_lite is pulled from in unit tests each time")
+        ),
+    ],
 )
-@pytest.mark.usefixtures("spark")
 def test_rows_are_those_of_the_files(
-    recorded_store: RecordedStore, start_broker: Callable[..., RocketMQ], tmp_path: Path, *, is_real: bool
+    recorded_store: RecordedStore,
+    start_broker: Callable[..., RocketMQ],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    *,
+    is_real: bool,
+    is_on_spark: bool,
 ) -> None:
+    if is_on_spark:
+        request.getfixturevalue("spark")
+    later = () if is_on_spark else ("--local",)
     store = recorded_store.copy_to(tmp_path / "copy")
     lake, files = tmp_path / "lake", tmp_path / "files"
     if is_real:
-        _check_all(start_broker(recorded_store.version, store, RECORDING_OPTIONS), lake, files)
+        _check_all(start_broker(recorded_store.version, store, RECORDING_OPTIONS), lake, files, later)
     else:
         with BrokerLite(tmp_path / "lite", store=store, options=(*SMALL_FILES, *QUICK_DELAYS)) as lite:
-            _check_all(lite, lake, files)
+            _check_all(lite, lake, files, later)
 
 
-def _check_all(servers: RocketMQ | BrokerLite, lake: Path, files: Path) -> None:
+def _check_all(servers: RocketMQ | BrokerLite, lake: Path, files: Path, later: Sequence[str]) -> None:
     check(servers, lake, files, "--local")
     send(servers.name_server_address, 40)
-    check(servers, lake, files)  # on Spark
+    check(servers, lake, files, *later)
     with Admin(ClientOptions(servers.name_server_address)) as admin:
         assert admin.record_at(servers.broker_name, max(rows_of(lake))) is not None
     for job, given in ((query, ["--key", "more-7"]), (lag, []), (tps, ["--from", "2020-01-01"]), (audit, ["--local"])):

@@ -94,10 +94,19 @@ def figures(printed: str) -> list[dict[str, str]]:
     return [{name: value for name, value in row.items() if name != "as_of"} for row in rows]
 
 
-def test_an_archive_equals_a_local_one_although_an_executor_was_killed(cluster: SparkCluster, place: Path) -> None:
-    job = submit(cluster, place, "archive", "--store", "store", "--broker", "a", "--lake", "there", "--quiet")
-    finish_although(cluster.kill_executor_in_task, job)
-    check_equal(place / "there", place / "here")
+@pytest.mark.parametrize(
+    ("workers", "cores"),
+    [(1, 2), pytest.param(2, 1, marks=pytest.mark.long("a worker and an executor more; one is killed each time"))],
+    ids=["a new executor takes over", "another executor takes over"],
+)
+def test_an_archive_equals_a_local_one_although_an_executor_was_killed(
+    place: Path, tmp_path: Path, workers: int, cores: int
+) -> None:
+    lake = f"there-{workers}"
+    with SparkCluster(tmp_path / "cluster", workers, cores) as running:
+        job = submit(running, place, "archive", "--store", "store", "--broker", "a", "--lake", lake, "--quiet")
+        finish_although(running.kill_executor_in_task, job)
+    check_equal(place / lake, place / "here")
 
 
 @pytest.mark.long("an executor is killed each time")

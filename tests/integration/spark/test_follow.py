@@ -93,9 +93,25 @@ def test_new_messages_are_archived_within_seconds(tmp_path: Path) -> None:
         follower.close()
 
 
+@pytest.mark.timeout(900)
+def test_what_is_there_is_archived_once(tmp_path: Path) -> None:
+    store, lake = tmp_path / "store", tmp_path / "lake"
+    write(store, 70, seed=1)
+    follower = Follower(store, lake, "--available-now")
+    try:
+        assert follower.wait() == 0, follower.error
+    finally:
+        follower.close()
+    assert offsets(lake) == [row["physical_offset"] for row in plain_rows(store)]
+    assert len(offsets(lake)) == 70
+
+
 @pytest.mark.parametrize(
     "stops",
-    [pytest.param(True, marks=pytest.mark.long("one JVM more; a killed follower is continued each time")), False],
+    [
+        pytest.param(True, marks=pytest.mark.long("three JVMs; a killed stream is continued each time")),
+        pytest.param(False, marks=pytest.mark.long("two JVMs; a killed stream is continued each time")),
+    ],
 )
 @pytest.mark.timeout(900)
 def test_messages_are_archived_once_after_a_stop_or_a_kill(tmp_path: Path, stops: bool) -> None:
@@ -122,7 +138,7 @@ def test_messages_are_archived_once_after_a_stop_or_a_kill(tmp_path: Path, stops
     assert len(offsets(lake)) == 130
 
 
-@pytest.mark.long("three JVMs; one follower is followed each time")
+@pytest.mark.long("three JVMs; two archives of one store are run at the same time each time")
 @pytest.mark.timeout(900)
 def test_runs_during_follow_succeed_and_duplicate_no_message(tmp_path: Path) -> None:
     store, lake = tmp_path / "store", tmp_path / "lake"

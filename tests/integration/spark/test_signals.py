@@ -105,6 +105,7 @@ def process_is_running(process: int) -> bool:
         return False
 
 
+@pytest.mark.long("an archive is ended each time, and a second signal has unit tests")
 def test_a_follower_finishes_and_a_second_signal_ends_it_at_once(started: list[MarkedProcess], store: Path) -> None:
     job = archive(started, store, "--follow")
     job.wait_until((store.parent / "lake" / "archive_runs" / "_delta_log").is_dir)
