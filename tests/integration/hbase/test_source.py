@@ -54,7 +54,6 @@ def test_requested_columns_are_read_in_partitions_by_salt(spark: SparkSession, u
     assert by_schema.count() == 508
 
 
-@pytest.mark.long("a stream writes by the same code each time")
 def test_a_dataframe_can_be_written_twice(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     messages = spark.read.format("delta").load(uri)
     for _ in range(2):
@@ -64,6 +63,7 @@ def test_a_dataframe_can_be_written_twice(spark: SparkSession, uri: str, options
         assert open_or_create(client).salts == 3
 
 
+@pytest.mark.long("a DataFrame is written by the same code each time")
 def test_a_stream_is_written(spark: SparkSession, uri: str, options: HBaseOptions, tmp_path: Path) -> None:
     stream = spark.readStream.format("delta").load(uri).writeStream.format("hbase").options(**_given(options))
     for rows in ([], message_rows(20, first=500)):

@@ -105,6 +105,7 @@ def test_filters_times_and_tls_reach_the_broker(
         assert len(rows(parsed({**given, "endingTimestamp": str(moment)}))) == 60 - later
 
 
+@pytest.mark.long("a topic is read and written by batches, and a stream of a log goes on, each time")
 def test_a_stream_from_topic_to_topic_gives_each_message_once(
     registered: SparkSession, servers: RocketMQ, admin: Admin, options: ClientOptions, topic: str, tmp_path: Path
 ) -> None:

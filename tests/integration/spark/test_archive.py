@@ -163,6 +163,7 @@ def test_files_of_a_killed_first_run_do_not_disturb_the_next_run(small: Archive)
     assert len(bodies_of(small)) == 30
 
 
+@pytest.mark.long("a second run over a lake in S3 changes nothing each time")
 def test_a_second_run_without_new_messages_changes_nothing(small: Archive) -> None:
     small.run()
     once = small.spark.createDataFrame(small.table().toArrow())
@@ -388,6 +389,7 @@ def test_a_run_stopped_after_its_commit_is_completed_by_the_next(small: Archive)
     assert list(small.run().recovered) == []
 
 
+@pytest.mark.long("one stopped run is made good, with its quarantine, each time")
 def test_quarantine_is_not_written_twice_after_a_stop(small: Archive) -> None:
     small.write(damaged_segment())
     small.run()
@@ -426,7 +428,11 @@ def test_a_second_commit_of_one_number_is_refused_and_changes_nothing(small: Arc
 
 
 @pytest.mark.parametrize(
-    "begun", [False, pytest.param(True, marks=pytest.mark.long("the same race with tables that are there"))]
+    "begun",
+    [
+        pytest.param(False, marks=pytest.mark.long("three runs over one store are raced each time")),
+        pytest.param(True, marks=pytest.mark.long("the same race with tables that are there")),
+    ],
 )
 def test_only_one_of_two_concurrent_runs_succeeds(small: Archive, begun: bool) -> None:
     if begun:

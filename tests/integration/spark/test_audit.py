@@ -178,6 +178,7 @@ def test_a_segment_deleted_during_the_audit_is_not_a_difference(
     assert 0 < verdicts["store-messages"]["messages"] < MESSAGES
 
 
+@pytest.mark.long("both audits are compared each time, and print with the same code")
 def test_a_difference_is_printed_in_words(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     DeltaTable(str(folder / "lake" / "messages")).delete("topic = 'topic-1' and queue_id = 1")
     assert audit.main(["--lake", str(folder / "lake"), "--quiet", "--no-bodies", "--local"]) == 3

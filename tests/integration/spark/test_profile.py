@@ -148,7 +148,9 @@ def test_equal_profiles_have_no_difference(spark: SparkSession) -> None:
     assert compare_profiles(once, again).isEmpty()
 
 
-@pytest.mark.parametrize("lost", [0, pytest.param(998, marks=pytest.mark.long("another one")), 1996])
+@pytest.mark.parametrize(
+    "lost", [0, *(pytest.param(lost, marks=pytest.mark.long("another one")) for lost in (998, 1996))]
+)
 def test_a_missing_message_is_reported_with_its_window(spark: SparkSession, lost: int) -> None:
     rows = messages(range(2000))
     profile = to_profile(frame_of(spark, rows))

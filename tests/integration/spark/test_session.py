@@ -58,12 +58,12 @@ def run(command: list[str], folder: Path, **environment: str) -> tuple[dict[str,
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
-@pytest.mark.long("settings that spark-submit has not set are ours each time")
+@pytest.mark.long("what is passed to Spark has unit tests, and a cluster's job is submitted with options each time")
 def test_a_job_starts_its_own_quiet_session(tmp_path: Path) -> None:
     assert run([sys.executable], tmp_path, SPARK_HOME="/another/spark") == (OURS, "")
 
 
-@pytest.mark.long("under spark-submit the same settings win each time")
+@pytest.mark.long("what is passed to Spark has unit tests, and a cluster's job is submitted with options each time")
 def test_options_for_spark_submit_win(tmp_path: Path) -> None:
     options = "--master local[1] --driver-memory 700m --name mine --conf spark.sql.shuffle.partitions=3 pyspark-shell"
     found, said = run([sys.executable], tmp_path, PYSPARK_SUBMIT_ARGS=options)
@@ -71,6 +71,7 @@ def test_options_for_spark_submit_win(tmp_path: Path) -> None:
     assert (found, said) == (OURS | theirs, "")
 
 
+@pytest.mark.long("what is passed to Spark has unit tests, and a cluster's job is submitted with options each time")
 def test_settings_of_spark_submit_win_and_ours_complete_them(tmp_path: Path) -> None:
     submit = str(Path(sys.executable).parent / "spark-submit")
     options = ["--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=3", "--driver-memory", "700m"]
@@ -80,7 +81,7 @@ def test_settings_of_spark_submit_win_and_ours_complete_them(tmp_path: Path) -> 
     assert found == OURS | theirs
 
 
-@pytest.mark.long("settings of spark-submit are kept each time")
+@pytest.mark.long("what is passed to Spark has unit tests, and a cluster's job is submitted with options each time")
 def test_the_settings_of_an_installed_spark_are_kept(tmp_path: Path) -> None:
     home = tmp_path / "spark"
     (home / "conf").mkdir(parents=True)

@@ -96,6 +96,7 @@ def test_a_lost_segment_that_may_hold_wanted_messages_fails_the_read(
     assert read(spark, copy, startingTimestamp=STORED_MS + 560_000, clockTolerance=0).count() > 0
 
 
+@pytest.mark.long("indexes that do not fit have unit tests with the same error")
 def test_a_wrong_index_fails_the_read_and_the_error_names_the_option(
     spark: SparkSession, store: Path, all_rows: list[Row], tmp_path: Path
 ) -> None:

@@ -16,16 +16,21 @@ from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
 
+ANOTHER = pytest.mark.long("other questions with the same parts are asked each time")
 QUESTIONS = (
     ("--by", "topic,queue,tag"),
     ("--by", "none", "--percentiles"),
     ("--by", "topic", "--window", "2m", "--percentiles"),
     ("--by", "broker,kind", "--window", "2m", "--step", "1m"),
     ("--by", "topic", "--window", "1s", "--topic", "it's \\ 订单"),
-    ("--by", "producer-host,producer-group,origin-topic"),
+    pytest.param(("--by", "producer-host,producer-group,origin-topic"), marks=ANOTHER),
     ("--show", "hot-queues"),
 )
-COMPARED = ((), ("--window", "30m"), ("--window", "30s", "--by", "topic,producer-host"))
+COMPARED = (
+    (),
+    pytest.param(("--window", "30m"), marks=ANOTHER),
+    pytest.param(("--window", "30s", "--by", "topic,producer-host"), marks=ANOTHER),
+)
 
 
 @pytest.fixture(scope="module")

@@ -69,6 +69,7 @@ def test_a_source_with_a_wrong_option_raises_its_error(spark: SparkSession, stor
         read(spark, store, mode="LOUD").collect()
 
 
+@pytest.mark.long("a stream that fails names its error, and errors of reads are found, each time")
 def test_the_error_of_a_failed_stream_is_found(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     def run() -> None:
         stream = spark.readStream.format("commitlog").option("mode", "DROPMALFORMED").load(str(store))

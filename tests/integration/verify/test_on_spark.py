@@ -22,7 +22,7 @@ from commitlake.pipelines.verify.doctor import verify_stores
 from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
 from tests.support.jmq_stores import FILE_BYTES, write_jmq_store
 
-ANOTHER_CHANGE = pytest.mark.long("a lake with messages missing and others added is compared each time")
+OF_JMQ = pytest.mark.long("a RocketMQ store is compared with its lake each time")
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,7 @@ def test_spark_has_the_findings_of_a_single_process(spark: SparkSession, archive
     assert [report.records for report in there] == [200, 199]
 
 
+@pytest.mark.long("a lost message is the only finding in a lake each time")
 def test_a_complete_archive_has_no_finding(archived: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, (report,) = run_verify(archived, capsys, "--lake", str(archived / "lake"))
     assert (code, report["counts"]) == (0, {})
@@ -138,14 +139,18 @@ def archived_jmq(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.mark.parametrize(
     ("change", "codes"),
     [
-        pytest.param(lambda _: None, set(), marks=ANOTHER_CHANGE),
-        pytest.param(lambda table: table.delete("topic = 'rare'"), {"lake_missing"}, marks=ANOTHER_CHANGE),
+        pytest.param(lambda _: None, set(), marks=OF_JMQ),
+        pytest.param(lambda table: table.delete("topic = 'rare'"), {"lake_missing"}, marks=OF_JMQ),
         pytest.param(
             lambda table: table.update({"body_crc": "body_crc + 1"}, predicate="topic = 'rare'"),
             {"lake_different"},
-            marks=ANOTHER_CHANGE,
+            marks=OF_JMQ,
         ),
-        (lambda table: table.update({"topic": "'other'"}, predicate="topic = 'rare'"), {"lake_missing", "lake_extra"}),
+        pytest.param(
+            lambda table: table.update({"topic": "'other'"}, predicate="topic = 'rare'"),
+            {"lake_missing", "lake_extra"},
+            marks=OF_JMQ,
+        ),
     ],
 )
 def test_a_jmq_store_is_compared_with_its_lake(
@@ -172,7 +177,7 @@ def queues_of(report: dict[str, Any]) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.long("a JMQ store is compared with its lake each time")
+@pytest.mark.long("a RocketMQ store is compared with its lake each time")
 def test_a_window_in_which_the_journal_has_lost_a_record_differs_from_the_lake(
     archived_jmq: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
