@@ -14,30 +14,40 @@ LONGEST = (
     "hbase",
     "remoting",
     "killed/test_killed_archive.py",
-    "spark/test_follow.py",
     "spark/test_cluster.py",
+    "spark/test_archive.py",
     "spark/test_connect.py",
+    "spark/test_follow.py",
     "test_guard_real_broker.py",
     "broker/test_timers.py",
-    "rebuild/test_real_brokers.py",
+    "hdfs/test_ship.py",
     "spark/test_stream.py",
-    "spark/test_archive.py",
-    "verify/test_on_spark.py",
-    "broker/test_java_consumers.py",
-    "s3/test_faults.py",
+    "replay/test_killed_replays.py",
+    "broker/test_java_clients.py",
     "s3/test_lake.py",
+    "s3/test_ship.py",
+    "spark/test_audit_twins.py",
+    "spark/test_source.py",
+    "spark/test_query_engines.py",
+    "spark/test_stream_kills.py",
+    "broker/test_replication.py",
+    "spark/test_signals.py",
+    "azure/test_ship.py",
+    "verify/test_on_spark.py",
+    "s3/test_faults.py",
+    "rebuild/test_real_brokers.py",
+    "broker/test_java_consumers.py",
     "broker/test_jmq_clients.py",
     "test_broker_lite_store.py",
     "lag/test_real_groups.py",
-    "spark/test_signals.py",
     "test_kubernetes_examples.py",
     "lag/test_what_waits.py",
-    "replay/test_killed_replays.py",
     "replay/test_redriven.py",
-    "spark/test_stream_kills.py",
-    "spark/test_audit_twins.py",
 )
-"""Groups of a minute or more start first, so that none of them runs alone at the end while other processes are idle."""
+"""Groups that take most of a minute, or more, in any run, start first.
+
+None of them runs alone at the end while other processes are idle.
+"""
 _WITH_ONE_SERVER = ("hbase", "remoting")
 """Folders whose tests share a server that takes long to start."""
 _APART = (
