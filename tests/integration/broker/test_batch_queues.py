@@ -116,7 +116,7 @@ def written(start_broker: StartBroker, tmp_path: Path) -> Path:
     return store
 
 
-@pytest.mark.long("batch queues of a real broker are rebuilt, and its store taken over, each time")
+@pytest.mark.long("a setting that is rarely used; batch queues have unit tests")
 def test_real_broker_store_is_served_by_ours_then_by_the_real_broker_again(
     written: Path, start_broker: StartBroker, tmp_path: Path
 ) -> None:

@@ -196,6 +196,7 @@ def test_a_broker_serves_no_message_after_the_first_fault(
     assert len(served) < len(rows) / 2
 
 
+@pytest.mark.long("a setting that is rarely used, with a broker of its own; batch queues have unit tests")
 def test_inner_batches_are_queued_as_the_broker_queues_them(start_broker: StartBroker, tmp_path: Path) -> None:
     store = tmp_path / "store"
     (store / "config").mkdir(parents=True)
