@@ -33,15 +33,29 @@ def content(lake: Path) -> dict[str, pa.Table]:
     return tables
 
 
+def minutes(lake: Path) -> pa.Table:
+    """Return what the rows of `topic_minutes` count, whose number depends on the division into tasks."""
+    table = DeltaTable(LakePaths(str(lake)).topic_minutes).to_pyarrow_table()
+    keys = ["broker", "topic", "queue_id", "tag", "kind", "minute"]
+    sums = table.group_by(keys).aggregate([("messages", "sum"), ("bytes", "sum"), ("body_bytes", "sum")])
+    return sums.sort_by([(key, "ascending") for key in keys]).combine_chunks()
+
+
+def bodies(lake: Path) -> dict[int, bytes]:
+    """Return all bodies of a lake of one broker, from its packs, by physical offset."""
+    paths = LakePaths(str(lake))
+    packs = open_store(paths.bodies)
+    rows = DeltaTable(paths.messages).to_pyarrow_table(columns=["physical_offset", "body_ref", "body_crc"])
+    return {
+        row["physical_offset"]: read_body(packs, BodyRef(**row["body_ref"]), row["body_crc"])
+        for row in rows.to_pylist()
+    }
+
+
 def check_bodies(store: Path, segment_bytes: int, lake: Path) -> None:
     """Check that every message's body in its pack equals that in the log of the store `a`."""
-    paths = LakePaths(str(lake))
-    rows = DeltaTable(paths.messages).to_pyarrow_table(columns=["physical_offset", "body_ref", "body_crc"])
-    places = {row["physical_offset"]: row for row in rows.to_pylist()}
-    packs = open_store(paths.bodies)
+    archived = bodies(lake)
     (found,) = find_stores(str(store), "a")
     records = [record.message for record in walk_store(found, segment_bytes) if record.message is not None]
-    assert len(places) == rows.num_rows == len(records)
-    for message in records:
-        place = places[message.physical_offset]
-        assert read_body(packs, BodyRef(**place["body_ref"]), place["body_crc"]) == message.body
+    assert len(archived) == DeltaTable(LakePaths(str(lake)).messages).to_pyarrow_table().num_rows
+    assert archived == {message.physical_offset: message.body for message in records}

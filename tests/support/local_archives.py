@@ -6,7 +6,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.jobs.archive import command as archive
-from tests.support.lake_contents import content
+from tests.support.lake_contents import bodies, content, minutes
 from tests.support.logs import messages
 
 SEGMENT_BYTES = 1 << 18
@@ -30,9 +30,11 @@ def archive_here(folder: Path, count: int = MESSAGES) -> Path:
 
 
 def check_equal(lake: Path, here: Path, count: int = MESSAGES) -> None:
-    """Check that a lake has a number of messages, and the same rows as the one made here."""
+    """Check that a lake has a number of messages, and the same rows, counts and bodies as the one made here."""
     found, wanted = content(lake), content(here)
     assert found.keys() == wanted.keys()
     for name, table in wanted.items():
         assert found[name].equals(table), name
+    assert minutes(lake).equals(minutes(here))
+    assert bodies(lake) == bodies(here)
     assert found["messages"].num_rows == count

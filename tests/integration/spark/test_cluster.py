@@ -15,6 +15,7 @@ import pytest
 from commitlake.jobs.lag import command as lag
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.restore import command as restore
+from commitlake.jobs.verify import command as verify
 from commitlake.schemas.remoting.admin_headers import CreateTopicRequest
 from commitlake.schemas.remoting.codes import RequestCode
 from tests.servers.remoting import ask, max_offset
@@ -88,6 +89,10 @@ def finish_although(kills: Callable[[], bool], job: subprocess.Popen[str]) -> No
     assert was_killed
 
 
+def _below(files: dict[str, bytes], folder: str) -> dict[str, bytes]:
+    return {path: data for path, data in files.items() if path.startswith(f"{folder}/")}
+
+
 def figures(printed: str) -> list[dict[str, str]]:
     """Return the rows that `lag` printed as CSV, without the time at which it ran."""
     rows = list(csv.DictReader(printed.splitlines()))
@@ -117,7 +122,14 @@ def test_tasks_that_run_twice_by_speculation_archive_once(cluster: SparkCluster,
         for word in ("--conf", f"spark.speculation{key}={value}")
     ]
     store = ("--store", "store", "--broker", "a", "--partition-mib", "1", "--quiet")
+    (place / "events").mkdir()
+    options += ["--conf", "spark.eventLog.enabled=true", "--conf", f"spark.eventLog.dir=file://{place}/events"]
+    options += ["--conf", "spark.eventLog.rolling.enabled=false", "--conf", "spark.eventLog.compress=false"]
     finish(submit(cluster, place, "archive", *store, "--lake", "speculated", options=options))
+    (log,) = (place / "events").iterdir()
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    begun = [event["Task Info"] for event in events if event["Event"] == "SparkListenerTaskStart"]
+    assert any(task["Speculative"] for task in begun)
     check_equal(place / "speculated", place / "here")
 
 
@@ -133,17 +145,31 @@ def test_a_worker_that_is_lost_for_good_is_done_without(place: Path, tmp_path: P
 def test_a_rebuilt_and_a_restored_store_equal_local_ones(cluster: SparkCluster, place: Path) -> None:
     finish(submit(cluster, place, "rebuild", "store", "--out", "rebuilt-there"))
     assert rebuild.main([str(place / "store"), "--out", str(place / "rebuilt-here"), "--local", "--quiet"]) == 0
-    finish(submit(cluster, place, "restore", "--lake", "here", "--out", "restored-there", *SIZES))
+    finish(submit(cluster, place, "restore", "--lake", "here", "--out", "restored-there", "--spark", *SIZES))
     assert restore.main(["--lake", str(place / "here"), "--out", str(place / "restored-here"), "--local", *SIZES]) == 0
     for name in ("rebuilt", "restored"):
-        there, here = (files_of(place / f"{name}-{where}" / "consumequeue") for where in ("there", "here"))
-        assert here, name
-        assert there == here, name
+        there, here = (files_of(place / f"{name}-{where}") for where in ("there", "here"))
+        for folder in ("commitlog", "consumequeue") if name == "restored" else ("consumequeue",):
+            assert any(path.startswith(folder) for path in here), (name, folder)
+            assert _below(there, folder) == _below(here, folder), (name, folder)
 
 
 @pytest.mark.long("an archive has the same way to executors, each time")
-def test_checks_and_queries_read_on_executors(cluster: SparkCluster, place: Path) -> None:
+def test_checks_and_queries_read_on_executors(
+    cluster: SparkCluster, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     finish(submit(cluster, place, "verify", "store", "--quiet"))
+    damaged = place / "damaged"
+    shutil.copytree(place / "store", damaged)
+    with next(iter(sorted((damaged / "commitlog").iterdir()))).open("r+b") as segment:
+        segment.seek(SEGMENT_BYTES // 2)
+        segment.write(b"x" * 3000)
+    there = submit(cluster, place, "verify", "damaged", "--format", "json", "--quiet")
+    printed, errors = there.communicate(timeout=PATIENCE_SECONDS)
+    assert there.returncode == 3, errors
+    assert verify.main([str(damaged), "--local", "--format", "json", "--quiet"]) == 3
+    found, wanted = (json.loads(text)["rows"][0]["findings"] for text in (printed, capsys.readouterr().out))
+    assert found == wanted != []
     finish(submit(cluster, place, "audit", "--lake", "here", "--quiet"))
     select = "SELECT count(*) AS messages FROM messages"
     printed = finish(submit(cluster, place, "query", "--lake", "here", "--engine", "spark", "--sql", select, "--quiet"))
