@@ -110,7 +110,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--store", metavar="PATH", help=store_help)
     add_broker_arguments(parser)
-    add_place_arguments(parser, "the lake: a folder, or s3://bucket/prefix; created if it does not exist")
+    lake_help = (
+        "the lake: a folder or s3://bucket/prefix, created if it does not exist, or catalog.schema of Unity Catalog, "
+        "which must exist"
+    )
+    add_place_arguments(parser, lake_help)
     moved_help = (
         "all bodies of the lake were moved to --bodies (or back into the lake); needed once, later runs remember it"
     )

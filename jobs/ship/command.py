@@ -2,10 +2,12 @@
 
     commitlake ship --store /data/rocketmq/store --to s3://logs/broker-a
 
-A small process: no Spark, no JVM, about 100 MB of memory, lowest priority for CPU and disk. It only reads the store.
-Sealed segments are sent once; of the segment that the broker writes, new records are sent as parts. A
-manifest in the target says what is complete, so that a reader sees a prefix of the log without a hole. A run that was
-killed continues where it ended. Jobs read the copy like a store: `archive --store s3://logs/broker-a`.
+A small process: no Spark, no JVM, about 100 MB of memory, a low priority for the CPU (nice 10) and the lowest one for
+the disk. It only reads the store. Complete segments and new records of the newest one are sent as parts. A part of less
+than 8 MiB may be sent again, in a larger one. Azure and HDFS cannot join parts: there, the agent reads them back when
+a segment is complete, and sends the segment again. A manifest in the target says what is complete, so that a reader
+sees a prefix of the log without a hole. A run that was killed continues where it ended. Jobs read the copy like a
+store: `archive --store s3://logs/broker-a`.
 
 Exit codes: 0; 1 if the target cannot be written now (with --once; otherwise the agent waits); 2 for a wrong store,
 target or option, or a target that refuses this user; 3 if parts of the log were gone before they were shipped, or files
@@ -31,16 +33,17 @@ from commitlake.schemas.layouts.numbers import parse_decimal
 
 DESCRIPTION = (
     "Copy a broker's store to an object store or a folder, from beside the broker: its log with the newest records, "
-    "queues, indexes and settings. The agent is a small process of lowest priority that only reads the store. It sends "
-    "each byte of the log once, continues after a kill where it ended, and checks the copy in the target. Without "
-    "--once it follows the broker until it is stopped. Other jobs read the copy as a store, on other machines."
+    "queues, indexes and settings. The agent is a small process with a low priority for the CPU and the lowest one for "
+    "the disk, and only reads the store. It sends what is new, continues after a kill where it ended, and checks the "
+    "copy in the target. Without --once it follows the broker until it is stopped. Other jobs read the copy as a "
+    "store, on other machines."
 )
 EXAMPLES = (
     ("ship --store /data/rocketmq/store --to s3://logs/broker-a", "follow a broker, as a service"),
     ("ship --store /data/rocketmq/store --to s3://logs/broker-a --once", "ship what is new and end, for cron"),
     ("ship --store /data/jmq/store --to /mnt/backup/jmq-1 --rate 20M", "to a mounted folder, at most 20 MB per second"),
     ("ship --store /data/rocketmq/store --to s3://logs/broker-a --log-only", "only what archive needs"),
-    ("ship --store s3://logs/broker-a --to copy --once", "fetch a copy into a folder, which every job reads"),
+    ("ship --store s3://logs/broker-a --to copy --once", "fetch a copy into a folder, for jobs that need one"),
 )
 _RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(k|M|G|Ki|Mi|Gi|)B?(?:/s)?")
 _FACTORS = {"": 1, "k": 1000, "M": 1000_000, "G": 1000_000_000, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
