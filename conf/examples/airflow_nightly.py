@@ -1,4 +1,4 @@
-"""The nightly run as an Airflow DAG (2.7 or later): guard -> archive -> audit -> maintain -> verdict.
+"""The nightly run as an Airflow DAG (tested with Airflow 3.3.2): guard -> archive -> audit -> maintain -> verdict.
 
 Copy it into the folder of DAGs. The workers need the command `commitlake` on their PATH, and the stores, the lake and
 the file CONFIG at the same paths. Settings and paths are in that file, credentials in the workers' environment.
