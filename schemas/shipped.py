@@ -21,7 +21,7 @@ In an object store, each part is an object whose name contains its range and CRC
     shipped/parts/of-commitlog/00000000001073741824/00000000000016777216-8388608-1b2c3d4e
 
 A part is deleted only after a manifest without it has been written. In a folder, parts are written into the file
-itself, so every job can read the folder as a store; the manifest says which bytes are complete.
+itself, so jobs can read the folder as a store; the manifest says which bytes are complete.
 """
 
 from __future__ import annotations

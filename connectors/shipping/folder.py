@@ -1,4 +1,4 @@
-"""A target in a folder, local or mounted: a copy of the store that every job can read.
+"""A target in a folder, local or mounted: a copy of the store that jobs can read.
 
 Parts are written into the file itself, which has its full size from the beginning, as the broker's own files have. No
 part of a path below the folder may be a link. `shipped/lock` is locked by the process that writes.

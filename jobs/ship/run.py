@@ -89,7 +89,7 @@ def fetch_store(arguments: argparse.Namespace) -> ExitCode:
     if not arguments.quiet:
         print_line(
             f"fetched {size_text(fetcher.new_bytes)} of {log.broker} to {arguments.to} in {seconds:.1f} s "
-            f"({size_text(fetcher.new_bytes / seconds)}/s); the folder is a store, which every job reads"
+            f"({size_text(fetcher.new_bytes / seconds)}/s); the folder is a store, which jobs read like a broker's"
         )
     return ExitCode.DAMAGE if log.lost else ExitCode.OK
 

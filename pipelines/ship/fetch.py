@@ -1,4 +1,4 @@
-"""Fetches a shipped store from an object store into a folder, where every job can read it.
+"""Fetches a shipped store from an object store into a folder, where jobs can read it.
 
 The folder gets the same manifests, so a killed run can be continued without reading bytes again that are already there.
 The copy is read in the reverse order of its publication, small files first and the log last, so that offsets and queues
