@@ -235,7 +235,7 @@ def _with_environment(words: Sequence[str], defaults: Mapping[str, str], *, with
 
 
 def _is_in_archive(python: str) -> bool:
-    """Return whether the Python of executors is in an archive that the user sends, so that no absolute path names it."""
+    """Return whether the Python of executors is in an archive that the user sends: its path is then a relative one."""
     return "/" in python and not python.startswith("/")
 
 
