@@ -15,9 +15,10 @@ from tests.support.waiting import wait_until
 
 PRINTING = """
 import os, subprocess, sys, time
-from commitlake.connectors.runtime.driver_output import OutputSender
+from commitlake.connectors.runtime import driver_output
 from tests.unit.connectors.runtime.test_driver_output import LocalFolder
-sender = OutputSender(LocalFolder(sys.argv[1]))
+driver_output._WAITS_SECONDS = (0.1, 0.5)
+sender = driver_output.OutputSender(LocalFolder(sys.argv[1]))
 print("first", flush=True)
 print("trouble", file=sys.stderr, flush=True)
 subprocess.run(["echo", "of a child"])

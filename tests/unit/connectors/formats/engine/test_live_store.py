@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
@@ -18,7 +19,6 @@ from commitlake.jobs.cli.warm import warm
 from commitlake.schemas.tables.messages import SOURCE
 
 SCHEMA = to_arrow_schema(StructType([SOURCE["physical_offset"], SOURCE["size"], SOURCE["keys"]]))
-MESSAGES = 30_000
 WRITER = """
 import random, sys
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
@@ -44,10 +44,11 @@ def read_range(store_path: Path, start: int) -> tuple[StoreRange, list[str]]:
     return found, keys
 
 
-def test_reads_of_a_growing_store_take_every_record_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("messages", [10_000, pytest.param(30_000, marks=pytest.mark.long("more of the same writes"))])
+def test_reads_of_a_growing_store_take_every_record_once(tmp_path: Path, messages: int) -> None:
     warm()  # compile first, or the writer would end before the reader begins
     store = tmp_path / "store"
-    command = [sys.executable, "-c", WRITER, str(store), str(MESSAGES)]
+    command = [sys.executable, "-c", WRITER, str(store), str(messages)]
     keys: list[str] = []
     start, reads = 0, 0
     with subprocess.Popen(command, cwd=Path(__file__).parents[5]) as writer:
@@ -63,5 +64,5 @@ def test_reads_of_a_growing_store_take_every_record_once(tmp_path: Path) -> None
             writer.kill()
     assert writer.returncode == 0
     keys += read_range(store, start)[1]
-    assert keys == [f"order-{number}" for number in range(MESSAGES)]
+    assert keys == [f"order-{number}" for number in range(messages)]
     assert reads > 1
