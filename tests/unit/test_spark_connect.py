@@ -24,6 +24,8 @@ def sources() -> list[Path]:
 
 def used(source: str) -> Iterator[str]:
     """Yield the uses of features that a session of Spark Connect lacks."""
+    if not any(name in source for name in (*ATTRIBUTES, *NAMES, "py4j")):
+        return  # it need not be parsed
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Attribute(attr=name) if name in ATTRIBUTES:
