@@ -1,15 +1,22 @@
-"""A short `poe fuzz` in every run, and proof that it can fail."""
+"""A short `poe fuzz` in every run, a longer one before a release, and proof that it can fail."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
+from hypothesis import settings
 
 from tests.fuzz import running
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.running import CaseError, run_cases
 from tests.fuzz.targets import Target
+from tests.support.hypothesis_profiles import load
+
+load()
+
+SHARE = 3 if settings().max_examples < 100 else 1
+"""Divisor of the numbers of cases in the runs that also have few examples of each property."""
 
 
 @pytest.mark.parametrize(
@@ -27,7 +34,7 @@ from tests.fuzz.targets import Target
     ],
 )
 def test_random_damage_gives_values_or_documented_errors(name: str, cases: int) -> None:
-    run_cases(name, 1, cases)
+    run_cases(name, 1, cases // SHARE)
 
 
 def test_a_failing_case_is_named_and_fails_again_with_the_same_seed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,6 +151,7 @@ def copies(whole: Path, tmp_path: Path) -> Iterator[Path]:
         yield Path(shutil.copytree(whole, tmp_path / f"broker-{number}" / "store"))
 
 
+@pytest.mark.long("a rebuild in place, which replaces the files of a store, is killed each time")
 def test_a_killed_rebuild_completes_when_run_again(whole: Path, tmp_path: Path) -> None:
     kill_and_run_again(rebuild.main, lambda out: [str(whole), "--out", str(out), *LOCAL], folders(tmp_path), seed=1)
 

@@ -22,7 +22,7 @@ from tests.support.store_formats import BOLTMQ_DIALECT, JMQ, ROCKETMQ, StoreForm
 
 load()
 
-KILLS = max(8, settings().max_examples // 40)
+KILLS = max(4, settings().max_examples // 25)
 KINDS = {known.name: known for known in (ROCKETMQ, BOLTMQ_DIALECT, JMQ)}
 QUEUES = 3
 _ROCKETMQ_OPTIONS = {"segment_size_bytes": 1 << 15, "index_slots": 100, "index_entries": 600}
