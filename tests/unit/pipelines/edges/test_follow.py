@@ -46,7 +46,9 @@ def family(tmp_path: Path) -> Family:
 
 @pytest.fixture(
     params=[
-        "one run",
+        pytest.param(
+            "one run", marks=pytest.mark.long("two runs link the same records, and steps left open, each time")
+        ),
         "two runs",
         pytest.param("a run for each record", marks=pytest.mark.long("two runs split the records each time")),
     ]

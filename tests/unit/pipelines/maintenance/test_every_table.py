@@ -25,7 +25,7 @@ KEYS: dict[str, dict[str, object]] = {
     "evidence": {"number": 1, "document": "{}"},
 }
 LONG = pytest.mark.long(
-    "each table has one of the damages each time; tests/unit/jobs/replay has all of them for replays"
+    "each table has one of the damages each time; tests/unit/jobs/replay has all of them for tables of replays"
 )
 CASES = [
     pytest.param(table, *way, marks=() if (place + number) % len(DAMAGES) == 0 else LONG)
