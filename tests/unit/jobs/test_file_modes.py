@@ -30,9 +30,15 @@ SIZES = (
     "--queue-file-size", str(OPTIONS.consume_queue_file_size_bytes),
     "--index-slots", str(OPTIONS.index_slots), "--index-entries", str(OPTIONS.index_entries),
 )  # fmt: skip
+STRICTER = pytest.mark.long("the usual umask, under which a job must restrict modes itself, is tried each time")
 
 
-@pytest.fixture(params=[(0o022, 0o640, 0o750), (0o077, 0o600, 0o700)], ids=["022", "077"])
+@pytest.fixture(
+    params=[
+        pytest.param((0o022, 0o640, 0o750), id="022"),
+        pytest.param((0o077, 0o600, 0o700), id="077", marks=STRICTER),
+    ]
+)
 def modes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[int, int]]:
     """The modes that files and folders must have, under one umask."""
     umask, file_mode, folder_mode = request.param

@@ -269,7 +269,15 @@ MEMBERS_OF_ALL: dict[int, dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("code", MEMBERS_OF_ALL)
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(code, marks=pytest.mark.long("the list of all producers is split or refused each time"))
+        if code == RequestCode.GET_PRODUCER_CONNECTION_LIST
+        else code
+        for code in MEMBERS_OF_ALL
+    ],
+)
 def test_a_list_of_many_members_is_split_or_refused(
     peer: Peer, dispatcher: Dispatcher, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -253,7 +253,9 @@ JOBS = {
 
 
 @pytest.mark.parametrize("name", JOBS)
-@pytest.mark.parametrize("delay", [0, 0.3, 0.8])
+@pytest.mark.parametrize(
+    "delay", [0, pytest.param(0.3, marks=pytest.mark.long("ended earlier and later each time")), 0.8]
+)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_job_can_be_ended_at_any_time(
     started: list[MarkedProcess], store: Path, tmp_path: Path, name: str, delay: float, number: signal.Signals

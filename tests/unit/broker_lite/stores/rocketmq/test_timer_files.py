@@ -269,7 +269,13 @@ class Killed(BaseException):
     """Error that stands for the end of the process."""
 
 
-@pytest.mark.parametrize("step", range(40))
+@pytest.mark.parametrize(
+    "step",
+    [
+        step if step % 2 == 0 else pytest.param(step, marks=pytest.mark.long("killed before and after it each time"))
+        for step in range(40)
+    ],
+)
 def test_a_kill_at_any_step_loses_nothing(
     root: Path, clock: Clock, broker: Broker, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:

@@ -193,7 +193,15 @@ def be_empty(root: Path) -> None:
         be_empty,
     ],
 )
-@pytest.mark.parametrize("with_queues", [True, False])
+@pytest.mark.parametrize(
+    "with_queues",
+    [
+        True,
+        pytest.param(
+            False, marks=pytest.mark.long("test_queue_index.py loses queues, and this file indexes, each time")
+        ),
+    ],
+)
 def test_records_lost_from_the_index_are_scanned(store: Path, damage: Damage, with_queues: bool) -> None:
     damage(store)
     if not with_queues:

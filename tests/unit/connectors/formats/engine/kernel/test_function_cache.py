@@ -254,6 +254,7 @@ def test_a_package_that_was_moved_finds_its_compiled_code(tmp_path: Path) -> Non
     assert cached == [str(0xCBF43926), "1"]  # the first process found no code, so it printed no number of hits
 
 
+@pytest.mark.long("numba keeps it in its own way; code of a package in a folder is moved and found again each time")
 def test_compiled_code_of_a_package_in_a_zip_file_is_kept(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "commitlake.zip", "w") as package:
         for folder, _, files in os.walk(PROJECT / "commitlake", followlinks=True):
