@@ -19,11 +19,12 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.servers.java_programs import count_origins
+from tests.servers.remoting import max_offset
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
 from tests.support.kills import kill_count, message_count
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.replays import ReplayWorld, target_client
-from tests.support.waiting import let_pass
+from tests.support.waiting import let_pass, wait_until
 
 MESSAGES = message_count(20_000)
 RATE = max(2_000, MESSAGES // 250)
@@ -33,6 +34,7 @@ MAX_SECONDS = 3.0 if MESSAGES <= 20_000 else 8.0
 TOPICS, QUEUES = 5, 4
 OPTIONS = BrokerOptions(flush_disk_type="SYNC_FLUSH")
 FINISHED, KILLED = 0, -9
+PATIENCE_SECONDS = 120
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +78,9 @@ def test_killed_replays_deliver_each_message_once_in_order(world: ReplayWorld, s
     for end in ends:
         let_pass(chance.uniform(0.5, MAX_SECONDS), "it is killed at any moment")
         if end == "broker":
+            # A replay that has not begun to send finds no topic without the broker, and ends.
+            before = _sent(world, servers)
+            wait_until(lambda: _sent(world, servers) > before or process.poll() is not None, PATIENCE_SECONDS)  # noqa: B023
             servers.kill_broker()
             let_pass(chance.uniform(0.0, 1.0), "it is away for a while")
             servers.start_broker()
@@ -114,6 +119,10 @@ def in_log_order(table: str, columns: list[str]) -> dict[str, list[Any]]:
     """Return columns of a table of the lake, in the order of the archived log."""
     rows = DeltaTable(table).to_pyarrow_table(columns=columns).sort_by("physical_offset")
     return {name: rows.column(name).to_pylist() for name in columns}
+
+
+def _sent(world: ReplayWorld, servers: RocketMQ) -> int:
+    return sum(max_offset(servers.broker_address, world.topic, queue) for queue in range(QUEUES))
 
 
 def _is_planned(world: ReplayWorld) -> bool:

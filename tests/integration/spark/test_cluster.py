@@ -1,4 +1,4 @@
-"""Jobs on a standalone cluster whose executors have neither this package nor the driver's environment."""
+"""Jobs on a standalone cluster; most of its executors have neither this package nor the driver's environment."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -100,16 +101,19 @@ def figures(printed: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("workers", "cores"),
-    [(1, 2), pytest.param(2, 1, marks=pytest.mark.long("a worker and an executor more; one is killed each time"))],
-    ids=["a new executor takes over", "another executor takes over"],
+    ("workers", "cores", "options"),
+    [
+        pytest.param(1, 2, ("--conf", f"spark.pyspark.python={sys.executable}"), id="a Python that has the package"),
+        pytest.param(2, 1, (), id="two workers", marks=pytest.mark.long("packs and unpacks 750 MB for each executor")),
+    ],
 )
 def test_an_archive_equals_a_local_one_although_an_executor_was_killed(
-    place: Path, tmp_path: Path, workers: int, cores: int
+    place: Path, tmp_path: Path, workers: int, cores: int, options: tuple[str, ...]
 ) -> None:
     lake = f"there-{workers}"
+    store = ("--store", "store", "--broker", "a", "--quiet")
     with SparkCluster(tmp_path / "cluster", workers, cores) as running:
-        job = submit(running, place, "archive", "--store", "store", "--broker", "a", "--lake", lake, "--quiet")
+        job = submit(running, place, "archive", *store, "--lake", lake, options=options)
         finish_although(running.kill_executor_in_task, job)
     check_equal(place / lake, place / "here")
 
