@@ -35,6 +35,7 @@ def cells(options: HBaseOptions) -> tuple[str, int]:
     return repr(rows), entries
 
 
+@pytest.mark.long("a follower of keys meets an erasure in a unit test each time")
 def test_rows_read_before_an_erasure_do_not_restore_erased_contents(
     options: HBaseOptions, hbase: HBase, tmp_path: Path
 ) -> None:

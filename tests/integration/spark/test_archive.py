@@ -175,6 +175,7 @@ def test_a_second_run_without_new_messages_changes_nothing(small: Archive) -> No
 
 
 @on_spark
+@pytest.mark.long("in threads, runs follow one another in most tests; the commit is the same")
 def test_runs_over_a_growing_store_equal_one_full_archive(small: Archive, tmp_path: Path) -> None:
     small.write(open_segment(FIRST[:11], SIZE))
     first = small.run()

@@ -164,6 +164,7 @@ def test_what_spark_connect_lacks_is_refused(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long("the same check has unit tests")
 def test_workers_without_the_package_are_named(place: Path, tmp_path: Path) -> None:
     bare = bare_python()
     with SparkConnect(tmp_path / "server", python=bare) as other:

@@ -83,6 +83,7 @@ def test_spark_compares_the_same(
     assert sum(row["committed"] or 0 for row in rows) == 1
 
 
+@pytest.mark.long("both engines count the same rows each time")
 def test_spark_counts_the_same_outcomes_of_transactions(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,6 +63,7 @@ def test_a_complete_archive_has_no_finding(archived: Path, capsys: pytest.Captur
     assert (code, report["counts"]) == (0, {})
 
 
+@pytest.mark.long("lakes are compared without Spark each time")
 def test_a_message_that_the_lake_lost_is_found(
     archived: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
