@@ -66,21 +66,23 @@ class SparkCluster(Server):
         for number in range(self._count):
             work = self._folder / f"worker-{number}"
             options = ["--cores", str(self._cores), "--memory", f"{WORKER_MEMORY_MB}m", "--work-dir", str(work)]
-            self._launch(f"worker-{number}", ["deploy.worker.Worker", *options, self.master], self._port + 2 + number)
+            arguments = ["deploy.worker.Worker", *options, self.master]
+            self._launch(f"worker-{number}", arguments, self._port + 2 + number, address=f"127.0.0.{number + 1}")
         for worker in self.workers:
             worker.wait_until(lambda worker=worker: "Successfully registered" in worker.output(), READY_TIMEOUT_SECONDS)  # type: ignore[misc]
         return self
 
-    def _launch(self, name: str, arguments: list[str], page_port: int) -> ServerProcess:
+    def _launch(self, name: str, arguments: list[str], page_port: int, address: str = _IP) -> ServerProcess:
+        """Start a process of the cluster; each worker has an address of its own, as machines have."""
         home = Path(pyspark.__file__).parent
         main, *others = arguments
         environment = {
             "PATH": "/usr/bin:/bin", "HOME": str(self._folder), "JAVA_HOME": str(java_home()), "SPARK_HOME": str(home),
-            "SPARK_LOCAL_IP": _IP, "SPARK_SCALA_VERSION": "2.13", "LANG": "C.UTF-8", **self._environment,
+            "SPARK_LOCAL_IP": address, "SPARK_SCALA_VERSION": "2.13", "LANG": "C.UTF-8", **self._environment,
         }  # fmt: skip
         command = ["env", "-i", *(f"{key}={value}" for key, value in environment.items())]
         command += [str(java_home() / "bin" / "java"), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{home}/jars/*"]
-        command += [f"org.apache.spark.{main}", "--host", _IP, "--webui-port", str(page_port), *others]
+        command += [f"org.apache.spark.{main}", "--host", address, "--webui-port", str(page_port), *others]
         process = ServerProcess(name, command, self._folder / f"{name}.log")
         self._processes.append(process)
         return process
@@ -110,6 +112,15 @@ class SparkCluster(Server):
                     os.kill(pid, signal.SIGKILL)
                     return True
         return False
+
+    def pause_executor_in_task(self) -> int | None:
+        """Stop an executor in a task after the first stage, until SIGCONT; return its process id, if there was one."""
+        for pid in self.executors():
+            if self._has_task(pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+                    return pid
+        return None
 
     def _has_task(self, executor: int) -> bool:
         """Return whether an executor has begun a task after the first stage."""

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -120,16 +121,31 @@ def test_an_archive_equals_a_local_one_although_an_executor_was_killed(
 
 @pytest.mark.long("an executor is killed each time")
 def test_tasks_that_run_twice_by_speculation_archive_once(cluster: SparkCluster, place: Path) -> None:
-    options = [
-        word
-        for key, value in {"": "true", ".multiplier": "1", ".quantile": "0.1", ".interval": "10ms"}.items()
-        for word in ("--conf", f"spark.speculation{key}={value}")
-    ]
-    store = ("--store", "store", "--broker", "a", "--partition-mib", "1", "--quiet")
     (place / "events").mkdir()
-    options += ["--conf", "spark.eventLog.enabled=true", "--conf", f"spark.eventLog.dir=file://{place}/events"]
-    options += ["--conf", "spark.eventLog.rolling.enabled=false", "--conf", "spark.eventLog.compress=false"]
-    finish(submit(cluster, place, "archive", *store, "--lake", "speculated", options=options))
+    settings = {
+        "spark.speculation": "true",
+        "spark.speculation.task.duration.threshold": "2s",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file://{place}/events",
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.compress": "false",
+    }
+    options = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    store = ("--store", "store", "--broker", "a", "--quiet")
+    job = submit(cluster, place, "archive", *store, "--lake", "speculated", options=options)
+    paused: int | None = None
+
+    def has_paused_or_ended() -> bool:
+        nonlocal paused
+        paused = cluster.pause_executor_in_task()
+        return paused is not None or job.poll() is not None
+
+    wait_until(has_paused_or_ended, PATIENCE_SECONDS)
+    try:
+        finish(job)
+    finally:
+        if paused is not None:
+            os.kill(paused, signal.SIGCONT)
     (log,) = (place / "events").iterdir()
     events = [json.loads(line) for line in log.read_text().splitlines()]
     begun = [event["Task Info"] for event in events if event["Event"] == "SparkListenerTaskStart"]
