@@ -20,7 +20,10 @@ _LOADING = threading.Lock()
 # The second logger has its own level, and logs every folder that it creates.
 _TALKATIVE = ("great_expectations", "great_expectations.data_context.types.base")
 # great_expectations treats these as not installed.
-_NOT_NEEDED = ("boto3", "botocore", "pyspark")
+_NOT_NEEDED = (
+    *("azure", "boto3", "botocore", "pyspark"),
+    *("google.api_core", "google.auth", "google.cloud", "google.oauth2"),
+)
 # Imported by great_expectations for expectations and charts that no suite here uses.
 _RARELY_NEEDED = ("scipy.stats", "altair")
 _OLD_NAMES = {"sre_constants": "re._constants", "sre_parse": "re._parser"}

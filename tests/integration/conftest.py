@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -49,7 +50,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
         if is_old and item.get_closest_marker("each_version") is None:
             item.add_marker(pytest.mark.long("the same path as with the newest RocketMQ"))
     yield
-    items.sort(key=lambda item: place(item.nodeid) if item.path.is_relative_to(FOLDER) else -1)
+    # Unit tests with Spark come last: they use the JVMs that the others have started.
+    items.sort(key=lambda item: place(item.nodeid) if item.path.is_relative_to(FOLDER) else sys.maxsize)
 
 
 @pytest.fixture(scope="session", params=VERSIONS)

@@ -14,14 +14,13 @@ from collections.abc import Callable
 from functools import partial
 
 from commitlake.connectors.runtime.jars import s3_jars
-from tests.servers import azure, gcs, kubernetes
+from tests.servers import azure, gcs, kubernetes, s3
 from tests.servers.go_programs import go_folder, go_program
 from tests.servers.hbase import hbase_jars
 from tests.servers.mermaid import prepare_mermaid
 from tests.servers.node_programs import node_program
 from tests.servers.rocketmq import VERSIONS, rocketmq_jars
 from tests.servers.rocketmq_classes import class_archives
-from tests.servers.s3 import MODULE, VERSION
 from tests.servers.spark_classes import class_archive
 from tests.servers.yarn_cluster import yarn_jars
 
@@ -29,7 +28,7 @@ PARTS: dict[str, Callable[[], object]] = {
     **{f"jars of RocketMQ {version}": partial(rocketmq_jars, version) for version in VERSIONS},
     "jars of HBase": hbase_jars,
     "jars for object stores": s3_jars,
-    "an S3 server": partial(go_program, MODULE, VERSION),
+    "an S3 server": partial(go_folder, s3.SOURCES),
     "a server of Azure's blob protocol": partial(node_program, azure.PACKAGE),
     "jars of HDFS and YARN": yarn_jars,
     "Mermaid": prepare_mermaid,

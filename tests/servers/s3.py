@@ -1,5 +1,7 @@
 """An S3-compatible server on a local folder: versitygw, whose conditional puts are atomic.
 
+It is built once from the Go module in `s3_server`, which has the parts of versitygw that serve S3 from a folder.
+
     with S3Server(folder) as server:
         server.client().create_bucket(Bucket="lake")
 
@@ -18,12 +20,11 @@ from typing import Any, Self
 import boto3
 from botocore.config import Config
 
-from tests.servers.go_programs import go_program
+from tests.servers.go_programs import go_folder
 from tests.servers.process import ServerProcess, free_ports
 from tests.servers.server import Server
 
-MODULE = "github.com/versity/versitygw/cmd/versitygw"
-VERSION = "v1.8.0"
+SOURCES = Path(__file__).with_name("s3_server")
 REGION = "us-east-1"
 READY_TIMEOUT_SECONDS = 60
 
@@ -60,11 +61,11 @@ class S3Server(Server):
 
     def start(self) -> Self:
         """Start the server and wait until it answers."""
-        (self._folder / "data").mkdir(parents=True, exist_ok=True)
-        command = [str(go_program(MODULE, VERSION)), "--port", f"127.0.0.1:{self._port}", "--region", REGION, "--quiet"]
+        data = self._folder / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        command = [str(go_folder(SOURCES)), str(self._port), REGION, str(data), *self._metadata_folder()]
         credentials = {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
-        command += ["posix", *self._metadata_options(), str(self._folder / "data")]
-        self._process = ServerProcess("versitygw", command, self._folder / "versitygw.log", credentials)
+        self._process = ServerProcess("s3_server", command, self._folder / "s3_server.log", credentials)
         self._process.wait_until(self._answers, READY_TIMEOUT_SECONDS)
         return self
 
@@ -97,14 +98,14 @@ class S3Server(Server):
             config=Config(s3={"addressing_style": "path"}),
         )
 
-    def _metadata_options(self) -> list[str]:
-        """Return options to store metadata in extended attributes, or next to the data if the file system has none."""
+    def _metadata_folder(self) -> list[str]:
+        """Return a folder for metadata if the file system has no extended attributes, where it is kept otherwise."""
         try:
             os.setxattr(self._folder, "user.commitlake", b"1")
         except OSError:
             beside = self._folder / "metadata"
             beside.mkdir(exist_ok=True)
-            return ["--sidecar", str(beside)]
+            return [str(beside)]
         return []
 
     def _answers(self) -> bool:

@@ -275,6 +275,7 @@ def test_jobs_find_copies_and_stores(copy: str, tmp_path: Path, capsys: pytest.C
         assert len(capsys.readouterr().out.splitlines()) == count
 
 
+@pytest.mark.long("a copy in S3 is verified each time")
 def test_copy_is_verified_as_the_store(copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check_copy_is_verified_alike(copy, tmp_path, ROCKETMQ, capsys)
 

@@ -23,7 +23,6 @@ from tests.support.waiting import let_pass
 BROKER = "broker-a"
 
 
-@pytest.mark.each_version
 def test_topics_are_made_changed_and_dropped(admin: Admin, topic: str) -> None:
     make_topic(admin, topic, 3)
     assert topic in admin.topics()

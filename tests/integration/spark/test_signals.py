@@ -57,7 +57,6 @@ def has_workers(job: MarkedProcess) -> bool:
     ("moment", "number"),
     [
         ("jvm", signal.SIGINT),
-        ("workers", signal.SIGTERM),
         *(
             pytest.param(moment, number, marks=pytest.mark.long("another moment of the start, or the other signal"))
             for moment, number in [
@@ -67,6 +66,7 @@ def has_workers(job: MarkedProcess) -> bool:
                 ("context", signal.SIGINT),
                 ("context", signal.SIGTERM),
                 ("workers", signal.SIGINT),
+                ("workers", signal.SIGTERM),
             ]
         ),
     ],

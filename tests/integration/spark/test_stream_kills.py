@@ -73,6 +73,7 @@ def table_rows(table: Path) -> list[Row]:
     return [{**row, "properties": dict(row["properties"])} for row in data.to_pylist()]
 
 
+@pytest.mark.long("a stream goes on from its checkpoint and repeats a failed batch each time")
 @pytest.mark.kills
 @pytest.mark.parametrize("seed", [1])
 @pytest.mark.timeout(1800)  # a JVM for each kill, however busy the machine

@@ -92,7 +92,7 @@ def test_each_job_fits_the_definitions_of_databricks(name: str) -> None:
 )
 def test_the_definitions_refuse_wrong_fields_and_values(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Job.from_dict({**bundle_jobs()["report"], **wrong})  # type: ignore[typeddict-item]
+        Job.from_dict({**bundle_jobs()["report"], **wrong})
 
 
 def test_the_bundle_has_the_expected_parts() -> None:

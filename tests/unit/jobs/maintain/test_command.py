@@ -304,6 +304,7 @@ def _maintain(lake: str, codes: multiprocessing.Queue[int], count: int) -> None:
         codes.put(maintain.main(["--lake", lake, "--quiet"]))
 
 
+@pytest.mark.long("concurrent merges and archive runs are tested each time")
 def test_two_maintain_jobs_during_an_archive_lose_nothing(tmp_path: Path) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(20))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from commitlake.connectors.printable import printable_line
 from commitlake.jobs.pages.findings import (
     MAX_BYTES,
@@ -85,6 +87,7 @@ def test_hostile_text_is_escaped() -> None:
     assert "\u202e" not in hostile.text
 
 
+@pytest.mark.long("pages of many stores and groups are bounded by the same code each time")
 def test_the_page_of_a_million_findings_is_small_and_counts_what_is_left_out() -> None:
     text = "\u202e\"'<&" * 2000  # each character is several in HTML
     kept = examples(30, text)

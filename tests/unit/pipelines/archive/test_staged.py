@@ -169,6 +169,7 @@ print(*gather(), peak() - before)
 """
 
 
+@pytest.mark.long("a profile in many pieces is judged each time")
 def test_memory_does_not_grow_with_the_windows(tmp_path: Path) -> None:
     # 300,000 windows take 120 MB as they are, and three times that while they are merged at once.
     root = Path(__file__).parents[4]

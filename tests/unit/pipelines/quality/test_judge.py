@@ -295,6 +295,7 @@ def test_results_are_rows_of_their_table() -> None:
     assert dataclasses.replace(report, judgements=()).passed
 
 
+@pytest.mark.long("imports and expectations change only with great_expectations")
 def test_judging_uses_no_network_and_leaves_no_files(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(

@@ -69,7 +69,13 @@ def test_a_continued_run_ignores_messages_archived_since(
     assert segments(interrupted) == before
 
 
-@pytest.mark.parametrize("runner", [ThreadRunner(3), ProcessRunner(2)], ids=["threads", "processes"])
+@pytest.mark.parametrize(
+    "runner",
+    [
+        pytest.param(ThreadRunner(3), id="threads"),
+        pytest.param(ProcessRunner(2), id="processes", marks=pytest.mark.long("two processes start")),
+    ],
+)
 def test_tasks_of_any_runner_restore_the_same(store: Path, lake: LakePaths, restore: Restore, runner: Runner) -> None:
     restored = restore(lake, runner=runner)
     assert restored.records == 600

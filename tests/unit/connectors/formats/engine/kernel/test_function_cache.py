@@ -214,6 +214,7 @@ print(crc32(np.frombuffer(b"123456789", np.uint8), 0, 9), *crc32.stats.cache_hit
 """
 
 
+@pytest.mark.long("three processes compile a function")
 def test_two_processes_that_compile_at_once_both_work_and_a_third_finds_the_code(tmp_path: Path) -> None:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(PROJECT)}
     command = [sys.executable, "-c", PROGRAM]
@@ -235,6 +236,7 @@ def test_two_processes_that_compile_at_once_both_work_and_a_third_finds_the_code
     assert finish(start()) == [str(0xCBF43926), "1"]
 
 
+@pytest.mark.long("two processes compile a function")
 def test_a_package_that_was_moved_finds_its_compiled_code(tmp_path: Path) -> None:
     first = "import sys; sys.meta_path = [each for each in sys.meta_path if 'editable' not in repr(each)]"
     cached: list[str] = []
