@@ -217,6 +217,7 @@ def test_the_log_has_ipv4_and_ipv6_hosts(recorded_store: RecordedStore) -> None:
 # --- the servers ---
 
 
+@pytest.mark.long("other tests serve copies of stores each time")
 def test_a_broker_serves_a_copy_of_the_store_and_dies_by_kill(
     recorded_store: RecordedStore, start_broker: Callable[..., RocketMQ], tmp_path: Path
 ) -> None:

@@ -72,6 +72,7 @@ def put_object(copy: str, name: str, data: bytes) -> None:
     obstore.put(cloud_client(uri), uri.key(name), data)
 
 
+@pytest.mark.long("a copy in S3 is archived each time")
 @pytest.mark.parametrize(
     "layout",
     [

@@ -40,6 +40,7 @@ def test_the_projection_is_read_back_row_by_row(spark: SparkSession, uri: str, o
     assert by_place(found.toArrow().to_pylist()) == delta_rows(uri)
 
 
+@pytest.mark.long("all columns are read back each time, by the same partitions")
 def test_requested_columns_are_read_in_partitions_by_salt(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     follow(None, uri, options)
     found = _read(spark, options, columns=AUDITED)

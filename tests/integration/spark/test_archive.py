@@ -142,6 +142,7 @@ def bodies_of(archived: Archive) -> dict[int, bytes]:
     return {row["physical_offset"]: bytes(row["body"]) for row in rows}
 
 
+@pytest.mark.long("bodies are compared in unit tests of tasks each time")
 def test_every_body_is_in_a_pack(small: Archive) -> None:
     small.run()
     (store,) = find_stores(str(small.store))
@@ -149,6 +150,7 @@ def test_every_body_is_in_a_pack(small: Archive) -> None:
     assert bodies_of(small) == {message.physical_offset: message.body for message in messages}
 
 
+@pytest.mark.long("killed runs are repeated each time")
 def test_files_of_a_killed_first_run_do_not_disturb_the_next_run(small: Archive) -> None:
     work = find_work(str(small.store), None, LakePaths(str(small.lake)))
     table = open_for_append(f"{small.lake}/messages")

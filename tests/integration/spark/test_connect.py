@@ -123,6 +123,7 @@ def submit(server: SparkConnect, folder: Path, *arguments: str) -> subprocess.Co
     )
 
 
+@pytest.mark.long("tasks and sources run over Spark Connect each time")
 def test_an_archive_equals_a_local_one(server: SparkConnect, place: Path) -> None:
     done = submit(server, place, "archive", "--store", "store", "--broker", "a", "--lake", "there", "--quiet")
     assert done.returncode == 0, done.stderr

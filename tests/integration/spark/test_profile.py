@@ -142,6 +142,7 @@ def test_bad_ranges_do_not_count(spark: SparkSession) -> None:
     assert audit_rows(to_profile(frame_of(spark, [*rows, bad])).toArrow()) == audit_rows(profile_of(rows))
 
 
+@pytest.mark.long("windows are compared in the tests of transforms each time")
 def test_equal_profiles_have_no_difference(spark: SparkSession) -> None:
     rows = hostile_rows(3, 500)
     once, again = (to_profile(frame_of(spark, part)) for part in (rows, rows[::-1]))
@@ -162,6 +163,7 @@ def test_a_missing_message_is_reported_with_its_window(spark: SparkSession, lost
     assert row.expected_messages == row.found_messages + 1
 
 
+@pytest.mark.long("windows are compared in the tests of transforms each time")
 def test_a_replaced_row_changes_only_the_checksums(spark: SparkSession) -> None:
     rows = messages(range(10))
     other = [*rows[:4], {**rows[4], "body_crc": 99}, *rows[5:]]
@@ -169,6 +171,7 @@ def test_a_replaced_row_changes_only_the_checksums(spark: SparkSession) -> None:
     assert row.different_columns == ["checksum", "row_checksum"]
 
 
+@pytest.mark.long("windows are compared in the tests of transforms each time")
 def test_windows_of_only_one_side_are_in_the_order_of_their_keys(spark: SparkSession) -> None:
     rows = messages(range(3))
     more = [

@@ -183,6 +183,7 @@ def test_the_parameters_are_accepted_by_the_command_line(name: str) -> None:
     importlib.import_module(f"commitlake.jobs.{job}.command").build_parser().parse_args(arguments)
 
 
+@pytest.mark.long("the same jobs run in other tests, and their arguments are parsed each time")
 def test_the_commands_run_on_a_lake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Run each task that needs no Spark, in the order of a night, by the entry point that the project names."""
     places = {

@@ -107,6 +107,7 @@ def test_the_worst_store_is_first_and_many_are_bounded() -> None:
     assert "50 more stores are left out of this page." in root.text
 
 
+@pytest.mark.long("names are escaped and lists are bounded by the same code on other pages each time")
 def test_hostile_names_are_escaped_and_a_million_findings_are_bounded() -> None:
     def text_of(name: str) -> str:
         store = StoreReport(name, name, Findings(limit=1000))

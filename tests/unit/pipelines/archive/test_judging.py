@@ -109,6 +109,7 @@ def work_of(folder: Path, lake: LakePaths, brokers: str) -> ArchiveWork:
     return replace(work, commit=replace(work.commit, ranges={name: CommittedRange(0, 1 << 60) for name in brokers}))
 
 
+@pytest.mark.long("a profile in many pieces is judged each time")
 @pytest.mark.usefixtures("fixed_time")
 def test_a_profile_in_files_is_judged_like_one_in_manifests(tmp_path: Path) -> None:
     inline, mixed, in_files = (judged(tmp_path / str(most), most) for most in (1 << 30, 16 << 10, 0))

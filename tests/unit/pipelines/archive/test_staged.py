@@ -61,7 +61,14 @@ def test_each_of_many_tasks_sends_less() -> None:
     assert all(count * inline_bytes(count) <= 32 << 20 for count in (0, 1, 3000, 10**6))
 
 
-@pytest.mark.parametrize("most_inline", [0, 16 << 10, 1 << 30], ids=["staged", "mixed", "inline"])
+@pytest.mark.parametrize(
+    "most_inline",
+    [
+        pytest.param(0, id="staged", marks=pytest.mark.long("some of the mixed ones are staged")),
+        pytest.param(16 << 10, id="mixed"),
+        pytest.param(1 << 30, id="inline"),
+    ],
+)
 @pytest.mark.parametrize("most", [60, pytest.param(1000, marks=pytest.mark.long("pieces of another size")), 10**6])
 def test_gathered_profiles_equal_the_whole_profile(lake: LakePaths, most_inline: int, most: int) -> None:
     manifest = manifest_of(lake, most_inline, [*SMALL, *LARGE])

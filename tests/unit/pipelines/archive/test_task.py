@@ -257,15 +257,15 @@ def test_a_task_returns_the_profile_of_its_rows(tmp_path: Path) -> None:
 def test_ranges_of_one_task_share_a_file_until_it_is_large_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = write_store(tmp_path / "store", [(0, open_segment(messages(2000), SIZE))])
-    tasks = tasks_of(root, tmp_path, 30_000)
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(1000), SIZE))])
+    tasks = tasks_of(root, tmp_path, 15_000)
     manifest = list(tasks.run(0, tasks.parts))
     assert len(files_of(manifest)) == 1
     check(root, tmp_path, manifest)
     packs = len(list((tmp_path / "bodies").rglob("*.zst")))
     assert packs == len(tasks.parts) > 10
-    monkeypatch.setattr("commitlake.pipelines.archive.waiting_rows.PART_BYTES", 100_000)
-    manifest = list(tasks_of(root, tmp_path, 30_000, "run-2").run(0, tasks.parts))
+    monkeypatch.setattr("commitlake.pipelines.archive.waiting_rows.PART_BYTES", 50_000)
+    manifest = list(tasks_of(root, tmp_path, 15_000, "run-2").run(0, tasks.parts))
     assert len(files_of(manifest)) > 3
     check(root, tmp_path, manifest)
     assert len(list((tmp_path / "bodies").rglob("*.zst"))) == 2 * packs
@@ -277,24 +277,24 @@ def pack_ranges(lake: Path) -> list[str]:
 
 
 def test_a_task_divides_its_part_into_packs(tmp_path: Path) -> None:
-    root = write_store(tmp_path / "store", [(0, open_segment(messages(2000), SIZE))])
-    list(tasks_of(root, tmp_path / "planned", 30_000).run_all(HERE))
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(1000), SIZE))])
+    list(tasks_of(root, tmp_path / "planned", 15_000).run_all(HERE))
     undivided = tasks_of(root, tmp_path / "divided")
     assert len(undivided.parts) == 1
-    manifest = list(dataclasses.replace(undivided, pack_bytes=30_000).run_all(HERE))
+    manifest = list(dataclasses.replace(undivided, pack_bytes=15_000).run_all(HERE))
     check(root, tmp_path / "divided", manifest)
     assert len(pack_ranges(tmp_path / "divided")) > 10
     assert pack_ranges(tmp_path / "divided") == pack_ranges(tmp_path / "planned")
 
 
 def test_the_last_tasks_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("commitlake.pipelines.archive.task.MIN_PART_BYTES", 30_000)
-    root = write_store(tmp_path / "store", [(0, open_segment(messages(2000), SIZE))])
+    monkeypatch.setattr("commitlake.pipelines.archive.task.MIN_PART_BYTES", 15_000)
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(1000), SIZE))])
     tasks = dataclasses.replace(tasks_of(root, tmp_path), pack_bytes=15_000)
     runner = SendingRunner()
     check(root, tmp_path, list(tasks.run_all(runner)))
     assert len(tasks.parts) == 1
-    assert len(runner.sent) == -(-tasks.parts[0].size // 30_000)
+    assert len(runner.sent) == -(-tasks.parts[0].size // 15_000)
 
 
 def test_a_task_receives_its_own_parts_only(tmp_path: Path) -> None:
