@@ -47,7 +47,7 @@ def go_program(module: str, version: str) -> Path:
         GoError: It could not be built.
     """
     name = module.rsplit("/", 1)[1]
-    target = cache_folder() / "go-programs" / f"{name}-{version}-{digest([module, version])}"
+    target = cache_folder() / "go-programs" / f"{name}-{version}-{digest([module, version, *_QUICK_BUILD])}"
     return build_once(target, lambda folder: _install(f"{module}@{version}", folder)) / name
 
 
@@ -108,7 +108,7 @@ def _install_go(folder: Path) -> None:
 
 
 def _install(what: str, folder: Path) -> None:
-    _run([str(go_command()), "install", "-ldflags", "-s -w", what], folder)
+    _run([str(go_command()), "install", *_QUICK_BUILD, what], folder)
 
 
 def _run(command: list[str], folder: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import itertools
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,3 +91,13 @@ def test_no_test_sleeps() -> None:
         for node in sleeps(parsed(path))
     ]
     assert sleeping == []
+
+
+def test_unit_tests_with_spark_run_with_the_servers() -> None:
+    tasks = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["poe"]["tasks"]
+    words = tasks["unit"]["cmd"].split()
+    ignored = {path for option, path in itertools.pairwise(words) if option == "--ignore"}
+    servers = set(tasks["servers"]["sequence"][-1]["cmd"].split())
+    assert ignored
+    assert ignored <= servers
+    assert [path for path in ignored if not (ROOT / path).exists()] == []

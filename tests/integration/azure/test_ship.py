@@ -77,7 +77,7 @@ def put_object(copy: str, name: str, data: bytes) -> None:
     "layout",
     [
         pytest.param(ROCKETMQ, id="rocketmq"),
-        pytest.param(JMQ, id="jmq", marks=pytest.mark.long("the target does not look into files")),
+        pytest.param(JMQ, id="jmq"),
     ],
 )
 def test_archive_of_the_copy_equals_that_of_the_store(copy: str, tmp_path: Path, layout: StoreFormat) -> None:

@@ -95,7 +95,7 @@ def test_archive_of_the_copy_equals_that_of_the_store(copy: str, tmp_path: Path,
     check_copy_is_archived_alike(copy, tmp_path, layout)
 
 
-@pytest.mark.long("a copy of three brokers is read from HDFS each time")
+@pytest.mark.long("large segments of a copy in Azure are read alike each time")
 def test_large_segments_are_read_alike(copy: str, tmp_path: Path) -> None:
     check_large_segments_are_read_alike(copy, tmp_path)
 

@@ -24,6 +24,7 @@ load()
 
 KILLS = max(4, settings().max_examples // 25)
 KINDS = {known.name: known for known in (ROCKETMQ, BOLTMQ_DIALECT, JMQ)}
+BOLTMQ = pytest.mark.long("the same files as RocketMQ's")
 QUEUES = 3
 _ROCKETMQ_OPTIONS = {"segment_size_bytes": 1 << 15, "index_slots": 100, "index_entries": 600}
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -74,7 +75,7 @@ def index_headers(root: Path) -> dict[str, Header]:
 
 
 @pytest.mark.parametrize(
-    "name", ["rocketmq", "jmq", pytest.param("boltmq", marks=pytest.mark.long("the same files as RocketMQ's"))]
+    "name", [pytest.param(name, marks=BOLTMQ) if name == BOLTMQ_DIALECT.name else name for name in KINDS]
 )
 def test_every_acknowledged_message_is_stored_once_after_every_kill(tmp_path: Path, name: str) -> None:
     chance = random.Random(4711)

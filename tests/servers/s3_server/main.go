@@ -1,4 +1,4 @@
-// versitygw's S3 server over a folder, without its other backends, clients and pages, which take as long to build:
+// versitygw's S3 server over a folder, without its other backends and its command line, which take time to build:
 //
 //	s3_server PORT REGION FOLDER [FOLDER OF METADATA]
 //
@@ -17,7 +17,7 @@ import (
 
 // serve answers requests until it fails. The limits are those of versitygw's own command.
 func serve(port, region, folder, beside string) error {
-	options := posix.PosixOpts{SideCarDir: beside, ValidateBucketNames: false, Concurrency: 5000, CopyObjectThreshold: 5 << 30}
+	options := posix.PosixOpts{SideCarDir: beside, Concurrency: 5000, CopyObjectThreshold: 5 << 30}
 	options.SetNewDirPerm(0o755)
 	options.SetNewFilePerm(0o644)
 	var metadata meta.MetadataStorer = meta.XattrMeta{}

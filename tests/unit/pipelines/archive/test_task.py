@@ -290,7 +290,7 @@ def test_a_task_divides_its_part_into_packs(tmp_path: Path) -> None:
 def test_the_last_tasks_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commitlake.pipelines.archive.task.MIN_PART_BYTES", 15_000)
     root = write_store(tmp_path / "store", [(0, open_segment(messages(1000), SIZE))])
-    tasks = dataclasses.replace(tasks_of(root, tmp_path), pack_bytes=15_000)
+    tasks = dataclasses.replace(tasks_of(root, tmp_path), pack_bytes=7500)
     runner = SendingRunner()
     check(root, tmp_path, list(tasks.run_all(runner)))
     assert len(tasks.parts) == 1
