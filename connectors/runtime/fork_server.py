@@ -8,9 +8,11 @@ import os
 import signal
 import tempfile
 import threading
+from collections.abc import Callable
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait as wait_for
 
+from commitlake.connectors.runtime.blocked_imports import leave_out_linear_algebra
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 _SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 (mkdtemp makes a folder there that nobody else may open)
@@ -24,13 +26,20 @@ class TemporaryFolderError(CommitLakeError):
     exit_code = ExitCode.USAGE
 
 
-def start_fork_server() -> None:
+def start_fork_server(function: Callable[..., object] | None = None) -> None:
     """Start the server with SIGINT blocked, also for its children, so that only this process handles Ctrl-C.
+
+    Args:
+        function: a function that its processes will call. A server that is not running yet imports the function's
+            module before it starts them, so that they need not do so, each by itself.
 
     Raises:
         TemporaryFolderError: if there is no folder for its socket.
     """
     _choose_folder()
+    module = getattr(function, "__module__", None)
+    if isinstance(module, str) and module != "__main__":
+        forkserver.set_forkserver_preload([module])
     resource_tracker.ensure_running()  # it would unblock blocked signals, so start it first
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -58,8 +67,12 @@ def _choose_folder() -> None:
         tempfile.tempdir = given
 
 
-def end_with_parent() -> None:
-    """Exit this pool process if its parent is killed; otherwise it would wait for tasks forever."""
+def begin_process() -> None:
+    """Prepare this process of the server for its work.
+
+    It exits if its parent is killed; otherwise it would wait for tasks forever.
+    """
+    leave_out_linear_algebra()
     parent = multiprocessing.parent_process()
     assert parent is not None  # only called in processes started by multiprocessing
     threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()

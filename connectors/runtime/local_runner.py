@@ -10,7 +10,8 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
-from commitlake.connectors.runtime.fork_server import end_with_parent, start_fork_server
+from commitlake.connectors.runtime.blocked_imports import leave_out_pandas
+from commitlake.connectors.runtime.fork_server import begin_process, start_fork_server
 from commitlake.connectors.runtime.pool import run_in_pool
 from commitlake.connectors.runtime.runner import Result, Runner, Task, available_cores
 
@@ -70,14 +71,19 @@ class ProcessRunner(Runner):
             yield from _run_in_turn(function, tasks)
             return
         # Not by fork, which breaks Arrow's threads and a JVM's sockets in this process.
-        start_fork_server()
+        start_fork_server(function)
         context = multiprocessing.get_context("forkserver")
-        with ProcessPoolExecutor(count, mp_context=context, initializer=end_with_parent) as pool:
+        with ProcessPoolExecutor(count, mp_context=context, initializer=_begin_worker) as pool:
             yield from run_in_pool(pool, count, function, tasks)
 
 
 HERE: Runner = ThreadRunner(1)
 """Runner of tasks one after the other in the caller's thread."""
+
+
+def _begin_worker() -> None:
+    leave_out_pandas()
+    begin_process()
 
 
 def _run_in_turn(function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:

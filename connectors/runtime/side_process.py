@@ -11,7 +11,7 @@ from multiprocessing import util
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-from commitlake.connectors.runtime.fork_server import end_with_parent, start_fork_server
+from commitlake.connectors.runtime.fork_server import begin_process, start_fork_server
 from commitlake.schemas.errors import CommitLakeError
 
 Result = TypeVar("Result")
@@ -30,7 +30,7 @@ class SideProcess:
     """
 
     def __init__(self, prepare: Callable[[], object]) -> None:
-        start_fork_server()
+        start_fork_server(prepare)
         context = multiprocessing.get_context("forkserver")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, prepare), daemon=True)
@@ -73,7 +73,7 @@ class SideProcess:
 
 def _serve(connection: Connection[Any, Any], prepare: Callable[[], object]) -> None:
     signal.signal(signal.SIGTERM, _end)
-    end_with_parent()
+    begin_process()
     gc.disable()  # nothing is garbage while modules load
     prepare()
     gc.freeze()

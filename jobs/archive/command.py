@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,8 +38,8 @@ from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument
 from commitlake.jobs.cli.missing_packages import require
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.places import add_place_arguments
-from commitlake.jobs.cli.process import is_own_process
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments
+from commitlake.jobs.cli.spared_packages import spare_pandas
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -97,8 +96,6 @@ EXAMPLES = (
         "pull one topic of one broker at a limited rate",
     ),
 )
-
-_UNUSED = ("pandas", "scipy.linalg")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -212,11 +209,10 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         require("happybase", "--hbase")
     if not arguments.local or arguments.no_quality:
         return _archive(arguments, None)
-    from commitlake.connectors.runtime.blocked_imports import blocked_imports
     from commitlake.pipelines.quality.judge_process import JudgeProcess
 
-    # Arrow would load pandas, and numba a linear algebra library; neither is used here.
-    with blocked_imports(*_UNUSED) if is_own_process() else nullcontext(), JudgeProcess() as judge:
+    spare_pandas()
+    with JudgeProcess() as judge:
         if _is_new_folder(arguments.lake):
             judge.start()  # load both processes in parallel, because loading is most of a short run
         return _archive(arguments, judge)

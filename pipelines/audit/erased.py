@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces, erased_places, open_erasures
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.plain_arrays import texts_of
 from commitlake.pipelines.audit.local.message_rows import RowCriteria
 from commitlake.pipelines.audit.local.windows import SCHEMA, merge_windows, window_starts
 from commitlake.pipelines.audit.moment import Moment
@@ -31,7 +32,7 @@ _COLUMNS = (
     "number", "event", "at", "erasure_id", "broker", "physical_offset", "topic", "queue_id", "store_timestamp",
     "row_before", "row_after", "lake_before", "lake_after",
 )  # fmt: skip
-_EVENTS = pa.array([str(ErasureEvent.MESSAGE), str(ErasureEvent.AGAIN)])
+_EVENTS = texts_of([str(ErasureEvent.MESSAGE), str(ErasureEvent.AGAIN)])
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.plain_arrays import texts_of
 from commitlake.pipelines.replay.kernel import place_items
 from commitlake.pipelines.replay.stamping import DROPPED, stamps
 from commitlake.pipelines.restore.arrow import numbers, spans
@@ -17,7 +18,7 @@ from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK
 from commitlake.schemas.remoting.batch import MIN_ITEM_SIZE
 
-OWN_COLUMNS = pa.array([props.KEYS, props.TAGS])
+OWN_COLUMNS = texts_of([props.KEYS, props.TAGS])
 """Properties that rows also have as columns."""
 _TOO_LONG = "its properties and those of the replay are longer than 32,767 bytes"
 _SEPARATORS = "a property, key, tag or topic of it has the character 0x01 or 0x02, which ends a property in a message"

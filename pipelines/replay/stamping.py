@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.plain_arrays import texts_of
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_BASE, INNER_NUM
 from commitlake.schemas.layouts.rocketmq.light_queues import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
@@ -45,7 +46,7 @@ DELAYS = frozenset(
 )  # fmt: skip
 """Properties that make a broker hold a message back. It has been delivered once, and is not delayed again."""
 
-DROPPED = pa.array(sorted(BROKERS_OWN | DELAYS | set(STAMPS)))
+DROPPED = texts_of(sorted(BROKERS_OWN | DELAYS | set(STAMPS)))
 
 
 def stamps(rows: pa.Table, replay_id: str) -> pa.Array:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel import strings as kernel
 from commitlake.connectors.formats.engine.kernel.memory import OVERWRITE, PADDING
+from commitlake.connectors.plain_arrays import texts_of
 
 _MAX_CONSTANTS = 16  # a long text may take some MiB
 
@@ -61,7 +62,7 @@ class Dictionary:
     """Distinct strings that many rows refer to by number."""
 
     def __init__(self, values: list[str]) -> None:
-        self.array = pa.array(values, pa.string())
+        self.array = texts_of(values)
         _, offsets, data = self.array.buffers()
         self._offsets = np.frombuffer(offsets, np.int32)[: len(values) + 1]
         self._data = np.zeros(int(self._offsets[-1]) + PADDING, np.uint8)

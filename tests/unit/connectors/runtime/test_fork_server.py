@@ -27,6 +27,24 @@ if __name__ == "__main__":
     print(tempfile.gettempdir())
 """
 
+TASKS = """
+import os
+
+with open(os.environ["LOADED"], "a") as file:
+    file.write(f"{os.getpid()}\\n")
+
+def worker(number):
+    return os.getpid()
+"""
+POOL = """
+import os
+from commitlake.connectors.runtime.local_runner import ProcessRunner
+from tasks_of_a_test import worker
+
+if __name__ == "__main__":
+    print(os.getpid(), *{pid for _, pid in ProcessRunner(2).run(worker, range(6))})
+"""
+
 
 def run(folder: Path, short_folders: tuple[str, ...]) -> list[str]:
     """Run tasks in processes with a temporary folder; return the lines that the program prints."""
@@ -58,3 +76,17 @@ def test_the_error_says_what_to_do_if_no_folder_is_short(long_folder: Path) -> N
     assert first.startswith(f"2 {long_folder}: expected a temporary folder with a path of at most {limit} bytes")
     assert first.endswith("Set TMPDIR to a shorter path")
     assert folder == str(long_folder)
+
+
+def test_the_server_loads_the_module_of_the_tasks_for_all_processes(tmp_path: Path) -> None:
+    (tmp_path / "tasks_of_a_test.py").write_text(TASKS)
+    (tmp_path / "program.py").write_text(POOL)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path, "LOADED": str(tmp_path / "loaded")}
+    command = [sys.executable, str(tmp_path / "program.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    program, *workers = done.stdout.split()
+    loaded = (tmp_path / "loaded").read_text().split()
+    assert len(loaded) == 2
+    assert program in loaded
+    assert not set(workers) & set(loaded)
