@@ -21,6 +21,7 @@ from tests.servers.process import ServerError
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 300
 _NAME = "classes.jsa"
+_QUICK = "-XX:TieredStopAtLevel=1"
 _JOB = """
 import sys
 from commitlake.jobs.cli.runner import open_session
@@ -37,9 +38,10 @@ def class_archive() -> Path:
     Raises:
         ServerError: The job failed, or its JVM wrote no archive.
     """
-    versions = [pyspark.__version__, *(jar.name for jar in delta_jars())]
-    # An archive is only valid for jars at the same path.
-    name = digest([java_version(), *versions, sys.prefix, _JOB])
+    jars = [*sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar")), *delta_jars()]
+    # A JVM refuses an archive, silently, if a jar has another path, size or time than when the archive was made.
+    states = [f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in jars]
+    name = digest([java_version(), *states, _JOB])
     return build_once(cache_folder() / "spark-classes" / name, _build) / _NAME
 
 
@@ -48,13 +50,13 @@ def quick_start(archive: Path) -> str:
 
     These JVMs run for a minute or two, in which the optimizing compiler takes more processor time than it saves.
     """
-    return f"-XX:SharedArchiveFile={archive} -Xlog:disable -XX:TieredStopAtLevel=1"
+    return f"-XX:SharedArchiveFile={archive} -Xlog:disable {_QUICK}"
 
 
 def _build(folder: Path) -> None:
     """Run the job, and wait for the files that its JVM writes when it ends."""
     archive = folder / _NAME
-    environment = {**os.environ, "SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={archive} -Xlog:disable"}
+    environment = {**os.environ, "SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={archive} -Xlog:disable {_QUICK}"}
     command = [sys.executable, "-c", _JOB, str(folder / "table")]
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS

@@ -22,6 +22,7 @@ from commitlake.connectors.runtime.java import java_home
 from commitlake.jobs.cli.process import descendants
 from tests.servers.process import ServerProcess, free_ports
 from tests.servers.server import Server
+from tests.servers.spark_classes import class_archive, quick_start
 
 READY_TIMEOUT_SECONDS = 90
 WORKER_MEMORY_MB = 2000
@@ -81,7 +82,8 @@ class SparkCluster(Server):
             "SPARK_LOCAL_IP": address, "SPARK_SCALA_VERSION": "2.13", "LANG": "C.UTF-8", **self._environment,
         }  # fmt: skip
         command = ["env", "-i", *(f"{key}={value}" for key, value in environment.items())]
-        command += [str(java_home() / "bin" / "java"), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{home}/jars/*"]
+        command += [str(java_home() / "bin" / "java"), "-Xmx256m", *quick_start(class_archive()).split()]
+        command += ["-cp", f"{home}/jars/*"]
         command += [f"org.apache.spark.{main}", "--host", address, "--webui-port", str(page_port), *others]
         process = ServerProcess(name, command, self._folder / f"{name}.log")
         self._processes.append(process)

@@ -21,6 +21,7 @@ from commitlake.jobs.verify import command as verify
 from commitlake.schemas.remoting.admin_headers import CreateTopicRequest
 from commitlake.schemas.remoting.codes import RequestCode
 from tests.servers.remoting import ask, max_offset
+from tests.servers.spark_classes import class_archive, quick_start
 from tests.servers.spark_cluster import SparkCluster
 from tests.support.lake_contents import content
 from tests.support.local_archives import MESSAGES, SEGMENT_BYTES, archive_here, check_equal
@@ -59,7 +60,9 @@ def submit(
     cluster: SparkCluster, folder: Path, *arguments: object, options: Sequence[str] = ()
 ) -> subprocess.Popen[str]:
     """Start a job on the cluster with relative paths, as an operator does."""
-    command = [str(ROOT / "spark-submit.sh"), "--master", cluster.master, "--executor-memory", "1g", *options]
+    quick = f"spark.executor.defaultJavaOptions={quick_start(class_archive())}"
+    command = [str(ROOT / "spark-submit.sh"), "--master", cluster.master, "--executor-memory", "1g"]
+    command += ["--conf", quick, *options]
     return subprocess.Popen(
         [*command, *map(str, arguments)],
         cwd=folder,
