@@ -44,6 +44,7 @@ def texts_of(values: Sequence[str]) -> pa.Array:
     """Return an array of texts."""
     data = [value.encode("utf-8", "surrogatepass") for value in values]
     offsets = np.cumsum([0, *map(len, data)], dtype=np.int32)
+    offsets.flags.writeable = False  # as in other arrays of Arrow
     return pa.Array.from_buffers(pa.string(), len(data), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(data))])
 
 

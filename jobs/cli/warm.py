@@ -6,6 +6,7 @@ worker's first batch need not compile anything.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -34,11 +35,16 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.replay.batches import encode_part
 from commitlake.pipelines.replay.parts import COLUMNS
+from commitlake.pipelines.restore.log_rows import Chosen
+from commitlake.pipelines.restore.run import restore_store
+from commitlake.pipelines.verify.admission import VerifyOptions
+from commitlake.pipelines.verify.doctor import verify_stores
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.tables.messages import MESSAGES, SOURCE
@@ -84,8 +90,24 @@ def _warm_format(task: tuple[str, Path]) -> int:
                 queues.is_written(queues.to_entries(entries))
     wanted = RequestedSettings(index_slots=4, index_entries=16) if log_format.has_index_files else RequestedSettings()
     rebuild_store(store, root / "rebuilt", wanted)
+    _verify(log_format, segment.parent, root / "rebuilt")
+    if log_format.name == ROCKETMQ.name:
+        _restore(store, root / "lake")
     request = Request(to_arrow_schema(SOURCE), Mode.PERMISSIVE)
     return sum(batch.num_rows for split in splits for batch in read_split(split, request))
+
+
+def _verify(log_format: Format, log: Path, rebuilt: Path) -> None:
+    """Verify a log with the indexes that were rebuilt from it."""
+    shutil.copytree(log, rebuilt / log_format.folder, dirs_exist_ok=True)
+    verify_stores(find_stores(str(rebuilt), formats=(log_format,)), VerifyOptions())
+
+
+def _restore(store: Store, root: Path) -> None:
+    """Restore the store from a lake, with its keys."""
+    run_archive(HERE, Config(store.root, str(root), store.broker, quality=False, edges=False))
+    lake = LakePaths(str(root))
+    restore_store(lake, lake.bodies, root / "restored", Chosen(store.broker))
 
 
 def _encode() -> None:

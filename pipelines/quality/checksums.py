@@ -132,8 +132,8 @@ def _text_buffers(texts: pa.Array) -> tuple[Array, Array]:
     _, offsets, data = texts.buffers()
     if not len(texts):
         return _read_only(np.empty(0, np.uint8)), _read_only(np.zeros(1, np.int32))
-    content = np.frombuffer(data, np.uint8) if data and data.size else _read_only(np.empty(0, np.uint8))
-    return content, np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset)
+    content = np.frombuffer(data, np.uint8) if data and data.size else np.empty(0, np.uint8)
+    return _read_only(content), _read_only(np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset))
 
 
 def _read_only(values: Array) -> Array:

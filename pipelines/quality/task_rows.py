@@ -85,7 +85,11 @@ class Rows:
         return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
     def _in_order(self, values: Array) -> Array:
-        return values if self._order is None else values[self._order]
+        if self._order is None:
+            return values
+        ordered = values[self._order]
+        ordered.flags.writeable = values.flags.writeable  # or the kernel would be compiled once more, for other arrays
+        return ordered
 
     def numbers(self, name: str) -> Array:
         """Return the values of a column of integers or timestamps (microseconds); 0 where null."""

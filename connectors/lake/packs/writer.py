@@ -66,7 +66,9 @@ class PackWriter:
             raise ValueError("the pack is finished: further bodies need another pack")
         if len(positions) != len(lengths):
             raise ValueError(f"{len(positions)} positions and {len(lengths)} lengths: expected equal numbers")
-        window = np.ascontiguousarray(window)
+        # A read-only view of any window, or the kernel would be compiled twice.
+        window = np.ascontiguousarray(window).view()
+        window.flags.writeable = False
         positions = np.ascontiguousarray(positions, np.int64)
         lengths = np.ascontiguousarray(lengths, np.int64)
         if window.dtype != np.uint8 or window.ndim != 1:

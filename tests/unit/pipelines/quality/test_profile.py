@@ -5,12 +5,15 @@ from __future__ import annotations
 import datetime
 import random
 from itertools import pairwise
+from typing import cast
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numba.core.dispatcher import Dispatcher
 
+from commitlake.pipelines.quality import kernel
 from commitlake.pipelines.quality.errors import ProfileError
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.parts import SCHEMA
@@ -60,6 +63,13 @@ def test_each_broker_topic_and_queue_has_its_own_windows_in_order() -> None:
     ]
     keys = [tuple(row[name] for name in KEY_COLUMNS[:3]) for row in profile_of(rows).to_pylist()]
     assert keys == [(b, t, q) for b in "ab" for t in "xy" for q in (0, 1)]
+
+
+def test_rows_in_any_order_need_no_other_compiled_kernel() -> None:
+    profile_of(messages(range(10)))
+    profile_of([message(n, broker=broker) for n in range(3) for broker in "ba"])
+    for function in (kernel.part_starts, kernel.profile_parts):
+        assert len(cast("Dispatcher", function).signatures) == 1
 
 
 def test_no_rows_have_no_profile() -> None:

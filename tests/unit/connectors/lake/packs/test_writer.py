@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from numba.core.dispatcher import Dispatcher
 
+from commitlake.connectors.lake.packs import kernel
 from commitlake.connectors.lake.packs.frames import FRAME_BYTES, content_size, max_stored_bytes
 from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.connectors.lake.packs.writer import PackWriter, write_pack
@@ -110,6 +113,16 @@ def test_a_window_may_be_used_again_after_an_append() -> None:
         writer.append(window, np.array([1]), np.array([3]))
     writer.finish()
     assert decompressed(output.getvalue()) == b"aaabbb"
+
+
+def test_any_window_is_read_by_the_same_compiled_kernel() -> None:
+    output = io.BytesIO()
+    writer = PackWriter(output)
+    for window in (np.frombuffer(b"read", np.uint8), np.frombuffer(bytearray(b"both"), np.uint8)):
+        writer.append(window, np.array([0]), np.array([4]))
+    writer.finish()
+    assert decompressed(output.getvalue()) == b"readboth"
+    assert len(cast("Dispatcher", kernel.fill_frame).signatures) == 1
 
 
 def test_a_writer_can_finish_twice_but_not_append_afterwards() -> None:

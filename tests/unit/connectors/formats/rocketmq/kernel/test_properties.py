@@ -41,7 +41,8 @@ PIECES = [
 def decode(properties: list[bytes]) -> list[DecodedBatch]:
     """Decode records with these properties, in as many batches as needed."""
     ends = np.cumsum([0, *map(len, properties)])
-    window = np.frombuffer(RECORD + b"".join(properties) + bytes(PADDING), np.uint8)
+    # A copy that can be written, as a reader's buffer; the kernel would be compiled once more for another one.
+    window = np.frombuffer(RECORD + b"".join(properties) + bytes(PADDING), np.uint8).copy()
     parts = np.zeros((COMMITLOG_PART_COUNT, len(properties)), np.int64)
     parts[hop.PROPERTIES] = len(RECORD) + ends[:-1]
     parts[hop.PROPERTIES_LENGTH] = np.diff(ends)
