@@ -7,9 +7,16 @@ start its own servers.
 
 from __future__ import annotations
 
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
 from xdist.scheduler import LoadScopeScheduling
 
 FOLDER = "tests/integration/"
+MAX_WITH_SPARK = 3
+"""How many processes start a session of Spark, whose JVM takes half a minute of processor time until it is warm."""
 LONGEST = (
     "hbase",
     "remoting",
@@ -48,6 +55,8 @@ LONGEST = (
 
 None of them runs alone at the end while other processes are idle.
 """
+_ROOT = Path(__file__).parents[2]
+_USES_SPARK = re.compile(r"\bspark: SparkSession\b|>>> .*\bspark\.")  # in a test, or in a doctest
 _WITH_ONE_SERVER = ("hbase", "remoting")
 """Folders whose tests share a server that takes long to start."""
 _APART = (
@@ -79,8 +88,32 @@ def place(nodeid: str) -> int:
     return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
 
+@cache
+def uses_spark(name: str) -> bool:
+    """Return whether a test of a group uses the session of Spark of its process."""
+    path = name.partition("::")[0]
+    root = next((place for place in (_ROOT / FOLDER / path, _ROOT / path) if place.exists()), _ROOT / path)
+    files = [root] if root.is_file() else root.glob("test_*.py")
+    return any(_USES_SPARK.search(file.read_text()) for file in files)
+
+
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Scheduler that gives each group of tests to one process."""
+    """Scheduler that gives each group of tests to one process, and groups with Spark to few processes."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._with_spark: set[object] = set()
 
     def _split_scope(self, nodeid: str) -> str:
         return group(nodeid)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        """Give the next group to a process; the longest go first, so that none of them runs alone at the end."""
+        has_spark = node in self._with_spark
+        if has_spark or len(self._with_spark) == MAX_WITH_SPARK:
+            chosen = next((name for name in self.workqueue if uses_spark(name) == has_spark), None)
+            if chosen is not None:
+                self.workqueue.move_to_end(chosen, last=False)
+        if uses_spark(next(iter(self.workqueue))):
+            self._with_spark.add(node)
+        super()._assign_work_unit(node)

@@ -61,7 +61,7 @@ def test_rows_are_those_of_the_log_and_can_be_written_again(
         producer.send(OutgoingMessage(topic, b"long " * 2000))
     count = 73
     wait_for_messages(admin, topic, count)
-    found = read(spark, servers, topic, body="stored", minPartitions=7).cache()
+    found = read(spark, servers, topic, body="stored", minPartitions=4).cache()
     log = spark.read.format("commitlog").options(body="stored", topics=topic, broker=servers.broker_name)
     assert found.count() == count
     assertDataFrameEqual(with_entries(found), with_entries(log.load(str(servers.store))))
