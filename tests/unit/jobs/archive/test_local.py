@@ -67,7 +67,6 @@ def test_all_tables_are_updated_and_a_second_run_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("commitlake.pipelines.quality.judge_process.SideProcess", CountedProcess)
-    monkeypatch.setattr(archive, "is_own_process", lambda: True)  # it does without some packages then
     root = write_indexed_store(tmp_path / "store", 40)
     code, lake = run(root, "--local")
     assert (code, CountedProcess.started) == (0, 1)
