@@ -60,6 +60,7 @@ def test_orderly_consumers_get_each_queue_in_order(
         assert list(dict.fromkeys(found)) == sorted(set(found))
 
 
+@pytest.mark.long("consumers of a group read each time, and the broker serves a broadcast as it serves them")
 def test_broadcast_delivers_every_message_to_every_consumer(
     broker_lite: BrokerLite, client_version: str, sent: list[Row]
 ) -> None:

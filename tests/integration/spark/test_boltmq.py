@@ -59,6 +59,7 @@ def plain_rows(path: Path) -> list[Row]:
     return [{name: row[name] for name in COLUMNS} for row in rows]
 
 
+@pytest.mark.long("the jobs read a BoltMQ store each time, and the source reads RocketMQ's stores by the same code")
 def test_source_gives_the_rows_of_the_plain_reader(spark: SparkSession, store: Path) -> None:
     register(spark)
     frame = spark.read.format("commitlog").option("maxPartitionBytes", "10000").load(str(store))

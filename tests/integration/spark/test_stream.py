@@ -140,6 +140,7 @@ def test_a_restart_continues_from_the_checkpoint(sink: Sink, broker: MessageStor
     assert sink.rows == plain_rows(store)
 
 
+@pytest.mark.long("a restart reads its checkpoint each time; where a batch ends has unit tests")
 def test_a_failed_batch_is_repeated_with_the_same_rows(
     spark: SparkSession, tmp_path: Path, broker: MessageStore, store: Path
 ) -> None:
@@ -224,6 +225,7 @@ def damaged_segment() -> tuple[bytes, list[int]]:
     return bytes(data), starts
 
 
+@pytest.mark.long("damage is a row of a batch, and lost segments are a row of a stream, each time")
 def test_damage_is_a_row_in_permissive_mode(sink: Sink, store: Path) -> None:
     data, starts = damaged_segment()
     write_store(store, [(0, data)])
@@ -233,7 +235,7 @@ def test_damage_is_a_row_in_permissive_mode(sink: Sink, store: Path) -> None:
     assert (bad["start"], bad["end"], bad["reason"]) == (starts[7], starts[8], "total_size")
 
 
-@pytest.mark.long("damage is a row of a stream, and fails a read, each time")
+@pytest.mark.long("lost segments fail a stream, and damage fails a read, each time")
 def test_damage_fails_the_stream_and_another_mode_lets_it_continue(sink: Sink, store: Path) -> None:
     data, starts = damaged_segment()
     write_store(store, [(0, data)])

@@ -346,7 +346,14 @@ maintain.main(["--lake", lake, "--quiet"])
 """
 
 
-@pytest.mark.parametrize("step", ["_write", "_merge", "exchange_files"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param("_write", marks=pytest.mark.long("the later steps leave more behind, and are killed each time")),
+        "_merge",
+        "exchange_files",
+    ],
+)
 def test_a_run_killed_at_any_step_loses_nothing_and_the_next_cleans_up(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str], step: str
 ) -> None:

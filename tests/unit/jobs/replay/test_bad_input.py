@@ -52,7 +52,10 @@ def is_each_sent_once(world: ReplayWorld) -> bool:
     return found == Counter(row["physical_offset"] for row in world.archived())
 
 
-@pytest.mark.parametrize("is_cleaned", [False, True])
+@pytest.mark.parametrize(
+    "is_cleaned",
+    [True, pytest.param(False, marks=pytest.mark.long("maintained in the same way, and cleaned, each time"))],
+)
 def test_a_lake_may_be_maintained_during_a_replay(
     in_parts: ReplayWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, is_cleaned: bool
 ) -> None:

@@ -189,7 +189,9 @@ def without_packs(rows: list[Row]) -> list[Row]:
     return [{**row, "body_ref": {**row["body_ref"], "pack": None}} for row in rows]
 
 
-@pytest.mark.parametrize("second", ["run-1", "run-2"])
+@pytest.mark.parametrize(
+    "second", ["run-1", pytest.param("run-2", marks=pytest.mark.long("a task is repeated by its own run each time"))]
+)
 def test_a_repeated_range_leaves_the_files_of_the_first_attempt_unchanged(tmp_path: Path, second: str) -> None:
     root = write_store(tmp_path / "store", [(0, open_segment(messages(400), SIZE))])
     one = run_all(tasks_of(root, tmp_path, 20_000))

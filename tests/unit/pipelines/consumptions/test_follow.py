@@ -343,7 +343,7 @@ def test_entries_of_an_erased_message_are_not_added_again(shop: JmqShop) -> None
 @pytest.mark.parametrize(
     "how",
     [
-        "deleted",
+        pytest.param("deleted", marks=pytest.mark.long("every table is repaired after each damage each time")),
         pytest.param("cut", marks=pytest.mark.long("a file that is gone, and one that is wrong, each time")),
         "flipped",
     ],

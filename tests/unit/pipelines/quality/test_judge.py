@@ -116,7 +116,9 @@ def test_a_recreated_topic_is_a_warning() -> None:
 # --- failures that stop a commit ---
 
 
-@pytest.mark.parametrize("lost", [1, 599, 600, 1198])
+@pytest.mark.parametrize(
+    "lost", [1, 599, *(pytest.param(lost, marks=pytest.mark.long("within a window, too")) for lost in (600, 1198))]
+)
 def test_a_lost_message_is_critical_within_a_window_and_between_two(lost: int) -> None:
     rows = messages(range(1200))
     report = judged(rows[:lost] + rows[lost + 1 :])
@@ -143,7 +145,9 @@ def test_a_lost_message_of_a_damaged_broker_is_a_warning() -> None:
     assert not judged(rows, other).passed
 
 
-@pytest.mark.parametrize("flag", [0x4, 0xC, 0x84])
+@pytest.mark.parametrize(
+    "flag", [0xC, *(pytest.param(flag, marks=pytest.mark.long("a part of the same flag")) for flag in (0x4, 0x84))]
+)
 def test_a_message_with_a_prepared_flag_of_its_client_passes(flag: int) -> None:
     prepared = message(2, queue_offset=0, sys_flag=flag, physical_offset=1500)  # brokers store it in no queue
     report = judged([*messages([0, 1]), prepared, *messages([2, 3])], FACTS)
@@ -197,7 +201,10 @@ def test_unusual_rows_are_a_warning(rows: list[Row], name: str) -> None:
     assert name in {found.expectation.name for found in report.warnings}
 
 
-@pytest.mark.parametrize("year", [1, 1677, 2263, 9999])
+@pytest.mark.parametrize(
+    "year",
+    [1, 9999, *(pytest.param(year, marks=pytest.mark.long("nearer to the bounds")) for year in (1677, 2263))],
+)
 def test_a_time_beyond_nanoseconds_is_judged(year: int) -> None:
     last = datetime.datetime(year, 12, 31, 23, 59, 59, 999_000, tzinfo=datetime.UTC)
     rows = [message(0), message(1, store_timestamp=last)]
