@@ -20,6 +20,7 @@ from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.output_files import check_text_file
+from commitlake.jobs.cli.spared_packages import spare_pandas
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.lag.arguments import add_lag_arguments
 from commitlake.schemas.errors import ExitCode
@@ -62,6 +63,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     """Write the metrics once, or serve them."""
     from commitlake.jobs.metrics.measure import Measured
 
+    spare_pandas()
     if arguments.textfile is not None:
         return _write(arguments)
     host, port = _address(arguments.listen)

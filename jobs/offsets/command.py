@@ -23,6 +23,7 @@ from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument, add_json_argument
+from commitlake.jobs.cli.spared_packages import spare_pandas
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
 from commitlake.jobs.lag.arguments import add_source_arguments
@@ -87,6 +88,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     """Compute the offsets, print them, and set them if asked to."""
     from commitlake.jobs.offsets.gather import is_in_future, offset_client
 
+    spare_pandas()
     for name in ("at", "consume_from"):
         moment = getattr(arguments, name)
         if moment is not None and is_in_future(moment):

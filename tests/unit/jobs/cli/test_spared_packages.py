@@ -29,6 +29,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("verify", "STORE", "--local", "--processes", "2"),
         ("rebuild", "STORE", "--out", "rebuilt", "--local"),
         ("lag", "--store", "STORE"),
+        ("tps", "--store", "STORE"),
         ("archive", "--store", "STORE", "--broker", "a", "--lake", "lake", "--local", "--no-quality"),
     ],
     ids=lambda arguments: arguments[0],
