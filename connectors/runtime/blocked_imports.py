@@ -35,8 +35,7 @@ def leave_out_linear_algebra() -> None:
     Where scipy is installed, numba loads it with the first compiled function, which takes a fifth of a second. No
     function here uses it. This is for processes that only do this project's work: numba then compiles no `numpy.cov`.
     """
-    if not any(isinstance(finder, _RefusingFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _RefusingFinder("scipy.linalg", "numba.np.linalg"))
+    _install(_WITHOUT_LINEAR_ALGEBRA)
 
 
 def leave_out_pandas() -> None:
@@ -45,21 +44,12 @@ def leave_out_pandas() -> None:
     Arrow loads pandas with the first value that it converts, which takes a third of a second. This is for processes
     that make no pandas frame, which rules out Spark and great_expectations.
     """
-    if _WITHOUT_PANDAS not in sys.meta_path:
-        sys.meta_path.insert(0, _WITHOUT_PANDAS)
+    _install(_WITHOUT_PANDAS)
 
 
-class _RefusingFinder(MetaPathFinder):
-    """Finder that refuses to find a module for one other module."""
-
-    def __init__(self, name: str, importer: str) -> None:
-        self._name = name
-        self._importer = importer
-
-    def find_spec(self, fullname: str, path: object = None, target: ModuleType | None = None) -> None:  # noqa: ARG002
-        """Raise an error for the module if the importer imports it; leave others to the other finders."""
-        if fullname == self._name and _importer() == self._importer:
-            raise ModuleNotFoundError(f"{fullname} is left out of this process", name=fullname)
+def _install(finder: MetaPathFinder) -> None:
+    if finder not in sys.meta_path:
+        sys.meta_path.insert(0, finder)
 
 
 def _importer() -> object:
@@ -71,18 +61,20 @@ def _importer() -> object:
 
 
 class _BlockingFinder(MetaPathFinder):
-    """Finder that refuses to find the blocked modules.
+    """Finder that refuses to find the blocked modules; if an importer is given, only for that module.
 
     `None` in `sys.modules` would block Python's own `import`, but not imports by C modules such as Arrow's.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], importer: str | None = None) -> None:
         self._names = frozenset(names)
+        self._importer = importer
 
     def find_spec(self, fullname: str, path: object = None, target: ModuleType | None = None) -> None:  # noqa: ARG002
         """Raise an error for a blocked module; leave others to the other finders."""
-        if fullname in self._names:
+        if fullname in self._names and self._importer in (None, _importer()):
             raise ModuleNotFoundError(f"{fullname} is left out of this process", name=fullname)
 
 
+_WITHOUT_LINEAR_ALGEBRA = _BlockingFinder(["scipy.linalg"], "numba.np.linalg")
 _WITHOUT_PANDAS = _BlockingFinder(["pandas"])

@@ -39,7 +39,6 @@ from commitlake.jobs.cli.missing_packages import require
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments
-from commitlake.jobs.cli.spared_packages import spare_pandas
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -201,7 +200,12 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         raise JobError("the following arguments are required: --store", "Name the store's folder, or --from-broker")
     if arguments.from_broker is None and arguments.local and (arguments.follow or arguments.available_now):
         raise JobError("--follow and --available-now need Spark, and --local runs without Spark", "leave --local out")
-    _require_packages(arguments)
+    if not arguments.local:
+        require("pyspark", "archive without --local")
+    if not arguments.no_quality:
+        require("great_expectations", "archive without --no-quality")
+    if arguments.hbase is not None:
+        require("happybase", "--hbase")
     if not arguments.local or arguments.no_quality:
         return _archive(arguments, None)
     from commitlake.pipelines.quality.judge_process import JudgeProcess
@@ -210,18 +214,6 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         if _is_new_folder(arguments.lake):
             judge.start()  # load both processes in parallel, because loading is most of a short run
         return _archive(arguments, judge)
-
-
-def _require_packages(arguments: argparse.Namespace) -> None:
-    """Refuse to begin without the packages that the run needs, and leave out what a run without Spark does not need."""
-    if arguments.local:
-        spare_pandas()
-    else:
-        require("pyspark", "archive without --local")
-    if not arguments.no_quality:
-        require("great_expectations", "archive without --no-quality")
-    if arguments.hbase is not None:
-        require("happybase", "--hbase")
 
 
 def _is_new_folder(lake: str) -> bool:

@@ -41,7 +41,7 @@ from commitlake.connectors.catalog.names import is_catalog_place
 from commitlake.connectors.worker_errors import raised_in_worker
 from commitlake.jobs.cli.process import OutputError, is_own_process, stop_signal
 from commitlake.jobs.cli.repeatable import Repeatable
-from commitlake.jobs.cli.spared_packages import spare_linear_algebra
+from commitlake.jobs.cli.spared_packages import spare_packages
 from commitlake.jobs.cli.terminal import guarded_streams, print_line, trusted
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import restricted_umask
@@ -294,7 +294,7 @@ def _run(
         logging.basicConfig(level=level, handlers=[JsonHandler()])
     else:
         logging.basicConfig(level=level, format="%(levelname)s %(message)s")
-    spare_linear_algebra()
+    spare_packages(arguments)
     try:
         with restricted_umask():
             find_named_lake(arguments)

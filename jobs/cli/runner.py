@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.cli.combinations import check_has_effect
-from commitlake.jobs.cli.spared_packages import spare_pandas
 from commitlake.jobs.cli.store_arguments import positive
 
 if TYPE_CHECKING:
@@ -56,9 +55,7 @@ def make_runner(arguments: argparse.Namespace, job: str, s3: S3Options | None = 
         job: name of the job, for a new session.
         s3: the object store that Spark itself reads and writes, if any.
     """
-    if (is_here := not getattr(arguments, "spark", True)) or arguments.local:
-        spare_pandas()
-    if is_here:
+    if not getattr(arguments, "spark", True):
         return HERE
     if arguments.local:
         (name,) = (name for name in _LOCAL_RUNNERS if hasattr(arguments, name))

@@ -23,7 +23,6 @@ from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.output_forms import add_format_argument
-from commitlake.jobs.cli.spared_packages import spare_pandas
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
 from commitlake.jobs.lag.arguments import add_lag_arguments
@@ -63,6 +62,7 @@ EXAMPLES = (
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the job's arguments."""
     parser = job_parser("lag", DESCRIPTION, EXAMPLES)
+    parser.set_defaults(spark=False)
     add_lag_arguments(parser)
     at_help = "with --lake: a past time, as 2026-11-20T14:05, ms since 1970, or -2h (default: the last snapshot)"
     parser.add_argument("--at", type=parse_time, metavar="TIME", help=at_help)
@@ -117,7 +117,6 @@ def _answer(file: PageFile | None, arguments: argparse.Namespace) -> ExitCode:
 
     if arguments.store is not None and arguments.at is not None:
         raise JobError("--at needs --lake", "a store has no history of its groups; 'commitlake snapshot' records one")
-    spare_pandas()
     answer = measure_lag(arguments)
     failing = [(row, condition) for row in answer.rows for condition in arguments.fail_if if condition.holds(row)]
     rows = worst_first(row for row in answer.rows if arguments.all or _is_behind(row))

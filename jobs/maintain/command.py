@@ -25,7 +25,6 @@ from commitlake.jobs.cli.names import did_you_mean
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
 from commitlake.jobs.cli.runner import add_spark_argument, make_runner
-from commitlake.jobs.cli.spared_packages import spare_pandas
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -103,8 +102,6 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.jobs.maintain.work import MaintenancePlan, care_for_packs, care_for_tables
 
     started = time.monotonic()
-    if not arguments.spark:
-        spare_pandas()
     _check(arguments)
     check_has_effect(arguments, ("broker", "layout"), "store")
     check_has_effect(arguments, ("store",), "repair")

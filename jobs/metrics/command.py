@@ -20,7 +20,6 @@ from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.output_files import check_text_file
-from commitlake.jobs.cli.spared_packages import spare_pandas
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.lag.arguments import add_lag_arguments
 from commitlake.schemas.errors import ExitCode
@@ -44,6 +43,7 @@ EXAMPLES = (
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the job's arguments."""
     parser = job_parser("metrics", DESCRIPTION, EXAMPLES)
+    parser.set_defaults(spark=False)
     add_lag_arguments(parser)
     output = parser.add_mutually_exclusive_group(required=True)
     output.add_argument("--textfile", metavar="FILE", help="write the metrics to this file, and replace it as a whole")
@@ -63,7 +63,6 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     """Write the metrics once, or serve them."""
     from commitlake.jobs.metrics.measure import Measured
 
-    spare_pandas()
     if arguments.textfile is not None:
         return _write(arguments)
     host, port = _address(arguments.listen)

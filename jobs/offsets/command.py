@@ -23,7 +23,6 @@ from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument, add_json_argument
-from commitlake.jobs.cli.spared_packages import spare_pandas
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
 from commitlake.jobs.lag.arguments import add_source_arguments
@@ -54,6 +53,7 @@ MQADMIN = "mqadmin"
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the job's arguments."""
     parser = job_parser("offsets", DESCRIPTION, EXAMPLES)
+    parser.set_defaults(spark=False)
     add_source_arguments(parser)
     parser.add_argument("--group", action=Once, required=True, help="the consumer group")
     time = parser.add_mutually_exclusive_group(required=True)
@@ -88,7 +88,6 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     """Compute the offsets, print them, and set them if asked to."""
     from commitlake.jobs.offsets.gather import is_in_future, offset_client
 
-    spare_pandas()
     for name in ("at", "consume_from"):
         moment = getattr(arguments, name)
         if moment is not None and is_in_future(moment):

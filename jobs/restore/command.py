@@ -26,7 +26,6 @@ from commitlake.jobs.cli.names import some_names
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
 from commitlake.jobs.cli.runner import add_spark_argument, make_runner
-from commitlake.jobs.cli.spared_packages import spare_pandas
 from commitlake.jobs.cli.store_arguments import delay_levels, file_size, positive
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
@@ -133,8 +132,6 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     """Restore one store, and print a summary."""
     from commitlake.connectors.lake.reader import QueryError
 
-    if not arguments.spark:
-        spare_pandas()
     _check(arguments)
     _warn_of_masks(arguments)
     try:

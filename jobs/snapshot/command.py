@@ -25,7 +25,6 @@ from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.names import did_you_mean, some_names, warn
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.places import add_place_arguments, lake_of
-from commitlake.jobs.cli.spared_packages import spare_pandas
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.errors import ExitCode
 
@@ -49,6 +48,7 @@ EXAMPLES = (
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the job's arguments."""
     parser = job_parser("snapshot", DESCRIPTION, EXAMPLES)
+    parser.set_defaults(spark=False)
     add_place_arguments(parser)
     source = parser.add_mutually_exclusive_group(required=True)
     store_help = (
@@ -75,7 +75,6 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.connectors.lake.reader import open_table
     from commitlake.jobs.cli.process import stop_softly
 
-    spare_pandas()
     if arguments.namesrv is not None and arguments.broker_conf is not None:
         raise JobError("--broker-conf needs --store", "live brokers report their own names")
     lake = lake_of(arguments)

@@ -26,7 +26,6 @@ from commitlake.jobs.cli.command import JobError, run_job
 from commitlake.jobs.cli.damaged_files import named_damage
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.rows_output import Row, write
-from commitlake.jobs.cli.spared_packages import spare_pandas
 from commitlake.jobs.cli.times import join_times
 from commitlake.jobs.tps import notes
 from commitlake.jobs.tps.arguments import COMPARED, DELAYED, HOT_KEYS, HOT_QUEUES, build_parser, check, groups_of
@@ -52,8 +51,6 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     """Compute the rates, print them, and report what is missing."""
     started = time.monotonic()
     check(arguments)
-    if arguments.store is not None:  # a lake's counts may be read by Spark
-        spare_pandas()
     if arguments.show == HOT_KEYS:
         return _show_hot_keys(arguments, started)
     if arguments.show == DELAYED:

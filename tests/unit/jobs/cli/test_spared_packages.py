@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-from commitlake.jobs.cli.spared_packages import spare_linear_algebra, spare_pandas
+from commitlake.jobs.cli.spared_packages import spare_packages
 from tests.support.local_archives import write_messages
 
 COMMITLAKE = "import sys; from commitlake.jobs.cli.main import main; sys.exit(main())"
@@ -48,6 +49,5 @@ def test_neither_is_loaded(store: Path, tmp_path: Path, arguments: tuple[str, ..
 
 def test_a_process_of_others_is_left_as_it_is() -> None:
     before = list(sys.meta_path)
-    spare_linear_algebra()
-    spare_pandas()
+    spare_packages(Namespace(local=True))
     assert sys.meta_path == before
