@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from types import ModuleType
 
-_MACHINERY = (__name__, "importlib._bootstrap", "_frozen_importlib")
-
 
 @contextmanager
 def blocked_imports(*names: str) -> Iterator[None]:
@@ -29,52 +27,29 @@ def blocked_imports(*names: str) -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-def leave_out_linear_algebra() -> None:
-    """Let numba load without scipy's linear algebra in this process; other modules can import it.
-
-    Where scipy is installed, numba loads it with the first compiled function, which takes a fifth of a second. No
-    function here uses it. This is for processes that only do this project's work: numba then compiles no `numpy.cov`.
-    """
-    _install(_WITHOUT_LINEAR_ALGEBRA)
-
-
 def leave_out_pandas() -> None:
     """Let Arrow work without pandas in this process, unless it is loaded already.
 
     Arrow loads pandas with the first value that it converts, which takes a third of a second. This is for processes
     that make no pandas frame, which rules out Spark and great_expectations.
     """
-    _install(_WITHOUT_PANDAS)
-
-
-def _install(finder: MetaPathFinder) -> None:
-    if finder not in sys.meta_path:
-        sys.meta_path.insert(0, finder)
-
-
-def _importer() -> object:
-    """Return the name of the module whose import statement asks a finder."""
-    frame = sys._getframe(1)  # noqa: SLF001
-    while (name := frame.f_globals.get("__name__")) in _MACHINERY and frame.f_back is not None:
-        frame = frame.f_back
-    return name
+    if _WITHOUT_PANDAS not in sys.meta_path:
+        sys.meta_path.insert(0, _WITHOUT_PANDAS)
 
 
 class _BlockingFinder(MetaPathFinder):
-    """Finder that refuses to find the blocked modules; if an importer is given, only for that module.
+    """Finder that refuses to find the blocked modules.
 
     `None` in `sys.modules` would block Python's own `import`, but not imports by C modules such as Arrow's.
     """
 
-    def __init__(self, names: Sequence[str], importer: str | None = None) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
         self._names = frozenset(names)
-        self._importer = importer
 
     def find_spec(self, fullname: str, path: object = None, target: ModuleType | None = None) -> None:  # noqa: ARG002
         """Raise an error for a blocked module; leave others to the other finders."""
-        if fullname in self._names and self._importer in (None, _importer()):
+        if fullname in self._names:
             raise ModuleNotFoundError(f"{fullname} is left out of this process", name=fullname)
 
 
-_WITHOUT_LINEAR_ALGEBRA = _BlockingFinder(["scipy.linalg"], "numba.np.linalg")
 _WITHOUT_PANDAS = _BlockingFinder(["pandas"])

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait as wait_for
 
-from commitlake.connectors.runtime.blocked_imports import leave_out_linear_algebra
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 _SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 (mkdtemp makes a folder there that nobody else may open)
@@ -72,7 +71,6 @@ def begin_process() -> None:
 
     It exits if its parent is killed; otherwise it would wait for tasks forever.
     """
-    leave_out_linear_algebra()
     parent = multiprocessing.parent_process()
     assert parent is not None  # only called in processes started by multiprocessing
     threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import argparse
 
-from commitlake.connectors.runtime.blocked_imports import leave_out_linear_algebra, leave_out_pandas
+from commitlake.connectors.runtime.blocked_imports import leave_out_pandas
 from commitlake.jobs.cli.process import is_own_process
 
 
 def spare_packages(arguments: argparse.Namespace) -> None:
-    """Let numba load without linear algebra, and Arrow without pandas, if this process is a command's own.
+    """Let Arrow work without pandas, if this process is a command's own and does not use Spark, which needs pandas.
 
-    Spark needs pandas. A job without an option for Spark sets the default `spark=False`.
+    A job without an option for Spark sets the default `spark=False`.
 
     Args:
         arguments: parsed arguments of the command.
     """
-    if is_own_process():
-        leave_out_linear_algebra()
-        if _is_without_spark(arguments):
-            leave_out_pandas()
+    if is_own_process() and _is_without_spark(arguments):
+        leave_out_pandas()
 
 
 def _is_without_spark(arguments: argparse.Namespace) -> bool:

@@ -69,6 +69,8 @@ class Increments:
             spans: extent of the lake, with the increments, and what is linked of it.
             has_earlier: True if rows of `messages` were linked before, which may be ends of new steps.
         """
+        if not any(rows.num_rows for rows in (waiting, new.members, new.entries, new.ops)):
+            return Linked()  # as in most increments: ordinary messages belong to no step
         cancels = new.members.column("cancels").combine_chunks().drop_null()
         self._spans = spans
         touched = are_touched(waiting, _keys_of(new, waiting), new.ops, cancels, spans)

@@ -26,11 +26,11 @@ def judge_by_suites(suites: Sequence[Suite], frame: pd.DataFrame, keys: Sequence
     Raises:
         JudgeError: if an expectation cannot be evaluated: a column is missing, or great_expectations fails.
     """
-    source = _open_source()  # it keeps all results, and is dropped with them
-    return [_judge_suite(source, suite, frame, keys) for suite in suites]
+    batches = _define_batches()  # its context keeps all results, and is dropped with them
+    return [_judge_suite(batches, suite, frame, keys) for suite in suites]
 
 
-def _judge_suite(source: Any, suite: Suite, frame: pd.DataFrame, keys: Sequence[str]) -> list[Judgement]:
+def _judge_suite(batches: Any, suite: Suite, frame: pd.DataFrame, keys: Sequence[str]) -> list[Judgement]:
     wanted = dict.fromkeys([*keys, *(name for each in suite.expectations for name in each.columns)])
     absent = [name for name in wanted if name not in frame]
     if absent:
@@ -39,7 +39,7 @@ def _judge_suite(source: Any, suite: Suite, frame: pd.DataFrame, keys: Sequence[
     if frame.empty:
         return [Judgement(suite.name, each, True, None, 0, 0) for each in suite.expectations]
     # The whole table is copied for each expectation.
-    results = _validate(source, suite, frame[list(wanted)], keys)
+    results = _validate(batches, suite, frame[list(wanted)], keys)
     return [_judgement(suite, each, results[each.name], frame, keys) for each in suite.expectations]
 
 
@@ -96,23 +96,26 @@ def _scalar(value: Any) -> object:
     return value.item() if hasattr(value, "item") else value
 
 
-def _open_source() -> Any:
-    """Return an in-memory data source of great_expectations."""
+def _define_batches() -> Any:
+    """Return great_expectations' definition of batches that are whole frames, in memory.
+
+    One serves all suites, because great_expectations writes its whole configuration as YAML whenever one is added.
+    """
     gx = load()
     try:
         context = gx.get_context(mode="ephemeral")
         context.variables.progress_bars = gx.data_context.types.base.ProgressBarsConfig(globally=False)
-        return context.data_sources.add_pandas("profile")
+        asset = context.data_sources.add_pandas("profile").add_dataframe_asset("frame")
+        return asset.add_batch_definition_whole_dataframe("whole")
     except Exception as error:
         raise JudgeError(f"great_expectations {gx.__version__} could not be set up: {error}") from error
 
 
-def _validate(source: Any, suite: Suite, frame: pd.DataFrame, keys: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+def _validate(batches: Any, suite: Suite, frame: pd.DataFrame, keys: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Validate a frame, and return great_expectations' results by name of the expectation."""
     gx = load()
     try:
-        asset = source.add_dataframe_asset(suite.name)
-        batch = asset.add_batch_definition_whole_dataframe(suite.name).get_batch({"dataframe": frame})
+        batch = batches.get_batch({"dataframe": frame})
         expectations = [_of_theirs(gx, each) for each in suite.expectations]
         told = batch.validate(
             gx.ExpectationSuite(name=suite.name, expectations=expectations),

@@ -38,6 +38,7 @@ from numba.core.caching import (
     InTreeCacheLocator,
     ZipCacheLocator,
 )
+from numba.core.runtime.nrt import rtsys
 
 _HERE = Path(__file__).parent
 _PACKAGE = _HERE.parents[3]
@@ -235,6 +236,16 @@ class KernelFunctionCache(FunctionCache):
         super().__init__(function)
         stamp = self._impl.locator.get_source_stamp()
         self._cache_file = KernelCacheFile(self._cache_path, self._impl.filename_base, stamp)
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """Return the compiled version for a signature, or None if it must be compiled.
+
+        numba's own method first loads the modules of everything that it can compile, which takes a quarter of a second.
+        Code that is compiled already needs none of it, and the compiler loads them itself.
+        """
+        rtsys.initialize(target_context)  # defines what the code of a call is linked with
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(signature, target_context)
 
     def save_overload(self, signature: Any, data: Any) -> None:
         """Store a compiled version; if that fails, the next process compiles it again."""

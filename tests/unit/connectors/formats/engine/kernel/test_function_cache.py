@@ -214,6 +214,21 @@ print(crc32(np.frombuffer(b"123456789", np.uint8), 0, 9), *crc32.stats.cache_hit
 """
 
 
+COMPILER = "numba.np.linalg"  # one of a hundred modules that it loads
+AFTER = f"""
+print({COMPILER!r} in sys.modules)
+numbers = np.arange(3)
+print(compiled(lambda numbers: numbers[2])(numbers), {COMPILER!r} in sys.modules)
+"""
+
+
+def test_cached_code_runs_without_the_modules_of_the_compiler_which_loads_them_itself() -> None:
+    program = f"from commitlake.connectors.formats.engine.kernel.compiled import compiled\n{PROGRAM}{AFTER}"
+    for _ in range(2):  # the first process may have to compile the function
+        said = subprocess.check_output([sys.executable, "-c", program], text=True, input="go\n", cwd=PROJECT)
+    assert said.split()[1:] == [str(0xCBF43926), "1", "False", "2", "True"]
+
+
 @pytest.mark.long("three processes compile a function")
 def test_two_processes_that_compile_at_once_both_work_and_a_third_finds_the_code(tmp_path: Path) -> None:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(PROJECT)}
