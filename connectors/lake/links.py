@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from commitlake.connectors.lake.log_names import LOG, SEALS
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.schemas.store_files import UnsafeFileError, check_folder, check_tree, kind_of
 
-_LOG = "_delta_log"
-_OF_LOG = ("_seals",)
 _WAY_OUT = ". A lake may not contain links: move what it leads to into its place, or remove it"
 
 
@@ -30,9 +29,8 @@ def check_lake_links(lake: LakePaths) -> None:
         return
     for folder in _folders(Path(lake.root)):
         for within in _folders(folder):
-            if within.name == _LOG:
-                for name in _OF_LOG:
-                    check_not_link(within / name)
+            if within.name == LOG:
+                check_not_link(folder / SEALS)
 
 
 def check_table_links(table_uri: str) -> None:

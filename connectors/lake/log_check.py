@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.log_files import LOG, POINTER, LogFile, LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.log_files import LogFile, LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.log_names import LOG, POINTER
 from commitlake.connectors.lake.log_seals import Seal, digest_of, newest_seal, newest_version, read_files, write_seal
 from commitlake.connectors.lake.newest_versions import read_newest
 from commitlake.connectors.lake.paths import LakeError

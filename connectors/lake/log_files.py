@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow.fs as pafs
 from deltalake.exceptions import TableNotFoundError
 
+from commitlake.connectors.lake.log_names import LOG, POINTER, SEALS
 from commitlake.connectors.lake.newest_versions import read_newest, write_newest
 from commitlake.connectors.lake.paths import local_folder
 from commitlake.connectors.lake.versions import StorageOptions, table_files
@@ -21,9 +22,6 @@ from commitlake.connectors.object_store.uris import is_s3
 from commitlake.connectors.whole_files import write_whole
 from commitlake.schemas.store_files import make_folders
 
-LOG = "_delta_log"
-SEALS = f"{LOG}/_seals"
-POINTER = "_last_checkpoint"
 _ENTRY = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.\d{10}|\.[0-9a-f-]{36})?\.(?:parquet|json)")
 

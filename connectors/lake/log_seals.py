@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from commitlake.connectors.lake.digests import digest, with_digest, without_digest
-from commitlake.connectors.lake.log_files import SEALS, LogFile, LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.log_files import LogFile, LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.log_names import SEALS
 from commitlake.schemas.layouts.numbers import parse_int64
 
 _KEPT = 2

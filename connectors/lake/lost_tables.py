@@ -8,7 +8,7 @@ from deltalake.exceptions import TableNotFoundError
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.links import check_lake_links
 from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
-from commitlake.connectors.lake.log_files import LOG
+from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.versions import table_files
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.paths import LakeError, local_folder
 from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
 from commitlake.connectors.object_store.options import S3Options
@@ -21,7 +22,6 @@ from commitlake.connectors.object_store.uris import S3Uri, is_s3, parse_s3_uri
 from commitlake.schemas import shipped
 from commitlake.schemas.layouts.segments import is_segment_name
 
-_LOG = "_delta_log"
 _CONFIG = "config"
 _CHECKPOINT = "checkpoint"
 _MAX_NAMES = 1000
@@ -96,7 +96,7 @@ def _owner_of(folder: Path) -> str | None:
         return _has_segment(root / log_format.folder) or (has_queues and (root / _CHECKPOINT).is_file())
 
     try:
-        if (folder / _LOG).is_dir():
+        if (folder / LOG).is_dir():
             return "a table of a lake"
         if _has_segment(folder):
             return "the log of a broker"
@@ -140,7 +140,7 @@ def _owned_prefix(place: S3Uri) -> OwnedFolder | None:
 
     def owner_of(parts: list[str]) -> str | None:
         root = parts[:-1]
-        if names(parts, f"{_LOG}/"):
+        if names(parts, f"{LOG}/"):
             return "a table of a lake"
         if has_segment(parts):
             return "the log of a broker"

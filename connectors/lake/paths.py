@@ -13,6 +13,7 @@ from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.catalog.names import is_catalog_place
+from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.object_store.uris import has_scheme, is_s3, parse_s3_uri
 from commitlake.schemas.errors import CommitLakeError, ExitCode
@@ -20,7 +21,6 @@ from commitlake.schemas.store_files import create_file
 
 STREAMS = "_streams"
 """Folder with the checkpoints of streams into a lake; it may exist before the first table."""
-_TABLE_MARK = "_delta_log"
 _NAME = "Name an empty folder or a new one"
 _PROBE = ".commitlake-probe-"
 _NO_LINKS = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
@@ -203,7 +203,7 @@ class LakePaths:
             S3Error: if an object store cannot be reached, or the bucket cannot be listed.
         """
         if self.s3 is not None:
-            found = _access().first_names(self.s3, self.root, f"messages/{_TABLE_MARK}/")
+            found = _access().first_names(self.s3, self.root, f"messages/{LOG}/")
             others = [name for name in _access().first_names(self.s3, self.root, "") if not name.startswith(STREAMS)]
             if others and not found:
                 raise LakeError(f"{self.root} is not a lake: it holds other objects and no table 'messages'. {_NAME}")
@@ -223,7 +223,7 @@ class LakePaths:
         if not os.access(root, os.W_OK | os.X_OK):
             raise LakeError(f"{root} cannot be written by this user")
         others = [path for path in root.iterdir() if path.name != STREAMS and not path.name.startswith(_PROBE)]
-        if others and not (Path(self.messages) / _TABLE_MARK).is_dir():
+        if others and not (Path(self.messages) / LOG).is_dir():
             raise LakeError(f"{root} is not a lake: it holds other files and no table 'messages'. {_NAME}")
         if not others:
             self._check_owner()

@@ -39,6 +39,7 @@ from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 
 from commitlake.connectors.lake.file_actions import file_actions, file_bounds
+from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.plain_arrays import numbers_of
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
@@ -231,7 +232,7 @@ def _read_versions(table_uri: str, versions: range, storage_options: StorageOpti
 
 def _read_version(table_uri: str, version: int, files: pafs.FileSystem) -> AddedVersion:
     try:
-        with files.open_input_stream(f"_delta_log/{version:020d}.json") as commit:
+        with files.open_input_stream(f"{LOG}/{version:020d}.json") as commit:
             data = commit.readall()
     except FileNotFoundError:
         raise VersionGoneError(
@@ -242,7 +243,7 @@ def _read_version(table_uri: str, version: int, files: pafs.FileSystem) -> Added
         actions = [json.loads(line) for line in data.splitlines() if line.strip()]
     except ValueError:
         raise NotReadableError(
-            f"version {version} of {table_uri}: _delta_log/{version:020d}.json is damaged: expected lines of JSON"
+            f"version {version} of {table_uri}: {LOG}/{version:020d}.json is damaged: expected lines of JSON"
         ) from None
     added = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
     removed = [action["remove"] for action in actions if action.get("remove", {}).get("dataChange")]

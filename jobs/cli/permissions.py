@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from commitlake.connectors.lake.links import check_lake_links
-from commitlake.connectors.lake.log_files import LOG, SEALS
+from commitlake.connectors.lake.log_names import LOG, SEALS
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.schemas.store_files import kind_of
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES

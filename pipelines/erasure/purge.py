@@ -28,7 +28,8 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_comm
 from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.links import check_folder_links, check_lake_links, check_table_links
-from commitlake.connectors.lake.log_files import LOG, POINTER, SEALS, LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.log_files import LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.log_names import LOG, POINTER, SEALS
 from commitlake.connectors.lake.log_seals import write_seal
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store

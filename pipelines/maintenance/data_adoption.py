@@ -35,7 +35,8 @@ from commitlake.connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit
 from commitlake.connectors.lake.data_files import NO_DATE
 from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.log_check import LogDamagedError
-from commitlake.connectors.lake.log_files import LOG, LogFolder, entry_name
+from commitlake.connectors.lake.log_files import LogFolder, entry_name
+from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.newest_versions import delete_newest
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.statistics import file_statistics

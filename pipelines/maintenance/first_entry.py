@@ -10,7 +10,8 @@ from deltalake import DeltaTable, Schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.follower import FOLLOWING
-from commitlake.connectors.lake.log_files import LOG, entry_name
+from commitlake.connectors.lake.log_files import entry_name
+from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
 from commitlake.schemas.tables.consumptions import CONSUMPTIONS

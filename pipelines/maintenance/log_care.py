@@ -17,6 +17,7 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit
 from commitlake.connectors.lake.delta import delta_table, seal
 from commitlake.connectors.lake.links import check_table_links
 from commitlake.connectors.lake.log_history import read_history
+from commitlake.connectors.lake.log_names import LOG, POINTER
 from commitlake.pipelines.maintenance.table_files import NO_HOOKS, folder_of
 from commitlake.schemas.layouts.numbers import parse_int, parse_int64
 
@@ -95,7 +96,7 @@ def write_checkpoint(table_uri: str) -> bool:
 def _last_checkpoint(table_uri: str) -> int:
     files = folder_of(table_uri)
     try:
-        with files.open_input_stream("_delta_log/_last_checkpoint") as pointer:
+        with files.open_input_stream(f"{LOG}/{POINTER}") as pointer:
             found = re.search(rb'"version"\s*:\s*(\d+)', pointer.readall())
     except FileNotFoundError:
         return 0

@@ -33,7 +33,8 @@ from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.log_check import MAX_MISSING, LogDamage, find_damage, missing_log, missing_versions
-from commitlake.connectors.lake.log_files import LOG, POINTER, LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.log_files import LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.log_names import LOG, POINTER
 from commitlake.connectors.lake.log_seals import newest_seal, newest_version, write_seal
 from commitlake.connectors.lake.newest_versions import read_newest
 from commitlake.connectors.lake.paths import LakePaths

@@ -36,6 +36,7 @@ from commitlake.connectors.lake.follower import FOLLOWING, lacking_runs, restore
 from commitlake.connectors.lake.links import check_lake_links, check_table_links
 from commitlake.connectors.lake.log_check import LogDamage, LogDamagedError
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
+from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.lost_tables import followers_of, has_log
 from commitlake.connectors.lake.newest_versions import delete_newest
 from commitlake.connectors.lake.paths import LakePaths
@@ -372,7 +373,7 @@ def _recount(lake: LakePaths, tables: Sequence[str], runner: Runner) -> None:
 def _repair_table_of_runs(aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner) -> Iterator[str]:
     lake, repair = aside.lake, plan.logs.get(table)
     if repair is not None and repair.is_lost:
-        aside.move_folder(f"{table}/_delta_log")
+        aside.move_folder(f"{table}/{LOG}")
         delete_newest(getattr(lake, table), storage_options(lake.root, lake.s3))
         if table not in _OF_COMMITS:
             yield f"{table}: rows that are in no commit of messages"

@@ -24,8 +24,8 @@ _NOT_NEEDED = (
     *("azure", "boto3", "botocore", "pyspark"),
     *("google.api_core", "google.auth", "google.cloud", "google.oauth2"),
 )
-# Imported by great_expectations for expectations and charts that no suite here uses.
-_RARELY_NEEDED = ("scipy.stats", "altair")
+# Imported by great_expectations for expectations, charts and messages that nothing here uses.
+_RARELY_NEEDED = ("scipy.stats", "altair", "jsonschema", "requests")
 _OLD_NAMES = {"sre_constants": "re._constants", "sre_parse": "re._parser"}
 
 
@@ -46,7 +46,7 @@ def load_quietly() -> None:
 def spared_packages() -> Iterator[None]:
     """Prevent great_expectations from loading what is not needed to judge frames by the suites.
 
-    Loading then takes two fifths of the time. It is meant for a process that does nothing else.
+    Loading then takes a third of the time. It is meant for a process that does nothing else.
     """
     for name in _RARELY_NEEDED:
         _load_when_used(name)

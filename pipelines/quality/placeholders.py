@@ -1,8 +1,8 @@
 """Placeholders for modules of great_expectations that no suite uses.
 
-great_expectations imports every expectation and data source that it has, some eighty modules. Their classes are models
-of pydantic, which take long to create. Placeholders have classes of the same names without content, which cannot be
-instantiated.
+great_expectations imports every expectation, metric and data source that it has, some hundred modules. Their classes
+are models of pydantic, which take long to create. Placeholders have classes of the same names without content, which
+cannot be instantiated.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ USED_TYPES = frozenset(
 )
 """Expectations of the suites, which are not imported here: they import pyspark, and great_expectations would use it."""
 _USED_SOURCES = frozenset({"pandas_datasource", "invalid_datasource"})
+_UNUSED_PACKAGES = frozenset(f"{_PACKAGE}.metrics.{name}" for name in ("batch", "column", "column_pair", "query"))
+_UNUSED_MODULES = frozenset(f"{_PACKAGE}.{name}" for name in ("core.http", "render.view"))
+_FILE_ASSETS = f"{_SOURCES}.dynamic_pandas"
+_MAKE_ASSETS = "_generate_pandas_data_asset_models"
 
 
 @contextmanager
@@ -63,17 +67,29 @@ class _PlaceholderFinder(MetaPathFinder, Loader):
     def find_spec(self, fullname: str, path: object = None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ARG002
         """Return the specification of a placeholder; None for modules that are used."""
         package, _, name = fullname.rpartition(".")
-        is_unused = (package == _EXPECTATIONS and name.startswith("expect_") and name not in _USED_EXPECTATIONS) or (
-            package == _SOURCES and name.endswith(("_datasource", "fabric")) and name not in _USED_SOURCES
+        is_unused = (
+            fullname in _UNUSED_MODULES
+            or fullname == _FILE_ASSETS
+            or package in _UNUSED_PACKAGES
+            or (package == _EXPECTATIONS and name.startswith("expect_") and name not in _USED_EXPECTATIONS)
+            or (package == _SOURCES and name.endswith(("_datasource", "fabric")) and name not in _USED_SOURCES)
         )
         return ModuleSpec(fullname, self) if is_unused else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Create a placeholder."""
-        return _Placeholder(spec.name)
+        module = _Placeholder(spec.name)
+        if spec.name == _FILE_ASSETS:
+            setattr(module, _MAKE_ASSETS, _no_assets)
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         """Do nothing: the content is made when it is asked for."""
+
+
+def _no_assets(*_: object, **__: object) -> dict[str, type]:
+    """Make no model of a file that pandas can read, in place of one for each of pandas' functions."""
+    return {}
 
 
 class _Placeholder(ModuleType):

@@ -11,7 +11,8 @@ import pytest
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.log_check import LogDamagedError
-from commitlake.connectors.lake.log_files import LOG, entry_name
+from commitlake.connectors.lake.log_files import entry_name
+from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.work import find_work

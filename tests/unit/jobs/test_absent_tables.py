@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.log_files import LOG
+from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.snapshot.command import main as snapshot

@@ -475,6 +475,15 @@ def test_jobs_without_a_jvm_do_not_import_spark(name: str) -> None:
     assert (done.returncode, done.stdout) == (0, "[]\n")
 
 
+@pytest.mark.parametrize("name", ["archive", "verify"])
+def test_arguments_are_checked_before_large_packages_load(name: str) -> None:
+    done = run_python(
+        f"import sys\nimport commitlake.jobs.{name}.command\n"
+        "print(sorted({n.split('.')[0] for n in sys.modules} & {'pyspark', 'pandas', 'numba', 'pyarrow', 'deltalake'}))"
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n")
+
+
 def test_the_installed_command_is_this_one() -> None:
     command = Path(sys.executable).parent / "commitlake"
     done = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=60, check=False)
