@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.arrays import Array, read_only
 from commitlake.schemas.times import EPOCH
 
 
@@ -43,8 +43,7 @@ def repeated(value: bool | int, data_type: pa.DataType, count: int) -> pa.Array:
 def texts_of(values: Sequence[str]) -> pa.Array:
     """Return an array of texts."""
     data = [value.encode("utf-8", "surrogatepass") for value in values]
-    offsets = np.cumsum([0, *map(len, data)], dtype=np.int32)
-    offsets.flags.writeable = False  # as in other arrays of Arrow
+    offsets = read_only(np.cumsum([0, *map(len, data)], dtype=np.int32))
     return pa.Array.from_buffers(pa.string(), len(data), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(data))])
 
 
@@ -90,6 +89,11 @@ def _bits(data: pa.Buffer, array: pa.Array) -> Array:
         return np.zeros(0, bool)
     bits = np.unpackbits(np.frombuffer(data, np.uint8), count=array.offset + len(array), bitorder="little")
     return bits[array.offset :].astype(bool)
+
+
+def bytes_of(data: pa.Buffer | bytes | bytearray | memoryview | None) -> Array:
+    """Return bytes as an array of uint8 that cannot be written; an empty one for None."""
+    return read_only(np.frombuffer(data, np.uint8) if data is not None and len(data) else np.empty(0, np.uint8))
 
 
 def times_of(column: pa.Array | pa.ChunkedArray) -> list[datetime.datetime | None]:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.plain_arrays import bytes_of
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.message_keys.kernel import hash_texts
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
@@ -54,9 +55,7 @@ def key_hashes(texts: pa.Array) -> Array:
     if len(texts):
         _, offsets, data = texts.buffers()
         first = np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset)
-        # Arrow's buffers are read-only, for which the compiler would compile another version.
-        content = np.frombuffer(data, np.uint8).copy() if data else np.empty(0, np.uint8)
-        hash_texts(content, first.astype(np.int64), hashes)
+        hash_texts(bytes_of(data), first.astype(np.int64), hashes)
     return hashes
 
 

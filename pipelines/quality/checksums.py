@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.arrays import Array, read_only
+from commitlake.connectors.plain_arrays import bytes_of
 from commitlake.pipelines.quality.hashing import SEED, chain, hash_lists, hash_texts
 from commitlake.schemas.tables.messages import STORE_DATE
 from commitlake.schemas.tables.profile import CHECKSUM_COLUMNS, NULL_NUMBER
@@ -121,7 +122,7 @@ def _of_lists(lists: pa.Array, elements: pa.Array) -> Array:
     if pa.types.is_dictionary(elements.type):
         texts, indices = elements.dictionary, elements.indices.cast(pa.int32()).to_numpy()
     else:
-        texts, indices = elements, _read_only(np.empty(0, np.int32))
+        texts, indices = elements, read_only(np.empty(0, np.int32))
     data, offsets = _text_buffers(texts)
     hash_lists(lists.offsets.to_numpy(), data, offsets, indices, hashes)
     return _with_nulls(hashes, lists)
@@ -131,14 +132,8 @@ def _text_buffers(texts: pa.Array) -> tuple[Array, Array]:
     """Return bytes and offsets of strings as read-only arrays, so that only one version of a function is compiled."""
     _, offsets, data = texts.buffers()
     if not len(texts):
-        return _read_only(np.empty(0, np.uint8)), _read_only(np.zeros(1, np.int32))
-    content = np.frombuffer(data, np.uint8) if data and data.size else np.empty(0, np.uint8)
-    return _read_only(content), _read_only(np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset))
-
-
-def _read_only(values: Array) -> Array:
-    values.flags.writeable = False
-    return values
+        return bytes_of(None), read_only(np.zeros(1, np.int32))
+    return bytes_of(data), read_only(np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset))
 
 
 def _with_nulls(hashes: Array, column: pa.Array) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.arrays import Array, read_only
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.pipelines.quality.checksums import column_hashes
 from commitlake.pipelines.quality.errors import ProfileError
@@ -87,9 +87,8 @@ class Rows:
     def _in_order(self, values: Array) -> Array:
         if self._order is None:
             return values
-        ordered = values[self._order]
-        ordered.flags.writeable = values.flags.writeable  # or the kernel would be compiled once more, for other arrays
-        return ordered
+        ordered: Array = values[self._order]
+        return ordered if values.flags.writeable else read_only(ordered)
 
     def numbers(self, name: str) -> Array:
         """Return the values of a column of integers or timestamps (microseconds); 0 where null."""

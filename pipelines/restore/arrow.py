@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.plain_arrays import bytes_of
 
 
 def numbers(column: pa.Array) -> Array:
@@ -26,14 +25,7 @@ def spans(column: pa.Array) -> tuple[Array, Array]:
     strings = column.cast(pa.large_binary())
     _, offsets, data = strings.buffers()
     starts = np.zeros(1, np.int64) if offsets is None else np.frombuffer(offsets, np.int64)
-    return read_only(data), np.array(starts[strings.offset : strings.offset + len(strings) + 1])
-
-
-def read_only(data: Any) -> Array:
-    """Return bytes as a read-only array, for which the kernel is compiled."""
-    found = np.frombuffer(b"" if data is None else data, np.uint8)
-    found.flags.writeable = False
-    return found
+    return bytes_of(data), np.array(starts[strings.offset : strings.offset + len(strings) + 1])
 
 
 def coded(column: pa.Array) -> tuple[Array, list[str | None]]:

@@ -17,7 +17,7 @@ from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.reader import FrameCache, read_bodies
 from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.pipelines.restore.arrow import read_only
+from commitlake.connectors.plain_arrays import bytes_of
 from commitlake.pipelines.restore.errors import MissingBodyError
 from commitlake.pipelines.restore.found import Records
 from commitlake.pipelines.restore.kernel import place_spans
@@ -134,7 +134,7 @@ def _place(
     found = read_bodies(store, pack, refs, records.crcs[rows], cache=cache)
     _, offsets, data = found.buffers()
     starts = np.array(np.frombuffer(offsets, np.int32)[:-1], np.int64)
-    place_spans(read_only(data), starts, records.body_sizes[rows], out, records.body_at[rows] - base)
+    place_spans(bytes_of(data), starts, records.body_sizes[rows], out, records.body_at[rows] - base)
 
 
 def _batches(sizes: Array, rows: Array) -> Iterator[Array]:

@@ -27,7 +27,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.pipelines.restore.arrow import coded, milliseconds, numbers, read_only, spans
+from commitlake.connectors.plain_arrays import bytes_of
+from commitlake.pipelines.restore.arrow import coded, milliseconds, numbers, spans
 from commitlake.pipelines.restore.found import NEEDED, Records, Refusal
 from commitlake.pipelines.restore.kernel import place_properties, place_spans
 from commitlake.pipelines.restore.parts import REPLACED, Hosts, stored_hosts, stored_topics
@@ -170,7 +171,7 @@ class TakenRows:
         codes = self._topic_codes[rows]
         topics_at = at + self._bodies + self._body_sizes
         place_spans(
-            read_only(self._topics.data), self._topics.starts[codes], self._topics.lengths[codes], out, topics_at[rows]
+            bytes_of(self._topics.data), self._topics.starts[codes], self._topics.lengths[codes], out, topics_at[rows]
         )
         properties_at = topics_at + self._topic_sizes
         plain = rows[~np.isin(rows, list(self._made))] if self._made else rows
@@ -203,7 +204,7 @@ class TakenRows:
         block["body_length"] = self._body_sizes[rows]
         starts = np.arange(len(rows), dtype=np.int64) * kind.itemsize
         lengths = np.full(len(rows), kind.itemsize, np.int64)
-        place_spans(read_only(block.tobytes()), starts, lengths, out, at[rows])
+        place_spans(bytes_of(block.tobytes()), starts, lengths, out, at[rows])
 
 
 def _hosts_of(hosts: Hosts, codes: Array, size: int) -> Array:

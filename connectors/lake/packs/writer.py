@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.arrays import Array, read_only
 from commitlake.connectors.lake.packs import kernel
 from commitlake.connectors.lake.packs.frames import FRAME_BYTES, MAX_BODY_BYTES, PackRefs
 from commitlake.connectors.lake.packs.stores import PackOutput, PackStore
@@ -66,9 +66,7 @@ class PackWriter:
             raise ValueError("the pack is finished: further bodies need another pack")
         if len(positions) != len(lengths):
             raise ValueError(f"{len(positions)} positions and {len(lengths)} lengths: expected equal numbers")
-        # A read-only view of any window, or the kernel would be compiled twice.
-        window = np.ascontiguousarray(window).view()
-        window.flags.writeable = False
+        window = read_only(np.ascontiguousarray(window))
         positions = np.ascontiguousarray(positions, np.int64)
         lengths = np.ascontiguousarray(lengths, np.int64)
         if window.dtype != np.uint8 or window.ndim != 1:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from commitlake.connectors.plain_arrays import (
+    bytes_of,
     combined,
     dict_rows,
     mask_of,
@@ -78,3 +79,11 @@ def test_rows_have_none_for_values_that_python_cannot_represent() -> None:
     assert [row["text"] for row in rows] == ["a", None, "b", "c"]
     assert [row["date"] is None for row in rows] == [False, True, False, False]
     assert [row["number"] for row in rows] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("data", [None, b"", pa.py_buffer(b""), b"ab", bytearray(b"ab"), pa.py_buffer(b"ab")])
+def test_bytes_cannot_be_written_whoever_holds_them(data: pa.Buffer | bytes | bytearray | None) -> None:
+    found = bytes_of(data)
+    assert found.tobytes() == (bytes(data) if data else b"")
+    assert found.dtype == np.uint8
+    assert not found.flags.writeable

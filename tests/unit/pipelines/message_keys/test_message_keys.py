@@ -7,11 +7,13 @@ import sys
 import zlib
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from numba.core.dispatcher import Dispatcher
 
 from commitlake.connectors.lake.backoff import MAX_TRIES
 from commitlake.connectors.lake.committer import advance, commit_run, open_for_append
@@ -23,6 +25,7 @@ from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.message_keys.check import keys_of_messages, sum_keys
 from commitlake.pipelines.message_keys.follow import catch_up_keys, follow_keys
+from commitlake.pipelines.message_keys.kernel import hash_texts
 from commitlake.pipelines.message_keys.key_rows import key_hashes
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_version
@@ -215,6 +218,7 @@ def test_hashes_equal_those_of_zlib() -> None:
     array = pa.array(["skipped", *texts])
     assert key_hashes(array[1:]).tolist() == [zlib.crc32(text.encode()) for text in texts]
     assert key_hashes(pa.array([], pa.string())).tolist() == []
+    assert len(cast("Dispatcher", hash_texts).signatures) == 1  # or users wait for the compiler
 
 
 @pytest.mark.parametrize("what", ["an entry of the log", "a data file", "a page"])
