@@ -466,20 +466,12 @@ def test_the_command_imports_no_job_and_no_large_package() -> None:
     assert (done.returncode, done.stdout) == (0, "[]\n")
 
 
-@pytest.mark.parametrize("name", ["query", "dump"])
-def test_jobs_without_a_jvm_do_not_import_spark(name: str) -> None:
-    done = run_python(
-        f"import sys\nimport commitlake.jobs.{name}.command\n"
-        "print(sorted({n.split('.')[0] for n in sys.modules} & {'pyspark', 'py4j', 'pandas', 'numba'}))"
-    )
-    assert (done.returncode, done.stdout) == (0, "[]\n")
-
-
-@pytest.mark.parametrize("name", ["archive", "verify"])
+@pytest.mark.parametrize("name", ["query", "dump", "archive", "verify"])
 def test_arguments_are_checked_before_large_packages_load(name: str) -> None:
+    large = {"pyspark", "py4j", "pandas", "numba"} | (set() if name == "query" else {"pyarrow", "deltalake"})
     done = run_python(
         f"import sys\nimport commitlake.jobs.{name}.command\n"
-        "print(sorted({n.split('.')[0] for n in sys.modules} & {'pyspark', 'pandas', 'numba', 'pyarrow', 'deltalake'}))"
+        f"print(sorted({{n.split('.')[0] for n in sys.modules}} & {large}))"
     )
     assert (done.returncode, done.stdout) == (0, "[]\n")
 
