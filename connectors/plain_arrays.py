@@ -96,6 +96,18 @@ def bytes_of(data: pa.Buffer | bytes | bytearray | memoryview | None) -> Array:
     return read_only(np.frombuffer(data, np.uint8) if data is not None and len(data) else np.empty(0, np.uint8))
 
 
+def text_spans(texts: pa.Array) -> tuple[Array, Array]:
+    """Return the bytes of texts, and their n + 1 offsets, as arrays that cannot be written.
+
+    Args:
+        texts: array of strings or binary values with offsets of 32 bits.
+    """
+    _, offsets, data = texts.buffers()
+    if not len(texts):
+        return bytes_of(None), read_only(np.zeros(1, np.int32))
+    return bytes_of(data), read_only(np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset))
+
+
 def times_of(column: pa.Array | pa.ChunkedArray) -> list[datetime.datetime | None]:
     """Return the times of a column in UTC; None for a null, and for a time outside Python's calendar.
 

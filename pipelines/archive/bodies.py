@@ -27,6 +27,7 @@ from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.names import new_token, pack_name
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.packs.writer import PackWriter, write_pack
+from commitlake.connectors.plain_arrays import text_spans
 from commitlake.pipelines.archive.parts import Part
 
 _DAY_MS = 86_400_000
@@ -102,15 +103,13 @@ class BodyPacks:
         Args:
             rows: rows with `physical_offset`, `store_timestamp` and `body`; only the time may be null.
         """
-        body = pa.concat_arrays([rows.column("body")])
-        _, ends, data = body.buffers()
-        ends = np.frombuffer(ends, np.int32)[: len(body) + 1].astype(np.int64) if len(body) else np.zeros(1, np.int64)
-        window = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
+        window, offsets = text_spans(pa.concat_arrays([rows.column("body")]))
+        ends = offsets.astype(np.int64)
         positions, lengths = ends[:-1], np.diff(ends)
-        offsets = rows.column("physical_offset").to_numpy(zero_copy_only=False)
+        physical = rows.column("physical_offset").to_numpy(zero_copy_only=False)
         times = rows.column("store_timestamp").cast(pa.int64()).fill_null(-_MILLISECOND_US)
         days = _days_of(times.to_numpy(zero_copy_only=False) // _MILLISECOND_US)
-        self._append(days, self._without_erased(window, offsets, positions, lengths), positions, lengths)
+        self._append(days, self._without_erased(window, physical, positions, lengths), positions, lengths)
 
     def _append(self, days: Array, window: Array, positions: Array, lengths: Array) -> None:
         known = np.unique(days)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.plain_arrays import bytes_of
+from commitlake.connectors.plain_arrays import text_spans
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.message_keys.kernel import hash_texts
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
@@ -52,10 +52,8 @@ def key_hashes(texts: pa.Array) -> Array:
         texts: strings without nulls.
     """
     hashes = np.empty(len(texts), np.int64)
-    if len(texts):
-        _, offsets, data = texts.buffers()
-        first = np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset)
-        hash_texts(bytes_of(data), first.astype(np.int64), hashes)
+    data, offsets = text_spans(texts)
+    hash_texts(data, offsets.astype(np.int64), hashes)
     return hashes
 
 

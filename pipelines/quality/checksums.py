@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array, read_only
-from commitlake.connectors.plain_arrays import bytes_of
+from commitlake.connectors.plain_arrays import text_spans
 from commitlake.pipelines.quality.hashing import SEED, chain, hash_lists, hash_texts
 from commitlake.schemas.tables.messages import STORE_DATE
 from commitlake.schemas.tables.profile import CHECKSUM_COLUMNS, NULL_NUMBER
@@ -111,7 +111,7 @@ def _dates(times: pa.Array) -> Array:
 
 def _of_texts(texts: pa.Array) -> Array:
     hashes = np.empty(len(texts), np.int64)
-    data, offsets = _text_buffers(texts)
+    data, offsets = text_spans(texts)
     hash_texts(data, offsets, hashes)
     return hashes
 
@@ -123,17 +123,9 @@ def _of_lists(lists: pa.Array, elements: pa.Array) -> Array:
         texts, indices = elements.dictionary, elements.indices.cast(pa.int32()).to_numpy()
     else:
         texts, indices = elements, read_only(np.empty(0, np.int32))
-    data, offsets = _text_buffers(texts)
+    data, offsets = text_spans(texts)
     hash_lists(lists.offsets.to_numpy(), data, offsets, indices, hashes)
     return _with_nulls(hashes, lists)
-
-
-def _text_buffers(texts: pa.Array) -> tuple[Array, Array]:
-    """Return bytes and offsets of strings as read-only arrays, so that only one version of a function is compiled."""
-    _, offsets, data = texts.buffers()
-    if not len(texts):
-        return bytes_of(None), read_only(np.zeros(1, np.int32))
-    return bytes_of(data), read_only(np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset))
 
 
 def _with_nulls(hashes: Array, column: pa.Array) -> Array:

@@ -33,8 +33,8 @@ USED_TYPES = frozenset(
 """Expectations of the suites, which are not imported here: they import pyspark, and great_expectations would use it."""
 _USED_SOURCES = frozenset({"pandas_datasource", "invalid_datasource"})
 _UNUSED_PACKAGES = frozenset(f"{_PACKAGE}.metrics.{name}" for name in ("batch", "column", "column_pair", "query"))
-_UNUSED_MODULES = frozenset(f"{_PACKAGE}.{name}" for name in ("core.http", "render.view"))
 _FILE_ASSETS = f"{_SOURCES}.dynamic_pandas"
+_UNUSED_MODULES = frozenset({_FILE_ASSETS, f"{_PACKAGE}.core.http", f"{_PACKAGE}.render.view"})
 _MAKE_ASSETS = "_generate_pandas_data_asset_models"
 
 
@@ -69,7 +69,6 @@ class _PlaceholderFinder(MetaPathFinder, Loader):
         package, _, name = fullname.rpartition(".")
         is_unused = (
             fullname in _UNUSED_MODULES
-            or fullname == _FILE_ASSETS
             or package in _UNUSED_PACKAGES
             or (package == _EXPECTATIONS and name.startswith("expect_") and name not in _USED_EXPECTATIONS)
             or (package == _SOURCES and name.endswith(("_datasource", "fabric")) and name not in _USED_SOURCES)

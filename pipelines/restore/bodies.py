@@ -17,7 +17,7 @@ from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.reader import FrameCache, read_bodies
 from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.connectors.plain_arrays import bytes_of
+from commitlake.connectors.plain_arrays import text_spans
 from commitlake.pipelines.restore.errors import MissingBodyError
 from commitlake.pipelines.restore.found import Records
 from commitlake.pipelines.restore.kernel import place_spans
@@ -132,9 +132,8 @@ def _place(
         records.frame_offsets[rows], records.frame_lengths[rows], records.offsets[rows], records.body_sizes[rows]
     )
     found = read_bodies(store, pack, refs, records.crcs[rows], cache=cache)
-    _, offsets, data = found.buffers()
-    starts = np.array(np.frombuffer(offsets, np.int32)[:-1], np.int64)
-    place_spans(bytes_of(data), starts, records.body_sizes[rows], out, records.body_at[rows] - base)
+    data, offsets = text_spans(found)
+    place_spans(data, offsets[:-1].astype(np.int64), records.body_sizes[rows], out, records.body_at[rows] - base)
 
 
 def _batches(sizes: Array, rows: Array) -> Iterator[Array]:

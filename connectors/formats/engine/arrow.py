@@ -10,7 +10,7 @@ import pyarrow as pa
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel import strings as kernel
 from commitlake.connectors.formats.engine.kernel.memory import OVERWRITE, PADDING
-from commitlake.connectors.plain_arrays import texts_of
+from commitlake.connectors.plain_arrays import text_spans, texts_of
 
 _MAX_CONSTANTS = 16  # a long text may take some MiB
 
@@ -63,11 +63,9 @@ class Dictionary:
 
     def __init__(self, values: list[str]) -> None:
         self.array = texts_of(values)
-        _, offsets, data = self.array.buffers()
-        self._offsets = np.frombuffer(offsets, np.int32)[: len(values) + 1]
-        self._data = np.zeros(int(self._offsets[-1]) + PADDING, np.uint8)
-        if data is not None:
-            self._data[:-PADDING] = np.frombuffer(data, np.uint8)[: int(self._offsets[-1])]
+        data, self._offsets = text_spans(self.array)
+        self._data = np.zeros(len(data) + PADDING, np.uint8)
+        self._data[:-PADDING] = data
 
     def encoded(self, codes: Array) -> pa.Array:
         """Return rows as numbers into the dictionary; -1 is null."""

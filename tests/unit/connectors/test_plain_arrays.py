@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from commitlake.connectors.plain_arrays import (
     numbers_of,
     repeated,
     repeated_text,
+    text_spans,
     times_of,
 )
 from commitlake.schemas.times import EPOCH
@@ -87,3 +89,13 @@ def test_bytes_cannot_be_written_whoever_holds_them(data: pa.Buffer | bytes | by
     assert found.tobytes() == (bytes(data) if data else b"")
     assert found.dtype == np.uint8
     assert not found.flags.writeable
+
+
+@pytest.mark.parametrize("values", [[], [""], ["", "a", "订单", "b"]])
+def test_spans_of_texts_are_those_of_a_slice(values: list[str]) -> None:
+    for texts in (pa.array(values, pa.string()), pa.array(["skipped", *values], pa.string())[1:]):
+        data, offsets = text_spans(texts)
+        found = [data[begin:end].tobytes().decode() for begin, end in pairwise(offsets.tolist())]
+        assert found == values
+        assert not data.flags.writeable
+        assert not offsets.flags.writeable
