@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
-from functools import cache
-
-import pyarrow as pa
+import sys
 
 _CHOSEN = "ARROW_DEFAULT_MEMORY_POOL"
 
 
-@cache
 def use_system_memory() -> None:
     """Let Arrow allocate memory from the C library, unless the environment chooses otherwise.
 
     Arrow's own allocator returns large columns to the system and allocates them again, batch after batch: an archive
-    task then spends time on pages that the system clears, and uses about 40 MiB more.
+    task then spends time on pages that the system clears, and uses about 40 MiB more. What Arrow allocates on its own
+    account, such as pages of Parquet, comes from the C library only if Arrow was not loaded before.
     """
-    if _CHOSEN not in os.environ:
-        pa.set_memory_pool(pa.system_memory_pool())
+    if _CHOSEN in os.environ:
+        return
+    if "pyarrow" not in sys.modules:
+        os.environ[_CHOSEN] = "system"  # Arrow reads it once, when it is loaded
+        return
+    import pyarrow as pa  # noqa: PLC0415 (it must not be loaded before)
+
+    pa.set_memory_pool(pa.system_memory_pool())

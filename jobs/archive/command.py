@@ -28,6 +28,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from commitlake.connectors.runtime.memory import use_system_memory
 from commitlake.jobs.archive.broker_arguments import add_broker_arguments, check_broker_arguments
 from commitlake.jobs.cli.collector import collector_off
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
@@ -38,6 +39,7 @@ from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument
 from commitlake.jobs.cli.missing_packages import require
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.places import add_place_arguments
+from commitlake.jobs.cli.process import is_own_process
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments
 from commitlake.schemas.errors import ExitCode
 
@@ -232,6 +234,8 @@ def _backfill(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _archive(arguments: argparse.Namespace, judge: JudgeProcess | None) -> ExitCode:
+    if arguments.local and is_own_process():
+        use_system_memory()  # before Arrow is loaded
     with collector_off():
         from commitlake.jobs.archive.run import run
 

@@ -17,7 +17,6 @@ from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lost_tables import check_writable
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.runtime.memory import use_system_memory
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.archive.broker_arguments import source_of
 from commitlake.jobs.archive.page import TITLE, nothing_new_page, page_writer
@@ -28,7 +27,6 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.evidence import evidence_key, last_fact, write_evidence
 from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.places import lake_of
-from commitlake.jobs.cli.process import is_own_process
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.run_metrics import count
 from commitlake.jobs.cli.runner import make_runner, open_session
@@ -63,8 +61,6 @@ def run(arguments: argparse.Namespace, judge: JudgeProcess | None = None) -> Exi
         judge: the process that judges the run; started if there are new messages. By default this process judges.
     """
     file = page_file(arguments.html)
-    if arguments.local and is_own_process():
-        use_system_memory()
     lake = lake_of(arguments)
     facts = [("Lake", lake.root), ("Store", arguments.store or f"brokers of {arguments.from_broker}")]
     with failure_page(file, "archive", TITLE, facts, lake, shown=(CriticalQualityError, HBaseError)):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import accumulate, chain
 
 import pyarrow as pa
@@ -242,6 +242,7 @@ def _read(
     return rows, [*manifest, *map(ManifestRow.of_queue, reports)]
 
 
+@cache
 def _request(*, with_bodies: bool) -> Request:
     columns = SOURCE if with_bodies else _COLUMNS
     return Request(to_arrow_schema(columns), Mode.PERMISSIVE, encoded=True)

@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from urllib.parse import unquote
 
@@ -22,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
+from commitlake.connectors.formats.engine.concurrent_reads import LOCAL_THREADS, read_each
 from commitlake.connectors.lake.archive_log import newest_commit
 from commitlake.connectors.lake.backoff import follow_to
 from commitlake.connectors.lake.committer import advance
@@ -272,7 +274,8 @@ class _Work:
         """Return the contents of data files, without those that no step can need."""
         folder = table_files(self._lake.messages, storage_options(self._lake.messages, self._lake.s3))
         table = messages_table(self._lake)
-        with_roles = {file.name for file in files if may_have_roles(folder, file)}
+        have_roles = read_each(partial(may_have_roles, folder), files, LOCAL_THREADS)
+        with_roles = {file.name for file, has_roles in zip(files, have_roles, strict=True) if has_roles}
         found = [part for file in files if file.name in with_roles for part in self._reader.read(table.read(file))]
         new = self._with_consumptions(join_found(found), consumed)
         wanted = WantedRows(new, waiting)

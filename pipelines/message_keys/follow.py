@@ -127,9 +127,10 @@ def follow_keys(lake: LakePaths, runner: Runner = HERE) -> KeysUpdate:
     max_rows = min(
         _CHUNK_ROWS, max(_DRIVER_ROWS, -(-rows // runner.cores))
     )  # smaller parts, so that all cores have work
-    parts = list(file_groups(files, max_rows, unknown_rows=_CHUNK_ROWS))
+    parts = enumerate(file_groups(files, max_rows, unknown_rows=_CHUNK_ROWS))
+    largest_first = sorted(parts, key=_rows_of, reverse=True)  # so that all cores have work until the end
     chunks = _Chunks(lake, secrets.token_hex(8), erased)
-    written = [row for _, row in runner.run(chunks.write, list(enumerate(parts))) if row is not None]
+    written = [row for _, row in runner.run(chunks.write, largest_first) if row is not None]
     if version > progress or new.from_scratch:
         step = (None if progress < 0 else progress, version)
         files_of_keys = [row.data_file for row in written]
@@ -147,3 +148,7 @@ def follow_keys(lake: LakePaths, runner: Runner = HERE) -> KeysUpdate:
         ):
             return KeysUpdate(followed_version(lake), 0, time.monotonic() - started)
     return KeysUpdate(version, sum(row.rows for row in written), time.monotonic() - started)
+
+
+def _rows_of(part: tuple[int, Sequence[AddedFile]]) -> int:
+    return sum(file.rows or 0 for file in part[1])

@@ -15,32 +15,42 @@ from commitlake.schemas.quality.expectation import Expectation, Suite
 _NAME = "name"
 
 
-def judge_by_suites(suites: Sequence[Suite], frame: pd.DataFrame, keys: Sequence[str]) -> list[list[Judgement]]:
-    """Judge a frame by suites of its grain, and return the results of each.
+class FrameJudge:
+    """Judges frames by suites of their grain.
 
-    Args:
-        suites: suites to run.
-        frame: a row for each window, topic or broker.
-        keys: columns that identify a row.
-
-    Raises:
-        JudgeError: if an expectation cannot be evaluated: a column is missing, or great_expectations fails.
+    great_expectations keeps a copy of every frame and all results until the judge is dropped. A judge serves several
+    small frames, because great_expectations writes its whole configuration as YAML whenever one is set up.
     """
-    batches = _define_batches()  # its context keeps all results, and is dropped with them
-    return [_judge_suite(batches, suite, frame, keys) for suite in suites]
 
+    def __init__(self) -> None:
+        self._batches: Any = None
 
-def _judge_suite(batches: Any, suite: Suite, frame: pd.DataFrame, keys: Sequence[str]) -> list[Judgement]:
-    wanted = dict.fromkeys([*keys, *(name for each in suite.expectations for name in each.columns)])
-    absent = [name for name in wanted if name not in frame]
-    if absent:
-        have = ", ".join(map(str, frame.columns))
-        raise JudgeError(f"suite {suite.name}: a {suite.grain} has no column {', '.join(absent)}; it has {have}")
-    if frame.empty:
-        return [Judgement(suite.name, each, True, None, 0, 0) for each in suite.expectations]
-    # The whole table is copied for each expectation.
-    results = _validate(batches, suite, frame[list(wanted)], keys)
-    return [_judgement(suite, each, results[each.name], frame, keys) for each in suite.expectations]
+    def judge(self, suites: Sequence[Suite], frame: pd.DataFrame, keys: Sequence[str]) -> list[list[Judgement]]:
+        """Judge a frame, and return the results of each suite.
+
+        Args:
+            suites: suites to run.
+            frame: a row for each window, topic or broker.
+            keys: columns that identify a row.
+
+        Raises:
+            JudgeError: if an expectation cannot be evaluated: a column is missing, or great_expectations fails.
+        """
+        return [self._judge_suite(suite, frame, keys) for suite in suites]
+
+    def _judge_suite(self, suite: Suite, frame: pd.DataFrame, keys: Sequence[str]) -> list[Judgement]:
+        wanted = dict.fromkeys([*keys, *(name for each in suite.expectations for name in each.columns)])
+        absent = [name for name in wanted if name not in frame]
+        if absent:
+            have = ", ".join(map(str, frame.columns))
+            raise JudgeError(f"suite {suite.name}: a {suite.grain} has no column {', '.join(absent)}; it has {have}")
+        if frame.empty:
+            return [Judgement(suite.name, each, True, None, 0, 0) for each in suite.expectations]
+        if self._batches is None:
+            self._batches = _define_batches()
+        # The whole table is copied for each expectation.
+        results = _validate(self._batches, suite, frame[list(wanted)], keys)
+        return [_judgement(suite, each, results[each.name], frame, keys) for each in suite.expectations]
 
 
 def _judgement(
@@ -48,13 +58,15 @@ def _judgement(
 ) -> Judgement:
     name, success, found = f"{suite.name}.{expectation.name}", bool(result["success"]), result["result"]
     _check(name, success, found, result["exception_info"])
+    unexpected: int = 0
+    examples: Sequence[Any] = []
     if "unexpected_count" in found:
         unexpected, examples = int(found["unexpected_count"]), found.get("partial_unexpected_index_list") or []
-    else:
+    elif not success:
         outside = _outside(expectation, frame)
-        unexpected = 0 if success else len(outside)
+        unexpected = len(outside)
         shown = outside[[*keys, *expectation.columns]].head(MAX_EXAMPLES)
-        examples = [] if success else [_plain(row) for row in shown.to_dict("records")]
+        examples = [_plain(row) for row in shown.to_dict("records")]
     observed = found.get("observed_value")
     return Judgement(suite.name, expectation, success, observed, len(frame), unexpected, tuple(examples))
 
@@ -97,10 +109,7 @@ def _scalar(value: Any) -> object:
 
 
 def _define_batches() -> Any:
-    """Return great_expectations' definition of batches that are whole frames, in memory.
-
-    One serves all suites, because great_expectations writes its whole configuration as YAML whenever one is added.
-    """
+    """Return great_expectations' definition of batches that are whole frames, in memory."""
     gx = load()
     try:
         context = gx.get_context(mode="ephemeral")

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from commitlake.pipelines.quality.facts import RunFacts
-from commitlake.pipelines.quality.frame_judge import judge_by_suites
+from commitlake.pipelines.quality.frame_judge import FrameJudge
 from commitlake.pipelines.quality.frames import KEYS, broker_sums, brokers_of, topics_of, windows_of
 from commitlake.pipelines.quality.judgement import MAX_EXAMPLES, Judgement
 from commitlake.pipelines.quality.report import QualityReport
@@ -61,6 +61,7 @@ class Judging:
         self._found: dict[str, list[list[Judgement]]] = {suite.name: [] for suite in self._suites}
         self._topics: list[pd.DataFrame] = []
         self._brokers: list[pd.DataFrame] = []
+        self._frames = FrameJudge()
 
     def add(self, stretch: pa.Table) -> None:
         """Judge the windows of topics.
@@ -73,6 +74,7 @@ class Judging:
             ProfileError: if the table is not a profile.
         """
         windows = windows_of(stretch, self._facts)
+        self._frames = FrameJudge()  # drops the copies of the part before; the last one also judges the sums
         self._judge(Grain.WINDOW, windows)
         self._topics.append(topics_of(windows))
         del windows
@@ -105,7 +107,7 @@ class Judging:
 
     def _judge(self, grain: Grain, frame: pd.DataFrame) -> None:
         suites = [suite for suite in self._suites if suite.grain is grain]
-        for suite, judgements in zip(suites, judge_by_suites(suites, frame, KEYS[grain]), strict=True):
+        for suite, judgements in zip(suites, self._frames.judge(suites, frame, KEYS[grain]), strict=True):
             self._found[suite.name].append(judgements)
 
 

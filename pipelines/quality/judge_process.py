@@ -6,6 +6,7 @@ The judged tables are also made in that process, so that this process does not n
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from commitlake.connectors.runtime.side_process import SideProcess
@@ -79,10 +80,13 @@ _judging: Judging | None = None
 
 
 def _load() -> None:
+    from commitlake.pipelines.quality.last_configuration import remember_configuration  # noqa: PLC0415 (likewise)
     from commitlake.pipelines.quality.loading import load_quietly, spared_packages  # noqa: PLC0415 (not in the parent)
 
     with spared_packages():
         load_quietly()
+    with suppress(Exception):  # judging reports why it could not be loaded
+        remember_configuration()
     # Imported only now: this package imports pyspark, of which great_expectations would load much more.
     import commitlake.pipelines.quality.judge  # noqa: PLC0415 (likewise)
     import commitlake.pipelines.quality.wire  # noqa: F401, PLC0415 (likewise)

@@ -1,8 +1,8 @@
-"""Placeholders for modules of great_expectations that no suite uses.
+"""Placeholders for modules that great_expectations imports, and that no suite uses.
 
 great_expectations imports every expectation, metric and data source that it has, some hundred modules. Their classes
-are models of pydantic, which take long to create. Placeholders have classes of the same names without content, which
-cannot be instantiated.
+are models of pydantic, and two modules have grammars or large patterns, which take long to create. Placeholders have
+classes of the same names without content, which cannot be instantiated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,19 @@ USED_TYPES = frozenset(
 _USED_SOURCES = frozenset({"pandas_datasource", "invalid_datasource"})
 _UNUSED_PACKAGES = frozenset(f"{_PACKAGE}.metrics.{name}" for name in ("batch", "column", "column_pair", "query"))
 _FILE_ASSETS = f"{_SOURCES}.dynamic_pandas"
-_UNUSED_MODULES = frozenset({_FILE_ASSETS, f"{_PACKAGE}.core.http", f"{_PACKAGE}.render.view"})
+_UNUSED = """
+    checkpoint.actions core.http data_context.templates experimental.metric_repository.metrics
+    compatibility.pyparsing expectations.legacy_row_conditions expectations.row_conditions
+    expectations.sql_tokens_and_types render.renderer_configuration render.view
+    datasource.fluent.batch_parameter_normalization datasource.fluent.dynamic_pandas
+    datasource.fluent.data_connector.azure_blob_storage_data_connector
+    datasource.fluent.data_connector.dbfs_data_connector
+    datasource.fluent.data_connector.filesystem_data_connector
+    datasource.fluent.data_connector.google_cloud_storage_data_connector
+    datasource.fluent.data_connector.s3_data_connector
+"""
+_PATTERNS_OF_ADDRESSES = "marshmallow.validate"
+_UNUSED_MODULES = frozenset({_PATTERNS_OF_ADDRESSES, *(f"{_PACKAGE}.{name}" for name in _UNUSED.split())})
 _MAKE_ASSETS = "_generate_pandas_data_asset_models"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.pipelines.quality.errors import JudgeError
 from commitlake.pipelines.quality.facts import RunFacts
-from commitlake.pipelines.quality.frame_judge import judge_by_suites
+from commitlake.pipelines.quality.frame_judge import FrameJudge
 from commitlake.pipelines.quality.frames import KEYS, windows_of
 from commitlake.pipelines.quality.judge import judge
 from commitlake.pipelines.quality.judge_process import JudgeProcess
@@ -45,7 +45,7 @@ def test_an_error_is_the_same(process: JudgeProcess) -> None:
     suites = [dataclasses.replace(suite, expectations=(unknown,))]
     windows = windows_of(profile_of(messages(range(10))), FACTS)
     with pytest.raises(JudgeError, match="no ExpectNothing"):
-        process.start().call(judge_by_suites, suites, windows, KEYS[Grain.WINDOW])
+        process.start().call(FrameJudge().judge, suites, windows, KEYS[Grain.WINDOW])
 
 
 def test_the_process_starts_when_first_needed() -> None:
