@@ -102,10 +102,32 @@ def sources() -> Iterator[tuple[str, bytes]]:
     in the same module, in a folder `kernel`, or in the layouts.
     """
     for folder in _FOLDERS:
-        for path in sorted((_PACKAGE / folder).rglob("*.py")):
-            name, source = path.relative_to(_PACKAGE).as_posix(), path.read_bytes()
-            if b"compiled" in source or path.parent.name == "kernel" or folder == "schemas/layouts":
+        for path in _modules(f"{_PACKAGE}/{folder}"):
+            name, source = path.removeprefix(f"{_PACKAGE}/"), _content(path)
+            if b"compiled" in source or "/kernel/" in name or folder == "schemas/layouts":
                 yield name, source
+
+
+# Every process reads several hundred modules here, so these do without pathlib and file objects, which take four times
+# as long.
+
+
+def _modules(folder: str) -> Iterator[str]:
+    """Yield the paths of the modules in a folder and the folders in it, in a fixed order."""
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.is_dir(follow_symlinks=False):
+                yield from _modules(entry.path)
+            elif entry.name.endswith(".py"):
+                yield entry.path
+
+
+def _content(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(descriptor, os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)
 
 
 def function_cache(function: Callable[..., Any]) -> KernelFunctionCache | None:

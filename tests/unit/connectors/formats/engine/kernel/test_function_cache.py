@@ -101,13 +101,20 @@ def test_functions_are_compiled_if_their_code_cannot_be_cached_and_that_is_repor
     assert line.endswith("are compiled in every process: No space left on device")
 
 
+def use_package(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the folder be named after an empty package."""
+    for folder in function_cache._FOLDERS:
+        (root / folder).mkdir(parents=True)
+    monkeypatch.setattr(function_cache, "_PACKAGE", root)
+
+
 def test_the_folder_changes_when_any_source_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = (
         "connectors/formats/kernel/crc.py",
         "pipelines/rebuild/rules.py",
         "schemas/layouts/rocketmq/commitlog.py",
     )
-    monkeypatch.setattr(function_cache, "_PACKAGE", tmp_path)
+    use_package(tmp_path, monkeypatch)
     found = [function_cache._digest()]
     for number in range(2):
         for source in sources:
@@ -120,9 +127,8 @@ def test_the_folder_changes_when_any_source_file_changes(tmp_path: Path, monkeyp
 def test_a_module_without_compiled_functions_does_not_change_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(function_cache, "_PACKAGE", tmp_path)
+    use_package(tmp_path, monkeypatch)
     before = function_cache._digest()
-    (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "module.py").write_text("VALUE = 1\n")
     assert function_cache._digest() == before
 
