@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyspark
 from pyspark.sql.pandas import types
 from pyspark.sql.types import StructType
+from pyspark.version import __version__ as _VERSION
 
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
@@ -32,16 +32,16 @@ def spark_version() -> str:
     Raises:
         SparkVersionError: if CommitLake does not work with it.
     """
-    version = ".".join(pyspark.__version__.split(".")[:2])
+    version = ".".join(_VERSION.split(".")[:2])
     if version not in TESTED:
         raise SparkVersionError(
-            f"Spark {pyspark.__version__} is installed, expected {' or '.join(TESTED)}: "
+            f"Spark {_VERSION} is installed, expected {' or '.join(TESTED)}: "
             "pip install 'commitlake[spark]' installs one of these"
         )
     return version
 
 
-HAS_READ_LIMITS = not pyspark.__version__.startswith(("4.0.", "4.1."))
+HAS_READ_LIMITS = not _VERSION.startswith(("4.0.", "4.1."))
 """True if Spark can limit the size of a stream's micro-batches (4.2)."""
 
 

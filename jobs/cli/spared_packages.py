@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 
 from commitlake.connectors.runtime.blocked_imports import leave_out_pandas
+from commitlake.connectors.runtime.deferred_packages import defer_pyspark
 from commitlake.jobs.cli.process import is_own_process
 
 
 def spare_packages(arguments: argparse.Namespace) -> None:
-    """Let Arrow work without pandas, if this process is a command's own and does not use Spark, which needs pandas.
+    """Leave out pandas, and most of pyspark, if this process is a command's own and does not use Spark.
 
     A job without an option for Spark sets the default `spark=False`.
 
@@ -18,6 +19,7 @@ def spare_packages(arguments: argparse.Namespace) -> None:
     """
     if is_own_process() and _is_without_spark(arguments):
         leave_out_pandas()
+        defer_pyspark()
 
 
 def _is_without_spark(arguments: argparse.Namespace) -> bool:

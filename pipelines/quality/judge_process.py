@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
+from commitlake.connectors.runtime.deferred_packages import defer_pyspark
 from commitlake.connectors.runtime.side_process import SideProcess
 
 if TYPE_CHECKING:
@@ -80,14 +81,17 @@ _judging: Judging | None = None
 
 
 def _load() -> None:
-    from commitlake.pipelines.quality.last_configuration import remember_configuration  # noqa: PLC0415 (likewise)
-    from commitlake.pipelines.quality.loading import load_quietly, spared_packages  # noqa: PLC0415 (not in the parent)
+    from commitlake.pipelines.quality.last_configuration import (  # noqa: PLC0415 (not in the parent)
+        remember_configuration,
+    )
+    from commitlake.pipelines.quality.loading import load_quietly, spared_packages  # noqa: PLC0415 (likewise)
 
     with spared_packages():
         load_quietly()
     with suppress(Exception):  # judging reports why it could not be loaded
         remember_configuration()
-    # Imported only now: this package imports pyspark, of which great_expectations would load much more.
+    # Imported only now: this package imports a part of pyspark, and great_expectations would load the rest.
+    defer_pyspark()
     import commitlake.pipelines.quality.judge  # noqa: PLC0415 (likewise)
     import commitlake.pipelines.quality.wire  # noqa: F401, PLC0415 (likewise)
 
