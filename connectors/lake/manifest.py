@@ -33,7 +33,7 @@ class ManifestRow:
     """One data file, or, with an empty path, another result of a task.
 
     Attributes:
-        table: name of the file's table: messages, topic_minutes, quarantine or gaps.
+        table: name of the file's table: messages, message_keys, topic_minutes, quarantine or gaps.
         path: path relative to the table's folder; empty for none.
         store_date: the partition; None for rows without a time.
         size: size of the file in bytes.

@@ -24,6 +24,7 @@ from commitlake.pipelines.edges.follow import EdgesUpdate as FollowedEdges
 from commitlake.pipelines.edges.follow import catch_up_edges
 from commitlake.pipelines.edges.progress import followed_version
 from commitlake.pipelines.edges.retry_states import RetryStates
+from commitlake.pipelines.message_keys.files import PreparedKeys
 from commitlake.pipelines.message_keys.follow import KeysUpdate as FollowedKeys
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from commitlake.schemas.counts import count_text
@@ -55,7 +56,14 @@ class FollowedTables:
 NOTHING_FOLLOWED = FollowedTables()
 
 
-def follow_tables(lake: LakePaths, stores: Sequence[Store], runner: Runner, *, with_edges: bool) -> FollowedTables:
+def follow_tables(
+    lake: LakePaths,
+    stores: Sequence[Store],
+    runner: Runner,
+    *,
+    with_edges: bool,
+    prepared: PreparedKeys | None = None,
+) -> FollowedTables:
     """Update the tables to the newest version of `messages`, and to the ends of the stores' consume logs.
 
     Args:
@@ -63,12 +71,13 @@ def follow_tables(lake: LakePaths, stores: Sequence[Store], runner: Runner, *, w
         stores: stores whose consume logs and retry stores are read.
         runner: runs the tasks if there is much to do.
         with_edges: True to update `edges` and `consumptions`, too.
+        prepared: keys that the run's tasks have written.
 
     Raises:
         VersionsError: if rows of `messages` were changed.
         UnsafeFileError: if a file of a consume log or a retry store is a link or not regular.
     """
-    keys = catch_up_keys(lake, runner)
+    keys = catch_up_keys(lake, runner, prepared=prepared)
     if not with_edges:
         return FollowedTables(keys)
     consumed = follow_consume_logs(lake, stores)

@@ -6,7 +6,7 @@
     quality   checks of the profiles by suites                     judging.py
     commit    data files and end offsets in one Delta commit       connectors.lake.committer
     follow    adds files of the commit to the other tables         connectors.lake.follower
-    keys      message_keys, from new rows of messages              pipelines.message_keys
+    keys      message_keys, from files that the tasks have written pipelines.message_keys
     consumed  consumptions, from the stores' consume logs          pipelines.consumptions
     edges     edges, from new rows of messages and consumptions    pipelines.edges
     hbase     HBase, likewise, if wanted                           connectors.hbase
@@ -57,6 +57,7 @@ from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from commitlake.pipelines.archive.written import check_written
 from commitlake.pipelines.masking.archiving import MASKED, ArchiveMasks, check_masks
+from commitlake.pipelines.message_keys.files import PreparedKeys
 from commitlake.pipelines.quality.loading import prepare
 from commitlake.pipelines.quality.profile_judge import BeginJudging
 from commitlake.pipelines.quality.verdict import Losses, RunVerdict
@@ -283,6 +284,7 @@ def run_archive(
         erased,
         config.masks,
         config.max_partition_bytes,
+        keyed=config.keys,
     )
     with staging(lake, work.commit.run_id) as manifest:
         with progress(runner, work.snapshot.size) if progress else nullcontext(_ignore_progress) as advance:
@@ -302,7 +304,7 @@ def run_archive(
     files = {**judged.files, **_config_files(lake, work, started_at, problems)}
     commit = _commit(config, work, manifest, files, started_at)
     finish_runs(lake, commit.run_id, config.parser_version)
-    followed = _follow(lake, work.stores, config, runner, problems)
+    followed = _follow(lake, work.stores, config, runner, problems, _prepared_keys(manifest, erased.number))
     assert commit.counts is not None
     verdict = losses.verdict(judged.report).with_unread(len(followed.problems))
     shown = ShownRun(
@@ -427,11 +429,24 @@ def _ignore_progress(_: int) -> None:
     """Do nothing: a progress function for callers without a display."""
 
 
+def _prepared_keys(manifest: Sequence[ManifestRow], erasure: int) -> PreparedKeys:
+    messages = frozenset(row.path for row in manifest if row.path and row.table == "messages")
+    files = [row.data_file for row in manifest if row.path and row.table == "message_keys"]
+    return PreparedKeys(messages, erasure, files)
+
+
 def _follow(
-    lake: LakePaths, stores: Sequence[Store], config: Config, runner: Runner, problems: Sequence[str]
+    lake: LakePaths,
+    stores: Sequence[Store],
+    config: Config,
+    runner: Runner,
+    problems: Sequence[str],
+    prepared: PreparedKeys | None = None,
 ) -> FollowedTables:
     """Update the tables that follow `messages`, and add their problems to the earlier ones."""
-    followed = follow_tables(lake, stores, runner, with_edges=config.edges) if config.keys else NOTHING_FOLLOWED
+    if not config.keys:
+        return replace(NOTHING_FOLLOWED, problems=problems)
+    followed = follow_tables(lake, stores, runner, with_edges=config.edges, prepared=prepared)
     return replace(followed, problems=[*problems, *followed.problems])
 
 
@@ -472,6 +487,7 @@ def _commit(
         if row.path:
             files[row.table].append(row.data_file)
     messages = files.pop("messages", [])
+    files.pop("message_keys", None)  # a commit of its own adds them, because other runs may have to come first
     quarantined, gaps = _refused(manifest)
     counts = RunCounts(started_at.isoformat(), sum(file.rows for file in messages), quarantined, gaps)
     lake = LakePaths(config.lake)

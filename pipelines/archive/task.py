@@ -40,6 +40,7 @@ from commitlake.pipelines.archive.refusals import Refusals
 from commitlake.pipelines.archive.staged import inline_bytes, stage_profile
 from commitlake.pipelines.archive.waiting_rows import WaitingRows, join_rows
 from commitlake.pipelines.masking.archiving import ArchiveMasks
+from commitlake.pipelines.message_keys.files import KeyFiles
 from commitlake.pipelines.topic_minutes.files import MinutesFiles
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.tables.messages import BODY, SOURCE
@@ -66,6 +67,7 @@ class ArchiveTasks:
         erased: messages of the ranges that were erased before, when an earlier version of the lake had them.
         masks: rules to mask rows and bodies; None for none.
         pack_bytes: size of the log whose bodies go into one pack; None for one pack for each part.
+        keyed: True to write the keys of the rows, too.
     """
 
     parts: Sequence[Part]
@@ -77,6 +79,7 @@ class ArchiveTasks:
     erased: ErasedPlaces = NOTHING_ERASED
     masks: ArchiveMasks | None = None
     pack_bytes: int | None = None
+    keyed: bool = False
 
     def run_all(self, runner: Runner, advance: Callable[[int], None] = lambda _: None) -> Iterator[ManifestRow]:
         """Run the tasks for all parts; a task takes several small parts.
@@ -115,7 +118,10 @@ class ArchiveTasks:
         with ThreadPoolExecutor(1) as background:
             closing = _Closing(background)
             again = AgainErased(self.lake, name, self.erased, self.parser_version) if self.erased else None
-            waiting = WaitingRows(self.lake, name, minutes, closing.add, profiled=self.profiled, erased=again)
+            keys = KeyFiles(self.lake, name, self.erased) if self.keyed else None
+            waiting = WaitingRows(
+                self.lake, name, minutes, closing.add, profiled=self.profiled, erased=again, keys=keys
+            )
             for part in self._of_packs(parts):
                 with ExitStack() as open_packs:
                     packs = open_packs.enter_context(BodyPacks(part, open_store(self.bodies), self.erased))
@@ -129,6 +135,7 @@ class ArchiveTasks:
                     del rows
             yield from _manifest_of(waiting.write())
             yield from (ManifestRow.of_file(file, "topic_minutes") for file in minutes.finish())
+            yield from (ManifestRow.of_file(file, "message_keys") for file in (keys.finish() if keys else ()))
             yield from (ManifestRow.of_file(file, "erasures") for file in (again.finish() if again else ()))
             yield from refusals.finish()
             profile: TaskProfile | None = None

@@ -16,6 +16,7 @@ from commitlake.connectors.lake.data_files import CloseLater, DataFile, sort_row
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive.again_erased import AgainErased
 from commitlake.pipelines.archive.bodies import PackOfBodies, date_of
+from commitlake.pipelines.message_keys.files import KeyFiles
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile import profile_rows
 from commitlake.pipelines.topic_minutes.files import MinutesFiles
@@ -37,6 +38,7 @@ class WaitingRows:
         close_later: see `write_data_file`.
         profiled: True to compute a profile of the rows.
         erased: erases rows that were erased before; None if there are none.
+        keys: writes the keys of the rows that are written; None for none.
 
     Attributes:
         profile: profile of the written rows; None if not wanted.
@@ -51,6 +53,7 @@ class WaitingRows:
         *,
         profiled: bool,
         erased: AgainErased | None = None,
+        keys: KeyFiles | None = None,
     ) -> None:
         self.profile: pa.Table | None = merge_profiles([]) if profiled else None
         self._lake = lake
@@ -58,6 +61,7 @@ class WaitingRows:
         self._minutes = minutes
         self._close_later = close_later
         self._erased = erased
+        self._keys = keys
         self._tables: list[pa.Table] = []
         self._bytes = 0
         self._files = 0
@@ -103,6 +107,8 @@ class WaitingRows:
             self._minutes.add(part)
             if self._erased is not None:  # after the profile, which describes the log
                 part = self._erased.erase(part)
+            if self._keys is not None:
+                self._keys.add(part)
             yield write_data_file(part, self._lake.messages, text, name, self._lake.s3, close_later=later)
         self._files += 1
 

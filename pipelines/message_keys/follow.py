@@ -1,4 +1,7 @@
-"""Updates `message_keys` to the newest version of `messages`: reads new rows and adds their keys in one commit.
+"""Updates `message_keys` to the newest version of `messages`: adds the keys of new rows in one commit.
+
+An archive run's tasks write the keys of their rows. If these are all rows that the table lacks, the files are added as
+they are; otherwise, as after a run that was killed, the new rows are read again.
 
 The commit records the version it has reached as an application transaction (Delta's `txn` action). If a run is killed,
 the next one continues from there; of two concurrent runs, only one commits. If files that were not read yet have been
@@ -17,30 +20,23 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.backoff import follow_to
 from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.new_files import file_groups, readable_files
+from commitlake.connectors.lake.new_files import NewFiles, file_groups, readable_files
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.table_rows import data_file_errors
 from commitlake.connectors.lake.versions import AddedFile, table_files
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.message_keys.key_rows import COLUMNS, REPEATING, to_keys
+from commitlake.pipelines.message_keys.files import MAX_ROWS, PreparedKeys, write_keys
+from commitlake.pipelines.message_keys.key_rows import COLUMNS, REPEATING
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_erasure, followed_version
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
 
-_CHUNK_ROWS = 1 << 18  # rows of messages: some 150 MiB of a worker's memory
 _DRIVER_ROWS = 1 << 17  # fewer rows are read in this process, before others would have started
-_GROUP_ROWS = 1 << 16
-_ENCODINGS = {
-    "key_hash": "DELTA_BINARY_PACKED",
-    "key": "PLAIN",
-    "physical_offset": "DELTA_BINARY_PACKED",
-    "store_timestamp": "DELTA_BINARY_PACKED",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +74,24 @@ class _Chunks:
                 tables.append(
                     pq.read_table(file, columns=COLUMNS, read_dictionary=REPEATING, page_checksum_verification=True)
                 )
-        rows = to_keys(self.erased.without(pa.concat_tables(tables)))
-        if not rows.num_rows:
-            return None
         name = f"part-{number:05d}-{self.run_id}-{secrets.token_hex(4)}.zstd.parquet"
-        file = write_plain_file(rows, self.lake.message_keys, name, _ENCODINGS, _GROUP_ROWS, self.lake.s3)
-        return ManifestRow.of_file(file, "message_keys")
+        file = write_keys(self.erased.without(pa.concat_tables(tables)), self.lake, name)
+        return None if file is None else ManifestRow.of_file(file, "message_keys")
 
 
-def catch_up_keys(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float], object] = time.sleep) -> KeysUpdate:
+def catch_up_keys(
+    lake: LakePaths,
+    runner: Runner = HERE,
+    wait: Callable[[float], object] = time.sleep,
+    prepared: PreparedKeys | None = None,
+) -> KeysUpdate:
     """Add the keys of all rows in `messages`, with retries if other runs commit first.
 
     Args:
         lake: locations of the tables.
         runner: runs the tasks if there is much to do; otherwise this thread does it.
         wait: waits for a number of seconds.
+        prepared: keys that the tasks of a run have written.
 
     Raises:
         VersionsError: if rows of `messages` were changed.
@@ -101,17 +100,18 @@ def catch_up_keys(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float]
     wanted = delta_table(lake.messages, lake.s3).version()
     if (version := followed_version(lake)) >= wanted:
         return KeysUpdate(version, 0, time.monotonic() - started)
-    tries = list(follow_to(wanted, lambda: follow_keys(lake, runner), wait))
+    tries = list(follow_to(wanted, lambda: follow_keys(lake, runner, prepared), wait))
     version, rows = tries[-1].version, sum(one.rows for one in tries)
     return KeysUpdate(version, rows, time.monotonic() - started, is_unfinished=version < wanted)
 
 
-def follow_keys(lake: LakePaths, runner: Runner = HERE) -> KeysUpdate:
+def follow_keys(lake: LakePaths, runner: Runner = HERE, prepared: PreparedKeys | None = None) -> KeysUpdate:
     """Add the keys of new rows in `messages`. If these can no longer be read, rebuild the table.
 
     Args:
         lake: locations of the tables.
         runner: runs the tasks if there is much to do; otherwise this thread does it.
+        prepared: keys that the tasks of a run have written; used if the run's rows are all that the table lacks.
 
     Raises:
         VersionsError: if rows of `messages` were changed.
@@ -120,34 +120,45 @@ def follow_keys(lake: LakePaths, runner: Runner = HERE) -> KeysUpdate:
     progress, done = followed_version(lake), followed_erasure(lake)
     erased = read_erased_places(lake)
     new = readable_files(lake, progress)
-    files, version = new.files, new.version
-    if sum(file.rows or _DRIVER_ROWS for file in files) <= _DRIVER_ROWS:
-        runner = HERE
-    rows = sum(_CHUNK_ROWS if file.rows is None else file.rows for file in files)
-    max_rows = min(
-        _CHUNK_ROWS, max(_DRIVER_ROWS, -(-rows // runner.cores))
-    )  # smaller parts, so that all cores have work
-    parts = enumerate(file_groups(files, max_rows, unknown_rows=_CHUNK_ROWS))
-    largest_first = sorted(parts, key=_rows_of, reverse=True)  # so that all cores have work until the end
-    chunks = _Chunks(lake, secrets.token_hex(8), erased)
-    written = [row for _, row in runner.run(chunks.write, largest_first) if row is not None]
+    version = new.version
+    if prepared is not None and _is_all(prepared, new, erased):
+        written = prepared.files
+    else:
+        written = _write_all(lake, new.files, erased, runner)
     if version > progress or new.from_scratch:
         step = (None if progress < 0 else progress, version)
-        files_of_keys = [row.data_file for row in written]
         # An erasure that reaches this table meanwhile must not miss rows that are added here.
         after = erased.number if new.from_scratch or progress < 0 else done
         erasure = {ERASURE: (done, after)}
         if not advance(
             lake.message_keys,
             MESSAGE_KEYS,
-            files_of_keys,
+            written,
             APPLICATION_ID,
             step,
             from_scratch=new.from_scratch,
             beside=erasure,
         ):
             return KeysUpdate(followed_version(lake), 0, time.monotonic() - started)
-    return KeysUpdate(version, sum(row.rows for row in written), time.monotonic() - started)
+    return KeysUpdate(version, sum(file.rows for file in written), time.monotonic() - started)
+
+
+def _is_all(prepared: PreparedKeys, new: NewFiles, erased: ErasedPlaces) -> bool:
+    """Return whether keys are those of all new rows, without any that were erased meanwhile."""
+    is_whole = not new.from_scratch and {file.name for file in new.files} == prepared.messages
+    return is_whole and prepared.erasure == erased.number
+
+
+def _write_all(lake: LakePaths, files: Sequence[AddedFile], erased: ErasedPlaces, runner: Runner) -> list[DataFile]:
+    """Read data files of `messages`, and write their keys."""
+    if sum(file.rows or _DRIVER_ROWS for file in files) <= _DRIVER_ROWS:
+        runner = HERE
+    rows = sum(MAX_ROWS if file.rows is None else file.rows for file in files)
+    max_rows = min(MAX_ROWS, max(_DRIVER_ROWS, -(-rows // runner.cores)))  # smaller parts, so that all cores have work
+    parts = enumerate(file_groups(files, max_rows, unknown_rows=MAX_ROWS))
+    largest_first = sorted(parts, key=_rows_of, reverse=True)  # so that all cores have work until the end
+    chunks = _Chunks(lake, secrets.token_hex(8), erased)
+    return [row.data_file for _, row in runner.run(chunks.write, largest_first) if row is not None]
 
 
 def _rows_of(part: tuple[int, Sequence[AddedFile]]) -> int:

@@ -1,0 +1,92 @@
+"""Data files of `message_keys`, from rows of `messages`: those that a task has in memory, or those of data files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.pipelines.message_keys.key_rows import COLUMNS, to_keys
+
+MAX_ROWS = 1 << 18
+"""Largest number of rows of `messages` whose keys go to one file, unless one data file has more: some 150 MiB of a
+worker's memory."""
+_MAX_WAITING_BYTES = 32 << 20
+_GROUP_ROWS = 1 << 16
+_ENCODINGS = {
+    "key_hash": "DELTA_BINARY_PACKED",
+    "key": "PLAIN",
+    "physical_offset": "DELTA_BINARY_PACKED",
+    "store_timestamp": "DELTA_BINARY_PACKED",
+}
+
+
+@dataclass(frozen=True)
+class PreparedKeys:
+    """Keys of new data files of `messages`, which the tasks that wrote these files have written, too.
+
+    Attributes:
+        messages: names of the data files of `messages`.
+        erasure: number of the newest erasure whose messages were left out.
+        files: data files of `message_keys`, which no version refers to yet.
+    """
+
+    messages: frozenset[str]
+    erasure: int
+    files: list[DataFile]
+
+
+class KeyFiles:
+    """Writes the keys of a task's rows to files whose names begin with `name`.
+
+    Args:
+        lake: where the tables are.
+        name: beginning of the file names.
+        erased: messages whose keys are left out.
+    """
+
+    def __init__(self, lake: LakePaths, name: str, erased: ErasedPlaces = NOTHING_ERASED) -> None:
+        self._lake = lake
+        self._name = name
+        self._erased = erased
+        self._waiting: list[pa.Table] = []
+        self._written: list[DataFile] = []
+
+    def add(self, messages: pa.Table) -> None:
+        """Add the rows of a data file of `messages`."""
+        self._waiting.append(messages.select(COLUMNS))
+        rows, size = sum(part.num_rows for part in self._waiting), sum(part.nbytes for part in self._waiting)
+        if rows >= MAX_ROWS or size >= _MAX_WAITING_BYTES:
+            self._write()
+
+    def finish(self) -> list[DataFile]:
+        """Write the remaining keys and return all files; they are in no table until they are committed."""
+        if self._waiting:
+            self._write()
+        return self._written
+
+    def _write(self) -> None:
+        rows = self._erased.without(pa.concat_tables(self._waiting))
+        self._waiting = []
+        name = f"{self._name}-{len(self._written):03d}.zstd.parquet"
+        file = write_keys(rows, self._lake, name)
+        if file is not None:
+            self._written.append(file)
+
+
+def write_keys(messages: pa.Table, lake: LakePaths, name: str) -> DataFile | None:
+    """Write the keys of messages to a file, if there are any; it is in no table until it is committed.
+
+    Args:
+        messages: has the columns that `to_keys` needs.
+        lake: where the table is.
+        name: name of the file.
+    """
+    rows = to_keys(messages)
+    if not rows.num_rows:
+        return None
+    return write_plain_file(rows, lake.message_keys, name, _ENCODINGS, _GROUP_ROWS, lake.s3)
