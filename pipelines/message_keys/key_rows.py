@@ -37,7 +37,7 @@ def to_keys(messages: pa.Table) -> pa.Table:
     rows = np.concatenate([parents, np.flatnonzero(has_unique.to_numpy())])
     kinds = np.repeat(np.array([0, 1], np.int8), [len(keys), len(unique_keys)])
     hashes = key_hashes(texts)
-    order = np.argsort(hashes)
+    order = _order_of(hashes)
     columns = dict(zip(_PLACE, places.take(pa.array(rows[order])).columns, strict=True))
     columns["key_hash"] = pa.array(hashes[order])
     columns["key"] = texts.take(pa.array(order))
@@ -55,6 +55,16 @@ def key_hashes(texts: pa.Array) -> Array:
     data, offsets = text_spans(texts)
     hash_texts(data, offsets.astype(np.int64), hashes)
     return hashes
+
+
+def _order_of(hashes: Array) -> Array:
+    """Return the indexes that sort hashes of 32 bits, and equal ones by index.
+
+    Hash and index are sorted as one number, in half the time of `argsort`.
+    """
+    both = hashes.astype(np.uint64) << np.uint64(32) | np.arange(len(hashes), dtype=np.uint64)
+    both.sort()
+    return (both & np.uint64(0xFFFFFFFF)).astype(np.int64)
 
 
 def _business_keys(messages: pa.Table) -> tuple[pa.Array, Array]:
