@@ -13,7 +13,8 @@ def use_system_memory() -> None:
 
     Arrow's own allocator returns large columns to the system and allocates them again, batch after batch: an archive
     task then spends time on pages that the system clears, and uses about 40 MiB more. What Arrow allocates on its own
-    account, such as pages of Parquet, comes from the C library only if Arrow was not loaded before.
+    account, such as pages of Parquet, comes from the C library only if Arrow was not loaded before; so it does in
+    processes that this one starts then.
     """
     if _CHOSEN in os.environ:
         return

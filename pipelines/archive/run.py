@@ -39,7 +39,7 @@ from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import storage_options
-from commitlake.connectors.lake.erasures import read_erased_places
+from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.location import pack_location
@@ -272,8 +272,7 @@ def run_archive(
     open_for_append(lake.messages)
     if config.quality and config.judge is None:
         prepare()
-    ends = {broker: store.end for broker, store in work.started_from.items()}
-    erased = read_erased_places(lake).beyond(ends)  # messages that a restored lake archives again
+    erased = _erased_places(lake, config, work)
     tasks = ArchiveTasks(
         parts,
         lake,
@@ -353,6 +352,14 @@ def run_archive(
     )
 
 
+def _erased_places(lake: LakePaths, config: Config, work: ArchiveWork) -> ErasedPlaces:
+    """Return the erased messages that the run may archive again, because the lake was restored."""
+    erased = read_erased_places(lake)
+    if config.source is not None:  # a pull may get messages before the end, of a topic that no run has pulled yet
+        return erased
+    return erased.beyond({broker: store.end for broker, store in work.started_from.items()})
+
+
 def _config_files(
     lake: LakePaths, work: ArchiveWork, started_at: datetime.datetime, problems: list[str]
 ) -> dict[str, DataFile]:
@@ -429,10 +436,11 @@ def _ignore_progress(_: int) -> None:
     """Do nothing: a progress function for callers without a display."""
 
 
-def _prepared_keys(manifest: Sequence[ManifestRow], erasure: int) -> PreparedKeys:
+def _prepared_keys(manifest: Sequence[ManifestRow], erasure: int) -> PreparedKeys | None:
+    """Return the keys that the tasks have written; None if they were to write none, or there are none."""
     messages = frozenset(row.path for row in manifest if row.path and row.table == "messages")
     files = [row.data_file for row in manifest if row.path and row.table == "message_keys"]
-    return PreparedKeys(messages, erasure, files)
+    return PreparedKeys(messages, erasure, files) if files else None
 
 
 def _follow(
@@ -487,7 +495,7 @@ def _commit(
         if row.path:
             files[row.table].append(row.data_file)
     messages = files.pop("messages", [])
-    files.pop("message_keys", None)  # a commit of its own adds them, because other runs may have to come first
+    files.pop("message_keys", None)  # that table has the keys of earlier versions of `messages` first
     quarantined, gaps = _refused(manifest)
     counts = RunCounts(started_at.isoformat(), sum(file.rows for file in messages), quarantined, gaps)
     lake = LakePaths(config.lake)

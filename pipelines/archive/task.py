@@ -40,7 +40,7 @@ from commitlake.pipelines.archive.refusals import Refusals
 from commitlake.pipelines.archive.staged import inline_bytes, stage_profile
 from commitlake.pipelines.archive.waiting_rows import WaitingRows, join_rows
 from commitlake.pipelines.masking.archiving import ArchiveMasks
-from commitlake.pipelines.message_keys.files import KeyFiles
+from commitlake.pipelines.message_keys.files import KeyWriter
 from commitlake.pipelines.topic_minutes.files import MinutesFiles
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.tables.messages import BODY, SOURCE
@@ -50,6 +50,7 @@ _COLUMNS = StructType([field for field in SOURCE if field.name != BODY.name])
 
 _MAX_BATCHES = 8  # each keeps all of the kernel's buffers, even if it fills little of them
 _MAX_CLOSING = 16  # open files of a task; a broken clock can give rows of many dates
+_MIN_KEYED_BYTES = 64 << 20  # of the log, for each of several files of keys, because a look-up reads a part of each
 _MAX_CORES_WITH_SMALL_ENDS = 16  # to divide a part, the driver reads some MiB of it
 
 
@@ -67,7 +68,7 @@ class ArchiveTasks:
         erased: messages of the ranges that were erased before, when an earlier version of the lake had them.
         masks: rules to mask rows and bodies; None for none.
         pack_bytes: size of the log whose bodies go into one pack; None for one pack for each part.
-        keyed: True to write the keys of the rows, too.
+        keyed: True to write the keys of the rows, too, if the tasks are large.
     """
 
     parts: Sequence[Part]
@@ -95,7 +96,8 @@ class ArchiveTasks:
             return
         groups = self._groups(runner.cores)
         numbers = accumulate(map(len, groups), initial=0)
-        settings = replace(self, parts=())  # a task receives its own parts only
+        # A task receives its own parts only.
+        settings = replace(self, parts=(), keyed=self.keyed and _are_large(groups))
         tasks = list(zip(numbers, groups, strict=False))
         for number, rows in runner.run(partial(_run_group, settings, inline_bytes(len(groups))), tasks):
             yield from rows
@@ -118,7 +120,7 @@ class ArchiveTasks:
         with ThreadPoolExecutor(1) as background:
             closing = _Closing(background)
             again = AgainErased(self.lake, name, self.erased, self.parser_version) if self.erased else None
-            keys = KeyFiles(self.lake, name, self.erased) if self.keyed else None
+            keys = KeyWriter(self.lake, name, self.erased) if self.keyed else None
             waiting = WaitingRows(
                 self.lake, name, minutes, closing.add, profiled=self.profiled, erased=again, keys=keys
             )
@@ -191,6 +193,11 @@ class _Closing:
         """
         for one in self._pending:
             one.result()
+
+
+def _are_large(groups: Sequence[Sequence[Part]]) -> bool:
+    """Return whether tasks, of which each writes a file of keys, have enough parts of the log; a single one has."""
+    return len(groups) == 1 or sum(part.size for group in groups for part in group) >= _MIN_KEYED_BYTES * len(groups)
 
 
 def _manifest_of(files: Iterable[DataFile]) -> Iterator[ManifestRow]:

@@ -16,7 +16,7 @@ from commitlake.connectors.lake.data_files import CloseLater, DataFile, sort_row
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive.again_erased import AgainErased
 from commitlake.pipelines.archive.bodies import PackOfBodies, date_of
-from commitlake.pipelines.message_keys.files import KeyFiles
+from commitlake.pipelines.message_keys.files import KeyWriter
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile import profile_rows
 from commitlake.pipelines.topic_minutes.files import MinutesFiles
@@ -53,7 +53,7 @@ class WaitingRows:
         *,
         profiled: bool,
         erased: AgainErased | None = None,
-        keys: KeyFiles | None = None,
+        keys: KeyWriter | None = None,
     ) -> None:
         self.profile: pa.Table | None = merge_profiles([]) if profiled else None
         self._lake = lake

@@ -15,7 +15,7 @@ from commitlake.pipelines.message_keys.key_rows import COLUMNS, to_keys
 MAX_ROWS = 1 << 18
 """Largest number of rows of `messages` whose keys go to one file, unless one data file has more: some 150 MiB of a
 worker's memory."""
-_MAX_WAITING_BYTES = 32 << 20
+_MAX_BYTES = 32 << 20  # of the columns that keys are made of, likewise
 _GROUP_ROWS = 1 << 16
 _ENCODINGS = {
     "key_hash": "DELTA_BINARY_PACKED",
@@ -31,7 +31,7 @@ class PreparedKeys:
 
     Attributes:
         messages: names of the data files of `messages`.
-        erasure: number of the newest erasure whose messages were left out.
+        erasure: number of the newest erasure that was known; none of its messages, nor of earlier ones, are there.
         files: data files of `message_keys`, which no version refers to yet.
     """
 
@@ -40,7 +40,7 @@ class PreparedKeys:
     files: list[DataFile]
 
 
-class KeyFiles:
+class KeyWriter:
     """Writes the keys of a task's rows to files whose names begin with `name`.
 
     Args:
@@ -54,24 +54,30 @@ class KeyFiles:
         self._name = name
         self._erased = erased
         self._waiting: list[pa.Table] = []
+        self._rows = 0
+        self._bytes = 0
         self._written: list[DataFile] = []
 
     def add(self, messages: pa.Table) -> None:
         """Add the rows of a data file of `messages`."""
-        self._waiting.append(messages.select(COLUMNS))
-        rows, size = sum(part.num_rows for part in self._waiting), sum(part.nbytes for part in self._waiting)
-        if rows >= MAX_ROWS or size >= _MAX_WAITING_BYTES:
+        rows = messages.select(COLUMNS)
+        size = rows.nbytes
+        if self._rows + rows.num_rows > MAX_ROWS or self._bytes + size > _MAX_BYTES:
             self._write()
+        self._waiting.append(rows)
+        self._rows += rows.num_rows
+        self._bytes += size
 
     def finish(self) -> list[DataFile]:
         """Write the remaining keys and return all files; they are in no table until they are committed."""
-        if self._waiting:
-            self._write()
+        self._write()
         return self._written
 
     def _write(self) -> None:
+        if not self._waiting:
+            return
         rows = self._erased.without(pa.concat_tables(self._waiting))
-        self._waiting = []
+        self._waiting, self._rows, self._bytes = [], 0, 0
         name = f"{self._name}-{len(self._written):03d}.zstd.parquet"
         file = write_keys(rows, self._lake, name)
         if file is not None:

@@ -24,7 +24,7 @@ class _Last:
 
 
 def remember_configuration() -> None:
-    """Change great_expectations in this process, which must not change an expectation after it was made."""
+    """Let great_expectations remember it, in a process where nobody changes an expectation after it was made."""
     from great_expectations.expectations.expectation import Expectation  # noqa: PLC0415 (seconds; see `loading`)
 
     made = Expectation.configuration.fget

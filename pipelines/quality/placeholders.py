@@ -1,8 +1,8 @@
-"""Placeholders for modules that great_expectations imports, and that no suite uses.
+"""Placeholders for modules of great_expectations that no suite uses.
 
 great_expectations imports every expectation, metric and data source that it has, some hundred modules. Their classes
-are models of pydantic, and two modules have grammars or large patterns, which take long to create. Placeholders have
-classes of the same names without content, which cannot be instantiated.
+are models of pydantic, which take long to create, and so does its grammar of conditions. Placeholders have classes of
+the same names without content, which cannot be instantiated.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ _UNUSED = """
     datasource.fluent.data_connector.google_cloud_storage_data_connector
     datasource.fluent.data_connector.s3_data_connector
 """
-_PATTERNS_OF_ADDRESSES = "marshmallow.validate"
-_UNUSED_MODULES = frozenset({_PATTERNS_OF_ADDRESSES, *(f"{_PACKAGE}.{name}" for name in _UNUSED.split())})
+_UNUSED_MODULES = frozenset(f"{_PACKAGE}.{name}" for name in _UNUSED.split())
 _MAKE_ASSETS = "_generate_pandas_data_asset_models"
 
 

@@ -99,7 +99,7 @@ def sources() -> Iterator[tuple[str, bytes]]:
     """Return name and source of every module with compiled functions, and of modules whose constants they contain.
 
     A module has compiled functions only if it names the decorator, `compiled`, or the module that has it. Constants are
-    in the same module, in a folder `kernel`, or in the layouts.
+    in the same module, in or below a folder `kernel`, or in the layouts.
     """
     for folder in _FOLDERS:
         for path in _modules(f"{_PACKAGE}/{folder}"):

@@ -14,10 +14,11 @@ from commitlake.connectors.lake.erasures import ErasedOffsets, ErasedPlaces
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.archive import command as archive_job
+from commitlake.pipelines.archive import task
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.message_keys import files, follow
-from commitlake.pipelines.message_keys.files import KeyFiles, PreparedKeys
+from commitlake.pipelines.message_keys.files import KeyWriter, PreparedKeys
 from commitlake.pipelines.message_keys.follow import follow_keys
 from tests.support.local_archives import write_messages
 
@@ -105,7 +106,7 @@ def test_keys_of_erased_messages_are_left_out(lake: LakePaths, tmp_path: Path) -
     assert set(all_keys.column("physical_offset").to_pylist()) - left == set(gone)
 
 
-@pytest.mark.parametrize("limit", ["MAX_ROWS", "_MAX_WAITING_BYTES"])
+@pytest.mark.parametrize("limit", ["MAX_ROWS", "_MAX_BYTES"])
 def test_a_task_with_many_rows_writes_several_files(
     lake: LakePaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
@@ -116,10 +117,11 @@ def test_a_task_with_many_rows_writes_several_files(
     assert len(prepared.files) > 2
     follow_keys(lake, prepared=prepared)
     assert keys_of(lake).equals(wanted)
+    assert len(names_of(lake)) == len(prepared.files)
 
 
 def test_rows_without_keys_give_no_file(lake: LakePaths) -> None:
-    found = KeyFiles(lake, "part")
+    found = KeyWriter(lake, "part")
     rows = {"broker": ["a"], "physical_offset": [0], "topic": ["T"], "unique_key": [None], "keys": [None]}
     table = pa.table({**rows, "store_timestamp": pa.array([0], pa.timestamp("us", "UTC"))})
     schema = table.schema.set(3, pa.field("unique_key", pa.string())).set(4, pa.field("keys", pa.list_(pa.string())))
@@ -132,15 +134,22 @@ def test_rows_without_keys_give_no_file(lake: LakePaths) -> None:
     assert not Path(lake.message_keys).exists()
 
 
-@pytest.mark.parametrize("option", [None, "--no-keys"])
-def test_a_run_adds_the_files_of_its_tasks(lake: LakePaths, tmp_path: Path, option: str | None) -> None:
+@pytest.mark.parametrize(("smallest_task", "are_of_tasks"), [(1, True), (1 << 40, False)])
+def test_a_run_adds_the_files_of_its_tasks_if_these_are_large(
+    lake: LakePaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, smallest_task: int, are_of_tasks: bool
+) -> None:
+    monkeypatch.setattr(task, "_MIN_KEYED_BYTES", smallest_task)
+    monkeypatch.setattr(task, "part_bytes", lambda *_, **__: 1)  # several tasks
     command = ["--store", str(tmp_path / "store"), "--broker", "a", "--lake", lake.root, "--local", "--quiet"]
-    assert archive_job.main([*command, *([option] if option else [])]) == 0
+    assert archive_job.main([*command, "--processes", "2"]) == 0
     written = {path.name for path in Path(lake.message_keys).glob("*.parquet")}
-    if option:
-        assert written == set()
-        return
     run_id = DeltaTable(lake.archive_runs).to_pyarrow_table().column("run_id")[0].as_py()
     assert written == names_of(lake)
-    assert all(run_id in name for name in written)
+    assert {run_id in name for name in written} == {are_of_tasks}
     assert keys_of(lake).equals(keys_read_again(lake, tmp_path))
+
+
+def test_a_run_without_keys_writes_none(lake: LakePaths, tmp_path: Path) -> None:
+    command = ["--store", str(tmp_path / "store"), "--broker", "a", "--lake", lake.root, "--local", "--quiet"]
+    assert archive_job.main([*command, "--no-keys"]) == 0
+    assert not Path(lake.message_keys).exists()
