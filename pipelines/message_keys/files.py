@@ -67,6 +67,8 @@ class KeyWriter:
         self._waiting.append(rows)
         self._rows += rows.num_rows
         self._bytes += size
+        if self._bytes > _MAX_BYTES:  # the data file is written next, which needs the memory
+            self._write()
 
     def finish(self) -> list[DataFile]:
         """Write the remaining keys and return all files; they are in no table until they are committed."""
