@@ -6,7 +6,7 @@
     quality   checks of the profiles by suites                     judging.py
     commit    data files and end offsets in one Delta commit       connectors.lake.committer
     follow    adds files of the commit to the other tables         connectors.lake.follower
-    keys      message_keys, from files that the tasks have written pipelines.message_keys
+    keys      message_keys, from files of large tasks, or new rows pipelines.message_keys
     consumed  consumptions, from the stores' consume logs          pipelines.consumptions
     edges     edges, from new rows of messages and consumptions    pipelines.edges
     hbase     HBase, likewise, if wanted                           connectors.hbase

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -78,23 +79,23 @@ class KeyWriter:
     def _write(self) -> None:
         if not self._waiting:
             return
-        rows = self._erased.without(pa.concat_tables(self._waiting))
-        self._waiting, self._rows, self._bytes = [], 0, 0
+        parts, self._waiting, self._rows, self._bytes = self._waiting, [], 0, 0
         name = f"{self._name}-{len(self._written):03d}.zstd.parquet"
-        file = write_keys(rows, self._lake, name)
+        file = write_keys(parts, self._erased, self._lake, name)
         if file is not None:
             self._written.append(file)
 
 
-def write_keys(messages: pa.Table, lake: LakePaths, name: str) -> DataFile | None:
+def write_keys(parts: Sequence[pa.Table], erased: ErasedPlaces, lake: LakePaths, name: str) -> DataFile | None:
     """Write the keys of messages to a file, if there are any; it is in no table until it is committed.
 
     Args:
-        messages: has the columns that `to_keys` needs.
+        parts: rows of `messages` with the columns that `to_keys` needs.
+        erased: messages whose keys are left out.
         lake: where the table is.
         name: name of the file.
     """
-    rows = to_keys(messages)
+    rows = to_keys(erased.without(pa.concat_tables(parts)))
     if not rows.num_rows:
         return None
     return write_plain_file(rows, lake.message_keys, name, _ENCODINGS, _GROUP_ROWS, lake.s3)

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.backoff import follow_to
@@ -75,7 +74,7 @@ class _Chunks:
                     pq.read_table(file, columns=COLUMNS, read_dictionary=REPEATING, page_checksum_verification=True)
                 )
         name = f"part-{number:05d}-{self.run_id}-{secrets.token_hex(4)}.zstd.parquet"
-        file = write_keys(self.erased.without(pa.concat_tables(tables)), self.lake, name)
+        file = write_keys(tables, self.erased, self.lake, name)
         return None if file is None else ManifestRow.of_file(file, "message_keys")
 
 
