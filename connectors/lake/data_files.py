@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from commitlake.connectors.lake.arrow_output import arrow_output
 from commitlake.connectors.lake.statistics import file_statistics
 from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.object_store.uris import is_s3
@@ -112,7 +113,7 @@ def write_data_file(
 
 
 @contextmanager
-def open_table_file(table_uri: str, path: str, s3: S3Options | None = None) -> Iterator[Any]:
+def open_table_file(table_uri: str, path: str, s3: S3Options | None = None) -> Iterator[pa.NativeFile]:
     """Open a file in a table's folder for writing; it appears once the block has ended without an error.
 
     Args:
@@ -123,17 +124,23 @@ def open_table_file(table_uri: str, path: str, s3: S3Options | None = None) -> I
     Raises:
         S3Error: if an object store refuses it.
     """
+    with _open_unbuffered(table_uri, path, s3) as file, arrow_output(file) as output:
+        yield output
+
+
+@contextmanager
+def _open_unbuffered(table_uri: str, path: str, s3: S3Options | None) -> Iterator[Any]:
     if is_s3(table_uri):
         from commitlake.connectors.object_store.access import write_object
         from commitlake.connectors.object_store.finding import s3_options
 
-        with write_object(s3 or s3_options(), f"{table_uri}/{path}") as output:
-            yield output
+        with write_object(s3 or s3_options(), f"{table_uri}/{path}") as file:
+            yield file
     else:
         local = Path(table_uri) / path
         make_folders(local.parent, below=Path(table_uri).parent)  # the table's own folder must not be a link either
-        with write_whole(local) as output:
-            yield output
+        with write_whole(local) as file:
+            yield file
 
 
 def _write(rows: pa.Table, output: object) -> pq.FileMetaData:

@@ -47,6 +47,7 @@ class ManifestRow:
         profile_path: see `TaskProfile.path`.
         pulled: JSON of a `QueueReport`, if the row is about a part of a queue that was pulled from a broker.
         left_out: number of bodies that were left out because they could not be masked.
+        may_have_roles: False if a file of messages has no row that is an end of a step, see `pipelines.edges`.
     """
 
     table: str = ""
@@ -63,6 +64,7 @@ class ManifestRow:
     profile_path: str = ""
     pulled: str = ""
     left_out: int = 0
+    may_have_roles: bool = True
 
     @classmethod
     def of_queue(cls, report: QueueReport) -> ManifestRow:
@@ -70,9 +72,10 @@ class ManifestRow:
         return cls(pulled=report.to_json())
 
     @classmethod
-    def of_file(cls, file: DataFile, table: str) -> ManifestRow:
+    def of_file(cls, file: DataFile, table: str, *, may_have_roles: bool = True) -> ManifestRow:
         """Return the row for a file of a table."""
-        return cls(table, file.path, file.store_date, file.size, file.rows, file.statistics)
+        path, date = file.path, file.store_date
+        return cls(table, path, date, file.size, file.rows, file.statistics, may_have_roles=may_have_roles)
 
     @classmethod
     def of_task(

@@ -7,7 +7,7 @@ the size of the lake, so a run builds it only for a small lake.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -63,6 +63,7 @@ def follow_tables(
     *,
     with_edges: bool,
     prepared: PreparedKeys | None = None,
+    without_roles: Collection[str] = (),
 ) -> FollowedTables:
     """Update the tables to the newest version of `messages`, and to the ends of the stores' consume logs.
 
@@ -72,6 +73,7 @@ def follow_tables(
         runner: runs the tasks if there is much to do.
         with_edges: True to update `edges` and `consumptions`, too.
         prepared: keys that the run's tasks have written.
+        without_roles: names of data files of `messages` that, as the tasks know, have no row with a role.
 
     Raises:
         VersionsError: if rows of `messages` were changed.
@@ -84,7 +86,7 @@ def follow_tables(
     if followed_version(lake) < 0 and _rows_of(lake) > MAX_FIRST_ROWS:
         return FollowedTables(keys, consumptions=consumed, problems=consumed.problems, notes=[_LACKS_EDGES])
     states, problems = read_retry_states(stores)
-    edges = catch_up_edges(lake, runner, states=states)
+    edges = catch_up_edges(lake, runner, states=states, without_roles=without_roles)
     return FollowedTables(keys, edges, consumed, [*consumed.problems, *problems], edge_notes(edges))
 
 

@@ -303,7 +303,7 @@ def run_archive(
     files = {**judged.files, **_config_files(lake, work, started_at, problems)}
     commit = _commit(config, work, manifest, files, started_at)
     finish_runs(lake, commit.run_id, config.parser_version)
-    followed = _follow(lake, work.stores, config, runner, problems, _prepared_keys(manifest, erased.number))
+    followed = _follow(lake, work.stores, config, runner, problems, manifest, erased.number)
     assert commit.counts is not None
     verdict = losses.verdict(judged.report).with_unread(len(followed.problems))
     shown = ShownRun(
@@ -449,12 +449,17 @@ def _follow(
     config: Config,
     runner: Runner,
     problems: Sequence[str],
-    prepared: PreparedKeys | None = None,
+    manifest: Sequence[ManifestRow] = (),
+    erasure: int = 0,
 ) -> FollowedTables:
     """Update the tables that follow `messages`, and add their problems to the earlier ones."""
     if not config.keys:
         return replace(NOTHING_FOLLOWED, problems=problems)
-    followed = follow_tables(lake, stores, runner, with_edges=config.edges, prepared=prepared)
+    prepared = _prepared_keys(manifest, erasure)
+    without_roles = [row.path for row in manifest if not row.may_have_roles]
+    followed = follow_tables(
+        lake, stores, runner, with_edges=config.edges, prepared=prepared, without_roles=without_roles
+    )
     return replace(followed, problems=[*problems, *followed.problems])
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -24,7 +24,6 @@ from commitlake.connectors.formats.engine.plan import divide
 from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces
 from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
 from commitlake.connectors.lake.packs.location import PackLocation
@@ -133,9 +132,9 @@ class ArchiveTasks:
                     closing.add(open_packs.pop_all().close)
                 sizes |= {pack.pack: pack.refs.end for pack in written}
                 if rows:
-                    yield from _manifest_of(waiting.add(rows, written))
+                    yield from waiting.add(rows, written)
                     del rows
-            yield from _manifest_of(waiting.write())
+            yield from waiting.write()
             yield from (ManifestRow.of_file(file, "topic_minutes") for file in minutes.finish())
             yield from (ManifestRow.of_file(file, "message_keys") for file in (keys.finish() if keys else ()))
             yield from (ManifestRow.of_file(file, "erasures") for file in (again.finish() if again else ()))
@@ -198,10 +197,6 @@ class _Closing:
 def _are_large(groups: Sequence[Sequence[Part]]) -> bool:
     """Return whether tasks, of which each writes a file of keys, have enough parts of the log; a single one has."""
     return len(groups) == 1 or sum(part.size for group in groups for part in group) >= _MIN_KEYED_BYTES * len(groups)
-
-
-def _manifest_of(files: Iterable[DataFile]) -> Iterator[ManifestRow]:
-    return (ManifestRow.of_file(file, "messages") for file in files)
 
 
 class Masking:

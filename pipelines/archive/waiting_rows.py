@@ -12,10 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.data_files import CloseLater, DataFile, sort_rows, write_data_file
+from commitlake.connectors.lake.data_files import CloseLater, sort_rows, write_data_file
+from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive.again_erased import AgainErased
 from commitlake.pipelines.archive.bodies import PackOfBodies, date_of
+from commitlake.pipelines.edges.skipping import rows_may_have_roles
 from commitlake.pipelines.message_keys.files import KeyWriter
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile import profile_rows
@@ -66,7 +68,7 @@ class WaitingRows:
         self._bytes = 0
         self._files = 0
 
-    def add(self, tables: list[pa.Table], packs: Sequence[PackOfBodies]) -> Iterator[DataFile]:
+    def add(self, tables: list[pa.Table], packs: Sequence[PackOfBodies]) -> Iterator[ManifestRow]:
         """Add the rows of one range, in the order of the log, with their packs. Writes files if there are enough rows.
 
         Args:
@@ -74,7 +76,7 @@ class WaitingRows:
             packs: packs of the range.
 
         Yields:
-            The files that were written.
+            A row for each file that was written.
         """
         rows = join_rows(tables)
         tables.clear()
@@ -88,7 +90,7 @@ class WaitingRows:
             self._tables.append(part)
             self._bytes += part.nbytes
 
-    def write(self) -> Iterator[DataFile]:
+    def write(self) -> Iterator[ManifestRow]:
         """Write all kept rows to files, one for each date."""
         if not self._tables:
             return
@@ -109,7 +111,9 @@ class WaitingRows:
                 part = self._erased.erase(part)
             if self._keys is not None:
                 self._keys.add(part)
-            yield write_data_file(part, self._lake.messages, text, name, self._lake.s3, close_later=later)
+            has_roles = rows_may_have_roles(part)
+            file = write_data_file(part, self._lake.messages, text, name, self._lake.s3, close_later=later)
+            yield ManifestRow.of_file(file, "messages", may_have_roles=has_roles)
         self._files += 1
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -109,6 +109,7 @@ def catch_up_edges(
     runner: Runner = HERE,
     wait: Callable[[float], object] = time.sleep,
     states: RetryStates = _NO_STATES,
+    without_roles: Collection[str] = (),
 ) -> EdgesUpdate:
     """Add the steps of all rows in `messages`, with retries if other runs commit first.
 
@@ -117,6 +118,7 @@ def catch_up_edges(
         runner: runs the tasks that update `message_keys`, if it is not up to date.
         wait: waits for a number of seconds.
         states: content of retry stores.
+        without_roles: names of data files of `messages` that are known to have no row with a role.
 
     Raises:
         VersionsError: if rows of `messages` were changed.
@@ -126,7 +128,7 @@ def catch_up_edges(
     is_done = (version := followed_version(lake)) >= wanted and followed_consumptions(lake) >= consumed
     if is_done and not _has_changes(lake, states):
         return EdgesUpdate(version, seconds=time.monotonic() - started)
-    tries = list(follow_to(wanted, lambda: follow_edges(lake, runner, states), wait))
+    tries = list(follow_to(wanted, lambda: follow_edges(lake, runner, states, without_roles), wait))
     version = tries[-1].version
     rows, passed_over = sum(one.rows for one in tries), sum(one.passed_over for one in tries)
     unread = sum(one.unread for one in tries)
@@ -134,13 +136,19 @@ def catch_up_edges(
     return EdgesUpdate(version, rows, time.monotonic() - started, is_unfinished, passed_over, unread)
 
 
-def follow_edges(lake: LakePaths, runner: Runner = HERE, states: RetryStates = _NO_STATES) -> EdgesUpdate:
+def follow_edges(
+    lake: LakePaths,
+    runner: Runner = HERE,
+    states: RetryStates = _NO_STATES,
+    without_roles: Collection[str] = (),
+) -> EdgesUpdate:
     """Add the steps of new rows in `messages` and `consumptions`. If these can no longer be read, rebuild the table.
 
     Args:
         lake: locations of the tables.
         runner: runs the tasks that update `message_keys`, which is needed to find earlier messages.
         states: content of retry stores, which replaces their earlier content.
+        without_roles: names of data files of `messages` that are known to have no row with a role.
 
     Raises:
         VersionsError: if rows of `messages` were changed.
@@ -155,7 +163,7 @@ def follow_edges(lake: LakePaths, runner: Runner = HERE, states: RetryStates = _
     catch_up_keys(lake, runner)
     begins = progress < 0 or new.from_scratch
     removed = [] if begins else _open_files(lake)
-    work = _Work(lake, erased, secrets.token_hex(8))
+    work = _Work(lake, erased, secrets.token_hex(8), without_roles)
     states = states.without(_places_of(erased))
     files = work.run(list(new.files), consumed.files, _read_open(lake, removed), states, has_earlier=not begins)
     step = (None if progress < 0 else progress, new.version)
@@ -209,11 +217,12 @@ def _new_rows(lake: LakePaths, progress: int, consumptions: int) -> tuple[NewFil
 class _Work:
     """Links new rows, part by part, and writes their steps."""
 
-    def __init__(self, lake: LakePaths, erased: ErasedPlaces, run_id: str) -> None:
+    def __init__(self, lake: LakePaths, erased: ErasedPlaces, run_id: str, without_roles: Collection[str]) -> None:
         messages = delta_table(lake.messages, lake.s3)
         levels = DelayLevels(lake)
         self._lake = lake
         self._run_id = run_id
+        self._without_roles = frozenset(without_roles)
         self._reader = RowReader(open_store(_packs(lake)), erased, levels)
         self._delay_levels = levels
         self._messages = messages
@@ -274,8 +283,9 @@ class _Work:
         """Return the contents of data files, without those that no step can need."""
         folder = table_files(self._lake.messages, storage_options(self._lake.messages, self._lake.s3))
         table = messages_table(self._lake)
-        have_roles = read_each(partial(may_have_roles, folder), files, LOCAL_THREADS)
-        with_roles = {file.name for file, has_roles in zip(files, have_roles, strict=True) if has_roles}
+        unknown = [file for file in files if file.name not in self._without_roles]
+        have_roles = read_each(partial(may_have_roles, folder), unknown, LOCAL_THREADS)
+        with_roles = {file.name for file, has_roles in zip(unknown, have_roles, strict=True) if has_roles}
         found = [part for file in files if file.name in with_roles for part in self._reader.read(table.read(file))]
         new = self._with_consumptions(join_found(found), consumed)
         wanted = WantedRows(new, waiting)

@@ -23,6 +23,7 @@ from commitlake.schemas.layouts.rocketmq.topics import Kind
 _FLAGS = "sys_flag"
 _KIND = "kind"
 _KEY = "unique_key"
+_PROPERTIES = "properties"
 
 
 class WantedRows:
@@ -69,6 +70,19 @@ class WantedRows:
         )
 
 
+def rows_may_have_roles(rows: pa.Table) -> bool:
+    """Return whether rows of `messages` in memory may include one that `members.has_role` selects.
+
+    Args:
+        rows: as a task has them; repeated texts may be dictionaries.
+    """
+    if pc.unique(rows.column(_KIND)).to_pylist() not in ([], [str(Kind.NORMAL)]):
+        return True
+    if _has_committed(rows.column(_FLAGS)):
+        return True
+    return any(_distinct(maps.keys) & MARKING for maps in rows.column(_PROPERTIES).chunks)
+
+
 def may_have_roles(folder: pafs.FileSystem, file: AddedFile) -> bool:
     """Return whether a data file of `messages` may have a row that `members.has_role` selects.
 
@@ -92,16 +106,18 @@ def _group_may_have_roles(parquet: pq.ParquetFile, group: int) -> bool:
     if not kinds.min == kinds.max == str(Kind.NORMAL):
         return True
     flags = columns[_FLAGS].statistics
-    if flags is None or not flags.has_min_max or not flags.min == flags.max == 0:
-        read = parquet.read_row_group(group, [_FLAGS], use_threads=False).column(0)
-        if (numbers_of(read) & TRANSACTION_MASK == TransactionType.COMMIT).any():
-            return True
+    has_none = flags is not None and flags.has_min_max and flags.min == flags.max == 0
+    if not has_none and _has_committed(parquet.read_row_group(group, [_FLAGS], use_threads=False).column(0)):
+        return True
+    # A map without its values is read as a list of structs.
     keys = parquet.read_row_group(group, [KEYS_LEAF], use_threads=False).column(0)
-    return any(_names_of(chunk) & MARKING for chunk in keys.chunks)
+    return any(_distinct(lists.values.field(0)) & MARKING for lists in keys.chunks)
 
 
-def _names_of(maps: pa.ListArray) -> frozenset[str]:
-    """Return the distinct names of properties, of a column that was read without their values."""
-    names = maps.values.field(0)
+def _has_committed(flags: pa.ChunkedArray) -> bool:
+    return bool((numbers_of(flags) & TRANSACTION_MASK == TransactionType.COMMIT).any())
+
+
+def _distinct(names: pa.Array) -> frozenset[str]:
     distinct = names.dictionary if pa.types.is_dictionary(names.type) else pc.unique(names)
     return frozenset(distinct.to_pylist())

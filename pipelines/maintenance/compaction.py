@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from commitlake.connectors.lake.arrow_output import arrow_output
 from commitlake.connectors.lake.data_files import NO_DATE
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.links import check_table_links
@@ -163,18 +163,18 @@ def _merge(table_uri: str, files: Sequence[TableFile], sort_columns: Sequence[st
 
 
 @contextmanager
-def _open_new(table_uri: str, path: str) -> Iterator[BinaryIO]:
+def _open_new(table_uri: str, path: str) -> Iterator[pa.NativeFile]:
     if "://" in table_uri:
         with folder_of(table_uri).open_output_stream(path) as output:
             yield output
         return
     local = Path(table_uri) / path
     make_folders(local.parent, below=Path(table_uri).parent)
-    with write_whole(local) as output:
+    with write_whole(local) as file, arrow_output(file) as output:
         yield output
 
 
-def _write(merge: Merge, output: BinaryIO, batches: Iterator[pa.Table]) -> pq.FileMetaData:
+def _write(merge: Merge, output: pa.NativeFile, batches: Iterator[pa.Table]) -> pq.FileMetaData:
     collected: list[pq.FileMetaData] = []
     with pq.ParquetWriter(
         output,

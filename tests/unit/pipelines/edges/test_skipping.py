@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.table_rows import DataFileError, TableRows
 from commitlake.connectors.lake.versions import AddedFile
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.edges.follow import follow_edges
+from commitlake.pipelines.edges.skipping import may_have_roles
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from tests.support.lakes import GrowingLake
 from tests.support.message_families import Family, committed, dead, delayed, delivered, half, op, pub, record, trace
@@ -76,6 +80,30 @@ def test_a_file_with_a_record_that_has_a_role_is_read(
     family: Family, monkeypatch: pytest.MonkeyPatch, special: list[NewMessage]
 ) -> None:
     assert read_of(family, monkeypatch, plain(3), [*plain(3, 3), *special], plain(3, 6)) == [1]
+
+
+@pytest.mark.parametrize(
+    "special",
+    [
+        [],
+        [delayed("D1")],
+        [delivered("D1", 10)],
+        [half("H1")],
+        [committed("H1", 0)],
+        [record("R1", properties={"REPLAY_ID": "r", "ORIGIN_BROKER": "b", "ORIGIN_PHYSICAL_OFFSET": 0})],
+    ],
+    ids=["plain", "delayed", "delivered", "half", "committed", "replayed"],
+)
+def test_a_file_is_looked_at_only_if_the_task_that_wrote_it_found_such_a_record(
+    family: Family, monkeypatch: pytest.MonkeyPatch, special: list[NewMessage]
+) -> None:
+    family.write(*plain(3), *special)
+    look = Mock(wraps=may_have_roles)
+    monkeypatch.setattr("commitlake.pipelines.edges.follow.may_have_roles", look)
+    growing = family.growing
+    run_archive(HERE, Config(str(growing.store), growing.lake.root, quality=False))
+    assert look.call_count == bool(special)
+    assert all(may_have_roles(*call.args) for call in look.call_args_list)
 
 
 def test_a_file_with_the_record_of_a_traced_message_is_read(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
