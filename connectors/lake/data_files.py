@@ -24,10 +24,11 @@ from commitlake.connectors.whole_files import write_whole
 from commitlake.schemas.store_files import make_folders
 
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
+BATCH_VALUES = 8 << 10
+"""Number of a column's values between two looks at the page's size; Arrow's 1,024 cost time."""
 _ROW_GROUP_ROWS = 1 << 17
 _ROW_GROUP_BYTES = 32 << 20  # size of the rows in memory; the writer needs several times as much for a row group
 _PAGE_BYTES = 256 << 10  # unit that a reader of one topic can skip, by the page index
-_BATCH_VALUES = 8 << 10  # values of a column between two looks at the page's size; Arrow's 1,024 cost time
 _DIFFERENCES = {
     "physical_offset": "DELTA_BINARY_PACKED",
     "queue_offset": "DELTA_BINARY_PACKED",
@@ -154,7 +155,7 @@ def _write(rows: pa.Table, output: object) -> pq.FileMetaData:
         use_dictionary=[name for name in leaves if name not in _DIFFERENCES],
         column_encoding={name: _DIFFERENCES[name] for name in leaves if name in _DIFFERENCES},
         data_page_size=_PAGE_BYTES,
-        write_batch_size=_BATCH_VALUES,
+        write_batch_size=BATCH_VALUES,
         write_statistics=_flat(rows.schema),
         write_page_index=True,
         write_page_checksum=True,

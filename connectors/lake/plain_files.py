@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.data_files import DataFile, open_table_file
+from commitlake.connectors.lake.data_files import BATCH_VALUES, DataFile, open_table_file
 from commitlake.connectors.lake.statistics import file_statistics
 from commitlake.connectors.object_store.options import S3Options
 
@@ -59,6 +59,7 @@ def _write(
         use_dictionary=[name for name in rows.schema.names if name not in encodings],
         column_encoding=dict(encodings),
         write_statistics=list(statistics),
+        write_batch_size=BATCH_VALUES,
         write_page_index=True,
         write_page_checksum=True,
         metadata_collector=collected,

@@ -6,13 +6,15 @@ import argparse
 
 from commitlake.connectors.runtime.blocked_imports import leave_out_pandas
 from commitlake.connectors.runtime.deferred_packages import defer_pyspark
+from commitlake.connectors.runtime.light_modules import use_light_modules
 from commitlake.jobs.cli.process import is_own_process
 
 
 def spare_packages(arguments: argparse.Namespace) -> None:
-    """Leave out pandas, and most of pyspark, if this process is a command's own and does not use Spark.
+    """Leave out what would only cost time, if this process is a command's own and does not use Spark.
 
-    A job without an option for Spark sets the default `spark=False`.
+    That is pandas, most of pyspark, and what Arrow and numba do only for other users. A job without an option for Spark
+    sets the default `spark=False`.
 
     Args:
         arguments: parsed arguments of the command.
@@ -20,6 +22,7 @@ def spare_packages(arguments: argparse.Namespace) -> None:
     if is_own_process() and _is_without_spark(arguments):
         leave_out_pandas()
         defer_pyspark()
+        use_light_modules()
 
 
 def _is_without_spark(arguments: argparse.Namespace) -> bool:

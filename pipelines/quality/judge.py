@@ -73,15 +73,19 @@ class Judging:
             JudgeError: see `judge`.
             ProfileError: if the table is not a profile.
         """
+        self._drop_copies()
         windows = windows_of(stretch, self._facts)
-        self._frames = FrameJudge()  # drops the copies of the part before; the last one also judges the sums
         self._judge(Grain.WINDOW, windows)
         self._topics.append(topics_of(windows))
         del windows
-        # great_expectations keeps copies of a table in reference cycles.
-        gc.collect()
         if sum(map(len, self._topics)) >= STRETCH_ROWS:
             self._judge_topics()
+
+    def _drop_copies(self) -> None:
+        """Drop great_expectations' copies of the part before, which are in reference cycles."""
+        if self._topics or self._brokers:
+            self._frames = FrameJudge()  # the last one also judges the sums
+            gc.collect()
 
     def report(self) -> QualityReport:
         """Return the results of all parts. At least one part, which may be empty, must have been added.

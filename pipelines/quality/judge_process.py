@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from commitlake.connectors.runtime.deferred_packages import defer_pyspark
+from commitlake.connectors.runtime.light_modules import use_light_modules
 from commitlake.connectors.runtime.side_process import SideProcess
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def _load() -> None:
     )
     from commitlake.pipelines.quality.loading import load_quietly, spared_packages  # noqa: PLC0415 (likewise)
 
+    use_light_modules()
     with spared_packages():
         load_quietly()
     with suppress(Exception):  # judging reports why it could not be loaded
@@ -94,6 +96,10 @@ def _load() -> None:
     defer_pyspark()
     import commitlake.pipelines.quality.judge  # noqa: PLC0415 (likewise)
     import commitlake.pipelines.quality.wire  # noqa: F401, PLC0415 (likewise)
+    from commitlake.pipelines.quality.frame_judge import prepare_frame_judge  # noqa: PLC0415 (likewise)
+
+    with suppress(Exception):  # as above
+        prepare_frame_judge()
 
 
 def _begin(facts: RunFacts) -> None:

@@ -38,12 +38,15 @@ from numba.core.caching import (
     InTreeCacheLocator,
     ZipCacheLocator,
 )
+from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 
 _HERE = Path(__file__).parent
 _PACKAGE = _HERE.parents[3]
 _FOLDERS = ("connectors", "pipelines", "schemas/layouts")
 _CHECKSUM_BYTES = 16
+_OF_RUNTIME = b"NRT_"
+"""Prefix of the functions of numba's runtime, which counts references to arrays."""
 _logger = logging.getLogger(__name__)
 
 
@@ -220,17 +223,28 @@ class KernelCacheFile(IndexDataCacheFile):
         self._write(self._index_path, (self._version, self._source_stamp, overloads))
 
     def _load_data(self, name: str) -> Any:
-        return self._read(self._data_path(name))
+        """Return a compiled version, which may refer to functions of numba's runtime.
+
+        The kernel's functions do not. Compiling these functions takes twenty milliseconds, and LLVM aborts the process
+        if code refers to one that is not there.
+        """
+        content = self._checked(self._data_path(name))
+        if _OF_RUNTIME in content:
+            rtsys.initialize(cpu_target.target_context)
+        return pickle.loads(content)  # noqa: S301 (numba's own form, in a folder that is this user's)
 
     def _save_data(self, name: str, data: object) -> None:
         self._write(self._data_path(name), data)
 
     def _read(self, path: str) -> Any:
+        return pickle.loads(self._checked(path))  # noqa: S301 (likewise)
+
+    def _checked(self, path: str) -> bytes:
         stored = Path(path).read_bytes()
         checksum, content = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]
         if _checksum(content) != checksum:
             raise _DamagedError(path)
-        return pickle.loads(content)  # noqa: S301 (numba's own form, in a folder that is this user's)
+        return content
 
     def _write(self, path: str, value: object) -> None:
         content = self._dump(value)
@@ -265,7 +279,6 @@ class KernelFunctionCache(FunctionCache):
         numba's own method first loads the modules of everything that it can compile, which takes a quarter of a second.
         Code that is compiled already needs none of it, and the compiler loads them itself.
         """
-        rtsys.initialize(target_context)  # defines what the code of a call is linked with
         with self._guard_against_spurious_io_errors():
             return self._load_overload(signature, target_context)
 

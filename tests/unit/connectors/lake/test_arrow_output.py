@@ -46,7 +46,7 @@ def test_a_piece_that_is_larger_than_the_buffer_is_written_too() -> None:
 
 
 def _write_some_rows(file: io.BytesIO) -> None:
-    """Write a little, then fail."""
+    """Write a little, and fail then."""
     with arrow_output(file) as output:
         output.write(b"some rows")
         raise ValueError("no further rows")
@@ -66,7 +66,7 @@ class Full(io.BytesIO):
     """A file on a disk without space."""
 
     def write(self, _: object, /) -> int:
-        """Fail."""
+        """Fail like a file on a full disk."""
         raise OSError(28, "No space left on device")
 
 

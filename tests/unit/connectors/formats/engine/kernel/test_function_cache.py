@@ -235,6 +235,24 @@ def test_cached_code_runs_without_the_modules_of_the_compiler_which_loads_them_i
     assert said.split()[1:] == [str(0xCBF43926), "1", "False", "2", "True"]
 
 
+ALLOCATING = """
+import numba, numpy as np
+from commitlake.connectors.formats.engine.kernel.function_cache import function_cache
+def squares(count):
+    return np.arange(count) ** 2
+compiled = numba.njit(squares)
+compiled._cache = function_cache(squares)
+print(compiled(4).sum(), *compiled.stats.cache_hits.values())
+"""
+
+
+def test_cached_code_that_allocates_finds_the_functions_of_the_runtime(tmp_path: Path) -> None:
+    (program := tmp_path / "program.py").write_text(ALLOCATING)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(PROJECT)}
+    said = [subprocess.check_output([sys.executable, program], text=True, env=environment) for _ in range(2)]
+    assert [one.split() for one in said] == [["14"], ["14", "1"]]
+
+
 @pytest.mark.long("three processes compile a function")
 def test_two_processes_that_compile_at_once_both_work_and_a_third_finds_the_code(tmp_path: Path) -> None:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(PROJECT)}
