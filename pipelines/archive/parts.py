@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from commitlake.connectors.formats.engine.batches import BatchInspector, read_split
+from commitlake.connectors.formats.engine.batches import BatchInspector, LastDecoder, read_split
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.truncation import check_not_truncated
@@ -20,7 +20,11 @@ Part: TypeAlias = "Split | PulledPart"
 
 
 def read_part(
-    part: Part, request: Request, inspect: BatchInspector, done: Callable[[QueueReport], None]
+    part: Part,
+    request: Request,
+    inspect: BatchInspector,
+    done: Callable[[QueueReport], None],
+    last_decoder: LastDecoder | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one part.
 
@@ -29,13 +33,14 @@ def read_part(
         request: columns and mode.
         inspect: called with the records of each batch before it is yielded.
         done: called with a report on each pulled range.
+        last_decoder: the decoder of the part before.
 
     Raises:
         CommitLogError: if a log cannot be read.
         RocketMQError: if a broker cannot be reached.
     """
     if isinstance(part, Split):
-        yield from read_split(part, request, inspect)
+        yield from read_split(part, request, inspect, last_decoder)
         check_not_truncated(part)
     else:
         yield from part.read(request, inspect, done)

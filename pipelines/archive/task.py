@@ -18,6 +18,7 @@ from itertools import accumulate, chain
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from commitlake.connectors.formats.engine.batches import LastDecoder
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.part_sizes import MIN_PART_BYTES, cost_of, group_parts, part_bytes
 from commitlake.connectors.formats.engine.plan import divide
@@ -114,7 +115,7 @@ class ArchiveTasks:
         name = f"part-{number:05d}-{self.run_id}-{secrets.token_hex(4)}"
         minutes = MinutesFiles(self.lake, name, self.run_id)
         refusals = Refusals(self.lake, name, self.run_id, self.parser_version, hides_bytes=self.masks is not None)
-        masking = Masking(self.masks)
+        masking, last_decoder = Masking(self.masks), LastDecoder()
         sizes: dict[str, int] = {}
         with ThreadPoolExecutor(1) as background:
             closing = _Closing(background)
@@ -126,7 +127,7 @@ class ArchiveTasks:
             for part in self._of_packs(parts):
                 with ExitStack() as open_packs:
                     packs = open_packs.enter_context(BodyPacks(part, open_store(self.bodies), self.erased))
-                    rows, refused = _read(part, packs, refusals, masking)
+                    rows, refused = _read(part, packs, refusals, masking, last_decoder)
                     yield from refused
                     written = packs.finish()
                     closing.add(open_packs.pop_all().close)
@@ -231,7 +232,7 @@ class Masking:
 
 
 def _read(
-    part: Part, packs: BodyPacks, refusals: Refusals, masking: Masking
+    part: Part, packs: BodyPacks, refusals: Refusals, masking: Masking, last_decoder: LastDecoder
 ) -> tuple[list[pa.Table], list[ManifestRow]]:
     """Read the messages of a range, add their bodies to packs, and return manifest rows.
 
@@ -241,7 +242,8 @@ def _read(
     manifest: list[ManifestRow] = []
     reports: list[QueueReport] = []
     inspect = _inspect_nothing if masking.reads_bodies else packs.add
-    for batch in read_part(part, _request(with_bodies=masking.reads_bodies), inspect, reports.append):
+    request = _request(with_bodies=masking.reads_bodies)
+    for batch in read_part(part, request, inspect, reports.append, last_decoder):
         manifest += refusals.add(batch)
         if batch.column("size").null_count == 0:  # bad ranges have batches of their own
             masked = masking.mask(batch.drop_columns([CORRUPT_RECORD]), packs)

@@ -80,7 +80,7 @@ def rows_may_have_roles(rows: pa.Table) -> bool:
         return True
     if _has_committed(rows.column(_FLAGS)):
         return True
-    return any(_distinct(maps.keys) & MARKING for maps in rows.column(_PROPERTIES).chunks)
+    return any(_has_marking(_names_of(maps)) for maps in rows.column(_PROPERTIES).chunks)
 
 
 def may_have_roles(folder: pafs.FileSystem, file: AddedFile) -> bool:
@@ -111,13 +111,21 @@ def _group_may_have_roles(parquet: pq.ParquetFile, group: int) -> bool:
         return True
     # A map without its values is read as a list of structs.
     keys = parquet.read_row_group(group, [KEYS_LEAF], use_threads=False).column(0)
-    return any(_distinct(lists.values.field(0)) & MARKING for lists in keys.chunks)
+    return any(_has_marking(lists.values.field(0)) for lists in keys.chunks)
 
 
 def _has_committed(flags: pa.ChunkedArray) -> bool:
     return bool((numbers_of(flags) & TRANSACTION_MASK == TransactionType.COMMIT).any())
 
 
-def _distinct(names: pa.Array) -> frozenset[str]:
-    distinct = names.dictionary if pa.types.is_dictionary(names.type) else pc.unique(names)
-    return frozenset(distinct.to_pylist())
+def _names_of(maps: pa.MapArray) -> pa.Array:
+    first, last = maps.offsets[0].as_py(), maps.offsets[-1].as_py()
+    return maps.keys.slice(first, last - first)
+
+
+def _has_marking(names: pa.Array) -> bool:
+    """Return whether one of these properties gives a record a role."""
+    # A dictionary may have names of other rows, too.
+    if pa.types.is_dictionary(names.type) and MARKING.isdisjoint(names.dictionary.to_pylist()):
+        return False
+    return not MARKING.isdisjoint(pc.unique(names).to_pylist())

@@ -30,13 +30,41 @@ from commitlake.schemas.layouts.rocketmq.scan import Fault
 BatchInspector = Callable[[DecodedBatch], None]
 
 
-def read_split(split: Split, request: Request, inspect: BatchInspector | None = None) -> Iterator[pa.RecordBatch]:
+class LastDecoder:
+    """Keeps the decoder of one split for the next, which then knows its repeated strings and need not be prepared.
+
+    It is for a task that reads several splits, one after the other.
+    """
+
+    def __init__(self) -> None:
+        self._key: tuple[object, ...] = ()
+        self._request: Request | None = None
+        self._decoder: Decoder | None = None
+
+    def get(self, kind: type[Decoder], columns: frozenset[str], split: Split, request: Request) -> Decoder:
+        """Return the last decoder if it was made for the same store and request, else a new one."""
+        key = (kind, columns, split.broker)
+        if self._decoder is None or self._key != key or self._request is not request:
+            self._decoder = kind(columns, split.broker, request.filters, encoded=request.encoded)
+            self._key, self._request = key, request
+        else:
+            self._decoder.begin_split()
+        return self._decoder
+
+
+def read_split(
+    split: Split,
+    request: Request,
+    inspect: BatchInspector | None = None,
+    last_decoder: LastDecoder | None = None,
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one split.
 
     Args:
         split: the range to read.
         request: the requested rows and columns.
         inspect: receives the records of each batch before the batch is yielded, while their window is valid.
+        last_decoder: the decoder of the split before, if all of that was read.
 
     Raises:
         DamagedLogError: in mode FAILFAST, for a range that holds no intact record.
@@ -48,7 +76,8 @@ def read_split(split: Split, request: Request, inspect: BatchInspector | None = 
     else:
         try:
             with OpenSegment(split.path) as file:
-                yield from _read_file(file, split, request, refused, inspect)
+                reader = RowReader(split, request, refused, last_decoder=last_decoder)
+                yield from _read_file(file, split, request, refused, reader, inspect)
         except FileNotFoundError:
             yield from _gap(split, request, refused, "deleted since it was listed")
     refused.log()
@@ -60,10 +89,14 @@ def _gap(split: Split, request: Request, refused: Refused, found: str) -> Iterat
 
 
 def _read_file(
-    file: SegmentFile, split: Split, request: Request, refused: Refused, inspect: BatchInspector | None
+    file: SegmentFile,
+    split: Split,
+    request: Request,
+    refused: Refused,
+    reader: RowReader,
+    inspect: BatchInspector | None,
 ) -> Iterator[pa.RecordBatch]:
     end = End()
-    reader = RowReader(split, request, refused)
     if isinstance(split, ListedSplit):
         yield from _read_listed(file, split, request, refused, reader)
         return
@@ -107,7 +140,14 @@ def _read_listed(
 class RowReader:
     """Converter of decoded records to batches."""
 
-    def __init__(self, split: Split, request: Request, refused: Refused, decoder: type[Decoder] | None = None) -> None:
+    def __init__(
+        self,
+        split: Split,
+        request: Request,
+        refused: Refused,
+        decoder: type[Decoder] | None = None,
+        last_decoder: LastDecoder | None = None,
+    ) -> None:
         """Prepare to decode.
 
         Args:
@@ -115,6 +155,7 @@ class RowReader:
             request: the requested rows and columns.
             refused: handles bad ranges: raises an error, or counts them.
             decoder: a decoder in place of the format's own.
+            last_decoder: see `read_split`.
         """
         self._split = split
         self._request = request
@@ -125,7 +166,7 @@ class RowReader:
         if request.filters.topics_by_text:
             columns.add("topic")
         kind = decoder or split.format.kernel.decoder
-        self.decoder = kind(columns, split.broker, request.filters, encoded=request.encoded)
+        self.decoder = (last_decoder or LastDecoder()).get(kind, frozenset(columns), split, request)
 
     def batches_of(
         self, window: Array, origin: int, parts: Array, inspect: BatchInspector | None = None

@@ -1,7 +1,7 @@
 """The columns of a read that the kernel decodes, and the buffers that it fills.
 
-A `Decoder` serves one split. `walk` calls its `hop`, which finds records and decodes them in the same pass; `take` then
-returns them as a `DecodedBatch`.
+A `Decoder` serves one split, or several of one store, one after the other. `walk` calls its `hop`, which finds records
+and decodes them in the same pass; `take` then returns them as a `DecodedBatch`.
 """
 
 from __future__ import annotations
@@ -91,6 +91,10 @@ class Decoder:
         self._text = b.make_text(self._wanted)
         self._distinct = self._distinct.renewed()
         return tuple(values.interner for values in self._distinct), self._scratch, self._columns, self._text
+
+    def begin_split(self) -> None:
+        """Prepare for the next split of the same store; call it only after everything of the last one was read."""
+        self._distinct = self._distinct.for_next_split()
 
     def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
         """Continue from `state[POSITION]` and decode; return the positions of the wanted records. See `walk.Hop`."""

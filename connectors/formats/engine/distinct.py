@@ -14,6 +14,7 @@ from commitlake.connectors.formats.engine.kernel.memory import PADDING
 from commitlake.connectors.formats.engine.kernel.strings import DISTINCT, intern_span
 from commitlake.schemas.layouts.rocketmq.hosts import V6_SIZE, parse_host
 
+_MAX_KEPT = 1024  # a data file stores all values of a dictionary, also those that its rows do not have
 ToText = Callable[[bytes], str]
 
 
@@ -28,7 +29,7 @@ def host_text(value: bytes) -> str:
 
 
 class Distinct:
-    """Values numbered in order of appearance, over all batches of a split."""
+    """Values numbered in order of appearance, over all batches of a split, or of several."""
 
     def __init__(self, seed: np.uint64, to_text: ToText, known: tuple[str, ...] = ()) -> None:
         """Start with the given values, numbered from 0."""
@@ -45,7 +46,14 @@ class Distinct:
 
     def renewed(self) -> Distinct:
         """Return this object, or an empty one if it is too large for the next batch; earlier batches keep theirs."""
-        return Distinct(self._seed, self._to_text, self._known) if is_crowded(self.interner) else self
+        return self._emptied() if is_crowded(self.interner) else self
+
+    def for_next_split(self) -> Distinct:
+        """Return this object, or an empty one if it has many values, which the rows of the next split may not have."""
+        return self._emptied() if self.interner.counts[DISTINCT] > _MAX_KEPT else self
+
+    def _emptied(self) -> Distinct:
+        return Distinct(self._seed, self._to_text, self._known)
 
     @property
     def values(self) -> list[bytes]:
@@ -101,3 +109,7 @@ class DistinctValues(NamedTuple):
     def renewed(self) -> DistinctValues:
         """Return these objects, with an empty one for each that is too large for the next batch."""
         return DistinctValues(*(values.renewed() for values in self))
+
+    def for_next_split(self) -> DistinctValues:
+        """Return these objects, with an empty one for each that has many values."""
+        return DistinctValues(*(values.for_next_split() for values in self))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import Mock
 
+import pyarrow as pa
 import pytest
 
 from commitlake.connectors.lake.delta import delta_table
@@ -14,7 +15,7 @@ from commitlake.connectors.lake.versions import AddedFile
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.edges.follow import follow_edges
-from commitlake.pipelines.edges.skipping import may_have_roles
+from commitlake.pipelines.edges.skipping import may_have_roles, rows_may_have_roles
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from tests.support.lakes import GrowingLake
 from tests.support.message_families import Family, committed, dead, delayed, delivered, half, op, pub, record, trace
@@ -104,6 +105,13 @@ def test_a_file_is_looked_at_only_if_the_task_that_wrote_it_found_such_a_record(
     run_archive(HERE, Config(str(growing.store), growing.lake.root, quality=False))
     assert look.call_count == bool(special)
     assert all(may_have_roles(*call.args) for call in look.call_args_list)
+
+
+def test_a_name_that_only_other_rows_of_a_dictionary_have_gives_no_role() -> None:
+    names = pa.DictionaryArray.from_arrays(pa.array([0, 0, 1], pa.int32()), ["KEYS", "DELAY"])
+    maps = pa.MapArray.from_arrays([0, 1, 2, 3], names, pa.array(["a", "b", "3"]))
+    rows = pa.table({"kind": ["normal"] * 3, "sys_flag": pa.array([0] * 3, pa.int32()), "properties": maps})
+    assert [rows_may_have_roles(rows.slice(first, 1).combine_chunks()) for first in range(3)] == [False, False, True]
 
 
 def test_a_file_with_the_record_of_a_traced_message_is_read(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.batches import LastDecoder, read_split
 from commitlake.connectors.formats.engine.errors import DamagedLogError
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.options import BodyForm, Mode
@@ -42,6 +42,27 @@ def test_columns_are_in_the_requested_order(tmp_path: Path) -> None:
         batch for split in splits_of(tmp_path, log_of(messages(3))) for batch in read_split(split, Request(schema))
     ]
     assert [batch.schema.names for batch in batches] == [["tags", "physical_offset", "body"]]
+
+
+@pytest.mark.parametrize("kept_values", [0, 3, 1024])
+def test_a_kept_decoder_reads_the_same_from_the_next_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_values: int
+) -> None:
+    monkeypatch.setattr("commitlake.connectors.formats.engine.distinct._MAX_KEPT", kept_values)
+    logs = [
+        patched([*messages(9), new_message(9, topic="broken")], b"broken", b"brok\xffn"),
+        log_of(messages(20, seed=2)),
+        log_of([new_message(number, topic="another") for number in range(9)]),
+        log_of(messages(5, seed=3)),
+    ]
+    splits = [split for number, log in enumerate(logs) for split in splits_of(tmp_path / str(number), log)]
+    request, last = Request(arrow_schema(), Mode.PERMISSIVE, encoded=True), LastDecoder()
+    kept = [row for split in splits for batch in read_split(split, request, None, last) for row in batch.to_pylist()]
+    assert kept == [row for split in splits for batch in read_split(split, request) for row in batch.to_pylist()]
+    assert len({row["topic"] for row in kept}) == 5
+    others = [replace(split, broker="other") for split in splits]
+    kept = [row for split in others for batch in read_split(split, request, None, last) for row in batch.to_pylist()]
+    assert {row["broker"] for row in kept} == {"other"}
 
 
 def test_a_column_that_the_format_does_not_have_is_null(tmp_path: Path) -> None:
