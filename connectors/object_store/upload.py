@@ -60,7 +60,13 @@ class S3Upload(io.RawIOBase):
         return self._size + len(self._buffer)
 
     def write(self, data: Any, /) -> int:
-        """Write all of `data`, whose items are bytes."""
+        """Write all of `data`, whose items are bytes.
+
+        Raises:
+            ValueError: if the upload was aborted.
+        """
+        if self.closed:
+            raise ValueError(f"the upload of {self._place['Key']} was aborted")
         rest = memoryview(data)
         while rest:
             taken = min(len(rest), PART_BYTES - len(self._buffer))
@@ -83,7 +89,11 @@ class S3Upload(io.RawIOBase):
         self._complete(self._upload_id)
 
     def abort(self) -> None:
-        """Abort the upload. If the server cannot be reached, `delete_unfinished` removes the rest later."""
+        """Abort the upload. If the server cannot be reached, `delete_unfinished` removes the rest later.
+
+        The file is closed, because a writer that still has data would begin another upload.
+        """
+        self.close()
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
         if self._upload_id is not None:

@@ -115,7 +115,9 @@ class ArchiveTasks:
         name = f"part-{number:05d}-{self.run_id}-{secrets.token_hex(4)}"
         minutes = MinutesFiles(self.lake, name, self.run_id)
         refusals = Refusals(self.lake, name, self.run_id, self.parser_version, hides_bytes=self.masks is not None)
-        masking, last_decoder = Masking(self.masks), LastDecoder()
+        masking = Masking(self.masks)
+        # A kept decoder also has strings of earlier packs, which later data files would store: never erased ones.
+        last_decoder = None if self.erased else LastDecoder()
         sizes: dict[str, int] = {}
         with ThreadPoolExecutor(1) as background:
             closing = _Closing(background)
@@ -232,7 +234,7 @@ class Masking:
 
 
 def _read(
-    part: Part, packs: BodyPacks, refusals: Refusals, masking: Masking, last_decoder: LastDecoder
+    part: Part, packs: BodyPacks, refusals: Refusals, masking: Masking, last_decoder: LastDecoder | None
 ) -> tuple[list[pa.Table], list[ManifestRow]]:
     """Read the messages of a range, add their bodies to packs, and return manifest rows.
 

@@ -13,16 +13,6 @@ from commitlake.pipelines.quality.loading import load
 from commitlake.schemas.quality.expectation import Expectation, Suite
 
 _NAME = "name"
-_prepared: list[Any] = []
-
-
-def prepare_frame_judge() -> None:
-    """Set great_expectations up for the first judge of this process, which then has less to do.
-
-    Raises:
-        JudgeError: if great_expectations cannot be set up.
-    """
-    _prepared[:] = [_define_batches()]
 
 
 class FrameJudge:
@@ -57,7 +47,7 @@ class FrameJudge:
         if frame.empty:
             return [Judgement(suite.name, each, True, None, 0, 0) for each in suite.expectations]
         if self._batches is None:
-            self._batches = _prepared.pop() if _prepared else _define_batches()
+            self._batches = _define_batches()
         # The whole table is copied for each expectation.
         results = _validate(self._batches, suite, frame[list(wanted)], keys)
         return [_judgement(suite, each, results[each.name], frame, keys) for each in suite.expectations]

@@ -96,10 +96,6 @@ def _load() -> None:
     defer_pyspark()
     import commitlake.pipelines.quality.judge  # noqa: PLC0415 (likewise)
     import commitlake.pipelines.quality.wire  # noqa: F401, PLC0415 (likewise)
-    from commitlake.pipelines.quality.frame_judge import prepare_frame_judge  # noqa: PLC0415 (likewise)
-
-    with suppress(Exception):  # as above
-        prepare_frame_judge()
 
 
 def _begin(facts: RunFacts) -> None:

@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -15,7 +16,7 @@ from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.s3_store import S3PackStore
 from commitlake.connectors.object_store import clients
 from commitlake.connectors.object_store.options import S3Options
-from commitlake.connectors.object_store.upload import PART_BYTES
+from commitlake.connectors.object_store.upload import PART_BYTES, open_upload
 from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.servers.process import free_ports
 from tests.servers.s3 import S3Server
@@ -144,6 +145,16 @@ def test_a_write_that_fails_leaves_no_pack_and_no_upload(
         write(store, content)
     assert not is_there(plain)
     assert "Uploads" not in s3_server.client().list_multipart_uploads(Bucket=bucket)
+
+
+def test_nothing_can_be_written_after_an_upload_was_aborted(s3_server: S3Server, bucket: str) -> None:
+    client = s3_server.client()
+    with suppress(KeyError), open_upload(client, {"Bucket": bucket, "Key": "data"}) as upload:
+        upload.write(LARGE)
+        raise KeyError
+    with pytest.raises(ValueError, match="the upload of data was aborted"):
+        upload.write(LARGE)
+    assert "Uploads" not in client.list_multipart_uploads(Bucket=bucket)
 
 
 @pytest.mark.usefixtures("hasty")
