@@ -133,9 +133,7 @@ def _answer(file: PageFile | None, arguments: argparse.Namespace) -> ExitCode:
     if not arguments.quiet:
         for group in answer.broadcasting:
             print_line(str(group))
-        times = sorted({row.as_of for row in answer.rows})
-        as_of = f", as of {times[0]:%Y-%m-%dT%H:%M:%SZ}" if times else ""
-        print_line(f"{summary(answer.rows)}{as_of}")
+        print_line(summary(answer.rows))
     for row, condition in failing:
         where = f"{row.group or row.kind} on {row.topic}, queue {row.queue_id}"
         print_line(f"failed: {where}: {condition.text}")

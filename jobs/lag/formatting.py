@@ -8,7 +8,7 @@ from typing import Any
 
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.pipelines.lag.groups import worst_first
+from commitlake.pipelines.lag.groups import times_of, worst_first
 from commitlake.pipelines.lag.measure import FigureBounds, Lag
 from commitlake.pipelines.lag.verdicts import LagVerdict
 from commitlake.schemas.counts import count_text
@@ -97,14 +97,16 @@ def _time_text(time: datetime.datetime | None) -> str | None:
 
 
 def summary(rows: Sequence[Lag]) -> str:
-    """Return a sentence that sums up all rows."""
+    """Return a sentence that sums up all rows, with the time of the groups' figures."""
     groups = {row.group for row in rows if row.kind in {"group", "retry"}}
     behind = {row.group for row in rows if row.messages.low or row.messages.high is None or row.messages.high}
     if not rows:
         return "no consumer offsets match"
     worst = worst_first(rows)[0]
+    first, *others = (f"{time:%Y-%m-%dT%H:%M:%SZ}" for time in times_of(rows))
+    as_of = f"as of {first} to {others[-1]}" if others else f"as of {first}"
     text = f"{count_text(len(groups), 'group')}, {len(behind & groups)} of them behind"
     if worst.judged.verdict is LagVerdict.OK:
-        return text
+        return f"{text}, {as_of}"
     place = f"{worst.group or worst.kind} on {worst.topic}, queue {worst.queue_id}"
-    return f"{text}; worst: {place}, is {worst.judged.verdict}"
+    return f"{text}; worst: {place}, is {worst.judged.verdict}, {as_of}"

@@ -64,7 +64,7 @@ def lag_families(
     verdicts = Counter((row.broker, row.topic, row.group, str(row.judged.verdict)) for row in consuming)
     labels = ("broker", "topic", "group", "verdict")
     yield gauge("commitlake_lag_verdict", "Queues of a group with this verdict", labels, verdicts.items())
-    times = {(row.broker,): row.as_of.timestamp() for row in answer.rows}
+    times = {(row.broker,): row.as_of.timestamp() for row in consuming or answer.rows}
     yield gauge("commitlake_lag_as_of_timestamp_seconds", "Time of the figures", ("broker",), times.items())
     missing = [((), float(len(answer.missing)))]
     yield gauge("commitlake_lag_stores_missing", "Stores whose lag is not known", (), missing)

@@ -16,7 +16,7 @@ from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, badge, 
 from commitlake.jobs.pages.parts import command, folded, moment, notice, paragraph, tiles
 from commitlake.jobs.pages.tables import NO_FIGURE, Cell, Column, table
 from commitlake.pipelines.lag.answer import LagAnswer
-from commitlake.pipelines.lag.groups import GROUP_KINDS, GroupSummary, by_group, summed, worst_first
+from commitlake.pipelines.lag.groups import GROUP_KINDS, GroupSummary, by_group, summed, times_of, worst_first
 from commitlake.pipelines.lag.history import LagHistory
 from commitlake.pipelines.lag.measure import FigureBounds, Lag
 from commitlake.pipelines.lag.verdicts import LagVerdict
@@ -97,7 +97,7 @@ def lag_page(answer: LagAnswer, history: LagHistory | None, source: LagSource) -
         source: Lake or store of the figures.
     """
     groups = by_group(answer.rows)
-    times = sorted({row.as_of for row in answer.rows})
+    times = times_of(answer.rows)
     label, place = ("Lake", source.option[1]) if source.is_lake else ("Store", source.option[1])
     as_of = plain_text(times[0]) if times else "not known"
     if len(times) > 1:

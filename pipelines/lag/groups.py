@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -69,6 +70,14 @@ def summed(figures: Iterable[FigureBounds]) -> FigureBounds:
         high += figure.high or 0.0
         is_bounded = is_bounded and figure.high is not None
     return FigureBounds(low, high if is_bounded else None)
+
+
+def times_of(rows: Sequence[Lag]) -> list[datetime.datetime]:
+    """Return the times of the groups' figures, the oldest first; those of other rows if there is no group.
+
+    What a broker holds back has other times: the broker writes them elsewhere.
+    """
+    return sorted({row.as_of for row in rows if row.kind in GROUP_KINDS} or {row.as_of for row in rows})
 
 
 def worst_first(rows: Iterable[Lag]) -> list[Lag]:

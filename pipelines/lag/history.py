@@ -3,7 +3,7 @@
 The time range is divided into windows. The figure of a window is that of its last snapshot. It is exact: the snapshot
 has the offsets, and the messages show what was stored by then. A window without a snapshot uses the last offsets before
 it, if the snapshots before and after it (or the last snapshot and the end of the range) are at most `MAX_DISTANCE`
-apart. (A snapshot in which nothing moved is stored only once in ten minutes.) Other windows have no figure; nor has a
+apart. (A snapshot in which nothing changed is stored only once in ten minutes.) Other windows have no figure; nor has a
 window whose snapshot refers to a part of the log that is not archived yet.
 
 A group consumes all queues of its topics; in a queue in which it had no offset, all messages count, as in `measure`.

@@ -1,9 +1,11 @@
 """Adds the changes of a snapshot to the tables `consumer_offsets` and `subscriptions`.
 
 A row is added for each offset and subscription that differs from the last one, and one row for each kind that was read.
-If nothing has moved, nothing is added except a heartbeat: once in ten minutes, the rows without a topic. The delivery
-time of timers moves every second, so it is stored only when there are new timers, and with the heartbeat. A snapshot
-that is not newer than the last one adds nothing, so running twice gives the same tables.
+This row is also added if no offset has moved but the log has grown or lost segments, because messages wait then for
+groups that have stopped. If nothing has changed at all, it is added once in ten minutes, as a heartbeat. The delivery
+time of timers moves every second, so it is stored only together with that row. A snapshot that is not newer than the
+last one adds nothing, so running twice gives the same tables. If a file was not written again because nothing had
+moved, but the log has grown, the time of the snapshot is that of its reading.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ class Appended:
         moved: number of rows for offsets that moved, appeared or disappeared.
         subscribed: number of rows for subscriptions that changed.
         groups: number of groups with offsets in the snapshot.
-        as_of: newest time of its offsets; None if none were read.
+        as_of: time of the groups' offsets, else of others; None if none were read.
         is_old: True if the lake has this or a newer snapshot already.
     """
 
@@ -125,7 +127,7 @@ def _appended(progress: StoreSnapshot, moved: int | None, subscribed: int | None
         moved=moved or 0,
         subscribed=subscribed or 0,
         groups=len(groups),
-        as_of=max(progress.taken.values(), default=None),
+        as_of=progress.taken.get(OffsetKind.GROUP) or max(progress.taken.values(), default=None),
         is_old=bool(progress.taken) and moved is None,
     )
 
@@ -167,10 +169,7 @@ def _known(table: DeltaTable | None, name: str, brokers: Sequence[str]) -> dict[
 
 def _offset_rows(progress: StoreSnapshot, known: list[Row]) -> list[Row] | None:
     """Return the rows to add; None if no kind of the snapshot is newer than the table."""
-    last = {row["kind"]: row["as_of"] for row in known if row["topic"] is None}
-    newer = {kind: as_of for kind, as_of in progress.taken.items() if kind not in last or as_of > last[kind]}
-    if progress.taken and not newer:
-        return None
+    last = {row["kind"]: row for row in known if row["topic"] is None}
     before = {
         OffsetOwner(row["kind"], row["group"] or "", row["topic"], row["queue_id"]): row["offset"]
         for row in known
@@ -182,17 +181,48 @@ def _offset_rows(progress: StoreSnapshot, known: list[Row]) -> list[Row] | None:
         if position.kind == OffsetKind.TIMER
     )
     rows: list[Row] = []
-    for kind, as_of in newer.items():
+    is_newer = not progress.taken
+    for kind, written in progress.taken.items():
+        mark = last.get(kind)
         now = {position: offset for position, offset in progress.offsets.items() if position.kind == kind}
         gone = {position: None for position in before if position.kind == kind and position not in now}
         moved = {position: offset for position, offset in now.items() if before.get(position) != offset} | gone
-        if kind == OffsetKind.TIMER_TIME and kind in last and as_of - last[kind] < HEARTBEAT and not new_timers:
+        has_other_log = mark is None or _has_other_log(progress, mark)
+        as_of = _newer_time(progress, written, mark, is_read_again=has_other_log and not moved)
+        if as_of is None:
+            continue
+        is_newer = True
+        is_due = has_other_log or mark is None or as_of - mark["as_of"] >= HEARTBEAT
+        if kind == OffsetKind.TIMER_TIME and not is_due and not new_timers:
             moved = {}  # it moves every second, with or without timers
-        if moved or kind not in last or as_of - last[kind] >= HEARTBEAT:
+        if moved or is_due:
             whole = {"topic": None, "queue_id": None, "log_end": progress.log_end, "log_start": progress.log_start}
             rows.append(_offset_row(progress, as_of, OffsetOwner(kind, "", "", 0), None) | whole)
         rows += [_offset_row(progress, as_of, position, offset) for position, offset in sorted(moved.items())]
-    return rows
+    return rows if is_newer else None
+
+
+def _newer_time(
+    progress: StoreSnapshot, written: datetime.datetime, mark: Row | None, *, is_read_again: bool
+) -> datetime.datetime | None:
+    """Return the time of a kind's offsets; None if the table's last snapshot of them is as new.
+
+    Args:
+        progress: the snapshot.
+        written: time at which they were written.
+        mark: the row of the last snapshot; None if there is none.
+        is_read_again: True if they have not moved since that, although the log has grown.
+    """
+    if mark is None or written > mark["as_of"]:
+        return written
+    is_read_later = progress.read_at is not None and progress.read_at > mark["as_of"]
+    return progress.read_at if is_read_again and is_read_later else None
+
+
+def _has_other_log(progress: StoreSnapshot, mark: Row) -> bool:
+    """Return whether the log has grown, or lost segments, since the last snapshot."""
+    ends = (progress.log_end, mark["log_end"]), (progress.log_start, mark["log_start"])
+    return any(now is not None and (before is None or now > before) for now, before in ends)
 
 
 def _offset_row(progress: StoreSnapshot, as_of: datetime.datetime, position: OffsetOwner, offset: int | None) -> Row:

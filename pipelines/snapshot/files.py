@@ -11,6 +11,7 @@ import datetime
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from commitlake.connectors.formats.engine.shipped import small_files_folder
@@ -89,7 +90,7 @@ def _read_progress(store: Store, root: Path, now: datetime.datetime, wait: Calla
             unreadable.files[files.offsets_file] = "expected the file, found only the .bak of its earlier version"
         elif not unreadable.files and _unmapped(_written(root, now)) == _unmapped(before):
             break
-    return _progress(store, files, unreadable, before)
+    return replace(_progress(store, files, unreadable, before), read_at=now)
 
 
 def _written(root: Path, now: datetime.datetime) -> dict[str, datetime.datetime]:

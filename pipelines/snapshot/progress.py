@@ -84,6 +84,7 @@ class StoreSnapshot:
         subscriptions: the groups' subscriptions.
         log_end: physical offset of the log's end after the offsets were read; None if not known.
         log_start: physical offset of the log's start; None if not known.
+        read_at: time at which files were read that may be older; None if a broker was asked.
         unreadable: sentences on files that exist but could not be read.
         note: a sentence on missing files; empty if none are.
     """
@@ -96,5 +97,6 @@ class StoreSnapshot:
     subscriptions: Mapping[GroupTopic, Subscription] = field(default_factory=dict)
     log_end: int | None = None
     log_start: int | None = None
+    read_at: datetime.datetime | None = None
     unreadable: tuple[str, ...] = ()
     note: str = ""

@@ -4,8 +4,8 @@ A snapshot reads the offsets from a broker's files or from a live broker, and ad
 changed since the previous snapshot. So the offset at a given time is in the last row of its key at or before that time.
 
 Each snapshot also adds a row without a topic for each `kind` that it read. It means that at this time every offset
-without a new row was unchanged. If nothing has changed at all, this row is added at most once in ten minutes (the
-heartbeat).
+without a new row was unchanged. It is added if an offset has moved, or the log has grown or lost segments; if nothing
+has changed at all, at most once in ten minutes (the heartbeat).
 
 Key: (`broker`, `kind`, `group`, `topic`, `queue_id`, `as_of`). Append-only.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from contextlib import suppress
 from pathlib import Path
 
 from commitlake.schemas.store_files import create_file, make_folders, read_file, sync_folder
@@ -36,6 +38,12 @@ class FileWithBackup:
             return read_file(path, below=self._root)
         except FileNotFoundError:
             return None
+
+    def renew(self, seconds: float) -> None:
+        """Set the file's time to now if it is older than so many seconds."""
+        with suppress(FileNotFoundError):
+            if time.time() - self.path.lstat().st_mtime > seconds:
+                os.utime(self.path, follow_symlinks=False)
 
     def write(self, data: bytes) -> None:
         """Write a temporary file, flush it to disk and rename it; the previous file becomes the `.bak`."""

@@ -14,6 +14,8 @@ from commitlake.broker_lite.stores.engine.file_with_backup import FileWithBackup
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
+DATED_SECONDS = 5
+"""Age at which the time of an unchanged file is renewed."""
 
 
 class SavedTable(ABC):
@@ -23,7 +25,11 @@ class SavedTable(ABC):
         path: path of the file.
         backup: path of its previous version.
         is_changed: True if the table has changed since it was saved.
+        is_dated: True if readers take the file's time for the time of its content, as of offsets. RocketMQ writes such
+            files again every five seconds.
     """
+
+    is_dated = False
 
     def __init__(self, root: Path, folder: str, name: str) -> None:
         """Set the path of the file, without reading it.
@@ -80,10 +86,12 @@ class SavedTable(ABC):
             self._save()
 
     def save_changed(self) -> None:
-        """Write the file if the table has changed."""
+        """Write the file if the table has changed; else renew its time, if that is the time of its content."""
         with self._saving:
             if self.is_changed:
                 self._save()
+            elif self.is_dated:
+                self._file.renew(DATED_SECONDS)
 
     def _save(self) -> None:
         with self._guard:

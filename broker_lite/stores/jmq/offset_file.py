@@ -31,6 +31,8 @@ class OffsetFile(SavedTable):
     Messages that were not acknowledged when the store was closed are delivered again.
     """
 
+    is_dated = True
+
     def __init__(self, root: Path, clock: Callable[[], int]) -> None:
         """Read the file.
 

@@ -168,6 +168,7 @@ class ConsumerOffsets(ConfigFile):
     """Consumer offsets, in `consumerOffset.json` or, with `enableLmq`, in a newer `lmqConsumerOffset.json`."""
 
     table = boltmq.OFFSETS
+    is_dated = True
 
     def __init__(
         self, root: Path, clock: Callable[[], int], dialect: Dialect = ROCKETMQ, groups: Collection[str] = ()
@@ -228,6 +229,7 @@ class DelayOffsets(ConfigFile):
 
     name = "delayOffset.json"
     table = boltmq.OFFSETS
+    is_dated = True
 
     def _to_boltmq(self) -> dict[Any, Any]:
         return boltmq.delays_to_boltmq(self.document)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
 
 START = datetime.datetime(2023, 11, 15, tzinfo=datetime.UTC)
+SECOND = datetime.timedelta(seconds=1)
 
 
 def progress(second: int, offset: int, **more: Any) -> StoreSnapshot:
@@ -106,6 +108,19 @@ def test_late_and_repeated_snapshots_do_not_change_the_lag(growing: GrowingLake)
     assert (row.offset.low, row.messages.low, row.messages.high) == (8, 2, 2)
     (row,) = lag_of_lake(growing.lake, START + datetime.timedelta(seconds=7), Choice()).rows
     assert (row.offset.low, row.offset.high) == (4, 8)
+
+
+def test_messages_count_at_the_last_snapshot_even_if_no_group_has_moved(growing: GrowingLake) -> None:
+    end = len(growing.log)
+    append_progress(growing.lake, replace(progress(9, 10), log_end=end))
+    growing.write(stored("orders", second) for second in range(10, 60))
+    for second in (30, 59):
+        append_progress(
+            growing.lake, replace(progress(second, 10), log_end=end + (len(growing.log) - end) * second // 59)
+        )
+    growing.archive()
+    (row,) = lag_of_lake(growing.lake, None, Choice()).rows
+    assert (row.as_of, row.messages.low, row.messages.high, row.seconds.low) == (START + 59 * SECOND, 50, 50, 49.0)
 
 
 def test_a_group_reset_between_two_snapshots_has_wide_bounds(growing: GrowingLake) -> None:

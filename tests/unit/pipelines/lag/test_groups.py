@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 
-from commitlake.pipelines.lag.groups import by_group, summed
+from commitlake.jobs.lag.formatting import summary
+from commitlake.pipelines.lag.groups import by_group, summed, times_of
 from commitlake.pipelines.lag.measure import FigureBounds, Lag
 from commitlake.pipelines.lag.offsets import OffsetAt
 from commitlake.pipelines.lag.verdicts import Judged, LagVerdict
@@ -37,6 +38,14 @@ def test_the_group_with_the_worst_verdict_is_first() -> None:
         FigureBounds(1, 3),
     )
     assert groups[3].topics == ["orders"]
+
+
+def test_the_time_of_the_figures_is_that_of_groups() -> None:
+    earlier = row("well", LagVerdict.OK, 500)
+    later = row("", LagVerdict.SLOW, 9, kind="timer")._replace(as_of=NOON + datetime.timedelta(minutes=10))
+    assert times_of([later, earlier]) == [NOON]
+    assert times_of([later]) == [later.as_of]
+    assert summary([later, earlier]).endswith(", as of 2026-11-20T12:00:00Z")
 
 
 def test_a_sum_with_an_unknown_bound_has_none() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,23 @@ def test_a_snapshot_without_changes_adds_only_a_heartbeat(lake: LakePaths) -> No
     for seconds in (0, 60, 599, 600, 660):
         append_progress(lake, snapshot(seconds, {queue("orders", 0): 5}))
     assert places(lake) == [(0, "", None, None), (0, "orders", 0, 5), (600, "", None, None)]
+
+
+def test_a_snapshot_in_which_only_the_log_has_grown_is_kept(lake: LakePaths) -> None:
+    for seconds, log_end in ((0, 100), (60, 100), (120, 900), (180, 900)):
+        append_progress(lake, replace(snapshot(seconds, {queue("orders", 0): 5}), log_end=log_end, log_start=0))
+    assert places(lake) == [(0, "", None, None), (0, "orders", 0, 5), (120, "", None, None)]
+    assert [row["log_end"] for row in rows(lake) if row["topic"] is None] == [100, 900]
+
+
+def test_a_file_that_is_as_old_as_before_is_as_new_as_its_reading_if_the_log_has_grown(lake: LakePaths) -> None:
+    def read(seconds: int, offset: int, log_end: int) -> bool:
+        written = snapshot(0, {queue("orders", 0): offset})
+        return append_progress(lake, replace(written, log_end=log_end, log_start=0, read_at=at(seconds))).is_old
+
+    assert [read(5, 5, 100), read(60, 5, 100), read(120, 5, 900), read(180, 5, 900)] == [False, True, False, True]
+    assert read(240, 4, 950), "offsets of an older file that differ are older"
+    assert places(lake) == [(0, "", None, None), (0, "orders", 0, 5), (120, "", None, None)]
 
 
 def test_a_repeated_snapshot_adds_no_rows(lake: LakePaths) -> None:

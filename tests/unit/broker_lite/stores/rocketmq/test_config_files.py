@@ -208,6 +208,18 @@ def test_broken_file_without_a_backup_is_an_error_on_opening(root: Path) -> None
     assert (root / "config" / "topics.json").read_text() == "{"
 
 
+def test_unchanged_offsets_get_a_new_time_and_nothing_else(root: Path, clock: Clock) -> None:
+    with MessageStore.open(root, SMALL, clock=clock) as store:
+        store.config.save()
+        before = {path.name: path.stat().st_mtime for path in (root / "config").iterdir()}
+        for path in (root / "config").iterdir():
+            os.utime(path, (1000, 1000))
+        store.config.save_changed()
+        after = {path.name: path.stat().st_mtime for path in (root / "config").iterdir()}
+    renewed = {name for name, time in after.items() if time >= before[name]}
+    assert renewed == {"consumerOffset.json", "delayOffset.json"}
+
+
 def test_changes_are_saved_in_the_background(root: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commitlake.broker_lite.stores.engine.flushing.CONFIG_SAVE_INTERVAL_SECONDS", 0.0)
     with MessageStore.open(root, SMALL, clock=clock) as store:
