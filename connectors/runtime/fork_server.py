@@ -8,12 +8,16 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait as wait_for
 
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}
+"""Environment of a Python that is started with `-c` or `-m`: it imports nothing from the current folder, which may be
+one that others can write to."""
 _SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 (mkdtemp makes a folder there that nobody else may open)
 _MAX_FOLDER_BYTES = 107 - len("/pymp-abcdefgh/listener-abcdefgh")
 """Bytes of a folder's path in which the server can listen: the path of a socket has at most 107."""
@@ -39,12 +43,28 @@ def start_fork_server(function: Callable[..., object] | None = None) -> None:
     module = getattr(function, "__module__", None)
     if isinstance(module, str) and module != "__main__":
         forkserver.set_forkserver_preload([module])
-    resource_tracker.ensure_running()  # it would unblock blocked signals, so start it first
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    with _safe_path():
+        resource_tracker.ensure_running()  # it would unblock blocked signals, so start it first
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            forkserver.ensure_running()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Set `SAFE_PATH` while processes are started, but not for those that the caller's own code starts."""
+    before = {name: os.environ.get(name) for name in SAFE_PATH}
+    os.environ.update(SAFE_PATH)
     try:
-        forkserver.ensure_running()
+        yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _choose_folder() -> None:

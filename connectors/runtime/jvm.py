@@ -35,6 +35,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 
 from commitlake.connectors.printable import printable
 from commitlake.connectors.runtime import submit_arguments, worker_environment
+from commitlake.connectors.runtime.fork_server import SAFE_PATH
 from commitlake.connectors.runtime.java import JavaError, java_home
 from commitlake.connectors.runtime.spark_defaults import configuration_folder, read_defaults, without_defaults
 from commitlake.connectors.runtime.spark_noise import without_noise
@@ -163,7 +164,8 @@ def _start(words: Sequence[str], connection: Path, output: int, folder: Path | N
     script = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     return subprocess.Popen(
         [str(script), *words],
-        env={**os.environ, "SPARK_CONNECT_MODE": "0", _CONNECTION: str(connection)},
+        # The JVM passes its environment on to Python workers.
+        env={**os.environ, **SAFE_PATH, "SPARK_CONNECT_MODE": "0", _CONNECTION: str(connection)},
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=output,

@@ -1,6 +1,6 @@
 """Entry point of an executor's pod on Kubernetes, for images that have no `entrypoint.sh` of Spark's own images.
 
-    command: [python3, -m, commitlake.connectors.runtime.kubernetes_executor]
+    command: [python3, -P, -m, commitlake.connectors.runtime.kubernetes_executor]
 
 in a pod template. Spark adds the argument `executor`, and passes everything else in variables (Spark's
 resource-managers/kubernetes/docker/src/main/dockerfiles/spark/entrypoint.sh). So the pod of the job and those of its

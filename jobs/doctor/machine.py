@@ -70,7 +70,7 @@ def jars() -> DoctorFinding:
         found = delta_jars()
     except (JarsError, OSError, SparkVersionError) as error:
         advice = (
-            "only Spark needs them: use --local, or run 'python -m commitlake.connectors.runtime.jars' with network"
+            "only Spark needs them: use --local, or run 'python -P -m commitlake.connectors.runtime.jars' with network"
         )
         return DoctorFinding("jars", State.WARNING, str(error).partition(": run ")[0], advice)
     return DoctorFinding("jars", State.OK, f"{found[0].parent}: {', '.join(jar.name for jar in found)}")

@@ -87,7 +87,7 @@ def test_executors_have_the_volumes_and_the_image_of_their_job() -> None:
     assert template["spec"]["securityContext"] == pod["securityContext"]
     assert executor["securityContext"] == driver["securityContext"]
     assert executor["envFrom"] == driver["envFrom"]
-    assert executor["command"] == ["python3", "-m", kubernetes_executor.__name__]
+    assert executor["command"] == ["python3", "-P", "-m", kubernetes_executor.__name__]
     options = split(driver["args"])[0]
     settings = dict(word.split("=", 1) for word in options if word.startswith("spark."))
     (image,) = documents(KUSTOMIZATION)[0]["images"]

@@ -16,22 +16,38 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.lake.paths import LakePaths
 from tests.support.comparing import plain_rows
 from tests.support.logs import messages
+from tests.support.planted_modules import LOADED, plant_modules
 from tests.support.process_trees import kill_tree
 from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).parents[3]
 OPTIONS = StoreOptions(segment_size_bytes=1 << 16, index_slots=100, index_entries=400)
 PATIENCE_SECONDS = 240
 
 
 class Follower:
-    """An `archive --follow` in a process of its own."""
+    """An `archive --follow` in a process of its own, in a folder with modules that nobody may import."""
 
     def __init__(self, store: Path, lake: Path, *arguments: str) -> None:
-        command = [sys.executable, "-m", "commitlake.jobs.cli.main", "archive", "--store", str(store), "--broker", "a"]
+        self._here = plant_modules(store.with_name("here"))
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "commitlake.jobs.cli.main",
+            "archive",
+            "--store",
+            str(store),
+            "--broker",
+            "a",
+        ]
         command += ["--lake", str(lake), "--trigger", "1s", *(arguments or ["--follow"])]
         self.process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+            command,
+            cwd=self._here,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
 
     def end(self, number: int) -> int:
@@ -42,6 +58,7 @@ class Follower:
     def wait(self) -> int:
         """Wait for the end of the job, and return its exit code."""
         self.error = self.process.communicate(timeout=PATIENCE_SECONDS)[1]
+        assert not (self._here / LOADED).exists(), (self._here / LOADED).read_text()
         return self.process.returncode
 
     def close(self) -> None:

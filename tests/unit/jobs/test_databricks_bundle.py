@@ -105,10 +105,16 @@ def test_the_bundle_has_the_expected_parts() -> None:
         assert set(variable) <= {"description", "default"}
         assert variable["description"]
     assert {name for name, each in BUNDLE["variables"].items() if "default" not in each} == set(NO_DEFAULT)
-    assert set(_REFERENCE.findall(str(BUNDLE["resources"]))) == {
-        *(f"var.{name}" for name in BUNDLE["variables"]),
-        "resources.jobs.maintain.id",
-    }
+    used = _REFERENCE.findall(str(BUNDLE["resources"]) + str(BUNDLE["targets"]["prod"]["permissions"]))
+    assert set(used) == {*(f"var.{name}" for name in BUNDLE["variables"]), "resources.jobs.maintain.id"}
+
+
+def test_only_the_deployer_and_administrators_can_write_what_runs_in_production() -> None:
+    prod = BUNDLE["targets"]["prod"]
+    assert prod["workspace"]["root_path"].startswith("/Workspace/Users/${workspace.current_user.userName}/")
+    assert [set(entry) for entry in prod["permissions"]] == [{"group_name", "level"}]
+    assert {entry["level"] for entry in prod["permissions"]} == {"CAN_VIEW"}
+    assert BUNDLE["variables"]["operators"]["default"] == "admins"
 
 
 # --- runs ---

@@ -30,7 +30,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from numba.core import config
 from numba.core.caching import (
     CompileResultCacheImpl,
     FunctionCache,
@@ -44,6 +43,7 @@ from numba.core.runtime.nrt import rtsys
 _HERE = Path(__file__).parent
 _PACKAGE = _HERE.parents[3]
 _FOLDERS = ("connectors", "pipelines", "schemas/layouts")
+_FOLDER_VARIABLE = "NUMBA_CACHE_DIR"
 _CHECKSUM_BYTES = 16
 _OF_RUNTIME = b"NRT_"
 """Prefix of the functions of numba's runtime, which counts references to arrays."""
@@ -58,7 +58,7 @@ def cache_folder() -> Path | None:
             root.mkdir(parents=True, exist_ok=True)
             if os.access(root, os.W_OK | os.X_OK):
                 folder = root / f"kernel-{_digest()}"
-                if not vars(config)["CACHE_DIR"]:
+                if not os.environ.get(_FOLDER_VARIABLE):
                     _copy_installed(folder)
                 return folder
     return None
@@ -81,7 +81,8 @@ def _copy_installed(folder: Path) -> None:
 
 
 def _roots() -> Iterator[Path]:
-    if chosen := vars(config)["CACHE_DIR"]:
+    # Not numba's own setting, which a file in the current folder can change: loading compiled code runs it.
+    if chosen := os.environ.get(_FOLDER_VARIABLE):
         yield Path(chosen) / "commitlake"
     yield _HERE / "__pycache__"
     if chosen := os.environ.get("XDG_CACHE_HOME"):

@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import CodeType, ModuleType
 
-import numba
 import pytest
 
 from commitlake.connectors.formats.engine.kernel import function_cache
@@ -29,7 +28,7 @@ PROJECT = Path(function_cache.__file__).parents[5]
 @pytest.fixture(autouse=True)
 def ask_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let each test see the folder that its own settings give."""
-    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     cache_folder.cache_clear()
     yield
     cache_folder.cache_clear()
@@ -74,7 +73,7 @@ def test_a_read_only_installation_gives_its_compiled_code_to_the_users_cache(
 
 
 def test_the_folder_is_in_numbas_if_the_user_has_chosen_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     folder = cache_folder()
     assert folder is not None
     assert folder.parent == tmp_path / "commitlake"
@@ -92,7 +91,7 @@ def test_functions_are_compiled_if_their_code_cannot_be_cached_and_that_is_repor
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(KernelCacheFile, "save", fail)
     assert compiled(plus_one)(6) == 7
     assert compiled(plus_one)(6) == 7
