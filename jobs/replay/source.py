@@ -37,6 +37,7 @@ from commitlake.pipelines.replay.not_consumed import (
     not_consumed_live,
 )
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.layouts.rocketmq.offset_keys import plain_group
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
 if TYPE_CHECKING:
@@ -135,7 +136,8 @@ def _copy_store(arguments: argparse.Namespace, copy: LakePaths) -> MessageSource
             as_of[store.broker] = progress.taken[OffsetKind.GROUP]
             for place, offset in progress.offsets.items():
                 if place.kind == OffsetKind.GROUP:
-                    found.setdefault(place.group, {})[store.broker, place.topic, place.queue_id] = offset
+                    group = plain_group(place.group)
+                    found.setdefault(group, {})[store.broker, place.topic, place.queue_id] = offset
         return KnownOffsets(found, as_of)
 
     def not_consumed(_: argparse.Namespace, takes_topic: Callable[[str], bool]) -> NotConsumed:

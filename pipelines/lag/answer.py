@@ -32,6 +32,7 @@ from commitlake.pipelines.snapshot.files import read_store_progress
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, StoreSnapshot
 from commitlake.pipelines.verify.observed_delays import known_levels, with_observed
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.layouts.rocketmq.offset_keys import plain_group
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -172,7 +173,7 @@ def _some_topics(broker: str, topics: Sequence[str]) -> str:
 
 def _broadcasting(broker: str, subscriptions: Subscriptions, moment: Moment, choice: Choice) -> Iterator[Broadcasting]:
     """Yield each broadcasting group whose offsets the broker does not have."""
-    known = {GroupTopic(position.group, position.topic) for position in moment.offsets}
+    known = {GroupTopic(plain_group(position.group), position.topic) for position in moment.offsets}
     for key, subscribed in sorted(subscriptions.found.items()):
         is_wanted = choice.takes(OffsetOwner(OffsetKind.GROUP, key.group, key.topic, 0))
         if subscribed.message_model == BROADCASTING and is_wanted and key not in known:
@@ -226,7 +227,11 @@ def _measure(
 
 def _all_groups(moment: Moment) -> set[OffsetOwner]:
     everything = Choice()
-    return {position for position in moment.offsets if everything.takes(position)}
+    return {
+        position._replace(group=plain_group(position.group))
+        for position in moment.offsets
+        if everything.takes(position)
+    }
 
 
 def _no_snapshot(broker: str, at: datetime.datetime | None) -> str:

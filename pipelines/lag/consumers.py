@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions
 from commitlake.pipelines.lag.wanted import ALL
 from commitlake.pipelines.snapshot.progress import GroupTopic
+from commitlake.schemas.layouts.rocketmq.offset_keys import plain_group
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 
 
@@ -35,8 +37,16 @@ def consumers(
 
 
 def subscription_of(key: GroupTopic, subscriptions: Subscriptions) -> SubscribedAt:
-    """Return a group's subscription. A retry topic holds only messages of its group, so all of them are wanted."""
-    found = subscriptions.of(key)
+    """Return a group's subscription. A retry topic holds only messages of its group, so all of them are wanted.
+
+    Args:
+        key: The topic, and the group as in the key of its offsets, which also shows whether it broadcasts.
+        subscriptions: Subscriptions of the groups.
+    """
+    group = plain_group(key.group)
+    found = subscriptions.of(key._replace(group=group))
+    if group != key.group:
+        found = replace(found, message_model=BROADCASTING)
     if key.topic.startswith(RETRY_PREFIX):
         return SubscribedAt(ALL, found.members, found.message_model)
     return found

@@ -34,6 +34,7 @@ from commitlake.pipelines.lag.thresholds import ThresholdCounter
 from commitlake.pipelines.lag.wanted import ALL, GroupFilter
 from commitlake.pipelines.snapshot.append import HEARTBEAT
 from commitlake.pipelines.snapshot.progress import GroupTopic
+from commitlake.schemas.layouts.rocketmq.offset_keys import BROADCAST_SUFFIX, plain_group
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 from commitlake.schemas.time_windows import TimeWindows
 
@@ -171,6 +172,7 @@ class _StoreHistory:
         self._store = LakeMessages(self._messages, broker, lake.bodies)
         self._offsets, self._broker, self._until = offsets, broker, until
         self._subscribed_in: dict[int, PastSubscriptions] = {}
+        self._broadcast: Collection[tuple[str, str]] = ()
 
     def set_subscribed(
         self, subscribed: DeltaTable | None, places: Sequence[_Window], given: Mapping[GroupTopic, GroupFilter]
@@ -222,7 +224,8 @@ class _StoreHistory:
         A figure is None if the queue's topic was created again after that time.
         """
         offsets = self._group_offsets(windows, groups, topics)
-        consumers = self._consumers(offsets, windows.count, groups, topics)
+        clustering = {key: figures for key, figures in offsets.items() if (key[0], key[1].topic) not in self._broadcast}
+        consumers = self._consumers(clustering, windows.count, groups, topics)
         names = {queue.topic for _, queue in offsets}.union(consumers)
         known = self._store.measure(Times(until=self._until), names, [])
         floors = {queue: span.floor for queue, span in known.items() if span.floor is not None}
@@ -329,7 +332,8 @@ class _StoreHistory:
         self, windows: TimeWindows, groups: Collection[str], topics: Collection[str]
     ) -> dict[tuple[str, Queue], list[int | None]]:
         """Return the offset at the end of each window by group and queue; None if there is none."""
-        chosen = f' AND "group" IN ({", ".join(map(text_literal, sorted(groups)))})'
+        names = sorted(group + suffix for group in groups for suffix in ("", BROADCAST_SUFFIX))
+        chosen = f' AND "group" IN ({", ".join(map(text_literal, names))})'
         if topics:
             chosen += f" AND topic IN ({', '.join(map(text_literal, sorted(topics)))})"
         rows = self._ask(
@@ -339,8 +343,12 @@ class _StoreHistory:
             f"AND as_of <= {timestamp_literal(self._until)} GROUP BY 1, 2, 3, 4 ORDER BY 4"
         )
         found: dict[tuple[str, Queue], list[int | None]] = {}
+        self._broadcast = {(plain_group(row["group"]), row["topic"]) for row in rows if _broadcasts(row)}
         for row in rows:
-            key = row["group"], Queue(self._broker, row["topic"], row["queue_id"])
+            group = plain_group(row["group"])
+            if (group, row["topic"]) in self._broadcast and not _broadcasts(row):
+                continue  # these offsets are older than the first one as a broadcasting group
+            key = group, Queue(self._broker, row["topic"], row["queue_id"])
             number = max(0, row["number"])
             figures = found.setdefault(key, [None] * windows.count)
             if number < windows.count:
@@ -382,6 +390,10 @@ class _StoreHistory:
 
     def _ask(self, sql: str) -> list[Row]:
         return list(dict_rows(run_sql(self._offsets, OFFSETS, sql).read_all()))
+
+
+def _broadcasts(row: Row) -> bool:
+    return bool(plain_group(row["group"]) != row["group"])
 
 
 def _either(some: Sequence[bool] | None, others: Sequence[bool]) -> list[bool]:

@@ -28,9 +28,12 @@ from commitlake.pipelines.lag.verdicts import Judged, Movement, judge
 from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.layouts.rocketmq.offset_keys import BROADCAST_SUFFIX, plain_group
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, is_system_group
 from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
 
+BROADCASTS = "the group broadcasts: its clients keep their own offsets"
+"""Note on a group that broadcasts."""
 NO_OFFSET = "no committed offset: counted from the queue's first message"
 """Note on a queue in which the group has no offset."""
 
@@ -105,7 +108,7 @@ class Choice:
         """Return whether an offset is chosen. Offsets of the broker's own groups never are."""
         return (
             not is_system_group(position.group)
-            and (not self.groups or position.group in self.groups)
+            and (not self.groups or not {position.group, plain_group(position.group)}.isdisjoint(self.groups))
             and self.takes_topic(position.topic)
         )
 
@@ -136,12 +139,13 @@ class GroupLag:
         subscribed: dict[GroupTopic, SubscribedAt | None] = {}  # there are many queues of each
         committed: dict[GroupTopic, set[int]] = {}
         self._plans: list[_LagPlan] = []
-        for position, offset in sorted(moment.offsets.items()):
-            if position.kind != OffsetKind.GROUP:
-                continue
+        offsets = sorted(each for each in moment.offsets.items() if each[0].kind == OffsetKind.GROUP)
+        known = {GroupTopic(position.group, position.topic) for position, _ in offsets}
+        for position, offset in offsets:
             key = GroupTopic(position.group, position.topic)
             if key not in subscribed:
-                subscribed[key] = subscription_of(key, subscriptions) if choice.takes(position) else None
+                is_taken = choice.takes(position) and not _is_outdated(key, known, subscriptions)
+                subscribed[key] = subscription_of(key, subscriptions) if is_taken else None
                 committed[key] = set()
             if (found := subscribed[key]) is not None:
                 self._plans.append(_LagPlan(position, offset, queue_of(moment, position), found))
@@ -203,6 +207,21 @@ class GroupLag:
             span = spans.get(plan.queue)
             if plan.is_committed or (span is not None and (span.first or 0) < span.end):
                 yield plan.lag(self._moment, span, behind, self._missing)
+
+
+def _is_outdated(key: GroupTopic, known: Collection[GroupTopic], subscriptions: Subscriptions) -> bool:
+    """Return whether a group's offsets are those of its other message model, which it has left.
+
+    Args:
+        key: The topic, and the group as in the key of its offsets.
+        known: All groups and topics with offsets, likewise.
+        subscriptions: Subscriptions of the groups.
+    """
+    group = plain_group(key.group)
+    broadcasts = group != key.group
+    model = subscriptions.of(key._replace(group=group)).message_model
+    other = key._replace(group=group if broadcasts else group + BROADCAST_SUFFIX)
+    return model is not None and (model == BROADCASTING) != broadcasts and other in known
 
 
 def queue_of(moment: Moment, position: OffsetOwner) -> Queue:
@@ -291,13 +310,15 @@ class _LagPlan(NamedTuple):
                 "count: the topic was deleted and created again"
             )
         broadcasts = subscribed.message_model == BROADCASTING
+        group = plain_group(self.position.group)
         if broadcasts:
-            notes.append("the group broadcasts: its clients keep their own offsets")
+            of_slowest = "; the broker has the one at which the slowest last pulled"
+            notes.append(f"{BROADCASTS}{'' if group == self.position.group else of_slowest}")
         is_all = not missing
         return Lag(
             broker=self.queue.broker,
             kind="retry" if self.position.topic.startswith(RETRY_PREFIX) else "group",
-            group=self.position.group,
+            group=group,
             topic=self.position.topic,
             queue_id=self.position.queue_id,
             as_of=moment.at,

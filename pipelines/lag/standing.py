@@ -10,6 +10,7 @@ from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.snapshot.progress import OffsetKind
+from commitlake.schemas.layouts.rocketmq.offset_keys import BROADCAST_SUFFIX
 
 
 def standing_since(lake: LakePaths, row: Lag) -> datetime.datetime | None:
@@ -29,9 +30,10 @@ def standing_since(lake: LakePaths, row: Lag) -> datetime.datetime | None:
     table = open_snapshots(lake, OFFSETS)
     if table is None or row.next_time is None:
         return None
+    names = f"{text_literal(row.group)}, {text_literal(row.group + BROADCAST_SUFFIX)}"
     sql = (
         f"SELECT max(as_of) AS moved FROM {OFFSETS} WHERE kind = {text_literal(OffsetKind.GROUP)} "
-        f'AND broker = {text_literal(row.broker)} AND "group" = {text_literal(row.group)} '
+        f'AND broker = {text_literal(row.broker)} AND "group" IN ({names}) '
         f"AND topic = {text_literal(row.topic)} AND queue_id = {row.queue_id} "
         f"AND as_of <= {timestamp_literal(row.as_of)}"
     )

@@ -18,6 +18,7 @@ from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.lake.sql import is_one_of, text_literal, timestamp_literal
 from commitlake.pipelines.lineage.lookups import Place, Row
 from commitlake.pipelines.tps.answers import rows_of
+from commitlake.schemas.layouts.rocketmq.offset_keys import plain_group
 from commitlake.schemas.layouts.rocketmq.topics import is_system_group
 
 OFFSETS = "consumer_offsets"
@@ -101,7 +102,9 @@ def read_offsets(lake: LakePaths, rows: Collection[Row]) -> Offsets:
             continue
         until = max(taken.get(broker, row["as_of"]), row["as_of"])
         known = groups.setdefault((broker, row["topic"], row["queue_id"]), {})
-        known[group] = NewestOffset(row["offset"], row["as_of"], until)
+        name = plain_group(group)
+        if name not in known or known[name].since < row["as_of"]:  # a group may have changed its message model
+            known[name] = NewestOffset(row["offset"], row["as_of"], until)
     return Offsets(groups, _passed(table, rows), taken)
 
 
@@ -119,7 +122,10 @@ def _passed(table: DeltaTable, rows: Collection[Row]) -> dict[tuple[Place, str],
     )
     found = list(rows_of(run_sql(table, OFFSETS, sql)))
     places = [(row["broker"], row["physical_offset"]) for row in chosen]
-    return {(places[row["n"]], row["group"]): row["passed"] for row in found}
+    passed: dict[tuple[Place, str], datetime.datetime] = {}
+    for row in sorted(found, key=lambda row: row["passed"], reverse=True):
+        passed[places[row["n"]], plain_group(row["group"])] = row["passed"]
+    return passed
 
 
 def _value(number: int, row: Row) -> str:

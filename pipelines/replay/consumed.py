@@ -26,6 +26,7 @@ from commitlake.pipelines.offsets.lake_queues import LakeQueues
 from commitlake.pipelines.replay.not_consumed import QueueLife, queue_lives
 from commitlake.pipelines.replay.planning import QueueChoice
 from commitlake.pipelines.snapshot.progress import OffsetKind
+from commitlake.schemas.layouts.rocketmq.offset_keys import plain_group
 from commitlake.schemas.layouts.rocketmq.origins import FAILED_KINDS
 from commitlake.schemas.layouts.rocketmq.properties import ORIGIN_MESSAGE_ID
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
@@ -65,7 +66,8 @@ def group_offsets(lake: LakePaths, brokers: Sequence[str]) -> KnownOffsets:
             continue
         as_of[broker] = moment.taken
         for position, offset in moment.offsets.items():
-            found.setdefault(position.group, {})[broker, position.topic, position.queue_id] = offset.low
+            group = plain_group(position.group)
+            found.setdefault(group, {})[broker, position.topic, position.queue_id] = offset.low
     return KnownOffsets(found, as_of)
 
 

@@ -22,7 +22,7 @@ from commitlake.pipelines.snapshot.progress import (
 )
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.numbers import parse_int64
-from commitlake.schemas.layouts.rocketmq.offset_keys import split_offset_key
+from commitlake.schemas.layouts.rocketmq.offset_keys import plain_group, split_offset_key
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, is_system_group
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.heartbeats import ConsumerConnection
@@ -55,7 +55,7 @@ def ask_progress(
         if level < 1:
             raise _wrong(broker_name, "the offsets of delays", "delay levels from 1 on", level)
         offsets[OffsetOwner(OffsetKind.DELAY, "", SCHEDULE_TOPIC, level - 1)] = offset
-    groups = {position.group for position in offsets if position.group} | set(admin.groups(broker_name))
+    groups = {plain_group(position.group) for position in offsets if position.group} | set(admin.groups(broker_name))
     subscriptions: dict[GroupTopic, Subscription] = {}
     deadline = clock() + GROUPS_SECONDS
     wanted = sorted(group for group in groups if not is_system_group(group))
@@ -91,7 +91,11 @@ def ask_group(admin: Admin, group: str, broker_name: str) -> StoreSnapshot:
         RocketMQError: The broker does not answer in time, refuses the request, or gives an impossible answer.
     """
     asked_at = _now()
-    offsets = {position: offset for position, offset in _group_offsets(admin, broker_name) if position.group == group}
+    offsets = {
+        position: offset
+        for position, offset in _group_offsets(admin, broker_name)
+        if plain_group(position.group) == group
+    }
     return StoreSnapshot(
         broker=broker_name,
         source=SnapshotSource.BROKER,

@@ -13,7 +13,8 @@ from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.answer import lag_of_lake, queue_ends
 from commitlake.pipelines.lag.counting import Queue
-from commitlake.pipelines.lag.measure import NO_OFFSET, Choice
+from commitlake.pipelines.lag.history import lag_history
+from commitlake.pipelines.lag.measure import BROADCASTS, NO_OFFSET, Choice
 from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.pipelines.lag.standing import standing_since
 from commitlake.pipelines.snapshot.append import append_progress
@@ -144,7 +145,30 @@ def test_a_broadcasting_group_without_offsets_is_named(growing: GrowingLake) -> 
     assert not lag_of_lake(growing.lake, None, Choice(groups=["billing"])).broadcasting
 
 
+def test_a_broadcasting_group_has_its_own_clients_and_filter(growing: GrowingLake) -> None:
+    wanted = Subscription("TAG", "paid", 1, message_model="BROADCASTING", members=(MEMBER,))
+    offsets = {
+        OffsetOwner(OffsetKind.GROUP, "radio@broadcast", "orders", 0): 4,
+        OffsetOwner(OffsetKind.GROUP, "radio", "orders", 0): 1,  # from when it did not broadcast
+    }
+    for second in (5, 9):
+        taken = START + second * SECOND
+        more = {"subscribed_as_of": taken, "subscriptions": {GroupTopic("radio", "orders"): wanted}}
+        append_progress(growing.lake, replace(progress(second, 4, **more), offsets=offsets))
+    answer = lag_of_lake(growing.lake, None, Choice(["radio"]))
+    (row,) = answer.rows
+    assert (row.group, row.offset.low, row.members, row.filter, row.broadcasts) == ("radio", 4, 1, "paid", True)
+    assert (str(row.judged.verdict), row.messages) == ("ok", (0, 0))  # no message has its tag
+    assert row.notes[-1] == f"{BROADCASTS}; the broker has the one at which the slowest last pulled"
+    assert (answer.broadcasting, {one.group for one in answer.known}) == ([], {"radio"})
+    history = lag_history(growing.lake, ["radio"], START + 9 * SECOND)
+    assert history is not None
+    assert set(history.messages["radio"]) <= {0, None}
+    assert 0 in history.messages["radio"]
+
+
 TAGS = ("paid", "open")
+MEMBER = Member("c", "10.0.0.9:1", "JAVA", 473, "V5_5_0")
 
 
 @pytest.fixture
