@@ -8,6 +8,7 @@ from typing import Any
 
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.tps.notes import OWN_COPIES
 from commitlake.pipelines.tps.capacity import Capacity
 from commitlake.pipelines.tps.coverage import Coverage
 from commitlake.pipelines.tps.question import RatesQuestion
@@ -50,6 +51,8 @@ def answer(
             f"{span} the brokers stored {count_text(total['messages'], 'message')}, {rate_text(mean)} on average, and "
             f"{size_text(total['bytes'])} of log."
         )
+        if total["sent"] < total["messages"]:
+            yield f"Producers sent {total['sent']:,} of them; the others {OWN_COPIES}."
         yield (
             f"The busiest minute began at {plain_text(total['peak_at'])} UTC: {rate_text(total['peak_per_s'])}, "
             f"{total['peak_per_s'] / mean:,.0f} times the average."

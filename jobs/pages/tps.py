@@ -46,11 +46,13 @@ class RatesSource:
         option: `--lake` or `--store`.
         place: Value of the option, as the user gave it.
         damaged: Ranges of a store's log that could not be read.
+        widened: Sentences that say how the requested time was rounded.
     """
 
     option: str
     place: str
     damaged: int = 0
+    widened: Sequence[str] = ()
 
     @property
     def is_lake(self) -> bool:
@@ -79,6 +81,7 @@ def rates_page(report: RatesReport, source: RatesSource) -> Page:
     question = report.question
     period = f"{_time(question.start)} to {_time(question.end)} UTC"
     facts = [source.fact, ("Brokers", _brokers(report)), ("Period", period), ("By", _by(report) or "nothing")]
+    facts += [("Rounded", sentence) for sentence in source.widened]
     facts += [(label, ", ".join(map(str, values))) for label, values in _filters(report) if values]
     sections = [Section("summary", "In short", _summary(report))]
     if report.total is None and report.groups:
@@ -103,6 +106,12 @@ def _verdict(report: RatesReport, source: RatesSource) -> PageVerdict:
         f"{count_text(total['messages'], 'message')} in {length}: {_rate(total['messages_per_s'])} on average, at most "
         f"{_rate(total['peak_per_s'])} at {_time(total['peak_at'])} UTC"
     )
+    if total["sent"] < total["messages"]:
+        sent_per_s = total["sent"] / (question.end - question.start).total_seconds()
+        sentence = (
+            f"Producers sent {count_text(total['sent'], 'message')} in {length}: {_rate(sent_per_s)} on average. With "
+            f"copies that brokers store themselves, and traces, there are {sentence}"
+        )
     largest = report.groups[0]
     if report.group_count > 1 and largest["messages"] > _LARGE_SHARE * total["messages"]:
         share = f"{100 * largest['messages'] / total['messages']:.0f} %"
@@ -153,6 +162,8 @@ def _summary(report: RatesReport) -> Html:
     unit = "busiest minute" if report.question.table.unit == MINUTE else "busiest second"
     figures = {
         "messages": f"{total['messages']:,}",
+        "sent by producers": f"{total['sent']:,}",
+        "copies by brokers, traces": f"{total['messages'] - total['sent']:,}",
         "per second, on average": _rate(total["messages_per_s"]),
         f"per second in the {unit}": _rate(total["peak_per_s"]),
         "log": size_text(total["bytes"]),
@@ -304,7 +315,10 @@ def _rates(report: RatesReport) -> Html:
     marks = list(_marks(report))
     by_text = f" by {_by(report)}" if report.lines else ""
     traffic = [Series("all messages", [row["bytes_per_s"] for row in report.all_windows])]
-    note = f"Each point is the average of {duration_text(report.windows.length)}"
+    windows = report.windows
+    note = f"Each point is the average of {duration_text(windows.length)}"
+    if windows.start < report.question.start or windows.end > report.question.end:
+        note += f"; the first begins at {_time(windows.start)} UTC, and the last ends at {_time(windows.end)} UTC"
     return joined([
         line_chart(f"Messages per second{by_text}", report.windows, series, _figure, marks=marks, note=note),
         line_chart("Bytes of log per second", report.windows, traffic, lambda value: f"{size_text(value)}/s",

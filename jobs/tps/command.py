@@ -15,6 +15,7 @@ and the exit code is 3 only if outcomes of transactions are columns of the answe
 from __future__ import annotations
 
 import argparse
+import datetime
 import sys
 import time
 from collections.abc import Sequence
@@ -29,8 +30,8 @@ from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.times import join_times
 from commitlake.jobs.tps import notes
 from commitlake.jobs.tps.arguments import COMPARED, DELAYED, HOT_KEYS, HOT_QUEUES, build_parser, check, groups_of
-from commitlake.jobs.tps.source import TpsSource, open_source, whole
-from commitlake.pipelines.tps.question import MESSAGES, MINUTE, MINUTES, CountedTable, RatesQuestion
+from commitlake.jobs.tps.source import TpsSource, open_source
+from commitlake.pipelines.tps.question import MESSAGES, MINUTE, SECOND, CountedTable, RatesQuestion, rounded
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import EPOCH, iso_text
@@ -41,10 +42,12 @@ if TYPE_CHECKING:
     from commitlake.pipelines.tps.transactions import ReadOutcomes
 
 _SHOWN = ("messages", "messages_per_s", "bytes_per_s")
-_ALSO = ("retries", "dead_letters", "prepared", "committed", "clock_skew")
+_ALSO = ("sent", "retries", "dead_letters", "prepared", "committed", "clock_skew")
 OUTCOME_COLUMNS = ("rolled_back", "given_up", "open")
 """Columns of the single row of `--by none`: transactions by outcome, from `edges`."""
-_MADE_PLAIN = ("window_start", "peak_at", "oldest_overdue")
+_COUNTED = ("counted_from", "counted_to")
+"""Columns for programs: the time that a row's figures cover, which is longer than requested if it had to be rounded."""
+_MADE_PLAIN = ("window_start", "peak_at", "oldest_overdue", *_COUNTED)
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
@@ -78,7 +81,7 @@ def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, starte
     from commitlake.pipelines.tps.rates import QUANTILES, Rates
 
     by = groups_of(arguments.by)
-    table = RatesQuestion(by, EPOCH, EPOCH, arguments.window, arguments.step).table
+    table = _table(arguments, by)
     if table is MESSAGES and arguments.percentiles:
         raise JobError(
             "--percentiles needs windows of whole minutes, and groups other than producers",
@@ -107,19 +110,21 @@ def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, starte
             for row in rows:
                 row |= {name: getattr(outcomes.found, name, None) for name in OUTCOME_COLUMNS}
         shown, groups = _largest(rows, by, arguments.top)
-        write(arguments.output, (_plain(row, columns) for row in shown), columns)
+        columns += () if arguments.output == "table" else _COUNTED
+        write(arguments.output, (_plain(_with_times(row, question), columns) for row in shown), columns)
+        widened = notes.widened_note(question, arguments.start, arguments.end, _unit(arguments))
         if file is not None:
-            file.write(_page(arguments, source, question))
+            file.write(_page(arguments, source, question, widened))
         _explain_empty(arguments, source, rows)
         if not arguments.quiet:
             lines = notes.cut_note(arguments.top or groups, groups, "groups")
             if arguments.step in (None, arguments.window):
-                lines += notes.rate_notes(totals, outcomes.found)
+                lines += notes.rate_notes(totals, outcomes.found, (question.end - question.start).total_seconds())
             lines += notes.tag_notes(totals, question)
             if arguments.compare:
                 silent = comparison.silent_groups(question, rows)
                 lines += notes.comparison_notes(question, arguments.compare, silent, source)
-            _print_lines(lines, question, table, source, started)
+            _print_lines([*lines, *widened], question, table, source, started)
         return ExitCode.DAMAGE if needs_outcomes and outcomes.damage else _exit_code(source)
 
 
@@ -144,13 +149,14 @@ def _empty_page(arguments: argparse.Namespace) -> Page:
     return empty_page(RatesSource(*_place(arguments)))
 
 
-def _page(arguments: argparse.Namespace, source: TpsSource, question: RatesQuestion) -> Page:
+def _page(arguments: argparse.Namespace, source: TpsSource, question: RatesQuestion, widened: Sequence[str]) -> Page:
     from commitlake.jobs.pages.tps import RatesSource, rates_page
     from commitlake.pipelines.tps.report import make_report
 
     compared = COMPARED.get(arguments.compare)
     report = make_report(source.lake, source.coverage, question, Engine(arguments.engine), compared)
-    return rates_page(report, RatesSource(*_place(arguments), damaged=sum(source.damaged.values())))
+    damaged = sum(source.damaged.values())
+    return rates_page(report, RatesSource(*_place(arguments), damaged=damaged, widened=widened))
 
 
 def _place(arguments: argparse.Namespace) -> tuple[str, str]:
@@ -160,8 +166,10 @@ def _place(arguments: argparse.Namespace) -> tuple[str, str]:
 def _show_hot_queues(arguments: argparse.Namespace, started: float) -> ExitCode:
     from commitlake.pipelines.tps.hot_queues import COLUMNS, hot_queues
 
-    with open_source(arguments, MINUTES) as source:
-        question = _question(arguments, ["broker", "topic", "queue"], source)
+    by = ["broker", "topic", "queue"]
+    table = _table(arguments, by)
+    with open_source(arguments, table) as source:
+        question = _question(arguments, by, source)
         if question is None:
             return _report_no_messages(source)
         rows = hot_queues(source.lake, source.coverage, question, Engine(arguments.engine))
@@ -173,7 +181,7 @@ def _show_hot_queues(arguments: argparse.Namespace, started: float) -> ExitCode:
             lines.append(
                 "skew is a queue's messages divided by the mean of the topic's non-empty queues on that broker"
             )
-            _print_lines(lines, question, MINUTES, source, started)
+            _print_lines(lines, question, table, source, started)
         return _exit_code(source)
 
 
@@ -241,7 +249,9 @@ def _delayed_notes(rows: Sequence[Row]) -> list[str]:
 def _print_lines(
     lines: Sequence[str], question: RatesQuestion, table: CountedTable, source: TpsSource, started: float
 ) -> None:
-    last = notes.span_note(question, table.name, source, time.monotonic() - started)
+    counted = question.parts() if table is question.table else ()
+    tables = " and ".join(dict.fromkeys(part.table.name for part in counted)) or table.name
+    last = notes.span_note(question, tables, source, time.monotonic() - started)
     print("\n".join([*lines, *notes.coverage_notes(question, source), last]), file=sys.stderr)
 
 
@@ -252,6 +262,21 @@ def _report_no_messages(source: TpsSource) -> ExitCode:
 
 def _exit_code(source: TpsSource) -> ExitCode:
     return ExitCode.DAMAGE if any(source.damaged.values()) else ExitCode.OK
+
+
+def _unit(arguments: argparse.Namespace) -> datetime.timedelta:
+    """Return the unit of time to which the time range is rounded."""
+    return arguments.step or arguments.window or (MINUTE if arguments.percentiles else SECOND)
+
+
+def _table(arguments: argparse.Namespace, by: Sequence[str]) -> CountedTable:
+    """Return the table for a question, before it is known which time is archived. From a log, only one is made."""
+    unit = _unit(arguments)
+    start = rounded(arguments.start or EPOCH, unit)
+    end = start + 2 * MINUTE if arguments.end is None else rounded(arguments.end, unit, up=True)
+    question = RatesQuestion(by, min(start, end), end, arguments.window, arguments.step)
+    is_cut = arguments.store is not None and arguments.window is None and len(question.parts()) > 1
+    return MESSAGES if is_cut else question.table
 
 
 def _question(arguments: argparse.Namespace, by: Sequence[str], source: TpsSource) -> RatesQuestion | None:
@@ -271,8 +296,13 @@ def _question(arguments: argparse.Namespace, by: Sequence[str], source: TpsSourc
         kinds=arguments.kind,
         brokers=arguments.broker,
     )
-    unit = arguments.step or arguments.window or question.table.unit
-    aligned = replace(question, start=whole(question.start, unit), end=whole(question.end, unit, up=True))
+    unit = _unit(arguments)
+    aligned = replace(
+        question,
+        start=rounded(question.start, unit),
+        end=rounded(question.end, unit, up=True),
+        is_by_second=bool(source.stores) and source.table is MESSAGES,
+    )
     if aligned.start >= aligned.end:
         raise JobError(f"--from {iso_text(question.start)} is not before --to {iso_text(question.end)}",
                        "exchange them")  # fmt: skip
@@ -283,6 +313,12 @@ def _columns(question: RatesQuestion, quantiles: Sequence[str]) -> list[str]:
     times = ["window_start"] if question.window is not None else []
     peaks = [] if question.window is not None else ["peak_per_s", "peak_at"]
     return [*times, *question.by, *_SHOWN, *peaks, *quantiles, *_ALSO, "archived"]
+
+
+def _with_times(row: Row, question: RatesQuestion) -> Row:
+    """Add the time that the figures of a row cover."""
+    start = row.get("window_start", question.start)
+    return row | {"counted_from": start, "counted_to": start + (question.window or question.end - question.start)}
 
 
 def _largest(rows: Sequence[Row], by: Sequence[str], top: int) -> tuple[Sequence[Row], int]:

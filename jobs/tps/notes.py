@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.printable import printable_line
+from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.tps.arguments import COMPARED
 from commitlake.pipelines.tps.question import RatesQuestion
 from commitlake.schemas.counts import count_text
@@ -16,19 +18,26 @@ if TYPE_CHECKING:
     from commitlake.pipelines.tps.transactions import TransactionOutcomes
 
 
+OWN_COPIES = "are copies that brokers store themselves (timers, half and op messages, retries, POP) and traces"
 _MAX_NAMES = 10
 """Largest number of groups that a sentence names."""
 
 
-def rate_notes(totals: Mapping[str, int], outcomes: TransactionOutcomes | None = None) -> list[str]:
-    """Return sentences on retries, dead letters, transactions and clocks.
+def rate_notes(totals: Mapping[str, int], outcomes: TransactionOutcomes | None, seconds: float) -> list[str]:
+    """Return sentences on what producers sent, retries, dead letters, transactions and clocks.
 
     Args:
         totals: sums over all rows, by name.
         outcomes: outcomes of the transactions, if they are known.
+        seconds: length of the time range.
     """
     lines = []
     messages = totals["messages"]
+    if totals["sent"] < messages:
+        lines.append(
+            f"producers sent {count_text(totals['sent'], 'message')}, {totals['sent'] / seconds:,.4g} per second; the "
+            f"other {messages - totals['sent']:,} {OWN_COPIES}"
+        )
     for name, what in (("retries", ("retry", "retries")), ("dead_letters", ("dead letter",))):
         if totals[name]:
             lines.append(f"{count_text(totals[name], *what)}: {100 * totals[name] / messages:.3g} % of the messages")
@@ -123,6 +132,31 @@ def _missing_times(question: RatesQuestion, source: TpsSource) -> list[str]:
             if gap.start < question.end and question.start < gap.end
         ]
     return lines
+
+
+def widened_note(
+    question: RatesQuestion,
+    start: datetime.datetime | None,
+    end: datetime.datetime | None,
+    unit: datetime.timedelta,
+) -> list[str]:
+    """Return a sentence if the time of a question is longer than the requested one.
+
+    Args:
+        question: the question.
+        start: requested start; None for that of the archive.
+        end: requested end, likewise.
+        unit: unit of time to which both were rounded.
+    """
+    if start in (None, question.start) and end in (None, question.end):
+        return []
+    asked = " to ".join("" if time is None else iso_text(time, _precision(time)) for time in (start, end))
+    counted = f"{iso_text(question.start)} to {iso_text(question.end)}"
+    return [f"counted in whole units of {duration_text(unit)}: {counted}, which is longer than {asked.strip()}"]
+
+
+def _precision(time: datetime.datetime) -> str:
+    return "milliseconds" if time.microsecond else "seconds"
 
 
 def span_note(question: RatesQuestion, table: str, source: TpsSource, seconds: float) -> str:

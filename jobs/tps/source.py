@@ -14,8 +14,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.places import lake_of
-from commitlake.pipelines.tps.question import MINUTES, CountedTable
-from commitlake.schemas.times import EPOCH
+from commitlake.pipelines.tps.question import MINUTES, CountedTable, rounded
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -74,13 +73,6 @@ def _has_unnamed_tags(minutes: DeltaTable) -> bool:
 
     found = run_sql(minutes, MINUTES.name, f"SELECT 1 FROM {MINUTES.name} WHERE other_tags LIMIT 1")
     return any(batch.num_rows for batch in found)
-
-
-def whole(moment: datetime.datetime, unit: datetime.timedelta, *, up: bool = False) -> datetime.datetime:
-    """Round a time down, or up, to a multiple of a unit since 1970."""
-    since = moment - EPOCH
-    count = -(-since // unit) if up else since // unit
-    return EPOCH + count * unit
 
 
 @contextmanager
@@ -156,10 +148,10 @@ def _read_store(
     if not stores:
         raise JobError(f"--broker: {arguments.store} has no store of that name")
     unit = arguments.step or arguments.window or table.unit
-    start = None if arguments.start is None else whole(arguments.start, unit)
+    start = None if arguments.start is None else rounded(arguments.start, unit)
     wanted = LogSelection(
         start=start - earlier if start is not None and earlier is not None else start,
-        end=None if end is None else whole(end, unit, up=True),
+        end=None if end is None else rounded(end, unit, up=True),
         topics=arguments.topic,
         queue_id=arguments.queue,
         columns=columns,

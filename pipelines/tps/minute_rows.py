@@ -155,6 +155,7 @@ _NOTHING: Array = np.zeros(0, np.int64)
 _SUMS: Mapping[str, _Sum] = {
     "messages": _plain("messages"),
     "bytes": _plain("bytes"),
+    "sent": _of_kind(Kind.NORMAL),
     "retries": _of_kind(Kind.RETRY),
     "dead_letters": _of_kind(Kind.DLQ),
     "prepared": _of_kind(Kind.HALF, less="rechecked"),

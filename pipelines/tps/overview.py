@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.tps.coverage import Coverage
-from commitlake.pipelines.tps.question import MINUTE, RatesQuestion
+from commitlake.pipelines.tps.question import MINUTE, SECOND, RatesQuestion, rounded
 from commitlake.schemas.time_windows import TimeWindows
 from commitlake.schemas.times import EPOCH
 
@@ -72,7 +72,14 @@ def overview(
         length = TimeWindows.covering(first, last, MAX_WINDOWS).length
     else:
         length = max(MINUTE, window // MINUTE * MINUTE)
-    by_topic = RatesQuestion(("topic",), first, last, topics=topics, kinds=kinds, brokers=brokers)
+    by_topic = RatesQuestion(
+        ("topic",),
+        rounded(start or first, SECOND),
+        rounded(end or last, SECOND, up=True),
+        topics=topics,
+        kinds=kinds,
+        brokers=brokers,
+    )
     return Overview(
         by_topic=by_topic,
         of_all=replace(by_topic, by=()),

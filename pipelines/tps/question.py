@@ -11,6 +11,7 @@ from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.sql import Engine, text_literal, timestamp_literal
 from commitlake.pipelines.query.sql import Conditions, predicates
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
+from commitlake.schemas.times import EPOCH
 
 MINUTE = datetime.timedelta(minutes=1)
 SECOND = datetime.timedelta(seconds=1)
@@ -44,6 +45,7 @@ MINUTES = CountedTable(
     {
         "messages": "sum(messages)",
         "bytes": "sum(bytes)",
+        "sent": "sum(CASE WHEN kind = 'normal' THEN messages ELSE 0 END)",
         "retries": "sum(CASE WHEN kind = 'retry' THEN messages ELSE 0 END)",
         "dead_letters": "sum(CASE WHEN kind = 'dlq' THEN messages ELSE 0 END)",
         "prepared": "sum(CASE WHEN kind = 'half' THEN messages - rechecked ELSE 0 END)",
@@ -75,6 +77,7 @@ MESSAGES = CountedTable(
     {
         "messages": "count(*)",
         "bytes": "sum(size)",
+        "sent": "sum(CASE WHEN kind = 'normal' THEN 1 ELSE 0 END)",
         "retries": "sum(CASE WHEN kind = 'retry' THEN 1 ELSE 0 END)",
         "dead_letters": "sum(CASE WHEN kind = 'dlq' THEN 1 ELSE 0 END)",
         "prepared": "sum(CASE WHEN kind = 'half' THEN 1 ELSE 0 END)",
@@ -93,7 +96,18 @@ INSTEAD = {"producer-group": "properties['PGROUP']", "origin-topic": "topic"}
 GROUPS = tuple(MESSAGES.groups)
 """Names of possible groups."""
 SUMS = tuple(MINUTES.sums)
-"""Names of the sums of each group."""
+"""Names of the sums of each group.
+
+`sent` counts what producers sent, each message once, when consumers could see it. The other messages are copies that
+brokers store (half and op messages, delayed messages and timers until they are due, retries, dead letters, POP's
+records) and traces.
+"""
+
+
+def rounded(moment: datetime.datetime, unit: datetime.timedelta, *, up: bool = False) -> datetime.datetime:
+    """Round a time down, or up, to a multiple of a unit since 1970."""
+    since = moment - EPOCH
+    return EPOCH + (-(-since // unit) if up else since // unit) * unit
 
 
 class Origins(Enum):
@@ -110,7 +124,7 @@ class RatesQuestion:
 
     Attributes:
         by: names of groups, from `GROUPS`.
-        start: start of the time range, a multiple of the table's unit.
+        start: start of the time range, in whole seconds; with windows, a multiple of their distance.
         end: end of the time range, exclusive, likewise.
         window: length of a window; None for one window over the whole time range.
         step: distance of two windows; by default they do not overlap.
@@ -144,12 +158,23 @@ class RatesQuestion:
 
     @property
     def table(self) -> CountedTable:
-        """The smallest table that can answer the question."""
-        if self.is_by_second:
+        """The smallest table that can answer the question, or its largest part; see `parts`."""
+        has_no_minute = rounded(self.start, MINUTE, up=True) >= rounded(self.end, MINUTE)
+        if self.is_by_second or (has_no_minute and self.start < self.end):
             return MESSAGES
         lengths = [length for length in (self.window, self.step) if length is not None]
         is_whole = all(length % MINUTE == datetime.timedelta() for length in lengths)
         return MINUTES if is_whole and set(self.by) <= set(MINUTES.groups) else MESSAGES
+
+    def parts(self) -> list[RatesQuestion]:
+        """Divide a question without windows into whole minutes and parts of minutes, which `messages` counts."""
+        first, last = rounded(self.start, MINUTE, up=True), rounded(self.end, MINUTE)
+        if self.table is MESSAGES or (first, last) == (self.start, self.end):
+            return [self]
+        spans = ((self.start, first, True), (first, last, False), (last, self.end, True))
+        return [
+            replace(self, start=start, end=end, is_by_second=is_part) for start, end, is_part in spans if start < end
+        ]
 
     def earlier(self, by: datetime.timedelta) -> RatesQuestion:
         """Return the same question about an earlier time."""
@@ -227,8 +252,12 @@ class RatesQuestion:
         where = f"{self.where()} AND {_IS_RECHECKED}"
         return f"SELECT {', '.join([*groups, 'count(*) AS rechecked'])} FROM {MESSAGES.name} WHERE {where}{grouped}"
 
-    def in_all(self) -> str:
-        """Return SQL for the sums of each group, with its busiest unit of time: `peak` and `peak_at`."""
+    def in_all(self, unit: datetime.timedelta | None = None) -> str:
+        """Return SQL for the sums of each group, with its busiest unit of time: `peak` and `peak_at`.
+
+        Args:
+            unit: length of a unit; by default the table's.
+        """
         groups = [f"g{number}" for number in range(len(self.by))]
         sums = [f"sum(sum_{name}) AS sum_{name}" for name in SUMS]
         first = "first_value(window_start ORDER BY sum_messages DESC, window_start)"
@@ -236,7 +265,7 @@ class RatesQuestion:
             first = "max_by(window_start, struct(sum_messages, -unix_micros(window_start)))"
         peak = ["max(sum_messages) AS peak", f"{first} AS peak_at"]
         grouped = f" GROUP BY {', '.join(groups)}" if groups else ""
-        return f"SELECT {', '.join([*groups, *sums, *peak])} FROM ({self.by_window(self.table.unit)}){grouped}"
+        return f"SELECT {', '.join([*groups, *sums, *peak])} FROM ({self.by_window(unit or self.table.unit)}){grouped}"
 
 
 def _equals(value: str | int | None, engine: Engine) -> str:

@@ -147,9 +147,16 @@ class Rates:
             rows.append(row | {"peak_per_s": sums["peak"] / unit, "peak_at": sums["peak_at"], "archived": archived})
         return sorted(rows, key=lambda row: (-row["messages"], repr(key_of(question, row))))
 
-    def _with_peaks(self, question: RatesQuestion) -> dict[Key, Row]:
-        """Return the sums of each group, with its busiest unit of time."""
+    def _with_peaks(self, question: RatesQuestion, unit: datetime.timedelta | None = None) -> dict[Key, Row]:
+        """Return the sums of each group, with its busiest unit of time; a minute that is cut counts with its part."""
         found: dict[Key, Row] = {}
+        if len(parts := question.parts()) > 1:
+            for each in parts:
+                counted = replace(each, has_formats=self._has_formats(each))
+                for key, row in self._with_peaks(counted, question.table.unit).items():
+                    _add(found, key, row)
+                check_row_count(len(found))
+            return found
         if self._counts_minutes(question):
             sums, peaks = sum_all(self.lake, question, check_row_count)
             for key, numbers in sums.items():
@@ -157,7 +164,7 @@ class Rates:
                 found[key]["peak"], found[key]["peak_at"] = peaks[key]
             return found
         for part in self._parts(question):
-            for row in self._ask(part, part.in_all()):
+            for row in self._ask(part, part.in_all(unit)):
                 if row["sum_messages"] is not None:  # the single row without groups
                     _add(found, _key(question, row), row)
             check_row_count(len(found))

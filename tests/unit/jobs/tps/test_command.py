@@ -353,11 +353,58 @@ def test_a_missing_lake_is_refused(tmp_path: Path, ask: Ask) -> None:
     assert (code, "does not exist" in printed) == (ExitCode.USAGE, True)
 
 
+@pytest.fixture(scope="module")
+def by_second(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
+    """An order and its half message each second for five minutes, archived."""
+    growing = GrowingLake(tmp_path_factory.mktemp("seconds"))
+    topics = ("orders", "RMQ_SYS_TRANS_HALF_TOPIC")
+    growing.write(
+        new_message(number, topic=topics[number % 2], queue_id=0, born_timestamp=MIDNIGHT_MS + number // 2 * 1000)
+        for number in range(2 * 5 * 60)
+    )
+    growing.archive()
+    return growing
+
+
+@pytest.mark.parametrize("place", ["lake", "store"])
+@pytest.mark.parametrize(("first", "last"), [(90, 105), (50, 70), (30, 200), (60, 130), (59, 120), (60, 120)])
+def test_a_time_is_counted_to_the_second(
+    by_second: GrowingLake, capsys: pytest.CaptureFixture[str], place: str, first: int, last: int
+) -> None:
+    where = ["--lake", by_second.lake.root] if place == "lake" else ["--store", str(by_second.store)]
+    start, end = (f"{MIDNIGHT + datetime.timedelta(seconds=second):%Y-%m-%dT%H:%M:%S}Z" for second in (first, last))
+    assert tps.main([*where, "--from", start, "--to", end, "--by", "none", "--output", "jsonl"]) == ExitCode.OK
+    captured = capsys.readouterr()
+    (row,) = map(json.loads, captured.out.splitlines())
+    assert (row["messages"], row["sent"], row["messages_per_s"]) == (2 * (last - first), last - first, 2)
+    assert (row["counted_from"], row["counted_to"]) == (start, end)
+    assert f"producers sent {last - first} messages, 1 per second; the other {last - first} are copies" in captured.err
+    assert "longer than" not in captured.err
+
+
+def test_a_time_that_is_widened_to_whole_windows_is_said(by_second: GrowingLake, tmp_path: Path,
+                                                         capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    start, end = "2023-11-15T00:01:30Z", "2023-11-15T00:01:45Z"
+    page = tmp_path / "page.html"
+    asked = ["--lake", by_second.lake.root, "--from", start, "--to", end, "--by", "none", "--output", "jsonl"]
+    assert tps.main([*asked, "--window", "1m", "--html", str(page)]) == ExitCode.OK
+    captured = capsys.readouterr()
+    (row,) = map(json.loads, captured.out.splitlines())
+    assert (row["messages"], row["counted_from"], row["counted_to"]) == (120, at(1), at(2))
+    note = f"counted in whole units of 1 min: {at(1)} to {at(2)}, which is longer than {start} to {end}"
+    assert note in captured.err
+    assert note in page.read_text()
+    assert tps.main([*asked, "--html", str(page)]) == ExitCode.OK
+    assert "Producers sent 15 messages in 15 s: 1/s on average. With copies that brokers store themselves" in (
+        page.read_text()
+    )
+
+
 def test_a_table_and_csv_have_the_same_columns(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     assert tps.main(["--lake", growing.lake.root, "--quiet"]) == ExitCode.OK
     table = capsys.readouterr().out.splitlines()[0].split()
     assert tps.main(["--lake", growing.lake.root, "--quiet", "--output", "csv"]) == ExitCode.OK
-    assert capsys.readouterr().out.splitlines()[0].split(",") == table
+    assert capsys.readouterr().out.splitlines()[0].split(",") == [*table, "counted_from", "counted_to"]
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, MINUTES), (22, 28)])  # of the second, a file is read in vain
