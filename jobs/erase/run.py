@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
+from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
@@ -51,15 +52,11 @@ def erase(arguments: argparse.Namespace, wanted: KeysToErase) -> ExitCode:
     say = _printer(arguments)
     key = evidence_key(arguments)
     place = _place(arguments)
-    if not arguments.dry_run:
-        _finish(place, say)
+    error = None if arguments.dry_run else _finish(place, say)[1]
     plan = plan_erasure(place, wanted)
     if plan.is_nothing:
         say("the lake has no matching message: nothing was erased")
-        if not arguments.dry_run:
-            _purge(arguments, place, say)
-            _sign(place, key, say)
-        return ExitCode.OK
+        return ExitCode.OK if arguments.dry_run else _complete(arguments, place, key, say, error)
     if arguments.dry_run or not arguments.quiet:
         for line in plan_lines(plan):
             print_line(line)
@@ -75,10 +72,23 @@ def erase(arguments: argparse.Namespace, wanted: KeysToErase) -> ExitCode:
     outcome = run_erasure(place, plan, arguments.reason.strip(), arguments.retention, _on_step(arguments, say))
     for line in outcome_lines(outcome):
         say(line)
-    _purge(arguments, place, say)
+    return _complete(arguments, place, key, say, error)
+
+
+def _complete(
+    arguments: argparse.Namespace,
+    place: Place,
+    key: Ed25519PrivateKey | None,
+    say: Callable[[str], None],
+    error: PackError | None,
+) -> ExitCode:
+    """Delete older versions that are due, sign evidence, and then report a pack that held up an earlier erasure."""
+    purge_error = _purge(arguments, place, say)
     _sign(place, key, say)
     for line in waiting_lines(place.lake):
         say(line)
+    if found := error or purge_error:
+        raise found
     return ExitCode.OK
 
 
@@ -89,21 +99,17 @@ def finish(arguments: argparse.Namespace) -> ExitCode:
     place = _place(arguments)
     if arguments.dry_run:
         unfinished = unfinished_erasures(place.lake)
-        due = due_erasures(read_states(place.lake), datetime.datetime.now(datetime.UTC), is_alone=arguments.now)
+        due = due_erasures(read_states(place.lake), _now(), is_alone=arguments.now)
         print_line(
             f"{count_text(len(unfinished), 'erasure is', 'erasures are')} unfinished, and older versions of "
             f"{len(due)} are due for deletion"
         )
         print_line("nothing was changed: this was a dry run")
         return ExitCode.OK
-    done = _finish(place, say)
-    purged = _purge(arguments, place, say)
-    _sign(place, key, say)
-    if not done and not purged:
+    done, error = _finish(place, say)
+    if not done and error is None and not due_erasures(read_states(place.lake), _now(), is_alone=arguments.now):
         say("no erasure is unfinished, and no deletion is due")
-    for line in waiting_lines(place.lake):
-        say(line)
-    return ExitCode.OK
+    return _complete(arguments, place, key, say, error)
 
 
 def show_all(arguments: argparse.Namespace) -> ExitCode:
@@ -160,7 +166,7 @@ def outcome_lines(outcome: ErasureResult) -> Iterator[str]:
         )
     packs = outcome.packs
     yield (
-        f"  packs: {count_text(packs.bodies, 'body', 'bodies')} removed from {packs.packs:,} "
+        f"  packs: {count_text(packs.bodies, 'body', 'bodies')} overwritten in {packs.packs:,} "
         f"({size_text(packs.body_bytes)})"
     )
     if packs.gone:
@@ -184,11 +190,17 @@ def waiting_lines(lake: LakePaths) -> Iterator[str]:
             )
 
 
-def _finish(place: Place, say: Callable[[str], None]) -> bool:
-    done = finish_erasures(place, lambda _: None)
+def _finish(place: Place, say: Callable[[str], None]) -> tuple[bool, PackError | None]:
+    """Complete unfinished erasures. Returns whether one was completed, and why another one still has bodies."""
+    outcomes = finish_erasures(place, lambda _: None)
+    done = [outcome for outcome in outcomes if outcome.error is None]
     for outcome in done:
         say(f"erasure {outcome.state.number}, which was interrupted, or undone by a repair, is now complete")
-    return bool(done)
+    return bool(done), next((outcome.error for outcome in outcomes if outcome.error is not None), None)
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
 
 
 def _sign(place: Place, key: Ed25519PrivateKey | None, say: Callable[[str], None]) -> None:
@@ -203,13 +215,11 @@ def _sign(place: Place, key: Ed25519PrivateKey | None, say: Callable[[str], None
             say(line)
 
 
-def _purge(arguments: argparse.Namespace, place: Place, say: Callable[[str], None]) -> bool:
-    states, purged = purge_erasures(
-        place, datetime.datetime.now(datetime.UTC), _on_step(arguments, say), is_alone=arguments.now
-    )
+def _purge(arguments: argparse.Namespace, place: Place, say: Callable[[str], None]) -> PackError | None:
+    states, purged, error = purge_erasures(place, _now(), _on_step(arguments, say), is_alone=arguments.now)
     for line in _purged_lines(states, purged):
         say(line)
-    return bool(states)
+    return error
 
 
 def _purged_lines(states: list[ErasureState], purged: Purged) -> Iterator[str]:

@@ -152,11 +152,14 @@ def _purge(arguments: argparse.Namespace, plan: MaintenancePlan) -> list[str]:
     elif due:
         packs = pack_location(bodies_of(arguments, plan.lake))
         place = Place(plan.lake, packs, importlib.metadata.version("commitlake"), plan.runner)
-        done, purged = purge_erasures(place, plan.now, lambda _: None)
+        done, purged, error = purge_erasures(place, plan.now, lambda _: None)
         lines.append(
             f"erasures: {len(done)} purged, with {count_text(purged.files, 'data file')} and "
             f"{count_text(purged.packs, 'pack')}"
         )
+        if error is not None:
+            _print(lines, quiet=arguments.quiet)
+            raise error
     return lines
 
 

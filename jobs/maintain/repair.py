@@ -58,10 +58,16 @@ def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
 def _erase_again(arguments: argparse.Namespace, lake: LakePaths, runner: Runner) -> None:
     """Repeat erasures whose data the repair has brought back."""
     place = Place(lake, pack_location(bodies_of(arguments, lake)), importlib.metadata.version("commitlake"), runner)
-    for outcome in finish_erasures(place, lambda _: None):
+    outcomes = finish_erasures(place, lambda _: None)
+    for outcome in outcomes:
+        if outcome.error is not None:
+            continue
         _print(
             arguments, f"erasure {outcome.state.number} was repeated: {count_text(outcome.state.messages, 'message')}"
         )
+    for outcome in outcomes:
+        if outcome.error is not None:
+            raise outcome.error
 
 
 def _check_is_lake(lake: LakePaths) -> None:

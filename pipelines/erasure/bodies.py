@@ -2,7 +2,7 @@
 
 A pack is rewritten as a whole, without any of its erased bodies, whichever erasure they belong to. Two concurrent runs
 on the same pack could each write back what the other has erased. Each therefore checks the pack again after writing,
-until nothing is left to erase.
+until nothing is left to erase. A pack that cannot be read or written does not stop the others.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
@@ -36,12 +37,10 @@ class PackBodies:
     Attributes:
         pack: name of the pack.
         refs: references to the bodies.
-        crcs: their CRCs, as the broker stored them.
     """
 
     pack: str
     refs: PackRefs
-    crcs: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class PackWork:
 
     Attributes:
         packs: number of packs that were rewritten.
-        bodies: number of erased bodies in them.
+        bodies: number of bodies that were overwritten in them.
         body_bytes: size of these bodies.
         rewritten_bytes: size of the packs.
         gone: number of packs that no longer exist, because they have expired.
@@ -78,15 +77,14 @@ def bodies_of(rows: pa.Table) -> list[PackBodies]:
     """Return references to the bodies of rows, by pack.
 
     Args:
-        rows: rows with `body_ref` and `body_crc`, of `messages` or of `erasures`.
+        rows: rows with `body_ref`, of `messages` or of `erasures`.
     """
-    rows = rows.select(["body_ref", "body_crc"]).combine_chunks()
+    rows = rows.select(["body_ref"]).combine_chunks()
     rows = rows.filter(pc.is_valid(rows.column("body_ref"))).combine_chunks()
     if not rows.num_rows:
         return []
     places = {name: pc.struct_field(rows.column("body_ref"), name).combine_chunks() for name in BODY_PLACE.names}
     packs = places["pack"].cast(pa.string())
-    crcs = rows.column("body_crc").combine_chunks().fill_null(0).to_numpy().astype(np.int64)
     found = []
     for pack in sorted(pc.unique(packs).to_pylist()):
         chosen = np.flatnonzero(pc.equal(packs, pack).to_numpy(zero_copy_only=False))
@@ -94,7 +92,7 @@ def bodies_of(rows: pa.Table) -> list[PackBodies]:
             places[name].to_numpy().astype(np.int64)[chosen]
             for name in ("frame_offset", "frame_length", "offset", "length")
         ]
-        found.append(PackBodies(pack, PackRefs(*numbers), tuple(crcs[chosen].tolist())))
+        found.append(PackBodies(pack, PackRefs(*numbers)))
     return found
 
 
@@ -109,7 +107,9 @@ def measure_packs(bodies: Sequence[PackBodies], location: PackLocation) -> PackW
     return work
 
 
-def erase_bodies(lake: LakePaths, location: PackLocation, packs: set[str], runner: Runner = HERE) -> PackWork:
+def erase_bodies(
+    lake: LakePaths, location: PackLocation, packs: set[str], runner: Runner = HERE
+) -> tuple[PackWork, dict[str, PackError]]:
     """Erase the bodies of all erased messages in the given packs.
 
     Args:
@@ -118,25 +118,37 @@ def erase_bodies(lake: LakePaths, location: PackLocation, packs: set[str], runne
         packs: names of the packs.
         runner: runs the tasks that write packs.
 
+    Returns:
+        The work, and the packs that could not be read or written, with their errors.
+
     Raises:
-        PackError: if a pack cannot be read or written.
+        PackStoreError: if the location of the packs cannot be used.
         ConcurrentErasureError: if other processes write the same packs on every attempt.
     """
     work = PackWork()
+    errors: dict[str, PackError] = {}
     for _ in range(_MAX_TRIES):
         found = [one for one in bodies_of(read_rows(lake)) if one.pack in packs]
         packs = set()
         for number, wiped in runner.run(partial(_wipe, location), found):
+            if isinstance(wiped, PackError):
+                errors[found[number].pack] = wiped
+                continue
             work = work.with_more(wiped)
             if wiped.rewritten_bytes:
                 packs.add(found[number].pack)
         if not packs:
-            return work
+            return work, errors
     raise ConcurrentErasureError(f"other processes have written the same packs {_MAX_TRIES} times. Run it again")
 
 
-def _wipe(location: PackLocation, bodies: PackBodies) -> Wiped:
-    return wipe_bodies(open_store(location), bodies.pack, bodies.refs, np.array(bodies.crcs, np.int64))
+def _wipe(location: PackLocation, bodies: PackBodies) -> Wiped | PackError:
+    try:
+        return wipe_bodies(open_store(location), bodies.pack, bodies.refs)
+    except PackStoreError:
+        raise
+    except PackError as error:
+        return error
 
 
 def erased_packs(rows: pa.Table) -> set[str]:

@@ -22,10 +22,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.links import check_lake_links
+from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
@@ -104,12 +107,14 @@ class ErasureResult:
         tables: work on tables.
         packs: work on packs.
         hbase: number of messages that were updated in HBase; None if HBase was not requested.
+        error: why a pack still has bodies; the erasure is unfinished then.
     """
 
     state: ErasureState
     tables: Sequence[TableWork] = field(default=())
     packs: PackWork = field(default_factory=PackWork)
     hbase: int | None = None
+    error: PackError | None = None
 
     @property
     def counts(self) -> Mapping[str, Any]:
@@ -163,6 +168,8 @@ def run_erasure(
     on_step("erasures")
     state = begin(place.lake, plan.selection.rows, reason, retention, place.parser_version)
     (outcome,) = finish_erasures(place, on_step, only=state)
+    if outcome.error is not None:
+        raise outcome.error
     found = [work for work in works if work is not None and work.rows]
     return replace(outcome, tables=[*found, *outcome.tables])
 
@@ -186,7 +193,7 @@ def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = N
         only: the erasure that has just begun; by default all unfinished ones.
 
     Returns:
-        A result for each erasure that was unfinished.
+        A result for each erasure that was unfinished, also for those that still are, because of a pack.
 
     Raises:
         ErasureError: in the cases of `run_erasure`.
@@ -198,20 +205,32 @@ def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = N
     places = read_erased_places(place.lake)
     works = _erase_from_tables(place, places, on_step)
     on_step("packs")
-    numbers = {state.number for state in states}
-    rows = read_rows(place.lake)
-    wanted = [number in numbers for number in rows.column("number").to_pylist()]
-    packs = erase_bodies(place.lake, place.packs, erased_packs(rows.filter(wanted)), place.runner)
+    packs_of = _packs_of(place.lake, states)
+    packs, errors = erase_bodies(place.lake, place.packs, set().union(*packs_of.values()), place.runner)
     _delete_page(place.lake)
     hbase = None
     if place.hbase is not None:
         on_step("HBase")
         hbase = follow_hbase(place)
-    outcomes = [ErasureResult(state, works, packs, hbase) for state in states]
+    outcomes = [
+        ErasureResult(state, works, packs, hbase, _first_error(packs_of[state.number], errors)) for state in states
+    ]
     for outcome in outcomes:
         # Also for an erasure that a repair has undone: the retention begins again with the version of the new erasure.
-        add_event(place.lake, outcome.state, ErasureEvent.ERASED, outcome.counts, place.parser_version)
+        if outcome.error is None:
+            add_event(place.lake, outcome.state, ErasureEvent.ERASED, outcome.counts, place.parser_version)
     return outcomes
+
+
+def _packs_of(lake: LakePaths, states: Sequence[ErasureState]) -> dict[int, set[str]]:
+    """Return the packs with bodies of each erasure, by its number."""
+    rows = read_rows(lake)
+    numbers = rows.column("number").to_numpy()
+    return {state.number: erased_packs(rows.filter(pa.array(numbers == state.number))) for state in states}
+
+
+def _first_error(packs: set[str], errors: Mapping[str, PackError]) -> PackError | None:
+    return next((errors[pack] for pack in sorted(packs & errors.keys())), None)
 
 
 def _delete_page(lake: LakePaths) -> None:
@@ -273,7 +292,7 @@ def due_erasures(states: Sequence[ErasureState], now: datetime.datetime, *, is_a
 
 def purge_erasures(
     place: Place, now: datetime.datetime, on_step: OnStep, *, is_alone: bool = False
-) -> tuple[list[ErasureState], Purged]:
+) -> tuple[list[ErasureState], Purged, PackError | None]:
     """Delete the data of erasures in older versions.
 
     Args:
@@ -283,20 +302,25 @@ def purge_erasures(
         is_alone: as for `due_erasures`.
 
     Returns:
-        The erasures that were purged, and the files that were deleted.
+        The erasures that were purged, the deleted files, and why another erasure that is due still has bodies.
 
     Raises:
         ErasureError: if an archive run is unfinished.
-        PackError: if a pack cannot be read or written.
+        PackError: if the location of the packs cannot be used.
     """
     due = due_erasures(read_states(place.lake), now, is_alone=is_alone)
     if not due:
-        return [], Purged()
+        return [], Purged(), None
     on_step("packs")
-    erase_bodies(place.lake, place.packs, erased_packs(read_rows(place.lake)), place.runner)
+    _, errors = erase_bodies(place.lake, place.packs, erased_packs(read_rows(place.lake)), place.runner)
+    packs_of = _packs_of(place.lake, due)
+    error = next((found for packs in packs_of.values() if (found := _first_error(packs, errors))), None)
+    due = [state for state in due if not packs_of[state.number] & errors.keys()]
+    if not due:
+        return [], Purged(), error
     on_step("older versions")
     retention = datetime.timedelta() if is_alone else max(MIN_RETENTION, min(state.retention for state in due))
     purged = purge(place.lake, place.packs, retention, now, is_alone=is_alone)
     for state in due:
         add_event(place.lake, state, ErasureEvent.PURGED, asdict(purged), place.parser_version)
-    return due, purged
+    return due, purged, error

@@ -9,7 +9,9 @@ the removed bodies are overwritten, the content is compressed again, and the res
     by 3, 5, 6, 7    blocks without content, of 3 bytes each, with or without such an id
 
 `zstd -d` still returns all bodies, joined. Removed bytes are zeros or, if zstd would need more space for zeros than
-there is, a repetition of neighbouring bytes in the frame.
+there is, a repetition of neighbouring bytes in the frame. They depend on nothing but what stays in the frame, and on
+how much space there is. So a frame shows by itself whether it is done: if its content is what would be written. Where
+all bodies are equal, as heartbeats are, the repetition can equal the removed body; then nothing tells it was there.
 
 The pack is written to a temporary file and renamed as a whole, so a reader sees either the old pack or the new one.
 """
@@ -23,7 +25,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.frames import (
     MAX_FRAME_BYTES,
@@ -35,7 +36,6 @@ from commitlake.connectors.lake.packs.frames import (
 )
 from commitlake.connectors.lake.packs.reader import READ_BYTES
 from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 
 _SKIPPABLE = struct.Struct("<II")
 _SKIPPABLE_MAGIC = 0x184D2A50
@@ -57,7 +57,7 @@ class Wiped:
     """The result of removing bodies from a pack.
 
     Attributes:
-        bodies: number of removed bodies.
+        bodies: number of bodies that were overwritten.
         bytes: size of these bodies.
         rewritten_bytes: size of the rewritten pack; 0 if it was not rewritten.
         is_gone: whether the pack no longer exists.
@@ -69,14 +69,13 @@ class Wiped:
     is_gone: bool = False
 
 
-def wipe_bodies(store: PackStore, pack: str, refs: PackRefs, crcs: Array) -> Wiped:
+def wipe_bodies(store: PackStore, pack: str, refs: PackRefs) -> Wiped:
     """Remove bodies from a pack; bodies that are already removed stay so.
 
     Args:
         store: the store of the packs.
         pack: name of the pack.
         refs: references to the bodies.
-        crcs: int64, the CRC of each body as the broker stored it.
 
     Raises:
         PackError: if the pack cannot be read or written, or a reference does not match the pack.
@@ -89,17 +88,16 @@ def wipe_bodies(store: PackStore, pack: str, refs: PackRefs, crcs: Array) -> Wip
         raise
     replaced: dict[int, bytes] = {}
     count = total = 0
-    for offset, length, rows in _frames_of(refs):
-        spans = [(int(refs.offsets[row]), int(refs.lengths[row])) for row in rows]
-        frame = _read_frame(store, pack, offset, length, max(start + size for start, size in spans))
-        if frame is None:  # everything was already removed
+    for offset, length, spans in _frames_of(refs):
+        content = _read_frame(store, pack, offset, length, max(start + size for start, size in spans))
+        if content is None:  # everything was already removed
             continue
-        left = [span for span, row in zip(spans, rows, strict=True) if body_crc(_cut(frame, span)) == int(crcs[row])]
-        if not left:
+        changed = _without(pack, offset, content, spans, length)
+        if changed is None:
             continue
-        replaced[offset] = _without(pack, offset, frame, spans, length)
-        count += len(left)
-        total += sum(size for _, size in left)
+        replaced[offset], overwritten = changed
+        count += len(overwritten)
+        total += sum(size for _, size in overwritten)
     if not replaced:
         return Wiped()
     with store.open_write(pack) as output:
@@ -108,14 +106,14 @@ def wipe_bodies(store: PackStore, pack: str, refs: PackRefs, crcs: Array) -> Wip
     return Wiped(count, total, size)
 
 
-def _frames_of(refs: PackRefs) -> Iterator[tuple[int, int, list[int]]]:
-    """Yield the frames that hold bodies: place, stored length, and the numbers of the bodies."""
-    rows = np.flatnonzero(np.asarray(refs.lengths) > 0)
-    found: dict[tuple[int, int], list[int]] = {}
-    for row in rows.tolist():
-        found.setdefault((int(refs.frame_offsets[row]), int(refs.frame_lengths[row])), []).append(row)
-    for (offset, length), numbers in sorted(found.items()):
-        yield offset, length, numbers
+def _frames_of(refs: PackRefs) -> Iterator[tuple[int, int, Spans]]:
+    """Yield the frames that hold bodies: place, stored length, and the places of the bodies."""
+    found: dict[tuple[int, int], set[tuple[int, int]]] = {}
+    for row in np.flatnonzero(np.asarray(refs.lengths) > 0).tolist():
+        frame = (int(refs.frame_offsets[row]), int(refs.frame_lengths[row]))
+        found.setdefault(frame, set()).add((int(refs.offsets[row]), int(refs.lengths[row])))
+    for (offset, length), spans in sorted(found.items()):
+        yield offset, length, sorted(spans)
 
 
 def _read_frame(store: PackStore, pack: str, offset: int, length: int, needed: int) -> bytes | None:
@@ -138,15 +136,20 @@ def _cut(content: bytes, span: tuple[int, int]) -> bytes:
     return content[span[0] : span[0] + span[1]]
 
 
-def _without(pack: str, offset: int, content: bytes, spans: Spans, length: int) -> bytes:
-    """Return a frame of the same stored length without the given bodies."""
-    if sum(size for _, size in set(spans)) == len(content):
-        return _skippable(length)
-    for changed in _overwritten(content, sorted(set(spans))):
+def _without(pack: str, offset: int, content: bytes, spans: Spans, length: int) -> tuple[bytes, Spans] | None:
+    """Return a frame of the same stored length without the given bodies, and those that it changes.
+
+    None if the content is already that of this frame.
+    """
+    if sum(size for _, size in spans) == len(content):
+        return _skippable(length), spans
+    for changed in _overwritten(content, spans):
+        if changed == content:
+            return None
         for level in _LEVELS:
             frame = pa.Codec("zstd", compression_level=level).compress(changed, asbytes=True)
             if len(frame) <= length:
-                return _padded(frame, length)
+                return _padded(frame, length), [span for span in spans if _cut(changed, span) != _cut(content, span)]
     raise PackError(
         pack,
         offset,

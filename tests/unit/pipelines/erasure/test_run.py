@@ -27,6 +27,7 @@ from commitlake.pipelines.erasure.errors import ErasureError
 from commitlake.pipelines.erasure.facts import erasure_facts
 from commitlake.pipelines.erasure.ledger import read_states
 from commitlake.pipelines.erasure.run import (
+    ErasurePlan,
     ErasureResult,
     Place,
     finish_erasures,
@@ -273,6 +274,45 @@ def test_two_erasures_in_one_pack_complete(growing: GrowingLake) -> None:
     purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
     check_done(growing)
     assert DeltaTable(growing.lake.messages).transaction_version(APPLICATION_ID) == 3
+
+
+def test_an_erased_body_that_equals_its_neighbours_does_not_hold_up_other_erasures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first erasure has begun, and was stopped at the packs, as one was that could not end."""
+    growing = GrowingLake(tmp_path)
+    growing.write([shop_message(number, body=b"hello") for number in range(20)])
+    growing.write([shop_message(20, secret=True)])
+    archive(growing)
+    with monkeypatch.context() as patched:
+        stop_at(patched, "commitlake.pipelines.erasure.run", "erase_bodies", 1, after=False)
+        with pytest.raises(KilledError):
+            run_erasure(place_of(growing), planned(growing, "order-3"), "a test", WEEK, lambda _: None)
+    erase(growing, is_alone=True)
+    check_done(growing, messages=21)
+    assert [state.number for state in read_states(growing.lake) if state.purged_at] == [1, 2]
+
+
+def test_a_damaged_pack_does_not_hold_up_the_erasure_of_messages_in_others(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = sorted(Path(growing.lake.bodies).rglob("*.zst"), key=lambda path: int(path.name.split("-")[-3]))
+    damaged = second.read_bytes()
+    second.write_bytes(b"damaged" * 9)
+    options = ["--lake", growing.lake.root, "--reason", "a test", "--yes", "--now", "--key"]
+    assert erase_job.main([*options, "order-77"]) != ExitCode.OK
+    assert "nothing of this pack was changed" in capsys.readouterr().err
+    assert erase_job.main([*options, KEY]) != ExitCode.OK  # the first erasure is still reported
+    assert "erasure 2 (" in capsys.readouterr().err
+    assert not traces(first.parent)
+    assert [(state.number, state.is_unfinished) for state in read_states(growing.lake)] == [(1, True), (2, False)]
+    second.write_bytes(damaged)
+    assert erase_job.main(["--lake", growing.lake.root, "--finish", "--now"]) == ExitCode.OK
+    check_done(growing)
+
+
+def planned(growing: GrowingLake, key: str) -> ErasurePlan:
+    return plan_erasure(place_of(growing), KeysToErase([key]))
 
 
 def test_an_unfinished_archive_run_delays_the_purge(growing: GrowingLake) -> None:
