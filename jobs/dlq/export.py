@@ -6,7 +6,9 @@ import argparse
 from pathlib import Path
 
 from commitlake.connectors.lake.owned_folders import check_no_owner
+from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.choice import choose, explaining_where
 from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
@@ -18,11 +20,14 @@ def export(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     """Write the selected dead letters to a file, outside tables and stores."""
     check_no_owner(arguments.out, "--out")
     chosen = choose(arguments, lake, samples=None)
+    packs = chosen.packs
+    if arguments.body and packs is None:  # --no-shape reads no bodies to find causes
+        packs = open_store(bodies_of(arguments, lake))
     with explaining_where(arguments, lake):
         count = export_letters(
             chosen.table,
             chosen.narrowed(),
-            chosen.packs,
+            packs,
             Path(arguments.out),
             ExportFormat(arguments.format),
             with_bodies=arguments.body,

@@ -81,9 +81,12 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     _print(dump_records(store, segment_size(store), arguments.body, report))
     for sentence in report.damage:
         print(f"damage: {sentence}", file=sys.stderr)
+    if report.unreadable:
+        bodies = count_text(report.unreadable, "body", "bodies")
+        print(f"damage: {bodies} cannot be decompressed; body_error of each record says why", file=sys.stderr)
     damage = f", {count_text(len(report.damage), 'damaged range')}" if report.damage else ""
     print(f"{count_text(report.records, 'record')}{damage}; {how_it_ended(report)}", file=sys.stderr)
-    return ExitCode.DAMAGE if report.damage else ExitCode.OK
+    return ExitCode.DAMAGE if report.damage or report.unreadable else ExitCode.OK
 
 
 def _find_store(arguments: argparse.Namespace) -> Store:

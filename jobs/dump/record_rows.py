@@ -26,11 +26,13 @@ class DumpReport:
     Attributes:
         records: number of printed records.
         damage: bad ranges before the log's end, as sentences.
+        unreadable: number of bodies that cannot be decompressed.
         last: description of the log's end.
     """
 
     records: int = 0
     damage: list[str] = field(default_factory=list)
+    unreadable: int = 0
     last: FoundRecord | None = None
 
 
@@ -49,25 +51,21 @@ def dump_records(store: Store, segment_bytes: int, body: str, report: DumpReport
         report.last = found
         if found.message is not None:
             report.records += 1
-            yield record_row(found.message, store, found.segment, body)
+            yield record_row(found.message, store, found.segment, body, report)
 
 
-def record_row(message: Any, store: Store, segment: str, body: str) -> Row:
-    """Return a record as `dump` prints it."""
+def record_row(message: Any, store: Store, segment: str, body: str, report: DumpReport) -> Row:
+    """Return a record as `dump` prints it; `body_error` says why a body cannot be decompressed."""
     row: Row = {**store.format.rules.row_of(message, store.broker), "segment": segment}
     if body == "base64":
         row["body"] = base64.b64encode(message.body).decode()
     elif body == "text":
-        row["body"] = _text(message)
+        try:
+            row["body"] = decompress(message.body, message.sys_flag).decode("utf-8", "replace")
+        except BodyError as error:
+            row |= {"body": None, "body_error": str(error)}
+            report.unreadable += 1
     return row
-
-
-def _text(message: Any) -> str | None:
-    """Return the body as text, as the producer wrote it; null if it cannot be decompressed."""
-    try:
-        return decompress(message.body, message.sys_flag).decode("utf-8", "replace")
-    except BodyError:
-        return None
 
 
 def describe(found: FoundRecord) -> str:

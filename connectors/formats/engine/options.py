@@ -8,7 +8,8 @@
 | layout | the format's | commitlog, journal or any: which stores of the path are meant |
 | mode | FAILFAST | FAILFAST, PERMISSIVE (bad ranges become rows with `_corrupt_record`) or DROPMALFORMED (counted) |
 | columns | all but body | comma-separated; other columns are not decoded. `.schema(...)` does the same |
-| body | none | none, stored or decompressed: whether there is a column `body`, and its content |
+| body | none | none, stored or decompressed: whether there is a column `body`, and its content; decompressed if
+| | | only `columns` or `.schema(...)` names it |
 | maxBodyBytes | 64 MiB | a decompressed body's limit |
 | maxPartitionBytes | 64 to 256 MiB | log bytes in a partition; not given, two for each of this machine's cores |
 | maxBatchBytes | 4 MiB | log bytes that a worker holds in memory at a time |

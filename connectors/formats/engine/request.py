@@ -50,7 +50,7 @@ class Request:
             schema=schema,
             mode=options.mode,
             filters=filters,
-            body=BodyForm.STORED if options.body is BodyForm.NONE else options.body,
+            body=BodyForm.DECOMPRESSED if options.body is BodyForm.NONE else options.body,
             max_body_bytes=options.max_body_bytes,
             max_batch_bytes=options.max_batch_bytes,
             max_record_bytes=options.max_record_bytes,

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.bodies import decompress_as
+from commitlake.connectors.formats.engine.errors import BodyError
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.frames import MAX_FRAME_BYTES, PackRefs
 from commitlake.connectors.lake.packs.kernel import UNKNOWN_CRC
 from commitlake.connectors.lake.packs.reader import FrameCache, read_bodies
 from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.tables.messages import BODY_PLACE
 
 BATCH_BYTES = 64 << 20  # size of the bodies in one Arrow batch, which a worker and the JVM hold at once for each task
@@ -47,6 +50,48 @@ def batches_with_bodies(
         ]
         body = runs[0] if len(runs) == 1 else pa.concat_arrays(runs)
         yield pa.RecordBatch.from_arrays([*rows.columns, body], names=[*rows.schema.names, "body"])
+
+
+def decompressed(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Yield a batch's rows with bodies as the producers sent them, split into several batches if these are large.
+
+    Args:
+        batch: has `body` as stored, and `body_codec`.
+        max_bytes: largest size of a decompressed body.
+
+    Yields:
+        The batch with decompressed bodies, and `body_error`: why a body could not be decompressed, which is null then.
+    """
+    codecs, stored = batch.column("body_codec").to_pylist(), batch.column("body")
+    packed = [row for row, codec in enumerate(codecs) if codec != BodyCodec.NONE and stored[row].is_valid]
+    start = size = 0
+    bodies: dict[int, bytes | None] = {}
+    errors: dict[int, str] = {}
+    for row in packed:
+        codec = codecs[row]
+        try:
+            known = BodyCodec(codec) if codec in set(BodyCodec) else BodyCodec.UNKNOWN
+            bodies[row] = decompress_as(stored[row].as_py(), known, max_bytes)
+        except BodyError as error:
+            bodies[row], errors[row] = None, str(error)
+        size += len(bodies[row] or b"")
+        if size >= BATCH_BYTES:
+            yield _replaced(batch, start, row + 1, bodies, errors)
+            start, size, bodies, errors = row + 1, 0, {}, {}
+    if start < batch.num_rows or not batch.num_rows:
+        yield _replaced(batch, start, batch.num_rows, bodies, errors)
+
+
+def _replaced(
+    batch: pa.RecordBatch, start: int, end: int, bodies: Mapping[int, bytes | None], errors: Mapping[int, str]
+) -> pa.RecordBatch:
+    rows = batch.slice(start, end - start)
+    texts = pa.array([errors.get(row) for row in range(start, end)], pa.string())
+    if bodies:
+        place, values = rows.schema.get_field_index("body"), rows.column("body")
+        found = [bodies[row] if row in bodies else values[row - start].as_py() for row in range(start, end)]
+        rows = rows.set_column(place, "body", pa.array(found, pa.binary()))
+    return rows.append_column("body_error", texts)
 
 
 def _slices(lengths: Array) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""A column `body` for any DataFrame that has the columns `body_ref` and `body_crc` of the messages."""
+"""A column `body` for any DataFrame that has the columns `body_ref`, `body_crc` and `body_codec` of the messages."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
+from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
-from commitlake.connectors.lake.packs.body_batches import batches_with_bodies
+from commitlake.connectors.formats.engine.bodies import DEFAULT_MAX_BYTES
+from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, decompressed
 from commitlake.connectors.lake.packs.frames import MAX_FRAME_BYTES
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.reader import FrameCache
@@ -21,33 +22,47 @@ _Batches = Iterator[pa.RecordBatch]
 
 
 def with_bodies(
-    messages: DataFrame, bodies: PackLocation | str, *, max_frame_bytes: int = MAX_FRAME_BYTES
+    messages: DataFrame,
+    bodies: PackLocation | str,
+    *,
+    as_stored: bool = False,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    max_frame_bytes: int = MAX_FRAME_BYTES,
 ) -> DataFrame:
-    """Return the same rows with their bodies, read from the packs and checked by their CRC.
+    """Return the same rows with their bodies as the producers sent them, read from the packs and checked by their CRC.
 
     The rows are shuffled by pack, so that one task reads a pack sequentially and each frame once. If a body is not
-    available, the query fails (`PackError`); a row without a reference has a null body.
+    available, the query fails (`PackError`); a row without a reference has a null body. Anybody who may send a message
+    can send a body that does not match its compression: such a body is null, and `body_error` says why.
 
     Args:
-        messages: has `body_ref` (see `schemas.tables.messages`) and `body_crc` (int, null if unknown); other columns
-            are unchanged.
+        messages: has `body_ref` (see `schemas.tables.messages`), `body_crc` (int, null if unknown) and `body_codec`;
+            other columns are unchanged.
         bodies: the lake's bodies: a folder that every executor can read, or `s3://bucket/prefix`, whose endpoint and
             region, if not given by `pack_location`, are those of the driver; every executor needs credentials.
-        max_frame_bytes: size of the largest body that may be read; see `read_bodies`.
+        as_stored: True for bodies as the broker stored them, which may be compressed; `body_codec` is not needed then,
+            and there is no `body_error`.
+        max_bytes: largest size of a decompressed body; a larger one is null, and an error.
+        max_frame_bytes: size of the largest stored body that may be read; see `read_bodies`.
 
     Returns:
-        The columns of `messages` and `body` (binary); the same number of rows, in no particular order.
+        The columns of `messages`, `body` (binary) and `body_error` (string, null if the body is there); the same number
+        of rows, in no particular order.
 
     Raises:
-        ValueError: if a column is missing or has another type, or `body` already exists.
+        ValueError: if a column is missing or has another type, or `body` or `body_error` already exists.
         PackStoreError: if packs cannot be stored in this kind of place.
         S3Error: if they are in an object store, and the URI names no bucket.
     """
-    _check_columns(messages.schema)
+    _check_columns(messages.schema, as_stored=as_stored)
     location = pack_location(bodies) if isinstance(bodies, str) else bodies
     open_store(location)
-    schema = StructType([*messages.schema.fields, StructField("body", BinaryType(), nullable=True)])
-    return by_pack(messages).mapInArrow(_reader(location, max_frame_bytes), schema)
+    added = [StructField("body", BinaryType(), nullable=True)]
+    if not as_stored:
+        added.append(StructField("body_error", StringType(), nullable=True))
+    schema = StructType([*messages.schema.fields, *added])
+    read = _reader(location, max_frame_bytes, None if as_stored else max_bytes)
+    return by_pack(messages).mapInArrow(read, schema)
 
 
 def by_pack(messages: DataFrame) -> DataFrame:
@@ -65,20 +80,28 @@ def by_pack(messages: DataFrame) -> DataFrame:
     )
 
 
-def _check_columns(schema: StructType) -> None:
-    if "body" in schema.names:
-        raise ValueError("the column body exists already: drop it, or use it")
-    for name, expected in (("body_ref", BODY_PLACE), ("body_crc", IntegerType())):
+def _check_columns(schema: StructType, *, as_stored: bool) -> None:
+    expected: dict[str, DataType] = {"body_ref": BODY_PLACE, "body_crc": IntegerType()}
+    if not as_stored:
+        expected["body_codec"] = StringType()
+    for name in ("body",) if as_stored else ("body", "body_error"):
+        if name in schema.names:
+            raise ValueError(f"the column {name} exists already: drop it, or use it")
+    for name, wanted in expected.items():
         found = schema[name].dataType.simpleString() if name in schema.names else "no such column"
-        if found != expected.simpleString():
-            raise ValueError(f"column {name}: expected {expected.simpleString()}, found {found}")
+        if found != wanted.simpleString():
+            advice = "" if name != "body_codec" else "; as_stored=True returns bodies as stored, without it"
+            raise ValueError(f"column {name}: expected {wanted.simpleString()}, found {found}{advice}")
 
 
-def _reader(location: PackLocation, max_frame_bytes: int) -> Callable[[_Batches], _Batches]:
+def _reader(location: PackLocation, max_frame_bytes: int, max_bytes: int | None) -> Callable[[_Batches], _Batches]:
+    """Return a function that adds bodies to batches: as stored if `max_bytes` is None."""
+
     def read(batches: _Batches) -> _Batches:
         with carry_errors():
             store, cache = open_store(location), FrameCache()
             for batch in batches:
-                yield from batches_with_bodies(batch, store, cache, max_frame_bytes)
+                for stored in batches_with_bodies(batch, store, cache, max_frame_bytes):
+                    yield from (stored,) if max_bytes is None else decompressed(stored, max_bytes)
 
     return read

@@ -19,7 +19,8 @@
 | tags | all | one or more, separated by `||`: brokers return no other messages |
 | sql | all | an SQL92 filter, such as `price > 2 AND region = 'EU'`; the broker needs enablePropertyFilter=true |
 | columns | all but body | comma-separated; other columns are not decoded |
-| body | none | none, stored or decompressed: whether there is a column `body`, and its contents |
+| body | none | none, stored or decompressed: whether there is a column `body`, and its contents; decompressed
+| | | if only `columns` names it |
 | maxBodyBytes | 64 MiB | maximum size of a decompressed body |
 | maxBatchBytes | 4 MiB | bytes of answers that a worker holds at a time; a single answer may be larger |
 | mode | FAILFAST | for damaged records: FAILFAST, PERMISSIVE (rows with `_corrupt_record`) or DROPMALFORMED |

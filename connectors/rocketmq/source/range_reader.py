@@ -49,7 +49,7 @@ class RangeReader:
         self._request = Request(
             schema=pa.schema([*schema, *hidden]),
             mode=options.mode,
-            body=BodyForm.STORED if options.body is BodyForm.NONE else options.body,
+            body=BodyForm.DECOMPRESSED if options.body is BodyForm.NONE else options.body,
             max_body_bytes=options.max_body_bytes,
         )
 

@@ -138,7 +138,11 @@ def test_every_record_is_a_row_of_the_declared_table(small: Archive) -> None:
 
 def bodies_of(archived: Archive) -> dict[int, bytes]:
     """The archived bodies, by the offset of their record."""
-    rows = with_bodies(archived.table(), f"{archived.lake}/bodies").select("physical_offset", "body").collect()
+    rows = (
+        with_bodies(archived.table(), f"{archived.lake}/bodies", as_stored=True)
+        .select("physical_offset", "body")
+        .collect()
+    )
     return {row["physical_offset"]: bytes(row["body"]) for row in rows}
 
 

@@ -85,7 +85,7 @@ def messages(spark: SparkSession, rows: list[Row]) -> DataFrame:
 
 
 def test_every_row_gets_its_body(messages: DataFrame, root: Path, rows: list[Row], bodies: list[bytes]) -> None:
-    found = with_bodies(messages, str(root))
+    found = with_bodies(messages, str(root), as_stored=True)
     assert found.schema.names == [*COLUMNS.names, "body"]
     by_number = {row.n: row for row in found.collect()}
     assert len(by_number) == BODY_COUNT + 3
@@ -101,14 +101,16 @@ def test_some_rows_get_their_bodies_in_small_batches(
 ) -> None:
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
     try:
-        found = with_bodies(messages.where("n % 10 = 4"), str(root)).collect()
+        found = with_bodies(messages.where("n % 10 = 4"), str(root), as_stored=True).collect()
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert {row.n: bytes(row.body) for row in found} == {n: bodies[n] for n in range(4, BODY_COUNT, 10)}
 
 
 def test_a_pack_is_read_by_one_task(messages: DataFrame, root: Path) -> None:
-    by_pack = with_bodies(messages, root.as_uri()).select("body_ref.pack", F.spark_partition_id().alias("task"))
+    by_pack = with_bodies(messages, root.as_uri(), as_stored=True).select(
+        "body_ref.pack", F.spark_partition_id().alias("task")
+    )
     counted = {row[0]: row[1] for row in by_pack.distinct().groupBy("pack").count().collect() if row[0]}
     assert counted == dict.fromkeys(PACKS, 1)
 
@@ -117,11 +119,11 @@ def test_a_missing_pack_fails_the_query(messages: DataFrame, root: Path, tmp_pat
     shutil.copytree(root, tmp_path / "bodies")
     (tmp_path / "bodies" / PACKS[1]).unlink()
     with pytest.raises(PythonException, match="Has it expired by a lifecycle rule") as raised:
-        with_bodies(messages, str(tmp_path / "bodies")).collect()
+        with_bodies(messages, str(tmp_path / "bodies"), as_stored=True).collect()
     assert PACKS[1] in str(raised.value)
 
 
 def test_a_body_that_was_changed_fails_the_query(messages: DataFrame, root: Path) -> None:
     changed = messages.withColumn("body_crc", F.when(F.col("n") == 42, F.lit(1)).otherwise(F.col("body_crc")))
     with pytest.raises(PythonException, match="expected a body with the CRC 1 at"):
-        with_bodies(changed, str(root)).collect()
+        with_bodies(changed, str(root), as_stored=True).collect()

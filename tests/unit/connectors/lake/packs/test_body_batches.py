@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from commitlake.connectors.lake.packs import body_batches, spark_reader
-from commitlake.connectors.lake.packs.body_batches import batches_with_bodies
+from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, decompressed
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.reader import FrameCache
@@ -124,9 +125,28 @@ def test_a_wrong_length_is_an_error(store: MemoryStore, length: int) -> None:
         (COLUMNS.fields[:2], "column body_crc: expected int, found no such column"),
         (COLUMNS.fields[::2], "column body_ref: expected struct<pack:string,.*>, found no such column"),
         ([*COLUMNS.fields[:2], StructField("body_crc", StringType())], "expected int, found string"),
+        (COLUMNS.fields, "column body_codec: expected string, found no such column; as_stored=True returns"),
         ([*COLUMNS.fields, StructField("body", BinaryType())], "the column body exists already"),
+        ([*COLUMNS.fields, StructField("body_error", StringType())], "the column body_error exists already"),
     ],
 )
 def test_tables_that_do_not_fit_are_refused(columns: list[StructField], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        spark_reader._check_columns(StructType(columns))
+        spark_reader._check_columns(StructType(columns), as_stored=False)
+
+
+def test_bodies_are_decompressed_and_one_that_cannot_be_is_null_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    long, bomb = b'{"order":1}' * 90, zlib.compress(bytes(9 << 20), 9)
+    stored = [b"plain", zlib.compress(long), bomb, b"not zlib", pa.compress(long, "lz4", asbytes=True), None, b"new"]
+    codecs = ["none", "zlib", "zlib", "zlib", "lz4", "none", "brotli"]
+    columns = {"n": range(7), "body_codec": codecs, "body": pa.array(stored, pa.binary())}
+    batch = pa.RecordBatch.from_pydict(columns)
+    for limit in (64 << 20, 900):  # all in one batch, or cut after each large body
+        monkeypatch.setattr(body_batches, "BATCH_BYTES", limit)
+        found = [row for part in decompressed(batch, 1 << 20) for row in part.to_pylist()]
+        assert [row["n"] for row in found] == list(range(7))
+        assert [row["body"] for row in found] == [b"plain", long, None, None, long, None, None]
+        assert [bool(row["body_error"]) for row in found] == [False, False, True, True, False, False, True]
+    assert "expected at most 1048576 bytes" in found[2]["body_error"]
