@@ -153,6 +153,7 @@ class Network:
         *,
         fields: Mapping[str, str] | None = None,
         seconds: float | None = None,
+        over: PeerConnection | None = None,
     ) -> Future[Command]:
         """Send a request without waiting for its answer.
 
@@ -163,6 +164,7 @@ class Network:
             body: body of the request.
             fields: arguments that are ext fields already.
             seconds: time limit for the answer.
+            over: the connection to use; by default, the one that all requests to the address share.
 
         Raises:
             UnreachableError: if it cannot be sent.
@@ -174,7 +176,7 @@ class Network:
             most = self.options.max_pending
             raise AnswerTimeoutError(f"{address}: {most} requests of this client already wait for their answers")
         try:
-            answer = self._connection(address).ask(command, allowed)
+            answer = (over or self._connection(address)).ask(command, allowed)
         except BaseException:
             self._permits.release()
             raise
@@ -191,6 +193,7 @@ class Network:
         fields: Mapping[str, str] | None = None,
         seconds: float | None = None,
         accepted: Collection[int] = (ResponseCode.SUCCESS,),
+        over: PeerConnection | None = None,
     ) -> PeerAnswer:
         """Send a request, and wait for its answer.
 
@@ -202,13 +205,14 @@ class Network:
             fields: arguments that are ext fields already.
             seconds: time limit for the answer.
             accepted: codes of answers that are not errors.
+            over: the connection to use; by default, the one that all requests to the address share.
 
         Raises:
             UnreachableError: if it cannot be sent, or there is no answer in time.
             RefusedError: if the answer has another code.
         """
         allowed = self.options.request_seconds if seconds is None else seconds
-        answer = self.ask(address, code, header, body, fields=fields, seconds=allowed)
+        answer = self.ask(address, code, header, body, fields=fields, seconds=allowed, over=over)
         return wait_for(address, answer, allowed).check(accepted)
 
     def tell(self, address: str, code: int, header: NamedTuple | None = None, body: bytes = b"", *,
@@ -259,12 +263,20 @@ class Network:
             connection = self._connections.get(address)
             if connection is not None and connection.is_open:
                 return connection
-            connection = PeerConnection(self._checked(address), self.options, self._on_request, self._tls)
+            connection = self.open(address)
             with self._lock:
                 if self._is_closed:
                     connection.close()
                 self._connections[address] = connection
             return connection
+
+    def open(self, address: str) -> PeerConnection:
+        """Open a connection that other requests do not share; its user closes it.
+
+        Raises:
+            UnreachableError: if there is none in time, or the address is not valid.
+        """
+        return PeerConnection(self._checked(address), self.options, self._on_request, self._tls)
 
     def _checked(self, address: str) -> str:
         """Return an address, which a name server may have given.

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from commitlake.connectors.rocketmq.closable import Closable
 from commitlake.connectors.rocketmq.compression import DEFAULT_THRESHOLD_BYTES, check_codec, compress
+from commitlake.connectors.rocketmq.connection import PeerConnection
 from commitlake.connectors.rocketmq.errors import InvalidMessageError, ProtocolError
 from commitlake.connectors.rocketmq.messages import (
     DEFAULT_MAX_BODY_BYTES,
@@ -197,13 +198,16 @@ class Producer(Closable):
         """
         return self._start(self._batch(messages), queue, _results, None)
 
-    def send_encoded(self, queue: MessageQueue, body: bytes, sys_flag: int = 0) -> int:
+    def send_encoded(
+        self, queue: MessageQueue, body: bytes, sys_flag: int = 0, over: PeerConnection | None = None
+    ) -> int:
         """Send encoded messages in one request, without retries, and wait until all are in the log.
 
         Args:
             queue: queue to send to.
             body: body of a batch, see `schemas.remoting.batch`; messages of one topic, without delays.
             sys_flag: flags of the compression that all of them have.
+            over: the connection to use; by default, the producer's own.
 
         Returns:
             The queue offset of the first message; the others follow it.
@@ -214,21 +218,25 @@ class Producer(Closable):
             ProtocolError: if the answer is not valid, or has no valid position; they may be in the log nevertheless.
             RefusedError: if the broker refuses them; then none of them is in the log.
         """
-        return self._send_once(queue, Parcel(queue.topic, body, _WAITS, (), sys_flag, is_batch=True))
+        return self._send_once(queue, Parcel(queue.topic, body, _WAITS, (), sys_flag, is_batch=True), over)
 
-    def send_encoded_alone(self, queue: MessageQueue, body: bytes, sys_flag: int = 0) -> int:
+    def send_encoded_alone(
+        self, queue: MessageQueue, body: bytes, sys_flag: int = 0, over: PeerConnection | None = None
+    ) -> int:
         """Send a batch of one message as a plain message, which may be slightly larger.
 
         Raises what `send_encoded` does.
         """
         (item,) = parse_batch(body)
         properties = item.properties.decode() + _WAITS
-        return self._send_once(queue, Parcel(queue.topic, item.body, properties, (), sys_flag, item.flag))
+        return self._send_once(queue, Parcel(queue.topic, item.body, properties, (), sys_flag, item.flag), over)
 
-    def _send_once(self, queue: MessageQueue, parcel: Parcel) -> int:
+    def _send_once(self, queue: MessageQueue, parcel: Parcel, over: PeerConnection | None) -> int:
         address, code, fields = self._outbox.request(parcel, queue)
         seconds = self._how.send_seconds
-        answer = self.network.call(address, code, None, parcel.body, fields=fields, seconds=seconds, accepted=STORED)
+        answer = self.network.call(
+            address, code, None, parcel.body, fields=fields, seconds=seconds, accepted=STORED, over=over
+        )
         return read_place(answer, queue, 1).queue_offset
 
     def parcel(self, message: OutgoingMessage, sys_flag: int = 0, **extra: str) -> Parcel:
@@ -273,9 +281,9 @@ class Producer(Closable):
         """Return a number of new message ids."""
         return self._keys.take(count)
 
-    def start_parcel(self, parcel: Parcel, queue: MessageQueue) -> Future[Stored]:
-        """Send an encoded message to a queue once, without waiting for the answer."""
-        return self._start(parcel, queue, lambda stored: stored, None)
+    def start_parcel(self, parcel: Parcel, queue: MessageQueue, over: PeerConnection) -> Future[Stored]:
+        """Send an encoded message to a queue once, over a given connection, without waiting for the answer."""
+        return self._start(parcel, queue, lambda stored: stored, None, over)
 
     def _unique_key(self, message: OutgoingMessage) -> str:
         return message.unique_key or message.system_properties.get(UNIQ_KEY) or self._keys.next()
@@ -306,9 +314,10 @@ class Producer(Closable):
         queue: MessageQueue | None,
         read: Callable[[Stored], _T],
         callback: Callable[[Future[_T]], object] | None,
+        over: PeerConnection | None = None,
     ) -> Future[_T]:
         how = self._how
-        sending = Sending(self._outbox, parcel, queue=queue, seconds=how.send_seconds, tries=how.tries)
+        sending = Sending(self._outbox, parcel, queue=queue, seconds=how.send_seconds, tries=how.tries, over=over)
         result: Future[_T] = Future()
         result.set_running_or_notify_cancel()
         if callback is not None:

@@ -16,6 +16,7 @@ import time
 from concurrent.futures import Future
 from typing import NamedTuple
 
+from commitlake.connectors.rocketmq.connection import PeerConnection
 from commitlake.connectors.rocketmq.errors import (
     AnswerTimeoutError,
     InvalidMessageError,
@@ -129,7 +130,14 @@ class Sending:
     """
 
     def __init__(
-        self, outbox: Outbox, parcel: Parcel, *, queue: MessageQueue | None, seconds: float, tries: int
+        self,
+        outbox: Outbox,
+        parcel: Parcel,
+        *,
+        queue: MessageQueue | None,
+        seconds: float,
+        tries: int,
+        over: PeerConnection | None = None,
     ) -> None:
         """Prepare a send; nothing is sent yet.
 
@@ -139,12 +147,14 @@ class Sending:
             queue: the only queue to send to; None for any queue of the topic.
             seconds: time limit for all attempts together.
             tries: maximum number of attempts.
+            over: the connection to use, if there is only one queue; by default, the producer's own.
         """
         self.result: Future[Stored] = Future()
         self.result.set_running_or_notify_cancel()  # a sent request cannot be cancelled
         self._outbox = outbox
         self._parcel = parcel
         self._only_queue = queue
+        self._over = over
         self._queue: MessageQueue | None = None
         self._deadline = time.monotonic() + seconds
         self._seconds = seconds
@@ -181,7 +191,8 @@ class Sending:
         self._queue = queue
         self._began_ms = _now_ms()
         address, code, fields = outbox.request(self._parcel, queue)
-        answer = outbox.network.ask(address, code, None, self._parcel.body, fields=fields, seconds=seconds)
+        body = self._parcel.body
+        answer = outbox.network.ask(address, code, None, body, fields=fields, seconds=seconds, over=self._over)
         answer.add_done_callback(lambda done: self._on_answer(address, queue, done))
 
     def _on_answer(self, address: str, queue: MessageQueue, done: Future[Command]) -> None:

@@ -28,6 +28,8 @@ from commitlake.pipelines.replay.planning import (
     topics_of,
 )
 from commitlake.pipelines.replay.run import ReplayRun, Settings
+from commitlake.pipelines.replay.verifying import verify_replay
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.replays import ReplayEvent
 
 
@@ -75,7 +77,8 @@ def replay(
         The result of the replay; None if there are no messages, or no name servers.
 
     Raises:
-        NotebookError: if an earlier replay of the same messages has not finished.
+        NotebookError: if an earlier replay of the same messages has not finished, or if the messages that are read back
+            from the target differ from those that were sent.
         ReplayError: if they cannot be sent.
         RocketMQError: if the target does not answer.
     """
@@ -97,6 +100,12 @@ def replay(
             announce(lake, plan, table, others)
             messages = PlannedMessages(plan, table, open_store(lake.bodies))
             counts = ReplayRun(lake, messages, client, Pace(rate or 0), Settings()).run(is_resumed=False)
+            found = verify_replay(messages, Ledger(lake, plan.replay_id), client.puller)
+            if found.problems:
+                raise NotebookError(
+                    f"the replay {plan.replay_id} is not in the target as it was sent: 'commitlake replay verify "
+                    f"{plan.replay_id}' shows the {count_text(found.problems.total(), 'difference')}"
+                )
         rows = read_sent(lake, plan.replay_id)
         groups = [
             GroupFollower(client, plan, group, rows.filter(pc.equal(rows.column("target_topic"), name))).read()

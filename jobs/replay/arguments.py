@@ -62,8 +62,12 @@ def add_sending_arguments(parser: argparse.ArgumentParser, mapping: str = "same"
     parser.add_argument("--limit", type=int, default=0, metavar="N", help="send only the first N (default: all)")
     parser.add_argument("--dry-run", action="store_true", help="show what would be sent, and send nothing; without "
                                                                "--namesrv, nothing is shown of the target")  # fmt: skip
-    verify_help = "when everything is sent, read it back from the target and compare it with the lake"
-    parser.add_argument("--verify", action="store_true", help=verify_help)
+    verify_help = (
+        "when everything is sent, read it back from the target and compare it with the lake (the default); "
+        "--no-verify leaves this proof to 'replay verify'"
+    )
+    # None without the option, because jobs with several actions refuse an option that is given.
+    parser.add_argument("--verify", action=argparse.BooleanOptionalAction, default=None, help=verify_help)
     yes_help = "do not ask for confirmation; required to send without a terminal"
     parser.add_argument("--yes", action="store_true", help=yes_help)
     confirm_help = "ask before more messages than this are sent (default: 0, always)"

@@ -44,8 +44,8 @@ DESCRIPTION = (
     "--from-broker those of a store's log or of live topics. Before sending, the job shows which messages "
     "match and which groups will receive them, and asks for confirmation. The order of each queue is kept. Each "
     "message carries its origin in properties (REPLAY_ID, ORIGIN_MSG_ID, ORIGIN_TOPIC, ORIGIN_QUEUE_ID, "
-    "ORIGIN_STORE_TIMESTAMP). A replay that was stopped or killed continues with 'replay resume ID', and no message is "
-    "sent twice."
+    "ORIGIN_STORE_TIMESTAMP, ORIGIN_BORN_TIMESTAMP). A replay that was stopped or killed continues with 'replay resume "
+    "ID', and no message is sent twice. At the end, the target is read back and compared with the lake."
 )
 EXAMPLES = (
     (("replay --lake lake --topic orders --from 2026-11-17T14:00 --to 2026-11-17T14:20 "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -301,9 +302,11 @@ def _run(
             watched(lake, plan.replay_id, pace, client.admin, plan.lag_limit, tell),
             stop_softly(pace.stop),
         ):
+            began = time.monotonic()
             counts = run.run(is_resumed=is_resumed, has_lost_rows=has_lost_rows)
-    result = _summary(arguments, plan, counts)
-    if arguments.verify and result is not ExitCode.INTERRUPTED:
+            seconds = time.monotonic() - began
+    result = _summary(arguments, plan, counts, seconds)
+    if arguments.verify is not False and result is not ExitCode.INTERRUPTED:
         return max(result, verify_sent(arguments, lake, messages, client.puller))
     return result
 
@@ -312,11 +315,13 @@ def _ignore(_: str) -> None:
     """Ignore a message."""
 
 
-def _summary(arguments: argparse.Namespace, plan: ReplayPlan, counts: Counts) -> ExitCode:
+def _summary(arguments: argparse.Namespace, plan: ReplayPlan, counts: Counts, seconds: float) -> ExitCode:
     left = plan.wanted - counts.sent - counts.failed
     if not arguments.quiet:
         wanted = count_text(plan.wanted, "message is", "messages are")
-        print_line(f"replay {plan.replay_id}: {counts.sent:,} of {wanted} in the target")
+        print_line(
+            f"replay {plan.replay_id}: {counts.sent:,} of {wanted} in the target (this run took {seconds:,.1f} s)"
+        )
     if counts.failed:
         warn(
             PROG,

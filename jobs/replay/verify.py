@@ -1,8 +1,9 @@
-"""`replay verify`, and `--verify` at the end of a replay: read back what was sent, and compare it."""
+"""`replay verify`, and the proof at the end of each replay: read back what was sent, and compare it."""
 
 from __future__ import annotations
 
 import argparse
+import time
 
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
@@ -43,6 +44,7 @@ def verify_sent(arguments: argparse.Namespace, lake: LakePaths, messages: Planne
         DAMAGE if a message differs from the sent one.
     """
     plan = messages.plan
+    began = time.monotonic()
     with counted_progress("verifying", plan.wanted, "messages", quiet=arguments.quiet) as advance:
         found = verify_replay(messages, Ledger(lake, plan.replay_id), puller, advance)
     result = _in_words(found)
@@ -50,7 +52,7 @@ def verify_sent(arguments: argparse.Namespace, lake: LakePaths, messages: Planne
     if found.problems:
         write(arguments.output, [difference._asdict() for difference in found.examples], list(Difference._fields))
     if not arguments.quiet or found.problems:
-        print_line(f"replay {plan.replay_id}: {result}")
+        print_line(f"replay {plan.replay_id}: {result} (reading back took {time.monotonic() - began:,.1f} s)")
     return ExitCode.DAMAGE if found.problems else ExitCode.OK
 
 

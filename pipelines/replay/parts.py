@@ -27,8 +27,8 @@ from commitlake.schemas.tables.messages import BODY, MESSAGES, SOURCE
 
 COLUMNS = (
     "broker", "physical_offset", "size", "msg_id", "topic", "queue_id", "queue_offset", "keys", "tags",
-    "store_timestamp", "sys_flag", "flag", "properties", "body_size", "body_crc", "body_codec", "body_ref", "format",
-    "origin_topic",
+    "store_timestamp", "born_timestamp", "sys_flag", "flag", "properties", "body_size", "body_crc", "body_codec",
+    "body_ref", "format", "origin_topic",
 )  # fmt: skip
 _NO_BODY = "the lake has no body of this message"
 

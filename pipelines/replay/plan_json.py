@@ -16,7 +16,7 @@ from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, R
 from commitlake.schemas.layouts.numbers import INT32_MAX, INT64_MAX, int_within
 from commitlake.schemas.times import parse_iso
 
-VERSION = 2
+VERSION = 3
 _MAX_BATCH_BYTES = 16 << 20
 _MAX_NUMBER = 1e9
 _MAX_SHOWN = 100

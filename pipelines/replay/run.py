@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.rocketmq.tracked_connections import TrackedConnections
 from commitlake.pipelines.replay.batches import EncodedPart, encode_part
 from commitlake.pipelines.replay.errors import MessagesGoneError, StoppedError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, add_event
@@ -124,9 +125,11 @@ class ReplayRun:
         plan = self._plan
         self._ledger.claim()
         add_event(self._lake, plan.replay_id, ReplayEvent.STARTED)
+        client = self._client
         try:
             self._counts = self._ledger.counts()
-            is_done = self._send_parts(is_resumed=is_resumed, has_lost_rows=has_lost_rows)
+            with TrackedConnections(client.producer, client.admin, plan.replay_id) as connections:
+                is_done = self._send_parts(connections, is_resumed=is_resumed, has_lost_rows=has_lost_rows)
             if is_done:
                 self._check_all_were_there()
         except BaseException as error:
@@ -146,7 +149,7 @@ class ReplayRun:
                 "were deleted from it after the plan was made, and are not sent"
             )
 
-    def _send_parts(self, *, is_resumed: bool, has_lost_rows: bool) -> bool:
+    def _send_parts(self, connections: TrackedConnections, *, is_resumed: bool, has_lost_rows: bool) -> bool:
         """Send part after part. Returns whether all were sent."""
         # If rows are lost, those that are left say neither which parts are complete nor where the queues ended.
         known = {} if has_lost_rows else self._ledger.parts()
@@ -156,6 +159,7 @@ class ReplayRun:
         senders = [
             QueueSender(
                 self._client,
+                connections,
                 queue,
                 max(planned.offset, ends.get(queue, 0)),
                 self._plan.replay_id,
@@ -168,7 +172,7 @@ class ReplayRun:
         done = self._ledger.known_of(first) if known or has_lost_rows else set()
         with ThreadPoolExecutor(min(_MAX_THREADS, len(senders))) as pool, ThreadPoolExecutor(1) as reading:
             try:
-                there = self._find_sent(senders, pool) if is_resumed or has_lost_rows else {}
+                there = self._find_sent(senders, pool, is_resumed=is_resumed or has_lost_rows)
             except StoppedError:
                 return False
             coming = reading.submit(self._prepare, first, before, done)
@@ -181,9 +185,13 @@ class ReplayRun:
                     return False
         return True
 
-    def _find_sent(self, senders: Sequence[QueueSender], pool: ThreadPoolExecutor) -> dict[Origin, tuple[int, int]]:
+    def _find_sent(
+        self, senders: Sequence[QueueSender], pool: ThreadPoolExecutor, *, is_resumed: bool
+    ) -> dict[Origin, tuple[int, int]]:
         """Return messages that an earlier process has sent but not recorded, with queue index and queue offset."""
-        found = pool.map(QueueSender.find, senders)
+        by_broker = {sender.queue.broker_name: sender for sender in senders}
+        list(pool.map(QueueSender.settle if is_resumed else QueueSender.check_target, by_broker.values()))
+        found = pool.map(QueueSender.find, senders) if is_resumed else ()
         return {origin: (number, offset) for number, offsets in enumerate(found) for origin, offset in offsets.items()}
 
     def _prepare(self, number: int, before: int, done: set[Origin]) -> tuple[_Part, int]:

@@ -3,9 +3,12 @@
     send → stored: done
          → refused for now: wait and send again
          → refused permanently: send each message separately, so that one does not stop the others
-         → no answer, or an error in the broker: it may have stored the batch; search from the queue's last known end,
-           and send the messages that are not there
+         → no answer: close the connection, and wait until the broker has nothing left of it
+           → as after an error in the broker, it may have stored the batch: search from the queue's last known end, and
+             send the messages that are not there
 
+A queue gets its next batch only when it is known what has become of the one before it, so a batch that is late neither
+arrives after a second copy nor breaks the order. See `connectors.rocketmq.tracked_connections` for how that is known.
 A broker writes a batch to its log as a whole. After a crash, only the beginning of the batch may be there, so the order
 is kept.
 """
@@ -15,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -31,6 +35,7 @@ from commitlake.connectors.rocketmq.log_extent import log_extent
 from commitlake.connectors.rocketmq.producer import Producer
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import queue_text
+from commitlake.connectors.rocketmq.tracked_connections import NEVER_LISTED, TrackedConnection, TrackedConnections
 from commitlake.pipelines.replay.batches import Batch
 from commitlake.pipelines.replay.errors import StoppedError, TargetError, TargetGoneError
 from commitlake.pipelines.replay.search import Origin, find_sent
@@ -39,11 +44,11 @@ from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.replay_messages import SendOutcome
 
+_T = TypeVar("_T")
+
 _OF_TOPIC = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST})
 _FIRST_WAIT_SECONDS = 0.2
 _MAX_WAIT_SECONDS = 5.0
-_SETTLE_SECONDS = 1.0
-"""Time for which a broker may still be storing requests that it had read before its connection broke."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,7 @@ class QueueSender:
 
     Args:
         client: Clients of the target.
+        connections: Connections over which the messages are sent.
         queue: Queue of the target.
         end: Queue offset before which all messages of the replay are known; unrecorded ones can only be at or after it.
         replay_id: Id of the replay.
@@ -92,6 +98,7 @@ class QueueSender:
     def __init__(
         self,
         client: TargetClient,
+        connections: TrackedConnections,
         queue: MessageQueue,
         end: int,
         replay_id: str,
@@ -104,12 +111,47 @@ class QueueSender:
     ) -> None:
         self.queue = queue
         self._needs_all = needs_all
-        self._client, self._end, self._replay_id = client, end, replay_id
+        self._client, self._connections, self._end, self._replay_id = client, connections, end, replay_id
         self._target_timeout, self._sleep, self._clock = target_timeout_seconds, sleep, clock
         self._is_stopped = is_stopped
 
+    def check_target(self) -> None:
+        """Check that the queue's broker says which connections it has, so that each batch can be settled.
+
+        Raises:
+            TargetError: if it does not say that.
+            TargetGoneError: if it does not answer.
+        """
+        self._retry(lambda: self._of_connections(self._connections.earlier))
+
+    def settle(self, connection: TrackedConnection | None = None) -> None:
+        """Wait until no more messages of the replay can arrive at the broker over earlier connections.
+
+        Args:
+            connection: Connection over which no more is to be sent.
+
+        Raises:
+            TargetError: if the broker does not say which connections it has.
+            TargetGoneError: if one of them is still open after too long, or the broker does not answer.
+        """
+        self._retry(lambda: self._of_connections(lambda broker: self._connections.settle(broker, connection)))
+
+    def _of_connections(self, ask: Callable[[str], object]) -> None:
+        try:
+            ask(self.queue.broker_name)
+        except RefusedError as error:
+            if error.code not in NEVER_LISTED:
+                raise
+            raise TargetError(
+                f"broker {self.queue.broker_name} does not list the connections of the producer group "
+                f"{self._client.producer.group}, without which it is not known whether messages can still arrive: "
+                f"{error}. With ACL 2.0, the account needs the action Get on the cluster"
+            ) from None
+
     def find(self) -> dict[Origin, int]:
         """Return the queue offsets of the replay's messages that may have been stored without an answer.
+
+        Nothing may be on its way, see `settle`.
 
         Raises:
             TargetError: if the queue is no longer the same.
@@ -152,8 +194,10 @@ class QueueSender:
         retries = self._start_retries()
         while True:
             attempts += 1
+            connection: TrackedConnection | None = None
             try:
-                first = self._post(batch, is_alone=is_alone)
+                connection = self._connections.open(self.queue.broker_name)
+                first = self._post(batch, connection, is_alone=is_alone)
             except RefusedError as error:
                 self._check_topic(error)
                 if error.is_of_the_message or error.code == ResponseCode.INVALID_PARAMETER:
@@ -165,7 +209,9 @@ class QueueSender:
                 problem: Exception = error
                 is_in_doubt = error.code == ResponseCode.SYSTEM_ERROR  # it may come after the broker has stored them
             except (UnreachableError, NoRouteError, ProtocolError) as error:
-                problem, is_in_doubt = error, True
+                problem, is_in_doubt = error, connection is not None
+                if connection is not None and not isinstance(error, PlaceError):  # which is an answer
+                    self.settle(connection)
             else:
                 self._end = first + len(batch)
                 yield Landing(batch.rows, SendOutcome.SENT, np.arange(first, self._end), attempts)
@@ -193,10 +239,10 @@ class QueueSender:
         for one in batch.each():
             yield from self.send(one, origin_of)
 
-    def _post(self, batch: Batch, *, is_alone: bool) -> int:
+    def _post(self, batch: Batch, connection: TrackedConnection, *, is_alone: bool) -> int:
         producer = self._client.producer
         post = producer.send_encoded_alone if is_alone else producer.send_encoded
-        first = post(self.queue, batch.body(), batch.sys_flag)
+        first = post(self.queue, batch.body(), batch.sys_flag, connection.peer)
         # The ledger must not have an offset at which the messages are not.
         if not self._end <= first <= MAX_QUEUE_OFFSET - len(batch):
             raise PlaceError(
@@ -211,13 +257,12 @@ class QueueSender:
 
     def _find_stored(self, batch: Batch, origin_of: Callable[[int], Origin], attempts: int) -> Landing:
         """Return the messages of a batch that were stored although no answer confirmed it."""
-        self._sleep(_SETTLE_SECONDS)
         there = self.find()
         places = {row: there[origin] for row in batch.rows.tolist() if (origin := origin_of(row)) in there}
         rows, offsets = np.array(list(places), np.int64), np.array(list(places.values()), np.int64)
         return Landing(rows, SendOutcome.FOUND, offsets, attempts)
 
-    def _retry(self, ask: Callable[[], dict[Origin, int]]) -> dict[Origin, int]:
+    def _retry(self, ask: Callable[[], _T]) -> _T:
         """Repeat a request until the target answers."""
         retries = self._start_retries()
         while True:

@@ -15,11 +15,12 @@ ORIGIN_MSG_ID = "ORIGIN_MSG_ID"
 ORIGIN_TOPIC = "ORIGIN_TOPIC"
 ORIGIN_QUEUE_ID = "ORIGIN_QUEUE_ID"
 ORIGIN_STORE_TIMESTAMP = "ORIGIN_STORE_TIMESTAMP"
+ORIGIN_BORN_TIMESTAMP = "ORIGIN_BORN_TIMESTAMP"
 ORIGIN_BROKER = "ORIGIN_BROKER"
 ORIGIN_PHYSICAL_OFFSET = "ORIGIN_PHYSICAL_OFFSET"
 STAMPS = (
-    REPLAY_ID, ORIGIN_MSG_ID, ORIGIN_TOPIC, ORIGIN_QUEUE_ID, ORIGIN_STORE_TIMESTAMP, ORIGIN_BROKER,
-    ORIGIN_PHYSICAL_OFFSET,
+    REPLAY_ID, ORIGIN_MSG_ID, ORIGIN_TOPIC, ORIGIN_QUEUE_ID, ORIGIN_STORE_TIMESTAMP, ORIGIN_BORN_TIMESTAMP,
+    ORIGIN_BROKER, ORIGIN_PHYSICAL_OFFSET,
 )  # fmt: skip
 """Properties that a replay adds.
 
@@ -53,19 +54,23 @@ def stamps(rows: pa.Table, replay_id: str) -> pa.Array:
     """Return the properties that a replay adds to each message, in their stored form.
 
     Args:
-        rows: `broker`, `physical_offset`, `msg_id`, `topic`, `queue_id` and `store_timestamp` of `messages`.
+        rows: `broker`, `physical_offset`, `msg_id`, `topic`, `queue_id`, `store_timestamp` and `born_timestamp` of
+            `messages`. All messages of a batch have one born time, that of the request, so theirs is a property.
         replay_id: id of the replay.
     """
 
     def text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         return pc.binary_join_element_wise(f"{name}\x01", column.cast(pa.string()), "\x02", "")
 
-    milliseconds = pc.divide(rows.column("store_timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
+    def milliseconds(name: str) -> pa.ChunkedArray:
+        return pc.divide(rows.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
+
     parts = [
         text(ORIGIN_MSG_ID, rows.column("msg_id")),
         text(ORIGIN_TOPIC, rows.column("topic")),
         text(ORIGIN_QUEUE_ID, rows.column("queue_id")),
-        text(ORIGIN_STORE_TIMESTAMP, milliseconds),
+        text(ORIGIN_STORE_TIMESTAMP, milliseconds("store_timestamp")),
+        text(ORIGIN_BORN_TIMESTAMP, milliseconds("born_timestamp")),
         text(ORIGIN_BROKER, rows.column("broker")),
         text(ORIGIN_PHYSICAL_OFFSET, rows.column("physical_offset")),
     ]

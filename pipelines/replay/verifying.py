@@ -1,8 +1,8 @@
 """Reads the messages that a replay sent back from the target and compares them with the lake.
 
 Each queue of the target is read from its end when the plan was made to its current end. A message in the ledger must be
-there once, with the body, the flag and the properties that were sent. A message of the replay that is not in the ledger
-was sent twice.
+there once, with the body, the flag and the properties that were sent, and after the messages that were sent to the same
+queue before it. A message of the replay that is not in the ledger was sent twice.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ class Problem(StrEnum):
     """The message lacks a property, or has a different value of one."""
     FLAG = "flag"
     """The message has a different flag."""
+    ORDER = "order"
+    """The message is before one that was to be sent to the same queue before it."""
     TWICE = "twice"
     """The message is in the target without a row in the ledger."""
     NOT_IN_LAKE = "not_in_lake"
@@ -123,12 +125,14 @@ class _Expected:
 
     Attributes:
         offsets: int64, offsets in the target.
+        numbers: int64, the places of the messages in the order of sending.
         rows: rows of `messages`.
         bodies: body of each row.
         has_body: bool, True if the lake still has the body.
     """
 
     offsets: Array
+    numbers: Array
     rows: pa.Table
     bodies: pa.Array
     has_body: Array
@@ -142,10 +146,12 @@ class _Queue:
         self._puller, self._position, self._replay_id, self._found = puller, begin, replay_id, found
         self._records = PulledRecords(queue.broker_name, Request(_SCHEMA, mode=Mode.DROPMALFORMED))
         self._expired: list[tuple[int, int]] = []
+        self._last_offset = -1  # of the parts before
 
     def compare(self, expected: _Expected) -> None:
         """Read up to the last message of a part, and compare the messages."""
         is_seen = np.zeros(len(expected.offsets), np.bool_)
+        self._check_order(expected)
         self._expired.clear()
         for batch in self._read(int(expected.offsets[-1]) + 1):
             offsets = batch.column("queue_offset").to_numpy()
@@ -156,6 +162,14 @@ class _Queue:
             is_seen[places] = True
             self._compare(expected, places, batch.filter(pa.array(is_known)))
         self._missing(expected, np.flatnonzero(~is_seen))
+
+    def _check_order(self, expected: _Expected) -> None:
+        by_sending = np.argsort(expected.numbers, kind="stable")
+        offsets = expected.offsets[by_sending]
+        before = np.maximum.accumulate(np.concatenate([[self._last_offset], offsets[:-1]]))
+        wrong = by_sending[offsets < before]
+        self._add(Problem.ORDER, expected.rows.take(pa.array(wrong)), expected.offsets[wrong])
+        self._last_offset = max(self._last_offset, int(offsets.max()))
 
     def finish(self) -> None:
         """Read the rest of the queue; it must not have messages of the replay."""
@@ -282,6 +296,7 @@ def _expected(
     known = known.filter(pc.invert(is_gone)).sort_by([(name, "ascending") for name in (*_QUEUE, "target_offset")])
     if not known.num_rows:
         return {}
+    sent_as = known.column("row").to_numpy()
     rows = rows.take(known.column("row"))
     bodies = messages.bodies(rows)
     has_body = np.ones(rows.num_rows, np.bool_)
@@ -292,7 +307,9 @@ def _expected(
     result = {}
     for start, end in zip(starts, [*starts[1:], len(keys)], strict=True):
         values = bodies.values.slice(start, end - start)
-        result[keys[start]] = _Expected(offsets[start:end], rows.slice(start, end - start), values, has_body[start:end])
+        result[keys[start]] = _Expected(
+            offsets[start:end], sent_as[start:end], rows.slice(start, end - start), values, has_body[start:end]
+        )
     return result
 
 

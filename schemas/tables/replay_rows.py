@@ -25,8 +25,8 @@ from pyspark.sql.types import (
 from commitlake.schemas.tables.columns import column
 
 IDENTITY = (
-    "broker", "physical_offset", "msg_id", "topic", "queue_id", "queue_offset", "store_timestamp", "size", "sys_flag",
-    "origin_topic",
+    "broker", "physical_offset", "msg_id", "topic", "queue_id", "queue_offset", "store_timestamp", "born_timestamp",
+    "size", "sys_flag", "origin_topic",
 )  # fmt: skip
 """The columns that identify a message: no function may change them."""
 
@@ -42,6 +42,7 @@ _MESSAGE = [
         TimestampType(),
         "time at which the broker stored the message, by its clock, UTC, millisecond precision",
     ),
+    column("born_timestamp", TimestampType(), "time at which the producer made the message, by its clock, UTC"),
     column("size", IntegerType(), "size of the stored record, bytes"),
     column("sys_flag", IntegerType(), "flag bits: compression of the body as it is sent"),
     column("origin_topic", StringType(), "original topic of a retry or a dead letter"),

@@ -52,6 +52,8 @@ class LiveBroker:
     def __init__(self, root: Path, name: str, clock: Clock, cluster: LiveCluster, accounts: Accounts | None) -> None:
         self.clock = clock
         self.peer = Peer(self._answer)
+        self.peer.on_end = self._lost
+        self._connection = threading.local()  # of the thread that serves it
         self.requests: list[int] = []
         self.interfere: Callable[[Command], bytes | None] = lambda _: None
         self.lies: dict[int, Lie] = {}
@@ -84,12 +86,23 @@ class LiveBroker:
 
     def answer_now(self, request: Command) -> bytes:
         """Return the broker's own answer."""
-        frames: list[bytes] = []
-        channel = Channel(CLIENT, lambda frame: frames.append(bytes(frame)), lambda: None)
+        channel, frames = self._connection.__dict__.setdefault("channel", _new_channel())
+        frames.clear()
         self.dispatcher.handle(channel, request)
         while self.dispatcher.work():
             pass
         return b"".join(frames)
+
+    def _lost(self) -> None:
+        with self._cluster.lock:
+            for channel, _ in self._connection.__dict__.values():
+                self.dispatcher.lost(channel)
+
+
+def _new_channel() -> tuple[Channel, list[bytes]]:
+    """Return the channel of a connection, and the frames that are sent to it."""
+    frames: list[bytes] = []
+    return Channel(CLIENT, lambda frame: frames.append(bytes(frame)), lambda: None), frames
 
 
 class LiveCluster:

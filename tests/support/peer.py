@@ -23,12 +23,14 @@ class Peer:
     """A listener on the loopback address that answers each request with bytes, or closes the connection for None.
 
     Attributes:
+        on_end: called by a connection's thread at its end.
         received: all requests so far.
         connections: number of connections so far.
     """
 
     def __init__(self, answer: Answering) -> None:
         self._answer = answer
+        self.on_end: Callable[[], None] = lambda: None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -74,6 +76,12 @@ class Peer:
                 self._start(lambda connected=connected: self._serve(connected))  # type: ignore[misc]
 
     def _serve(self, connected: socket.socket) -> None:
+        try:
+            self._serve_all(connected)
+        finally:
+            self.on_end()
+
+    def _serve_all(self, connected: socket.socket) -> None:
         buffer = bytearray()
         with contextlib.suppress(OSError), connected:
             while data := connected.recv(65536):

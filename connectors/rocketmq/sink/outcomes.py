@@ -9,7 +9,7 @@
 | broker, queue_id, queue_offset | string, int, long | position of the message; null if it was not sent |
 | msg_id | string | its offset message id, or that of the record that contains its whole batch |
 | store_status | string | SEND_OK, or the missing flush or copy: FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, |
-| | | SLAVE_NOT_AVAILABLE |
+| | | SLAVE_NOT_AVAILABLE; null if an answer was lost and the message was found in the log |
 | attempts | int | number of requests that contained it |
 | may_be_twice | boolean | whether an earlier attempt may have stored it, too |
 | error | string | reason why it was not sent |
@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import numpy as np
@@ -27,6 +28,8 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.rocketmq.messages import SendStatus
 from commitlake.connectors.rocketmq.sending import Stored
 from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.remoting.routes import MessageQueue
 
 
 class RowStatus(StrEnum):
@@ -91,6 +94,16 @@ class Outcomes:
         self._may_be_twice[numbers] = may_be_twice
         for row, msg_id in zip(numbers.tolist(), ids, strict=True):
             self._msg_ids[row] = msg_id
+
+    def found(self, numbers: Array, queue: MessageQueue, messages: Sequence[Message], attempts: int) -> None:
+        """Record rows that were stored although no answer confirmed it, each with its message in the log."""
+        self._statuses[numbers] = _STATUSES.index(RowStatus.SENT)
+        self._brokers.put(numbers, queue.broker_name)
+        self._queue_ids[numbers] = queue.queue_id
+        self._offsets[numbers] = [message.queue_offset for message in messages]
+        self._attempts[numbers] = attempts
+        for row, message in zip(numbers.tolist(), messages, strict=True):
+            self._msg_ids[row] = message.msg_id
 
     def not_sent(
         self, numbers: Array, status: RowStatus, error: str, attempts: int, *, may_be_twice: bool = False

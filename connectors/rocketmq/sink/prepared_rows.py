@@ -21,7 +21,7 @@ row only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -63,6 +63,7 @@ TYPES: dict[str, pa.DataType] = {
 _ALLOWED = (props.TAGS, props.KEYS, props.UNIQ_KEY, props.WAIT)
 _OVERRIDDEN_BY = {props.TAGS: "tags", props.KEYS: "keys", props.UNIQ_KEY: "unique_key"}
 _REFUSED = sorted(RESERVED_PROPERTIES - SET_BY_BROKERS - set(_ALLOWED))
+_DELAYS = frozenset({props.DELAY, TIMER_DELIVER_MS})
 _CODECS = [BodyCodec.NONE, BodyCodec.ZLIB, BodyCodec.LZ4, BodyCodec.ZSTD]
 _ITEM_TYPE = np.dtype([(field.name, ">i4") for field in ITEM.fields])
 assert _ITEM_TYPE.itemsize == ITEM.size
@@ -119,6 +120,18 @@ class PreparedRows:
     target_numbers: Array
     is_single: Array
     errors: dict[int, str]
+
+    def ids(self, rows: Array) -> list[str]:
+        """Return the UNIQ_KEY of the given rows."""
+        return [found.get(props.UNIQ_KEY, "") for found in self._properties(rows)]
+
+    def has_delay(self, rows: Array) -> bool:
+        """Return whether the broker keeps one of the given rows elsewhere before it is in its queue."""
+        return any(not _DELAYS.isdisjoint(found) for found in self._properties(rows))
+
+    def _properties(self, rows: Array) -> Iterator[dict[str, str]]:
+        for text in self.properties.take(pa.array(rows)).to_pylist():
+            yield dict(props.parse_properties(text.encode()))
 
 
 def prepare(rows: pa.RecordBatch, settings: RowSettings, make_keys: Callable[[int], pa.Array]) -> PreparedRows:

@@ -7,9 +7,14 @@ Rows with a target queue keep their order there: a request waits for the answer 
 permanently, the following ones are skipped. Other rows are sent to the queues of their topic in rotation; a broker that
 was slow or failed is avoided for a while.
 
-Delivery is at least once: a request whose answer is lost is sent again, unless the settings disable that, and its
-messages may be in the log twice; their outcome says so. Refusals that other brokers might not give are retried at
-others a few times. If a broker refuses a message in a batch, the batch is divided until that message is alone.
+A request whose answer is lost is settled before it is sent again, and before anything else is sent to its queue: the
+sender closes the connection, waits until the broker has nothing left of it (see `tracked_connections`), searches the
+queue for the ids of the rows, and sends only those that are not there. That needs the permissions to list connections
+and to read the topic. Without them, and for messages with a delay, which are not in their queue yet, the request is
+sent again, and its messages may be in the log twice; their outcome says so.
+
+Refusals that other brokers might not give are retried at others a few times. If a broker refuses a message in a batch,
+the batch is divided until that message is alone.
 """
 
 from __future__ import annotations
@@ -18,21 +23,36 @@ import heapq
 import itertools
 import queue as queues
 import time
-from collections import deque
+import uuid
+from collections import defaultdict, deque
+from collections.abc import Collection
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
+from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.closable import Closable
-from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError, RefusedError, UnreachableError
+from commitlake.connectors.rocketmq.errors import (
+    NoRouteError,
+    ProtocolError,
+    RefusedError,
+    RocketMQError,
+    UnreachableError,
+)
+from commitlake.connectors.rocketmq.log_extent import log_extent
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.producer import Producer, ProducerOptions
+from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import queue_text
-from commitlake.connectors.rocketmq.sending import Stored
+from commitlake.connectors.rocketmq.sending import Parcel, Stored
 from commitlake.connectors.rocketmq.sink.outcomes import Outcomes, RowStatus
 from commitlake.connectors.rocketmq.sink.parcels import BatchLimits, RowParcel, divide, to_parcel
 from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows, RowSettings, Target, prepare
+from commitlake.connectors.rocketmq.tracked_connections import NEVER_LISTED, TrackedConnection, TrackedConnections
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.remoting.codes import BUSY, TRY_ANOTHER_BROKER
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.remoting.signing import Credentials
@@ -54,7 +74,6 @@ class SendSettings:
         max_in_flight: maximum number of requests without an answer.
         answer_seconds: time limit for an answer.
         retry_seconds: time for which rows are retried, from the first attempt.
-        resend_in_doubt: whether rows whose request may have been executed are sent again.
     """
 
     group: str = DEFAULT_GROUP
@@ -63,7 +82,6 @@ class SendSettings:
     max_in_flight: int = 8
     answer_seconds: float = 10.0
     retry_seconds: float = 60.0
-    resend_in_doubt: bool = True
 
 
 class RowSender(Closable):
@@ -85,11 +103,17 @@ class RowSender(Closable):
         """
         self._settings = settings or SendSettings()
         sending = ProducerOptions(send_seconds=self._settings.answer_seconds, tries=1)
-        self._producer = Producer(self._settings.group, options, sending, credentials)
+        self.producer = Producer(self._settings.group, options, sending, credentials)
+        self._admin = Admin(options, credentials)
+        self._puller = Puller(self._settings.group, options, credentials)
+        self._connections = TrackedConnections(self.producer, self._admin, uuid.uuid4().hex)
+        self._ends: dict[MessageQueue, int | None] = {}
 
     def close(self) -> None:
         """Close all connections."""
-        self._producer.close()
+        self._connections.close()
+        for client in (self._puller, self._admin, self.producer):
+            client.close()
 
     def send(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Send rows, and wait until the outcome of each is known.
@@ -103,8 +127,64 @@ class RowSender(Closable):
         Raises:
             InvalidMessageError: if a required column is missing or has another type.
         """
-        prepared = prepare(rows, self._settings.rows, self._producer.new_keys)
-        return _Run(self._producer, self._settings, prepared).run()
+        prepared = prepare(rows, self._settings.rows, self.producer.new_keys)
+        return _Run(self, self._settings, prepared).run()
+
+    def start(self, parcel: Parcel, queue: MessageQueue) -> tuple[Attempt, Future[Stored]]:
+        """Send a request to a queue once, over a connection whose end at the broker will be known.
+
+        Raises:
+            RocketMQError: if nothing was sent.
+        """
+        if queue not in self._ends:
+            try:
+                self._ends[queue] = self._puller.max_offset(queue)
+            except RefusedError:
+                self._ends[queue] = None
+        attempt = Attempt(queue, self._ends[queue], self._connections.open(queue.broker_name))
+        return attempt, self.producer.start_parcel(parcel, queue, attempt.connection.peer)
+
+    def note(self, stored: Stored, count: int) -> None:
+        """Record where messages were stored, so that later searches begin after them."""
+        end = self._ends.get(stored.queue)
+        if end is not None:
+            self._ends[stored.queue] = max(end, stored.response.queue_offset + count)
+
+    def find(self, ids: Collection[str], attempt: Attempt) -> list[Message] | None:
+        """Return the messages of a request without an answer that are in its queue, in order.
+
+        Returns:
+            None if that can never be known: the account may not list connections, or not read the topic.
+
+        Raises:
+            RocketMQError: if it is not known yet; call it again later.
+        """
+        queue, start = attempt.queue, attempt.start
+        if start is None:
+            return None
+        try:
+            self._connections.settle(queue.broker_name, attempt.connection)
+            log_extent(self._admin, queue.broker_name)
+            end = self._puller.max_offset(queue)
+            return [message for message in self._puller.read(queue, start, end) if message.unique_key in ids]
+        except RefusedError as error:
+            if error.code in NEVER_LISTED:
+                return None
+            raise
+
+
+class Attempt(NamedTuple):
+    """A request that was sent.
+
+    Attributes:
+        queue: its queue.
+        start: offset of the queue before which its messages cannot be; None if it is not known.
+        connection: its connection.
+    """
+
+    queue: MessageQueue
+    start: int | None
+    connection: TrackedConnection
 
 
 @dataclass(eq=False, slots=True)
@@ -118,6 +198,7 @@ class _Work:
     began: float = 0.0
     last_broker: str | None = None
     may_be_there: bool = False
+    in_doubt: Attempt | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -139,12 +220,13 @@ class _Lane:
 class _Run:
     """The requests of one batch of rows, while they are being sent."""
 
-    def __init__(self, producer: Producer, settings: SendSettings, rows: PreparedRows) -> None:
-        self._producer = producer
+    def __init__(self, sender: RowSender, settings: SendSettings, rows: PreparedRows) -> None:
+        self._sender = sender
+        self._producer = sender.producer
         self._settings = settings
         self._rows = rows
         self._outcomes = Outcomes(rows)
-        self._done: queues.SimpleQueue[tuple[_Work, Future[Stored]]] = queues.SimpleQueue()
+        self._done: queues.SimpleQueue[tuple[_Work, Attempt, Future[Stored]]] = queues.SimpleQueue()
         self._ready: list[tuple[float, int, _Work]] = []
         self._turns = itertools.count()
         self._in_flight = 0
@@ -185,15 +267,41 @@ class _Run:
         work.began = work.began or time.monotonic()
         lane = work.lane
         try:
+            if work.in_doubt is not None and not self._settle(work, work.in_doubt):
+                return
             queue = self._queue(lane, work.last_broker)
-        except (UnreachableError, NoRouteError, RefusedError, ProtocolError) as error:
-            self._failed(work, error, was_sent=False)
+            work.last_broker = queue.broker_name
+            attempt, answer = self._sender.start(to_parcel(self._rows, work.parcel), queue)
+        except RocketMQError as error:
+            self._failed(work, error)
             return
-        work.last_broker = queue.broker_name
         work.attempts += 1
         self._in_flight += 1
-        answer = self._producer.start_parcel(to_parcel(self._rows, work.parcel), queue)
-        answer.add_done_callback(lambda done: self._done.put((work, done)))
+        answer.add_done_callback(lambda done: self._done.put((work, attempt, done)))
+
+    def _settle(self, work: _Work, attempt: Attempt) -> bool:
+        """Find out which rows of a request without an answer are in the log, and return whether any is to be sent.
+
+        Raises:
+            RocketMQError: if that is not known yet.
+        """
+        rows = work.parcel.rows
+        ids = None if self._rows.has_delay(rows) else self._rows.ids(rows)
+        messages = None if ids is None else self._sender.find(set(ids), attempt)
+        work.in_doubt = None
+        if ids is None or messages is None:
+            work.may_be_there = True
+            return True
+        unused: defaultdict[str | None, deque[Message]] = defaultdict(deque)
+        for message in messages:
+            unused[message.unique_key].append(message)
+        found = {place: unused[key].popleft() for place, key in enumerate(ids) if unused[key]}
+        is_there = np.isin(np.arange(len(rows)), list(found))
+        self._outcomes.found(rows[is_there], attempt.queue, list(found.values()), work.attempts)
+        work.parcel = RowParcel(work.parcel.target, rows[~is_there])
+        if is_there.all():
+            self._next(work.lane)
+        return not is_there.all()
 
     def _queue(self, lane: _Lane, last_broker: str | None) -> MessageQueue:
         """Return the queue of a request.
@@ -214,31 +322,29 @@ class _Run:
     def _take(self, wait_seconds: float | None) -> None:
         """Process an answer, if one arrives in time."""
         try:
-            work, answer = self._done.get(timeout=wait_seconds)
+            work, attempt, answer = self._done.get(timeout=wait_seconds)
         except queues.Empty:
             return
         self._in_flight -= 1
         problem = answer.exception()
         if problem is None:
+            self._sender.note(answer.result(), len(work.parcel.rows))
             self._outcomes.sent(work.parcel.rows, answer.result(), work.attempts, may_be_twice=work.may_be_there)
             self._next(work.lane)
             return
-        self._failed(work, problem, was_sent=True)
+        if isinstance(problem, UnreachableError | ProtocolError):
+            work.in_doubt = attempt
+        self._failed(work, problem)
 
     def _next(self, lane: _Lane) -> None:
         if lane.queue is not None:
             self._open(lane)
 
-    def _failed(self, work: _Work, problem: BaseException, *, was_sent: bool) -> None:
-        """Send rows again if that can help; otherwise, record that they are not sent."""
-        is_lost = was_sent and isinstance(problem, UnreachableError | ProtocolError)
+    def _failed(self, work: _Work, problem: BaseException) -> None:
+        """Try again later if that can help; otherwise, record that the rows are not sent."""
         if isinstance(problem, RefusedError) and problem.is_of_the_message:
             self._divide(work, problem)
             return
-        if is_lost and not self._settings.resend_in_doubt:
-            self._give_up(work, problem, is_lost=True)
-            return
-        work.may_be_there |= is_lost
         pause = min(FIRST_PAUSE_SECONDS * 2 ** min(work.attempts + work.refusals, 10), LONGEST_PAUSE_SECONDS)
         now = time.monotonic()
         if self._may_help(work, problem) and now + pause < work.began + self._settings.retry_seconds:
@@ -246,7 +352,7 @@ class _Run:
                 self._producer.routing.forget(work.lane.target.topic)
             self._put(work, now + pause)
         else:
-            self._give_up(work, problem, is_lost=work.may_be_there)
+            self._give_up(work, problem, is_lost=work.may_be_there or work.in_doubt is not None)
 
     def _may_help(self, work: _Work, problem: BaseException) -> bool:
         """Return True if the same request may succeed later, or at another broker."""

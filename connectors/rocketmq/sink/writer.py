@@ -1,6 +1,7 @@
 """The Spark writers: columns are checked on the driver, and rows are sent by workers.
 
-Delivery is at least once: if Spark repeats a task, or a micro-batch after a crash, their rows are sent again. Each
+Delivery is at least once: if Spark repeats a task, or a micro-batch after a crash, their rows are sent again. (A task
+itself repeats a request only after it has found out what has become of the first one, see `sender`.) Each
 message keeps the id of its row (`unique_key`, or UNIQ_KEY in `properties`), by which consumers can detect duplicates. A
 row that cannot be sent fails its task; rows that were already sent stay in the log.
 """

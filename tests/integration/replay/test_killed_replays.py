@@ -2,7 +2,9 @@
 
     TEST_KILLS=100 TEST_MESSAGES=1000000 pytest tests/integration/replay/test_killed_replays.py
 
-kills the replay 100 times and the broker 20 times while a million messages are sent.
+kills the replay 100 times and the broker 20 times while a million messages are sent. The long tests do the same through
+a network that holds connections for longer than the replay waits for an answer, and cuts them while it still has what
+was sent over them.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from tests.servers.delaying_proxy import DelayingProxy, Faults
 from tests.servers.java_programs import count_origins
 from tests.servers.remoting import max_offset
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
@@ -33,33 +36,58 @@ MAX_SECONDS = 3.0 if MESSAGES <= 20_000 else 8.0
 """Maximum time before the replay is killed."""
 TOPICS, QUEUES = 5, 4
 OPTIONS = BrokerOptions(flush_disk_type="SYNC_FLUSH")
+FAULTS = Faults(hold=0.006, hold_seconds=17, cut=0.012, cut_seconds=5, large_bytes=2000)
+SLOW = "its faults take minutes; each kind of fault is met each time by a short replay to broker_lite"
 FINISHED, KILLED = 0, -9
 PATIENCE_SECONDS = 120
 
 
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(("5.5.0", False), id="5.5.0"),
+        pytest.param(("5.5.0", True), id="5.5.0-slow", marks=[pytest.mark.long(SLOW), pytest.mark.timeout(7200)]),
+        pytest.param(("4.9.7", True), id="4.9.7-slow", marks=[pytest.mark.long(SLOW), pytest.mark.timeout(7200)]),
+    ],
+)
+def kind(request: pytest.FixtureRequest) -> tuple[str, bool]:
+    """The version of the servers, and whether the network is slow."""
+    found: tuple[str, bool] = request.param
+    return found
+
+
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQ]:
+def servers(kind: tuple[str, bool], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQ]:
     """A broker that flushes before it answers, so that acknowledged messages survive its end."""
-    with RocketMQ("5.5.0", tmp_path_factory.mktemp("target"), options=OPTIONS) as running:
+    with RocketMQ(kind[0], tmp_path_factory.mktemp("target"), options=OPTIONS) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def world(servers: RocketMQ, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplayWorld]:
+def network(kind: tuple[str, bool], servers: RocketMQ) -> Iterator[DelayingProxy]:
+    """The network between the replay and the servers."""
+    faults = FAULTS if kind[1] else Faults()
+    with DelayingProxy(servers.name_server_address, servers.broker_address, faults) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def world(servers: RocketMQ, network: DelayingProxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplayWorld]:
     """A lake of five topics, and one topic of the broker's that takes them all."""
     growing = GrowingLake(tmp_path_factory.mktemp("lake"))
     growing.write(shop_messages(MESSAGES, TOPICS))
     growing.archive()
     with target_client(servers.name_server_address) as client:
-        made = ReplayWorld(growing.lake, servers.name_server_address, client)
+        made = ReplayWorld(growing.lake, network.name_server_address, client)
         made.make_topic(QUEUES)
         yield made
 
 
 def start(world: ReplayWorld, *arguments: str) -> subprocess.Popen[bytes]:
     """Start `commitlake replay` as users do."""
-    command = [sys.executable, "-m", "commitlake.jobs.cli.main", "replay", *arguments, "--quiet"]
-    return subprocess.Popen([*command, "--lake", world.lake.root, "--rate", str(RATE)])
+    command = [sys.executable, "-m", "commitlake.jobs.cli.main", "replay", *arguments]
+    with Path(world.lake.root, "printed.txt").open("ab") as printed:
+        return subprocess.Popen([*command, "--lake", world.lake.root, "--rate", str(RATE)], stdout=printed)
 
 
 def begin(world: ReplayWorld) -> subprocess.Popen[bytes]:
@@ -68,7 +96,9 @@ def begin(world: ReplayWorld) -> subprocess.Popen[bytes]:
     return start(world, *target, "--where", "true")
 
 
-def test_killed_replays_deliver_each_message_once_in_order(world: ReplayWorld, servers: RocketMQ) -> None:
+def test_killed_replays_deliver_each_message_once_in_order(
+    world: ReplayWorld, servers: RocketMQ, network: DelayingProxy, kind: tuple[str, bool]
+) -> None:
     chance = random.Random(MESSAGES)
     kills, broker_kills = kill_count(2), kill_count(1, share=5)
     ends = ["replay"] * kills + ["broker"] * broker_kills
@@ -92,6 +122,10 @@ def test_killed_replays_deliver_each_message_once_in_order(world: ReplayWorld, s
         process = start(world, "resume", world.replay_id()) if _is_planned(world) else begin(world)
     assert process.wait() == FINISHED
     assert codes.count(KILLED) >= min(2, kills)
+    last = Path(world.lake.root, "printed.txt").read_text().splitlines()[-1]
+    assert f"{MESSAGES:,} messages read back from the target and compared with the lake: no differences" in last
+    print(f"{kind}: {codes.count(KILLED)} kills, {network.held} writes held, {network.cuts} connections cut; {last}")
+    assert not kind[1] or network.held + network.cuts
     rows = in_log_order(world.lake.messages, ["physical_offset", "msg_id", "queue_id"])
     expected: dict[int, list[tuple[int, str]]] = {queue: [] for queue in range(QUEUES)}
     for offset, message_id, queue in zip(*rows.values(), strict=True):

@@ -299,7 +299,7 @@ def test_replays_are_listed_stopped_and_slowed_down(world: ReplayWorld, capsys: 
     (row,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (row["state"], row["messages"], row["sent"], row["failed"]) == ("finished", 80, 80, 0)
     assert row["choice"] == f"--topic {TOPIC}"
-    assert [event["event"] for event in row["events"]] == ["planned", "started", "finished"]
+    assert [event["event"] for event in row["events"]] == ["planned", "started", "finished", "verified"]
     assert {queue["outcome"] for queue in row["queues"]} == {"sent"}
     assert sum(queue["last_offset"] - queue["first_offset"] + 1 for queue in row["queues"]) == 80
     assert world.act("show", name) == 0

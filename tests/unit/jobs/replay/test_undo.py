@@ -10,6 +10,7 @@ import pytest
 from commitlake.connectors.rocketmq import ClientOptions, OutgoingMessage
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.network import Network
+from commitlake.connectors.rocketmq.tracked_connections import TrackedConnection
 from commitlake.jobs.replay.command import main
 from commitlake.pipelines.replay import run
 from commitlake.pipelines.replay.batches import Batch
@@ -62,8 +63,8 @@ def interleaved(world: ReplayWorld, group: str, monkeypatch: pytest.MonkeyPatch)
     """A replay that sent ten messages, then ten more to each queue, while others sent one after each ten."""
     post = QueueSender._post
 
-    def post_and_another(self: QueueSender, batch: Batch, *, is_alone: bool) -> int:
-        first = post(self, batch, is_alone=is_alone)
+    def post_and_another(self: QueueSender, batch: Batch, over: TrackedConnection, *, is_alone: bool) -> int:
+        first = post(self, batch, over, is_alone=is_alone)
         other = OutgoingMessage(world.topic, b"x", tags="Other", keys=("foreign",))
         world.client.producer.send(other, queue=self.queue)
         return first

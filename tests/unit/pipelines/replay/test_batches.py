@@ -51,6 +51,7 @@ def test_a_message_has_properties_of_its_origin() -> None:
         "ORIGIN_TOPIC": "orders",
         "ORIGIN_QUEUE_ID": "1",
         "ORIGIN_STORE_TIMESTAMP": "1794924000123",
+        "ORIGIN_BORN_TIMESTAMP": "1794923999123",
         "ORIGIN_BROKER": "broker-a",
         "ORIGIN_PHYSICAL_OFFSET": "100",
     }

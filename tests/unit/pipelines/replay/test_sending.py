@@ -37,6 +37,19 @@ class Target:
         self.sends = 0
         self.alone = 0
         self.undispatched = 0
+        self.late: list[bytes] = []
+        self.peer = self
+
+    def open(self, _: str) -> Target:
+        """Return the connection to the broker, which is the target itself."""
+        return self
+
+    def settle(self, _: str, connection: object) -> None:
+        """Store what is late, one batch at each request."""
+        assert connection is self
+        if self.late:
+            self.store(self.late.pop(0))
+            raise UnreachableError("the connection is still open")
 
     def store(self, body: bytes, count: int | None = None) -> int:
         """Store the first messages of a batch; the offset of the first."""
@@ -46,8 +59,9 @@ class Target:
             self.bodies.append(item.body)
         return first
 
-    def send_encoded(self, queue: MessageQueue, body: bytes, sys_flag: int) -> int:
+    def send_encoded(self, queue: MessageQueue, body: bytes, sys_flag: int, over: object) -> int:
         """Fail as wanted, or store."""
+        assert over is self
         assert (queue, sys_flag) == (QUEUE, 0)
         self.sends += 1
         if self.faults:
@@ -57,10 +71,10 @@ class Target:
             return fault(self, body)
         return self.store(body)
 
-    def send_encoded_alone(self, queue: MessageQueue, body: bytes, sys_flag: int) -> int:
+    def send_encoded_alone(self, queue: MessageQueue, body: bytes, sys_flag: int, over: object) -> int:
         """Fail as wanted, or store."""
         self.alone += 1
-        return self.send_encoded(queue, body, sys_flag)
+        return self.send_encoded(queue, body, sys_flag, over)
 
     def max_offset(self, _: MessageQueue) -> int:
         """Return the end of the queue."""
@@ -100,8 +114,11 @@ def send(
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    client = TargetClient(cast("Any", target), cast("Any", target), cast("Any", target))
-    sender = QueueSender(client, QUEUE, end, "R1", patience, is_stopped=is_stopped, sleep=sleep, clock=lambda: now[0])
+    it = cast("Any", target)
+    sender = QueueSender(
+        TargetClient(it, it, it), it, QUEUE, end, "R1", patience, is_stopped=is_stopped, sleep=sleep,
+        clock=lambda: now[0],
+    )  # fmt: skip
     return list(sender.send(batch, lambda row: Origin("broker-a", 100 * row)))
 
 
@@ -131,13 +148,18 @@ def late_queue(target: Target, body: bytes) -> int:
     return lost_answer(target, body)
 
 
+def late_batch(target: Target, body: bytes) -> int:
+    target.late = [body]
+    raise UnreachableError("no answer in time")
+
+
 def test_an_answer_gives_the_offsets_of_the_messages() -> None:
     target = Target()
     assert landed(send(target, make_batch())) == {row: ("sent", 5 + row) for row in range(4)}
     assert target.sends == 1
 
 
-@pytest.mark.parametrize("fault", [lost_answer, late_queue])
+@pytest.mark.parametrize("fault", [lost_answer, late_queue, late_batch])
 def test_messages_with_a_lost_answer_are_found_and_not_sent_again(fault: Fault) -> None:
     target = Target(fault)
     assert landed(send(target, make_batch())) == {row: ("found", 5 + row) for row in range(4)}

@@ -13,13 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from commitlake.connectors.rocketmq import ClientOptions, InvalidMessageError
+from commitlake.connectors.rocketmq import ClientOptions, InvalidMessageError, tracked_connections
 from commitlake.connectors.rocketmq.sink import sender as module
 from commitlake.connectors.rocketmq.sink.parcels import BatchLimits
 from commitlake.connectors.rocketmq.sink.prepared_rows import RowSettings
 from commitlake.connectors.rocketmq.sink.sender import RowSender, SendSettings
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
+from commitlake.schemas.remoting.batch import parse_batch, serialize_batch
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.frames import Command
 from tests.support.live_brokers import LiveBroker, LiveCluster
@@ -35,6 +36,7 @@ PROPERTIES = pa.map_(pa.string(), pa.string())
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveCluster]:
     monkeypatch.setattr(module, "FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(tracked_connections, "EXECUTING_SECONDS", 0.05)
     with LiveCluster(tmp_path) as made:
         create_topic(made.brokers["broker-a"], queues=4)
         yield made
@@ -260,20 +262,61 @@ def test_a_message_that_the_broker_refuses_is_found_in_its_batch(cluster: LiveCl
     assert len(stored(broker)) == 39
 
 
-def test_messages_with_lost_answers_are_sent_again_and_marked(cluster: LiveCluster, broker: LiveBroker) -> None:
+def losing(broker: LiveBroker, stored_rows: int | None = None) -> None:
+    """Let a broker lose its next answer to a send, and execute only that."""
     lost = iter([True])
 
     def lose_answer(request: Command) -> bytes | None:
         if request.code not in SENDS or not next(lost, False):
             return None
-        broker.interfere = lambda _: None
-        broker.answer_now(request)
+        interfere, broker.interfere = broker.interfere, lambda _: None
+        if stored_rows is None:
+            broker.answer_now(request)
+        elif stored_rows:
+            items = parse_batch(request.body)[:stored_rows]
+            broker.answer_now(replace(request, body=serialize_batch(items)))
+        broker.interfere = interfere
         return b""
 
     broker.interfere = lose_answer
-    outcomes = send(cluster, numbered(5), replace(QUICK, answer_seconds=1))
+
+
+@pytest.mark.parametrize(("stored_rows", "attempts"), [(None, {1}), (2, {1, 2}), (0, {2})])
+def test_messages_with_lost_answers_are_looked_for_and_only_the_others_are_sent_again(
+    cluster: LiveCluster, broker: LiveBroker, stored_rows: int | None, attempts: set[int]
+) -> None:
+    losing(broker, stored_rows)
+    outcomes = send(cluster, numbered(5), replace(QUICK, answer_seconds=0.5))
+    assert {(one["status"], one["may_be_twice"]) for one in outcomes} == {("sent", False)}
+    assert {one["attempts"] for one in outcomes} == attempts
+    found = stored(broker)
+    assert len(found) == 5
+    for number, one in enumerate(outcomes):
+        message = found[one["broker"], one["queue_id"], one["queue_offset"]]
+        assert (message.body, message.msg_id) == (f"body {number}".encode(), one["msg_id"])
+
+
+@pytest.mark.parametrize("code", [RequestCode.GET_PRODUCER_CONNECTION_LIST, RequestCode.GET_MAX_OFFSET])
+def test_messages_that_cannot_be_looked_for_are_sent_again_and_marked(
+    cluster: LiveCluster, broker: LiveBroker, code: RequestCode
+) -> None:
+    losing(broker)
+    lose = broker.interfere
+    broker.interfere = lambda request: (
+        reply(request, ResponseCode.NO_PERMISSION, remark="no") if request.code == code else lose(request)
+    )
+    outcomes = send(cluster, numbered(5), replace(QUICK, answer_seconds=0.5))
     assert {(one["status"], one["attempts"], one["may_be_twice"]) for one in outcomes} == {("sent", 2, True)}
     assert sorted(Counter(one.unique_key for one in stored(broker).values()).values()) == [2] * 5
+
+
+def test_a_delayed_message_with_a_lost_answer_is_sent_again_and_marked(
+    cluster: LiveCluster, broker: LiveBroker
+) -> None:
+    losing(broker)
+    rows = numbered(1, delay_level=pa.array([1], pa.int32()))
+    (outcome,) = send(cluster, rows, replace(QUICK, answer_seconds=0.5))
+    assert (outcome["status"], outcome["attempts"], outcome["may_be_twice"]) == ("sent", 2, True)
 
 
 @pytest.mark.parametrize(("ids", "expected"), [("ONE", ["ONE"] * 3), ("ONE,TWO", [None] * 3)])
@@ -288,13 +331,6 @@ def test_a_stored_batch_with_other_ids_is_not_sent_again(
         ("sent", 1, 5), ("sent", 1, 6), ("sent", 1, 7),
     ]  # fmt: skip
     assert [one["msg_id"] for one in outcomes] == expected
-
-
-def test_messages_in_doubt_are_not_sent_again_if_that_is_set(cluster: LiveCluster, broker: LiveBroker) -> None:
-    broker.interfere = lambda request: b"" if request.code in SENDS else None
-    settings = replace(QUICK, answer_seconds=0.1, resend_in_doubt=False)
-    outcomes = send(cluster, numbered(3), settings)
-    assert {(one["status"], one["attempts"]) for one in outcomes} == {("in_doubt", 1)}
 
 
 def test_a_broker_that_refuses_is_avoided(cluster: LiveCluster, broker: LiveBroker) -> None:
@@ -348,12 +384,12 @@ def test_no_more_requests_are_in_flight_than_allowed(cluster: LiveCluster, broke
         ClientOptions(cluster.address), replace(QUICK, limits=BatchLimits(max_messages=1), max_in_flight=3)
     ) as it:
         seen: list[int] = []
-        start = it._producer.start_parcel
+        start = it.producer.start_parcel
 
         def count(*arguments: Any) -> Any:
-            seen.append(len(it._producer._under_way))
+            seen.append(len(it.producer._under_way))
             return start(*arguments)
 
-        it._producer.start_parcel = count  # type: ignore[method-assign,assignment]
+        it.producer.start_parcel = count  # type: ignore[method-assign,assignment]
         assert it.send(numbered(40)).num_rows == 40
     assert max(seen) <= 2

@@ -49,7 +49,7 @@ def test_missing_options_have_their_defaults() -> None:
     settings = SinkOptions.parse(NEEDED).settings
     assert (settings.group, settings.rows.topic, settings.rows.is_stored) == ("commitlake_writer", None, None)
     assert (settings.limits.max_bytes, settings.limits.max_messages, settings.max_in_flight) == (1 << 20, 1000, 8)
-    assert (settings.answer_seconds, settings.retry_seconds, settings.resend_in_doubt) == (10.0, 60, True)
+    assert (settings.answer_seconds, settings.retry_seconds) == (10.0, 60)
 
 
 def test_every_option_is_documented() -> None:

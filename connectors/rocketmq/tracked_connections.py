@@ -1,0 +1,222 @@
+"""Connections for sends whose end at the broker is known, so that a request without an answer can be settled.
+
+    connection = connections.open("broker-a")        # registered at the broker by a heartbeat
+    … a send over it gets no answer …
+    connections.settle("broker-a", connection)       # raises an error as long as the send may still be executed
+
+That a connection is closed here proves nothing about the broker: bytes that were sent may lie in a kernel or a proxy,
+and reach the broker later than requests of a new connection. The broker itself knows better. Each of these connections
+is registered, before anything else is sent over it, under an id of its own as a client of the producer group, and
+brokers list the registered connections that they still have (GET_PRODUCER_CONNECTION_LIST). TCP keeps the order of
+bytes, so a connection leaves that list only after the broker has received every request that it will ever receive from
+it. If the end of a connection never reaches a broker, the broker closes it itself 120 s after its last heartbeat.
+
+After that, a request of the connection may still wait for a thread of the broker (the broker says how long the oldest
+has waited), or a thread may be executing it (`EXECUTING_SECONDS`).
+
+These cases are excluded by nobody: a thread of a broker that takes longer than `EXECUTING_SECONDS` to append a request
+to the log while other threads of it answer; a peer that is not the broker, and sends requests again itself; a master
+that another has replaced, and that is still running. Source: ProducerManager, ClientHousekeepingService,
+NettyRemotingServer (4.9.7, 5.5.0).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from commitlake.connectors.rocketmq.admin import Admin
+from commitlake.connectors.rocketmq.closable import Closable
+from commitlake.connectors.rocketmq.connection import PeerConnection
+from commitlake.connectors.rocketmq.errors import RefusedError, RocketMQError, UnreachableError
+from commitlake.connectors.rocketmq.heartbeats import HEARTBEAT_SECONDS
+from commitlake.connectors.rocketmq.producer import Producer
+from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.heartbeats import Heartbeat, ProducerData
+from commitlake.schemas.remoting.json_fields import serialize_body
+
+EXECUTING_SECONDS = 1.0
+"""Time in which a running broker appends a request that one of its threads is executing."""
+_LOOKS = 4
+"""Number of requests that a broker must answer in that time, so that a time in which it stood still does not count."""
+NEVER_LISTED = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
+"""Answers of a broker that will not list its connections, however often it is asked."""
+_WAIT_FIELD = "sendThreadPoolQueueHeadWaitTimeMills"
+_MAX_WAIT_MS = 2**63 - 1
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class TrackedConnection:
+    """A connection that is registered at its broker.
+
+    Attributes:
+        client_id: id under which the broker lists it.
+        peer: the connection.
+        is_settled: whether the broker has executed all that it will ever get over it.
+    """
+
+    client_id: str
+    peer: PeerConnection
+    is_settled: bool = False
+
+
+class TrackedConnections(Closable):
+    """One connection to each broker, replaced when it breaks; thread-safe."""
+
+    def __init__(
+        self,
+        producer: Producer,
+        admin: Admin,
+        owner: str,
+        sleep: Callable[[float], object] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare connections; none is opened yet.
+
+        Args:
+            producer: Producer whose messages are sent over the connections.
+            admin: Client that asks brokers for their connections.
+            owner: Name that only processes with the same work have, such as the id of a replay.
+            sleep: Waits for a number of seconds.
+            clock: Returns seconds of a monotonic clock.
+        """
+        self._producer, self._admin = producer, admin
+        self._sleep, self._clock = sleep, clock
+        self._prefix = f"{owner}@"
+        self._process = uuid.uuid4().hex[:16]
+        self._numbers = itertools.count()
+        self._current: dict[str, TrackedConnection] = {}
+        self._opening: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+        self._is_closed = threading.Event()
+        threading.Thread(target=self._beat, name="rocketmq heartbeats", daemon=True).start()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._is_closed.set()
+        with self._lock:
+            current = list(self._current.values())
+        for connection in current:
+            connection.peer.close()
+
+    def open(self, broker_name: str) -> TrackedConnection:
+        """Return the connection to a broker's master; a new one if there is none, or if it is broken.
+
+        Raises:
+            NoRouteError: if the broker has no master.
+            UnreachableError: if it does not answer.
+            RefusedError: if it refuses the heartbeat.
+        """
+        with self._lock:
+            opening = self._opening.setdefault(broker_name, threading.Lock())
+        with opening:
+            address = self._producer.routing.master(broker_name)
+            known = self._current.get(broker_name)
+            if known is not None and known.peer.is_open and known.peer.address == address:
+                return known
+            made = TrackedConnection(
+                f"{self._prefix}{self._process}-{next(self._numbers)}", self._producer.network.open(address)
+            )
+            try:
+                self._register(made)
+            except BaseException:
+                made.peer.close()
+                raise
+            with self._lock:
+                self._current[broker_name] = made
+                if self._is_closed.is_set():
+                    made.peer.close()
+            return made
+
+    def settle(self, broker_name: str, connection: TrackedConnection | None = None) -> None:
+        """Check that a broker has executed each request that it will ever get over earlier connections of the owner.
+
+        Args:
+            broker_name: The broker.
+            connection: Connection over which no more is to be sent; it is closed.
+
+        Raises:
+            UnreachableError: if that is not so, or not known, yet; call it again later.
+            NoRouteError: if the broker has no master.
+            RefusedError: if the broker refuses to list connections.
+            ProtocolError: if its answer is not valid.
+        """
+        if connection is not None:
+            if connection.is_settled:  # many requests may have been on their way over it
+                return
+            connection.peer.close()
+        if earlier := self.earlier(broker_name):
+            raise UnreachableError(
+                f"broker {broker_name!r}: expected the end of earlier connections, over which messages may still "
+                f"arrive, found {earlier} that are still open"
+            )
+        self._wait_for_threads(broker_name)
+        if connection is not None:
+            connection.is_settled = True
+
+    def earlier(self, broker_name: str) -> int:
+        """Return the number of the owner's connections that a broker has besides the current one.
+
+        Raises:
+            UnreachableError: if the broker does not answer, or does not list the current one.
+            NoRouteError: if the broker has no master.
+            RefusedError: if the broker refuses to list connections.
+            ProtocolError: if its answer is not valid.
+        """
+        own = self.open(broker_name).client_id
+        listed = self._listed(broker_name)
+        if own not in listed:
+            raise UnreachableError(
+                f"broker {broker_name!r}: expected this client's connection among those that the broker lists for the "
+                f"producer group {self._producer.group}, found {len(listed)} others"
+            )
+        return sum(each.startswith(self._prefix) for each in listed) - 1
+
+    def _wait_for_threads(self, broker_name: str) -> None:
+        """Wait until requests that a broker has received are executed."""
+        began = self._clock()
+        for _ in range(_LOOKS):
+            self._sleep(EXECUTING_SECONDS / _LOOKS)
+            text = self._admin.runtime(broker_name).get(_WAIT_FIELD, "0")
+            waited_ms = parse_int(text, 0, _MAX_WAIT_MS)
+            if waited_ms is None or waited_ms >= 1000 * (self._clock() - began):
+                raise UnreachableError(
+                    f"broker {broker_name!r}: expected that it has executed all earlier requests, found one that has "
+                    f"waited for {text[:20]} ms"
+                )
+
+    def _listed(self, broker_name: str) -> set[str]:
+        group = self._producer.group
+        try:
+            connections = self._admin.producer_connections(group, broker_name).connection_set
+        except RefusedError as error:
+            if error.code == ResponseCode.SYSTEM_ERROR and f"[{group}] not exist" in error.remark:
+                return set()
+            raise
+        return {connection.client_id for connection in connections}
+
+    def _register(self, connection: TrackedConnection) -> None:
+        beat = Heartbeat(connection.client_id, (ProducerData(self._producer.group),))
+        self._producer.network.call(
+            connection.peer.address, RequestCode.HEART_BEAT, None, serialize_body(beat), over=connection.peer
+        )
+
+    def _beat(self) -> None:
+        """Keep the connections registered; a broker closes one that sends no heartbeat for 120 s."""
+        while not self._is_closed.wait(HEARTBEAT_SECONDS):
+            with self._lock:
+                current = list(self._current.values())
+            for connection in current:
+                try:
+                    if connection.peer.is_open:
+                        self._register(connection)
+                except RocketMQError as error:
+                    _log.warning("heartbeat: %s", error)
