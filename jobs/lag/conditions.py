@@ -41,7 +41,7 @@ class Condition:
             return row.judged.verdict == self.value
         bounds = {"messages": row.messages, "bytes": row.bytes, "time_lag": row.seconds}[self.field]
         assert not isinstance(self.value, str)
-        return _ORDERS[self.sign](bounds.low if bounds.high is None else bounds.high, self.value)
+        return _ORDERS[self.sign](bounds.largest, self.value)
 
 
 def parse_condition(text: str) -> Condition:

@@ -20,7 +20,8 @@ TABLE_COLUMNS = (
 PLAIN_COLUMNS = (
     "broker", "kind", "group", "topic", "queue_id", "as_of", "offset_min", "offset_max", "end", "difference",
     "messages_min", "messages_max", "bytes_min", "bytes_max", "time_lag_s_min", "time_lag_s_max", "next_message_time",
-    "last_consumed_time", "consume_tps", "produce_tps", "drain_s", "verdict", "filter", "members", "notes",
+    "last_consumed_time", "consume_tps", "produce_tps", "drain_s", "verdict", "filter", "filter_as_of", "members",
+    "notes",
 )  # fmt: skip
 Row = dict[str, Any]
 
@@ -53,7 +54,9 @@ def bounded_text(bounds: FigureBounds, text: Callable[[float], str]) -> str:
     """Format a figure, or its lower and upper bound, for people."""
     if bounds.high is None:
         return f"{text(bounds.low)} or more"
-    return text(bounds.low) if bounds.is_exact else f"{text(bounds.low)} to {text(bounds.high)}"
+    if bounds.is_exact:
+        return text(bounds.low)
+    return f"{text(bounds.low)} to {text(bounds.high)}" if bounds.low else f"up to {text(bounds.high)}"
 
 
 def plain_rows(rows: Iterable[Lag]) -> Iterator[Row]:
@@ -87,6 +90,7 @@ def plain_rows(rows: Iterable[Lag]) -> Iterator[Row]:
             "drain_s": None if row.messages.high is None else judged.drain_seconds(int(row.messages.high)),
             "verdict": str(judged.verdict),
             "filter": row.filter,
+            "filter_as_of": _time_text(row.filter_as_of),
             "members": row.members,
             "notes": list(row.notes),
         }

@@ -35,7 +35,7 @@ from prometheus_client.core import GaugeMetricFamily
 from commitlake.jobs.metrics.gauges import Labels, gauge
 from commitlake.pipelines.lag.answer import LagAnswer
 from commitlake.pipelines.lag.counting import Queue
-from commitlake.pipelines.lag.measure import FigureBounds, Lag
+from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 
@@ -70,10 +70,6 @@ def lag_families(
     yield gauge("commitlake_lag_stores_missing", "Stores whose lag is not known", (), missing)
 
 
-def _figure(bounds: FigureBounds) -> float:
-    return bounds.low if bounds.high is None else bounds.high
-
-
 def _differences(rows: Sequence[Lag]) -> Iterator[GaugeMetricFamily]:
     for kind, name, help_text in (
         ("group", "rocketmq_group_diff", "GroupDiff"),
@@ -84,7 +80,7 @@ def _differences(rows: Sequence[Lag]) -> Iterator[GaugeMetricFamily]:
         # Each client of a group is connected to every broker.
         members: dict[str, int] = {}
         for row in here:
-            totals[row.group, row.topic] += _figure(row.messages)
+            totals[row.group, row.topic] += row.messages.largest
             members[row.group] = max(row.members or 0, members.get(row.group, 0))
         broadcasting = {row.group for row in here if row.broadcasts}
         values = (
@@ -115,7 +111,7 @@ def _consumed(rows: Sequence[Lag]) -> float:
 
 
 def _latency_ms(rows: Sequence[Lag]) -> float:
-    return _MS_PER_SECOND * max(_figure(row.seconds) for row in rows)
+    return _MS_PER_SECOND * max(row.seconds.largest for row in rows)
 
 
 def _consume_tps(rows: Sequence[Lag]) -> float | None:

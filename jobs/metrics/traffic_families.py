@@ -65,6 +65,5 @@ def _behind_in_dead_letters(answer: LagAnswer) -> dict[Labels, float]:
     found: dict[Labels, float] = defaultdict(float)
     for row in rows:
         model = _BROADCASTING if row.group in broadcasting else _CLUSTERING
-        behind = row.messages.low if row.messages.high is None else row.messages.high
-        found[row.group, row.topic, str(members[row.group]), model] += behind
+        found[row.group, row.topic, str(members[row.group]), model] += row.messages.largest
     return found

@@ -82,8 +82,8 @@ def _state(worst: GroupSummary, since: datetime.datetime | None) -> str:
 
 
 def _most_behind(groups: Sequence[GroupSummary]) -> str:
-    most = max(groups, key=lambda one: (_largest(one.messages), one.group))
-    if not _largest(most.messages):
+    most = max(groups, key=lambda one: (one.messages.largest, one.group))
+    if not most.messages.largest:
         return "no message is waiting"
     return f"{most.group} is {messages_text(most.messages)} behind, the most"
 
@@ -123,7 +123,7 @@ def group_rows(groups: Iterable[GroupSummary]) -> Iterator[Row]:
 
 def queue_rows(rows: Iterable[Lag]) -> Iterator[Row]:
     """Yield a row for each queue that is behind or not ok, and for messages that brokers hold back, the worst first."""
-    return table_rows(worst_first(row for row in rows if _largest(row.messages) or row.judged.verdict != LagVerdict.OK))
+    return table_rows(worst_first(row for row in rows if row.messages.largest or row.judged.verdict != LagVerdict.OK))
 
 
 def history_table(history: LagHistory | None) -> Iterator[Row]:
@@ -144,7 +144,7 @@ def picture_of_groups(groups: Iterable[GroupSummary]) -> bytes:
     """Draw the messages behind of each group, in the color of its verdict."""
     from commitlake.jobs.notebooks import plots
 
-    values = [(one.group, _largest(one.messages), str(one.verdict)) for one in groups]
+    values = [(one.group, one.messages.largest, str(one.verdict)) for one in groups]
     colors = {str(verdict): color for verdict, color in COLORS.items()}
     return plots.bars("Messages behind, by group; the worst first", values, "messages", colors)
 
@@ -173,7 +173,3 @@ def _series(history: LagHistory | None) -> dict[str, Sequence[float | None]]:
         return {}
     most = {group: max((count or 0 for count in counts), default=0) for group, counts in history.messages.items()}
     return {group: history.messages[group] for group in sorted(most, key=lambda group: (-most[group], group))}
-
-
-def _largest(bounds: FigureBounds) -> float:
-    return bounds.low if bounds.high is None else bounds.high

@@ -128,20 +128,20 @@ def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> PageVerd
             others = len(ill) - 1
             sentence += f" {count_text(others, 'other group needs', 'other groups need')} attention."
         return PageVerdict(_KINDS[worst.verdict], sentence + unknown, str(worst.verdict))
-    most = max(groups, key=lambda group: group.messages.low)
+    most = max(groups, key=lambda group: group.messages.largest)
     sentence = f"{'The group keeps' if len(groups) == 1 else f'All {len(groups):,} groups keep'} up"
-    sentence += f"; {most.group} is furthest behind: {_behind(most)}." if most.messages.low else "; none is behind."
+    sentence += f"; {most.group} is furthest behind: {_behind(most)}." if most.messages.largest else "; none is behind."
     return PageVerdict(Kind.WARNING if missing else Kind.GOOD, sentence + unknown, "unknown" if missing else "ok")
 
 
 def _behind(group: GroupSummary) -> str:
     sentence = f"{_messages_behind(group.messages)} behind"
-    return f"{sentence}, the next one has waited for {_waited(group.seconds)}" if group.seconds.low else sentence
+    return f"{sentence}, the next one has waited for {_waited(group.seconds)}" if group.seconds.largest else sentence
 
 
 def _summary(groups: Sequence[GroupSummary]) -> Html:
     verdicts = Counter(group.verdict for group in groups)
-    worst = max((group.seconds.low for group in groups), default=0.0)
+    worst = max((group.seconds.largest for group in groups), default=0.0)
     figures = {
         "groups": f"{len(groups):,}",
         "messages behind": _messages(summed(group.messages for group in groups)),
@@ -208,6 +208,8 @@ def _history(groups: Sequence[GroupSummary], history: LagHistory | None, source:
     values = [value for line in lines for value in line.values if value]
     is_log = bool(values) and max(values) > _LARGE_RATIO * min(values)
     note = "Figures are those of snapshots; times without a snapshot have no figures"
+    if any(row.filter is None for group in drawn for row in group.rows if row.kind == "group"):
+        note += "; for groups whose filter is not known, they are upper bounds"
     left = len(groups) - len(drawn)
     rest = (
         paragraph(f"The {len(drawn):,} worst of {len(groups):,} groups are drawn.", is_quiet=True) if left else Html()
@@ -306,14 +308,10 @@ def _queue_row(row: Lag, first: str, *, has_broker: bool) -> list[Cell]:
 
 def _figures(messages: FigureBounds, seconds: FigureBounds, size: FigureBounds) -> list[Cell]:
     return [
-        Cell(_messages(messages), _order(messages)),
-        Cell(_waited(seconds), _order(seconds)),
-        Cell(bounded_text(size, size_text), _order(size)),
+        Cell(_messages(messages), messages.largest),
+        Cell(_waited(seconds), seconds.largest),
+        Cell(bounded_text(size, size_text), size.largest),
     ]
-
-
-def _order(figure: FigureBounds) -> float:
-    return figure.low if figure.high is None else figure.high
 
 
 def _messages_behind(figure: FigureBounds) -> str:

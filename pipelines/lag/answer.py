@@ -122,7 +122,7 @@ def lag_of_lake(
         when = moments[OffsetKind.GROUP].at
         positions |= _all_groups(moments[OffsetKind.GROUP])
         times[broker] = _times(moments[OffsetKind.GROUP])
-        subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, at)
+        subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, at).aged(when)
         broadcasting += _broadcasting(broker, subscriptions, moments[OffsetKind.GROUP], choice)
         levels = _levels(given.delay_levels_ms.get(broker), _settings(lake, broker, when))
         store = LakeMessages(messages, broker, given.bodies or lake.bodies)
@@ -303,6 +303,7 @@ def subscriptions_of(progress: StoreSnapshot) -> Subscriptions:
                 GroupFilter.of(one.expression_type or "", one.expression or ""),
                 None if one.members is None else len(one.members),
                 one.message_model,
+                as_of=progress.subscribed_as_of,
             )
             for key, one in progress.subscriptions.items()
         }

@@ -82,9 +82,7 @@ def times_of(rows: Sequence[Lag]) -> list[datetime.datetime]:
 
 def worst_first(rows: Iterable[Lag]) -> list[Lag]:
     """Sort rows by verdict, the worst first, then by waiting time."""
-    return sorted(
-        rows, key=lambda row: (-row.judged.verdict.gravity, -(row.seconds.high or row.seconds.low), row.topic)
-    )
+    return sorted(rows, key=lambda row: (-row.judged.verdict.gravity, -row.seconds.largest, row.topic))
 
 
 def by_group(rows: Iterable[Lag]) -> list[GroupSummary]:

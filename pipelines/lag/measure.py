@@ -37,6 +37,12 @@ BROADCASTS = "the group broadcasts: its clients keep their own offsets"
 NO_OFFSET = "no committed offset: counted from the queue's first message"
 """Note on a queue in which the group has no offset."""
 
+UNKNOWN_FILTER = (
+    "its filter is not known, so this is the most that may wait: a snapshot of the live broker (--namesrv) has it, and "
+    "--filter gives it"
+)
+"""Note on a group whose subscription is not known."""
+
 
 class FigureBounds(NamedTuple):
     """Lower and upper bound of a figure.
@@ -53,6 +59,11 @@ class FigureBounds(NamedTuple):
     def is_exact(self) -> bool:
         """True if the exact value is known."""
         return self.low == self.high
+
+    @property
+    def largest(self) -> float:
+        """The largest value that is known to be possible."""
+        return self.low if self.high is None else self.high
 
 
 class Lag(NamedTuple):
@@ -71,7 +82,8 @@ class Lag(NamedTuple):
         last_consumed_time: Store time of the message just before `offset`, whether the group wants it or not, as
             OffsetWrapper.lastTimestamp; None if the broker did not have that message any more, or held it back.
         judged: The verdict.
-        filter: Subscription of the group as text; None if not known.
+        filter: Subscription of the group as text; None if not known. The lower bounds are 0 then.
+        filter_as_of: Last time at which a client subscribed so; None if not known, or if the user gives the filter.
         members: Number of its clients; None if not known.
         broadcasts: True if each client gets every message.
         notes: Sentences that qualify these figures.
@@ -92,6 +104,7 @@ class Lag(NamedTuple):
     judged: Judged
     last_consumed_time: datetime.datetime | None = None
     filter: str | None = None
+    filter_as_of: datetime.datetime | None = None
     members: int | None = None
     broadcasts: bool = False
     notes: tuple[str, ...] = ()
@@ -283,7 +296,9 @@ class _LagPlan(NamedTuple):
         """Return the row."""
         most = counted[self._start(self.offset.low)]
         least = most
-        if not self.offset.is_exact:
+        if not self.subscribed.wanted.is_known:
+            least = Behind()
+        elif not self.offset.is_exact:
             least = Behind() if self.offset.high is None else counted[self._start(self.offset.high)]
         next_time = _time(most.next_time_ms)
         subscribed, offset = self.subscribed, self.offset
@@ -301,7 +316,9 @@ class _LagPlan(NamedTuple):
             has_members=None if subscribed.members is None else subscribed.members > 0,
         )
         judged = judge(span, movement, most.messages, next_time, moment.at, is_complete=not missing)
-        notes = [judged.reason, "" if self.is_committed else NO_OFFSET, subscribed.note, missing]
+        is_bound = not subscribed.wanted.is_known and most.messages > 0
+        of_filter = subscribed.note or (UNKNOWN_FILTER if is_bound else "")
+        notes = [judged.reason, "" if self.is_committed else NO_OFFSET, of_filter, missing]
         if offset.reached is not None:
             notes.append("the group's offset was set back between these two snapshots, so it may have been anywhere")
         if span is not None and span.floor is not None:
@@ -331,6 +348,7 @@ class _LagPlan(NamedTuple):
             judged=judged,
             last_consumed_time=_time(most.last_time_ms),
             filter=_filter_text(subscribed.wanted),
+            filter_as_of=subscribed.as_of,
             members=subscribed.members,
             broadcasts=broadcasts,
             notes=tuple(note for note in notes if note),
@@ -348,6 +366,6 @@ def _waited(behind: Behind, moment: Moment) -> float:
 
 
 def _filter_text(wanted: GroupFilter) -> str | None:
-    if wanted.expression_type is None:
+    if not wanted.is_known:
         return None
     return wanted.expression if wanted.tags is not None or wanted.takes_all else f"sql: {wanted.expression}"

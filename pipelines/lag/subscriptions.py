@@ -13,12 +13,15 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.snapshot_tables import SUBSCRIBED, next_rows, rows_between
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.lag.wanted import GroupFilter
+from commitlake.pipelines.snapshot.append import HEARTBEAT
 from commitlake.pipelines.snapshot.progress import GroupTopic, SnapshotSource
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import EPOCH
 
 BROADCASTING = "BROADCASTING"
 """Message model of a group in which every client gets every message."""
+MAX_AGE = 2 * HEARTBEAT
+"""Age up to which clients and filters count as current; an unchanged one is stored again at each heartbeat."""
 MANY_CHANGES = 3
 """Number of changes of a subscription after which the group's clients are taken to disagree.
 
@@ -36,12 +39,14 @@ class SubscribedAt:
         members: Number of its clients; None if not known.
         message_model: CLUSTERING or BROADCASTING; None if not known.
         note: A sentence that qualifies it.
+        as_of: Last time at which a client subscribed so; None if not known, or if the user gives the choice.
     """
 
     wanted: GroupFilter
     members: int | None = None
     message_model: str | None = None
     note: str = ""
+    as_of: datetime.datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +55,47 @@ class Subscriptions:
 
     Attributes:
         found: Known subscriptions.
-        is_asked: True if a live broker was asked: a group that it did not name then has no client.
+        asked_at: Time at which a live broker was last asked: a group that it did not name then has no client. None if
+            none was.
     """
 
     found: Mapping[GroupTopic, SubscribedAt] = field(default_factory=dict)
-    is_asked: bool = False
+    asked_at: datetime.datetime | None = None
 
     def of(self, key: GroupTopic) -> SubscribedAt:
         """Return the subscription of a group. If it is not known, the group wants every message."""
-        return self.found.get(key) or SubscribedAt(GroupFilter(), 0 if self.is_asked else None)
+        return self.found.get(key) or SubscribedAt(GroupFilter(), None if self.asked_at is None else 0)
 
     def with_given(self, given: Mapping[GroupTopic, GroupFilter]) -> Subscriptions:
         """Return a copy in which the user's choices replace the known ones."""
-        stated = {key: replace(self.of(key), wanted=wanted, note="") for key, wanted in given.items()}
-        return Subscriptions({**self.found, **stated}, self.is_asked)
+        stated = {key: replace(self.of(key), wanted=wanted, note="", as_of=None) for key, wanted in given.items()}
+        return Subscriptions({**self.found, **stated}, self.asked_at)
+
+    def aged(self, when: datetime.datetime) -> Subscriptions:
+        """Return a copy as it is known at a later time: clients that were seen long before are not known any more.
+
+        A filter that was seen long before is still used, with a note.
+        """
+        oldest = when - MAX_AGE
+        is_recent = self.asked_at is not None and self.asked_at >= oldest
+        found = {
+            key: replace(
+                one,
+                members=one.members if is_recent else None,
+                note=one.note or _age_note(one, when) if one.as_of is not None and one.as_of < oldest else one.note,
+            )
+            for key, one in self.found.items()
+        }
+        return Subscriptions(found, self.asked_at if is_recent else None)
+
+
+def _age_note(subscribed: SubscribedAt, when: datetime.datetime) -> str:
+    assert subscribed.as_of is not None
+    if subscribed.wanted.takes_all:
+        return ""
+    hours = (when - subscribed.as_of) / datetime.timedelta(hours=1)
+    age = f"{hours / 24:,.0f} days" if hours >= 48 else f"{hours:.0f} hours" if hours >= 2 else f"{hours * 60:.0f} min"
+    return f"its filter is that of {subscribed.as_of:%Y-%m-%dT%H:%M:%SZ}, {age} before: no client has been seen since"
 
 
 def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime | None) -> Subscriptions:
@@ -94,7 +126,7 @@ def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime | Non
             since = f"{row['as_of']:%Y-%m-%dT%H:%M:%SZ}"
             choice = GroupFilter.of(row["expression_type"], row["expression"])
             found[key] = SubscribedAt(choice, note=f"its subscription is known only from {since} on; that one is used")
-    return Subscriptions(found, known.is_asked)
+    return Subscriptions(found, known.asked_at)
 
 
 class PastSubscriptions(NamedTuple):
@@ -153,27 +185,45 @@ class _Known:
 
     Attributes:
         wanted: Last known choice of each group.
-        is_asked: True if a live broker was ever asked.
     """
 
     def __init__(self) -> None:
         self.wanted: dict[GroupTopic, GroupFilter] = {}
-        self.is_asked = False
+        self._taken: dict[str, list[datetime.datetime]] = {}  # the last two snapshots of each source
+        self._sources: dict[GroupTopic, str] = {}
+        self._gone: dict[GroupTopic, datetime.datetime | None] = {}
         self._newest: dict[GroupTopic, Row] = {}
         self._changes: Counter[GroupTopic] = Counter()
 
     def add(self, row: Row) -> None:
         """Add the next row."""
+        source, time = row["source"], row["as_of"]
+        taken = self._taken.setdefault(source, [])
         if row["topic"] is None:
-            self.is_asked = self.is_asked or row["source"] == SnapshotSource.BROKER
+            taken[:] = [*taken[-1:], time]
             return
         key = GroupTopic(row["group"], row["topic"])
         if row["source"] == SnapshotSource.BROKER:
             self._newest[key] = row
+        if row["expression"] is None and self._sources.get(key) == source:
+            self._gone.setdefault(key, max((each for each in taken if each < time), default=None))
         if row["expression"] is not None:
+            self._sources[key] = source
+            self._gone.pop(key, None)
             now = GroupFilter.of(row["expression_type"], row["expression"])
             self._changes[key] += key in self.wanted and self.wanted[key] != now
             self.wanted[key] = now
+
+    @property
+    def asked_at(self) -> datetime.datetime | None:
+        """Time at which a live broker was last asked; None if none was."""
+        return max(self._taken.get(SnapshotSource.BROKER, ()), default=None)
+
+    def _seen(self, key: GroupTopic) -> datetime.datetime | None:
+        """Return the time of the last snapshot in which a group subscribed; None if it is not known."""
+        if key in self._gone:
+            return self._gone[key]
+        return max(self._taken[self._sources[key]], default=None)
 
     def consumed_and_broadcast(self) -> tuple[frozenset[GroupTopic], frozenset[GroupTopic]]:
         """Return the last two parts of `PastSubscriptions` after the rows added so far."""
@@ -184,7 +234,10 @@ class _Known:
     def subscribed(self) -> dict[GroupTopic, SubscribedAt]:
         """Return the subscriptions after the rows added so far."""
         return {
-            key: _subscribed(choice, self._newest.get(key), self._changes[key], is_asked=self.is_asked)
+            key: replace(
+                _subscribed(choice, self._newest.get(key), self._changes[key], is_asked=self.asked_at is not None),
+                as_of=self._seen(key),
+            )
             for key, choice in self.wanted.items()
         }
 

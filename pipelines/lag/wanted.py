@@ -53,6 +53,11 @@ class GroupFilter:
         return None if not tags or tags == {ALL_TAGS} else tags
 
     @property
+    def is_known(self) -> bool:
+        """True if it is known which messages the group wants."""
+        return self.expression_type is not None
+
+    @property
     def takes_all(self) -> bool:
         """True if every message is wanted."""
         return self.expression_type != SQL92_EXPRESSION and self.tags is None

@@ -47,5 +47,7 @@ def _lag(cursor: Cursor, behind: Behind, span: QueueSpan | None, live: LiveQueue
         newer = max(0, live.end - max(known_end, cursor.offset))
         high += newer
         low += newer if cursor.wanted.takes_all else 0
+    if not cursor.wanted.is_known:
+        low = 0
     next_time = None if behind.next_time_ms is None else EPOCH + behind.next_time_ms * MILLISECOND
     return ResultingLag(FigureBounds(low, high), behind.bytes, behind.next_offset, next_time)

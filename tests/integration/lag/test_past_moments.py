@@ -90,12 +90,11 @@ class World:
         self.was_set_back = False
         self.client = Network(options)
         stack.callback(self.client.close)
-        beat = Heartbeat(
-            f"{self.client.client_id}-Tagged",
-            (),
-            (ConsumerData("Tagged", subscription_data_set=(SubscriptionData(TOPIC, "paid"),)),),
-        )
-        self.client.call(servers.broker_address, RequestCode.HEART_BEAT, None, serialize_body(beat))
+        for group in SPEEDS:
+            wanted = SubscriptionData(TOPIC, "paid" if group == "Tagged" else "*")
+            consumers = (ConsumerData(group, subscription_data_set=(wanted,)),)
+            beat = Heartbeat(f"{self.client.client_id}-{group}", (), consumers)
+            self.client.call(servers.broker_address, RequestCode.HEART_BEAT, None, serialize_body(beat))
 
     def send_and_consume(self, number: int) -> None:
         """Send some messages, and let each group consume some."""

@@ -13,6 +13,7 @@ import pytest
 
 from commitlake.jobs.lag.command import main
 from commitlake.jobs.snapshot.command import main as snapshot
+from commitlake.pipelines.lag.measure import UNKNOWN_FILTER
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
@@ -84,7 +85,10 @@ def place(request: pytest.FixtureRequest, growing: GrowingLake) -> list[str]:
 def test_lag_is_in_messages_bytes_and_time(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     rows = rows_of(capsys, *place)
     billing = rows["billing", "orders"]
-    assert (billing["messages_min"], billing["messages_max"]) == (6, 6)
+    assert (billing["messages_min"], billing["messages_max"]) == (0, 6)
+    assert [note for note in billing["notes"] if "is not known" in note][-1] == UNKNOWN_FILTER
+    filtered = rows_of(capsys, *place, "--filter", "billing@orders=paid || open")["billing", "orders"]
+    assert (filtered["messages_min"], filtered["messages_max"], UNKNOWN_FILTER in filtered["notes"]) == (6, 6, False)
     assert billing["time_lag_s_max"] == 596.0
     assert billing["next_message_time"] == "2023-11-15T00:00:04.000Z"
     assert billing["as_of"] == "2023-11-15T00:10:00.000Z"

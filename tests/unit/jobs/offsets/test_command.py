@@ -77,7 +77,7 @@ def test_an_offset_at_a_snapshot_is_exact(growing: GrowingLake, capsys: pytest.C
     rows = rows_of(capsys, "--lake", growing.lake.root, "--group", "billing", "--at", at(AFTER))
     row = rows["orders"]
     assert (row["offset"], row["offset_max"], row["current"], row["notes"]) == (7, 7, 7, [])
-    assert (row["messages_min"], row["messages_max"]) == (3, 3)
+    assert (row["messages_min"], row["messages_max"]) == (0, 3)  # its filter is not known
     assert row["next_message_time"] == "2023-11-15T00:00:07Z"
     assert rows["%RETRY%billing"]["offset"] == 0
 
@@ -195,9 +195,7 @@ def test_the_table_and_the_summary_are_printed(growing: GrowingLake, capsys: pyt
     assert main(["--lake", growing.lake.root, "--group", "billing", "--at", at(4.5), "--topic", "orders"]) == 0
     done = capsys.readouterr()
     assert "1 to 5" in done.out
-    assert (
-        "1 offset of billing, 1 of them the lower of two bounds: once they are set, 9 messages are behind" in done.err
-    )
+    assert "1 offset of billing, 1 of them the lower of two bounds: once they are set, up to 9 messages" in done.err
 
 
 @pytest.mark.parametrize(

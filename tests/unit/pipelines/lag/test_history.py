@@ -54,7 +54,7 @@ def test_a_filter_by_properties_is_applied(shop: GrowingLake) -> None:
     history = lag_history(shop.lake, ["billing"], END, given=given)
     rows = lag_of_lake(shop.lake, END, Choice(groups={"billing"}), given=Given(given)).rows
     assert history is not None
-    assert history.messages["billing"][HOURS] == sum(row.messages.low for row in rows)
+    assert history.messages["billing"][HOURS] == sum(row.messages.high or 0 for row in rows)
 
 
 def test_a_time_without_snapshots_has_no_figure(shop: GrowingLake) -> None:

@@ -11,11 +11,12 @@ import pytest
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
-from commitlake.pipelines.lag.answer import lag_of_lake
+from commitlake.pipelines.lag.answer import Given, lag_of_lake
 from commitlake.pipelines.lag.measure import Choice, Lag
 from commitlake.pipelines.lag.offsets import offsets_at
+from commitlake.pipelines.lag.wanted import ALL
 from commitlake.pipelines.snapshot.append import append_progress
-from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
+from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
@@ -75,7 +76,8 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
 
 
 def lag_at(recording: Recording, second: float, group: str = "billing") -> Lag:
-    (row,) = lag_of_lake(recording.lake, at(second), Choice([group])).rows
+    given = Given({GroupTopic(group, "orders"): ALL})
+    (row,) = lag_of_lake(recording.lake, at(second), Choice([group]), given=given).rows
     return row
 
 

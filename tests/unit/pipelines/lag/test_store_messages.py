@@ -76,7 +76,7 @@ def test_lag_of_groups_without_a_filter_is_counted_from_entries_alone(
     assert read == []
     assert found == from_log(root, monkeypatch)
     assert read
-    assert sum(row.messages.low for row in found.rows) > 100
+    assert sum(row.messages.largest for row in found.rows) > 100
 
 
 def test_a_filter_reads_the_records_of_its_topic_only(
@@ -102,7 +102,7 @@ def test_segments_with_messages_after_the_offsets_are_scanned(
     found = lag(root)
     assert read
     assert found == from_log(root, monkeypatch)
-    assert 0 < sum(row.messages.low for row in found.rows) < 190  # 2 of 10 minutes are later
+    assert 0 < sum(row.messages.largest for row in found.rows) < 190  # 2 of 10 minutes are later
 
 
 def test_records_missing_from_the_queues_are_scanned(
@@ -196,11 +196,11 @@ def test_lag_of_a_jmq_store_is_counted(place: str, tmp_path: Path, capsys: pytes
     rows = {(row["group"], row["topic"]): row for row in found if NO_OFFSET not in row["notes"]}
     others = [row for row in found if NO_OFFSET in row["notes"]]
     assert {row["group"] for row in others} == {"billing", "shipping"}
-    assert all(row["messages_min"] == row["messages_max"] == row["end"] > 0 for row in others)
+    assert all(row["messages_min"] == 0 < row["messages_max"] == row["end"] for row in others)
     billing, shipping = rows["billing", "topic-1"], rows["shipping", RARE]
     assert (billing["offset_min"], shipping["offset_min"]) == (3, 1)
-    assert billing["messages_min"] == billing["messages_max"] == billing["end"] - 3
-    assert shipping["messages_min"] == shipping["messages_max"] == shipping["end"] - 1
+    assert billing["messages_max"] == billing["end"] - 3
+    assert shipping["messages_max"] == shipping["end"] - 1
     assert 3 < billing["end"] < 600
 
 

@@ -59,6 +59,21 @@ def test_a_group_without_a_client_keeps_its_filter(lake: LakePaths) -> None:
     assert (found.wanted, found.members) == (GroupFilter.of("TAG", "paid"), 0)
 
 
+def test_what_was_seen_long_before_has_its_age(lake: LakePaths) -> None:
+    add_subscription(lake, 0, "paid")
+    add_subscription(lake, 600, "paid")  # a heartbeat
+    add_subscription(lake, 900, None)
+    found = ask(lake, 7200)
+    assert found.of(BILLING).as_of == START + datetime.timedelta(seconds=600)
+    soon, late = (found.aged(START + datetime.timedelta(seconds=second)) for second in (1000, 8000))
+    assert (soon.of(BILLING).members, soon.of(BILLING).note) == (0, "")
+    assert late.of(BILLING).wanted == GroupFilter.of("TAG", "paid")
+    assert late.of(BILLING).note == (
+        "its filter is that of 2026-11-20T14:10:00Z, 2 hours before: no client has been seen since"
+    )
+    assert (late.of(BILLING).members, late.of(GroupTopic("other", "orders")).members) == (None, None)
+
+
 def test_a_group_that_a_broker_did_not_name_has_no_client(lake: LakePaths) -> None:
     add_subscription(lake, 0, "paid")
     other = GroupTopic("other", "orders")
