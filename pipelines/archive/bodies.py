@@ -11,6 +11,7 @@ range is therefore limited: bodies of further dates go to a pack without a date,
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -71,10 +72,16 @@ class _OpenPack:
 
 
 class BodyPacks:
-    """Writes the packs of one range; a context manager. Packs exist once it ends without an error."""
+    """Writes the packs of one range; a context manager. Packs exist once it ends without an error.
 
-    def __init__(self, part: Part, store: PackStore, erased: ErasedPlaces = NOTHING_ERASED) -> None:
-        self._part = part
+    Args:
+        parts: the parts of the range, in order; all are of one broker.
+        store: receives the packs.
+        erased: messages whose bodies are left out.
+    """
+
+    def __init__(self, parts: Sequence[Part], store: PackStore, erased: ErasedPlaces = NOTHING_ERASED) -> None:
+        self._broker, self._start, self._end = parts[0].broker, parts[0].start, parts[-1].end
         self._erased = erased
         self._store = store
         self._token = new_token()
@@ -133,7 +140,7 @@ class BodyPacks:
 
     def _without_erased(self, window: Array, offsets: Array, positions: Array, lengths: Array) -> Array:
         """Return a window in which the bodies of erased messages are zeros."""
-        ids = self._erased.ids_of(self._part.broker, offsets) if self._erased else _NONE
+        ids = self._erased.ids_of(self._broker, offsets) if self._erased else _NONE
         erased = np.flatnonzero(ids >= 0)
         if not len(erased):
             return window
@@ -149,6 +156,6 @@ class BodyPacks:
 
     def _pack_of(self, day: int) -> _OpenPack:
         if day not in self._packs:
-            name = pack_name(date_of(day), self._part.broker, self._part.start, self._part.end, self._token)
+            name = pack_name(date_of(day), self._broker, self._start, self._end, self._token)
             self._packs[day] = _OpenPack(name, self._stack.enter_context(write_pack(self._store, name)))
         return self._packs[day]

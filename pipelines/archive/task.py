@@ -126,10 +126,10 @@ class ArchiveTasks:
             waiting = WaitingRows(
                 self.lake, name, minutes, closing.add, profiled=self.profiled, erased=again, keys=keys
             )
-            for part in self._of_packs(parts):
+            for stretch in self._of_packs(parts):
                 with ExitStack() as open_packs:
-                    packs = open_packs.enter_context(BodyPacks(part, open_store(self.bodies), self.erased))
-                    rows, refused = _read(part, packs, refusals, masking, last_decoder)
+                    packs = open_packs.enter_context(BodyPacks(stretch, open_store(self.bodies), self.erased))
+                    rows, refused = _read(stretch, packs, refusals, masking, last_decoder)
                     yield from refused
                     written = packs.finish()
                     closing.add(open_packs.pop_all().close)
@@ -165,13 +165,34 @@ class ArchiveTasks:
         for piece in divide(part, size, DEFAULT_MAX_RECORD_BYTES):
             yield [piece]
 
-    def _of_packs(self, parts: Sequence[Part]) -> Iterator[Part]:
-        """Divide parts of files into those whose bodies go into one pack."""
+    def _of_packs(self, parts: Sequence[Part]) -> Iterator[list[Part]]:
+        """Divide large parts of files, and join small neighbours, so that the bodies of each list fill one pack."""
+        joined: list[Part] = []
+        for piece in self._pieces(parts):
+            if joined and not self._fits(joined, piece):
+                yield joined
+                joined = []
+            joined.append(piece)
+        if joined:
+            yield joined
+
+    def _pieces(self, parts: Sequence[Part]) -> Iterator[Part]:
         for part in parts:
             if isinstance(part, Split) and self.pack_bytes is not None:
                 yield from divide(part, self.pack_bytes, DEFAULT_MAX_RECORD_BYTES)
             else:
                 yield part
+
+    def _fits(self, joined: Sequence[Part], piece: Part) -> bool:
+        """Return whether a part continues the log of others, and there is room for its bodies in their pack."""
+        last = joined[-1]
+        return (
+            isinstance(piece, Split)
+            and isinstance(last, Split)
+            and self.pack_bytes is not None
+            and (last.broker, last.end) == (piece.broker, piece.start)
+            and piece.end - joined[0].start <= self.pack_bytes
+        )
 
 
 class _Closing:
@@ -234,25 +255,27 @@ class Masking:
 
 
 def _read(
-    part: Part, packs: BodyPacks, refusals: Refusals, masking: Masking, last_decoder: LastDecoder | None
+    parts: Sequence[Part], packs: BodyPacks, refusals: Refusals, masking: Masking, last_decoder: LastDecoder | None
 ) -> tuple[list[pa.Table], list[ManifestRow]]:
     """Read the messages of a range, add their bodies to packs, and return manifest rows.
 
     The manifest rows are for files that refusals have filled, and for queues that were pulled.
     """
     rows: list[pa.Table] = []
+    loose: list[pa.Table] = []
     manifest: list[ManifestRow] = []
     reports: list[QueueReport] = []
     inspect = _inspect_nothing if masking.reads_bodies else packs.add
     request = _request(with_bodies=masking.reads_bodies)
-    for batch in read_part(part, request, inspect, reports.append, last_decoder):
+    for batch in chain.from_iterable(read_part(part, request, inspect, reports.append, last_decoder) for part in parts):
         manifest += refusals.add(batch)
         if batch.column("size").null_count == 0:  # bad ranges have batches of their own
             masked = masking.mask(batch.drop_columns([CORRUPT_RECORD]), packs)
-            rows.append(pa.Table.from_batches([masked]))
-        if len(rows) >= _MAX_BATCHES:
-            rows = [join_rows(rows)]
-    return rows, [*manifest, *map(ManifestRow.of_queue, reports)]
+            loose.append(pa.Table.from_batches([masked]))
+        if len(loose) >= _MAX_BATCHES:
+            rows.append(join_rows(loose))
+            loose.clear()
+    return [*rows, *loose], [*manifest, *map(ManifestRow.of_queue, reports)]
 
 
 @cache

@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.refusal_counts import RefusalCounts
 from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.pipelines.archive.bodies import PackOfBodies
 from commitlake.pipelines.archive.task import ArchiveTasks
+from commitlake.pipelines.archive.waiting_rows import WaitingRows
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.wire import parse_profile
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message
@@ -287,6 +290,26 @@ def test_a_task_divides_its_part_into_packs(tmp_path: Path) -> None:
     check(root, tmp_path / "divided", manifest)
     assert len(pack_ranges(tmp_path / "divided")) > 10
     assert pack_ranges(tmp_path / "divided") == pack_ranges(tmp_path / "planned")
+
+
+def test_small_neighbours_share_a_pack_and_hold_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    segments = [(number * 4000, closed_segment(messages(3), 4000, number * 4000)) for number in range(30)]
+    del segments[12]  # a gap does not end a pack
+    root = write_store(tmp_path / "store", segments)
+    tasks = dataclasses.replace(tasks_of(root, tmp_path, 4000), pack_bytes=40_000)
+    held: list[int] = []
+    add = WaitingRows.add
+
+    def measured(waiting: WaitingRows, tables: list[pa.Table], packs: Sequence[PackOfBodies]) -> Iterator[ManifestRow]:
+        yield from add(waiting, tables, packs)
+        held.append(sum(table.get_total_buffer_size() for table in waiting._tables))
+
+    monkeypatch.setattr(WaitingRows, "add", measured)
+    manifest = list(tasks.run(0, tasks.parts))
+    check(root, tmp_path, manifest)
+    assert pack_ranges(tmp_path) == [f"{start:020}-{start + 40_000:020}" for start in (0, 40_000, 80_000)]
+    assert len(held) == 3
+    assert held[-1] < 1 << 20  # the buffers of a decoder have some MiB
 
 
 def test_the_last_tasks_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
