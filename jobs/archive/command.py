@@ -41,6 +41,7 @@ from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.process import is_own_process
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments
+from commitlake.jobs.cli.store_arguments import file_size
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -166,6 +167,12 @@ def build_parser() -> argparse.ArgumentParser:
         "upgrade; needs no --store"
     )
     parser.add_argument("--backfill", choices=("topic_minutes", "edges"), help=backfill_help)
+    commit_help = (
+        "size of the log after which a run commits, so that a run that is killed loses no more than that, as in 16GiB "
+        "(default: 8GiB for each core); a run that is set to fail at damage or a gap, or that pulls from brokers, "
+        "commits once"
+    )
+    parser.add_argument("--commit-every", type=file_size, metavar="SIZE", help=commit_help)
     add_evidence_argument(parser)
     add_local_arguments(parser)
     parser.add_argument(

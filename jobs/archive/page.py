@@ -24,7 +24,7 @@ from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, made_no
 from commitlake.jobs.pages.parts import folded, paragraph, tiles
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.archive.refused_ranges import RefusalGroup, read_refused
-from commitlake.pipelines.archive.shown import RunPage, ShownRun
+from commitlake.pipelines.archive.shown import RunPage, ShownRun, runs_text
 from commitlake.pipelines.quality.figures import ChartSpan, Counts, PageFigures
 from commitlake.pipelines.quality.judgement import Judgement
 from commitlake.pipelines.quality.report import QualityReport
@@ -127,7 +127,9 @@ def _problems(problems: Sequence[str]) -> Iterator[FindingGroup]:
 
 def _facts(run: ShownRun) -> Facts:
     figures = run.figures
-    number = "none: nothing was committed" if run.sequence is None else f"{run.sequence}"
+    number = "none: nothing was committed"
+    if run.sequence is not None:
+        number = runs_text([*(sequence for sequence, _ in run.earlier), run.sequence]).removeprefix("run ")
     facts = [("Lake", run.lake.root), (_stores_label(len(run.ranges)), names_text([*run.ranges]))]
     if run.report is not None:
         facts.append(("Messages stored", period_text(figures.first_time, figures.last_time)))
@@ -184,7 +186,7 @@ def _read_refused(run: ShownRun) -> tuple[Sequence[RefusalGroup], str]:
     if run.counts is None or not (run.counts.quarantined or run.counts.gaps):
         return (), ""
     try:
-        return read_refused(run.lake, run.run_id), ""
+        return read_refused(run.lake, [*(run_id for _, run_id in run.earlier), run.run_id]), ""
     except (CommitLakeError, DeltaError, pa.ArrowException, OSError) as error:
         return (), clean_message(str(error))
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from commitlake.connectors.hbase.options import HBaseOptions
 
 VERSION = importlib.metadata.version("commitlake")
+_COMMIT_BYTES_PER_CORE = 8 << 30  # a core reads it in about a minute
 _ON_REFUSAL = {
     None: OnRefusal.KEEP,
     "fail": OnRefusal.FAIL,
@@ -89,6 +90,7 @@ def _archive(
         quality=not arguments.no_quality,
         hbase=_hbase_options(arguments),
         page=_page(arguments, lake, file),
+        commit_bytes=arguments.commit_every,
         judge=None if judge is None else judge.begin,
         masks=parse_archive_masks(arguments.mask, os.environ),
     )
@@ -109,7 +111,11 @@ def _archive(
         from commitlake.pipelines.archive.concurrent import archive_concurrently
 
         runner = make_runner(arguments, "archive", lake.s3)
-        result = archive_concurrently(runner, config, work, partial(archive_progress, quiet=arguments.quiet))
+        if config.commit_bytes is None:
+            config = replace(config, commit_bytes=_COMMIT_BYTES_PER_CORE * runner.cores)
+        progress = partial(archive_progress, quiet=arguments.quiet)
+        committed = partial(_print_result, arguments)
+        result = archive_concurrently(runner, config, work, progress, on_committed=committed)
     if result.sequence or work.last.sequence:
         append_snapshots(config, snapshots, work.snapshot.ranges)
     if file is not None and not file.is_written:
@@ -235,7 +241,7 @@ def _sign(arguments: argparse.Namespace, result: Result) -> None:
     if last is None:
         if not result.sequence:
             return
-        last = result.sequence - 1  # evidence begins with this run
+        last = min(result.sequence, *result.earlier) - 1  # evidence begins with this run
     line = write_evidence(lake, key, "archive", archive_facts(lake, last))
     if line is not None and not arguments.quiet:
         print_line(line)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from commitlake.connectors.formats.engine.plan import StoreRange, TailKind
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.pipelines.archive.run import Result
+from commitlake.pipelines.archive.shown import runs_text
 from commitlake.schemas.counts import count_text
 
 _MANY_STORES = 12
@@ -43,7 +44,7 @@ def summary(result: Result) -> list[str]:
     rate = f"{result.messages / result.seconds:,.0f} messages/s, {size_text(result.bytes / result.seconds)}/s"
     done = f"{count_text(result.messages, 'message')} from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
     sizes = f"  in the lake: metadata {size_text(result.metadata_bytes)}, bodies {size_text(result.pack_bytes)}"
-    lines += [f"run {result.sequence}: {done}", sizes, *stores]
+    lines += [f"{runs_text([*result.earlier, result.sequence])}: {done}", sizes, *stores]
     lines += [*_notes(result), *_keys(result)]
     if result.hbase:
         lines.append(f"  {count_text(result.hbase, 'message')} written to HBase ({result.hbase_seconds:.1f} s)")

@@ -38,6 +38,11 @@ class ProfilesFile:
         return self._written
 
 
+def profiles_file(run_id: str) -> str:
+    """Return the name of a commit's data file, in the folder of the table."""
+    return f"part-{run_id}.zstd.parquet"
+
+
 @contextmanager
 def open_profiles_file(lake: LakePaths, run_id: str) -> Iterator[ProfilesFile]:
     """Open the file. It exists once the context ends without an error, and belongs to no table before the commit.
@@ -47,7 +52,7 @@ def open_profiles_file(lake: LakePaths, run_id: str) -> Iterator[ProfilesFile]:
     Raises:
         S3Error: if an object store refuses it.
     """
-    name = f"part-{run_id}.zstd.parquet"
+    name = profiles_file(run_id)
     collected: list[pq.FileMetaData] = []
     with open_table_file(lake.profiles, name, lake.s3) as output:
         with pq.ParquetWriter(

@@ -39,25 +39,25 @@ class RefusalGroup:
     first: Sequence[Mapping[str, Any]]
 
 
-def read_refused(lake: LakePaths, run_id: str) -> list[RefusalGroup]:
+def read_refused(lake: LakePaths, run_ids: Sequence[str]) -> list[RefusalGroup]:
     """Return the ranges that a run could not read, in groups, the largest first.
 
     Args:
         lake: Locations of the tables.
-        run_id: Id of a finished run.
+        run_ids: Ids of the commits of a finished run.
     """
     return [
-        *_groups(lake, _QUARANTINE, run_id, "reason"),
-        *_groups(lake, _GAPS, run_id, "''"),
+        *_groups(lake, _QUARANTINE, run_ids, "reason"),
+        *_groups(lake, _GAPS, run_ids, "''"),
     ]
 
 
-def _groups(lake: LakePaths, table: str, run_id: str, reason: str) -> list[RefusalGroup]:
+def _groups(lake: LakePaths, table: str, run_ids: Sequence[str], reason: str) -> list[RefusalGroup]:
     try:
         opened = open_table(lake, table)
     except NoTableError:
         return []
-    of_run = f"run_id = {text_literal(run_id)}"
+    of_run = f"run_id IN ({', '.join(map(text_literal, run_ids))})"
     counted = run_sql(
         opened,
         table,

@@ -117,6 +117,7 @@ class Config:
         source: brokers to pull from instead of `store`; None to read files.
         masks: rules to mask messages; None for none.
         problems: sentences on files beside the logs that could not be read before the run, for its verdict.
+        commit_bytes: size of the log after which a run commits, see `archive_concurrently`; None for one commit.
     """
 
     store: str
@@ -138,6 +139,7 @@ class Config:
     source: BrokerSource | None = None
     masks: ArchiveMasks | None = None
     problems: Sequence[str] = ()
+    commit_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class Result:
     """Result of one run; `sequence` is 0 if there was nothing new.
 
     Attributes:
-        sequence: sequence of the commit.
+        sequence: sequence of the commit, or of the last one.
         ranges: new range of each store.
         messages: number of rows added to `messages`.
         quarantined: number of rows added to `quarantine`.
@@ -168,6 +170,7 @@ class Result:
             attempt.
         notes: sentences for the summary.
         problems: sentences on files beside the logs that could not be read.
+        earlier: sequences of the run's other commits, if it made several.
     """
 
     sequence: int
@@ -192,6 +195,7 @@ class Result:
     unfinished_tables: Sequence[str] = field(default=())
     notes: Sequence[str] = field(default=())
     problems: Sequence[str] = ()
+    earlier: Sequence[int] = ()
 
     @property
     def bytes(self) -> int:
@@ -516,7 +520,11 @@ def _refused(manifest: Sequence[ManifestRow]) -> tuple[int, int]:
 
 
 def _losses(manifest: Sequence[ManifestRow], config: Config) -> Losses:
-    quarantined, gaps = _refused(manifest)
+    return losses_of(config, *_refused(manifest))
+
+
+def losses_of(config: Config, quarantined: int, gaps: int) -> Losses:
+    """Return the losses of a run, of which its settings accept some."""
     return Losses(quarantined, gaps, config.on_corrupt is OnRefusal.ACCEPT, config.on_gap is OnRefusal.ACCEPT)
 
 

@@ -14,6 +14,19 @@ from commitlake.pipelines.quality.report import QualityReport
 from commitlake.pipelines.quality.verdict import RunVerdict
 
 
+def runs_text(sequences: Sequence[int]) -> str:
+    """Return the numbers of a run's commits as text, in order.
+
+    >>> runs_text([3]), runs_text([3, 4, 5]), runs_text([3, 5])
+    ('run 3', 'runs 3 to 5', '2 of the runs 3 to 5')
+    """
+    first, last = sequences[0], sequences[-1]
+    if first == last:
+        return f"run {last}"
+    others = "" if last - first + 1 == len(sequences) else f"{len(sequences)} of the "
+    return f"{others}runs {first} to {last}"
+
+
 @dataclass(frozen=True, slots=True)
 class ShownRun:
     """An archive run that was committed, or that a critical expectation stopped.
@@ -32,6 +45,7 @@ class ShownRun:
         started_at: Start of the run; UTC.
         seconds: Duration; None if it was stopped.
         problems: Sentences on files beside the logs that could not be read.
+        earlier: Number and id of the run's other commits, if it made several.
     """
 
     lake: LakePaths
@@ -47,6 +61,7 @@ class ShownRun:
     started_at: datetime.datetime | None = None
     seconds: float | None = None
     problems: Sequence[str] = ()
+    earlier: Sequence[tuple[int, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +69,9 @@ class RunPage:
     """Interface of a page that shows runs.
 
     Attributes:
-        path: Path of the page.
+        path: Path of the page; None if none is written.
         show: Writes the page of a run and replaces a file of that name.
     """
 
-    path: Path
+    path: Path | None
     show: Callable[[ShownRun], None]

@@ -29,9 +29,12 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.names import new_token, pack_name
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.store_progress import LastRecord
+from commitlake.connectors.sources.stream_offsets import StorePosition
+from commitlake.connectors.sources.stream_shares import cut_at, fair_shares
 from commitlake.pipelines.archive.outcome import TasksResult
 from commitlake.pipelines.archive.parts import Part
 from commitlake.pipelines.archive.places import check_outside_stores
+from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,33 @@ class ArchiveWork:
             lambda store: plan_splits(store, self.snapshot.ranges[store.broker], max_partition_bytes), new
         )
         return [split for splits in planned for split in splits]
+
+    def first_step(self, most_bytes: int) -> ArchiveWork:
+        """Return the work of the first of several commits, or this work if it is no larger.
+
+        Each store has the same share, so that the messages of one time are in the same or neighbouring commits. A pull
+        from brokers is not divided.
+
+        Args:
+            most_bytes: size of the log for one commit; a store's last record may exceed its share.
+        """
+        new = [store for store in self.stores if self.snapshot.ranges[store.broker].size]
+        if self.snapshot.size <= most_bytes or not new:
+            return self
+        shares = fair_shares({store.broker: self.snapshot.ranges[store.broker].size for store in new}, most_bytes)
+
+        def cut(store: Store) -> tuple[StoreRange, StoreProgress]:
+            found = _first_bytes(store, self.snapshot.ranges[store.broker], shares[store.broker])
+            return found, _progress_after(store, found, self.last.stores.get(store.broker))
+
+        taken = dict(zip([store.broker for store in new], for_each_store(cut, new), strict=True))
+        ranges = {broker: found for broker, (found, _) in taken.items()}
+        commit = replace(
+            self.commit,
+            stores={**self.last.stores, **{broker: progress for broker, (_, progress) in taken.items()}},
+            ranges={broker: CommittedRange(found.start, found.end) for broker, found in ranges.items()},
+        )
+        return replace(self, snapshot=Snapshot({**self.snapshot.ranges, **ranges}), commit=commit)
 
     def outcome(self, manifest: Sequence[ManifestRow], lake: LakePaths, parser_version: str) -> TasksResult:  # noqa: ARG002
         """Return the result of the tasks. For files, all of it is known beforehand.
@@ -182,6 +212,17 @@ def _offered(store: Store, start: int | None, offered: StoreRange | None) -> Sto
         return StoreRange(first, first)
     is_new = offered.last_record is not None and offered.last_record >= first
     return StoreRange(first, offered.end, TailKind.CLOSED, last_record=offered.last_record if is_new else None)
+
+
+def _first_bytes(store: Store, whole: StoreRange, size: int) -> StoreRange:
+    """Return the first part of a range, which ends at the end of a record."""
+    start, end = StorePosition(whole.start), StorePosition(whole.end)
+    cut = cut_at(store, start, end, size, DEFAULT_MAX_RECORD_BYTES)
+    if cut is end:
+        return whole
+    is_inside = cut.record is not None and whole.start <= cut.record.offset < cut.offset
+    last_record = cut.record.offset if is_inside and cut.record is not None else None
+    return StoreRange(whole.start, cut.offset, TailKind.CLOSED, last_record=last_record)
 
 
 def _check_name(store: Store) -> None:

@@ -19,6 +19,8 @@ from commitlake.schemas.tables.profile import WINDOW_SECONDS
 _TOPIC = ["broker", "topic"]
 _SECONDS = datetime.timedelta(seconds=WINDOW_SECONDS)
 _SUMS = ("messages", "bytes", "missing_offsets")
+FIGURE_COLUMNS = (*_TOPIC, "queue_id", "window_start", *_SUMS, "min_store_timestamp", "max_store_timestamp")
+"""Columns of a profile from which the sums are computed."""
 Topic = tuple[str | None, str | None]
 Counts = dict[datetime.datetime, int]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from commitlake.pipelines.quality.judgement import Judgement
+from commitlake.pipelines.quality.judgement import MAX_EXAMPLES, Judgement
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.quality.suites import SUITES
 
@@ -44,6 +44,30 @@ class QualityReport:
     def passed(self) -> bool:
         """True if the run may be committed."""
         return not self.critical_failures
+
+
+def join_reports(reports: Sequence[QualityReport]) -> QualityReport:
+    """Return the results of several commits as those of one run. An expectation is met if it is met by each commit."""
+    found: dict[tuple[str, str], Judgement] = {}
+    for report in reports:
+        for one in report.judgements:
+            key = (one.suite, one.expectation.name)
+            found[key] = _join(found[key], one) if key in found else one
+    return QualityReport([*found.values()], reports[-1].judged_at)
+
+
+def _join(one: Judgement, other: Judgement) -> Judgement:
+    values = [each.observed for each in (one, other) if isinstance(each.observed, int | float)]
+    joined = sum if "Sum" in one.expectation.type else min if "Min" in one.expectation.type else max
+    observed = joined(values) if values else other.observed
+    return replace(
+        one,
+        success=one.success and other.success,
+        observed=observed,
+        judged=one.judged + other.judged,
+        unexpected=one.unexpected + other.unexpected,
+        examples=[*one.examples, *other.examples][:MAX_EXAMPLES],
+    )
 
 
 def sentences(report: QualityReport) -> list[str]:

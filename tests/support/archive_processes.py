@@ -83,9 +83,9 @@ def begin(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
-def archive(where: str, store: Path | str, lake: Path) -> float:
+def archive(where: str, store: Path | str, lake: Path, step: str | None = None) -> float:
     """Run an archive without interruption, and return the seconds it took."""
-    with archive_process(where, store, lake) as process:
+    with archive_process(where, store, lake, step) as process:
         begin(process)
         assert process.stdout is not None
         word, _, seconds = process.stdout.readline().partition(" ")

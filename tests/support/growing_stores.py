@@ -47,8 +47,8 @@ class GrowingStore:
 
 
 def check_same(where: str, store: GrowingStore, lake: Path, peaceful: Path) -> None:
-    """Compare a lake, row by row, with one that was made from the whole log in a single run."""
-    archive(where, store.root, peaceful)
+    """Compare a lake, row by row, with one that was made from the whole log in a single commit."""
+    archive(where, store.root, peaceful, "one commit")
     found, expected = content(lake), content(peaceful)
     for name, table in expected.items():
         assert found[name].num_rows == table.num_rows, (

@@ -3,7 +3,8 @@
     python -m tests.integration.killed.child spark|threads STORE LAKE [STEP]
 
 STORE is a folder, or `namesrv:HOST:PORT` for brokers to pull from. With a step, the process and its JVM kill themselves
-there. With the step "disk full", no task can make a file longer than 100 KB, as if that were all that is left.
+there. With the step "disk full", no task can make a file longer than 100 KB, as if that were all that is left. With the
+step "one commit", the run makes a single commit; otherwise, one after each MiB of the log.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ from typing import Any
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.archive.concurrent import archive_concurrently
 from commitlake.pipelines.archive.from_broker.source import BrokerSource
-from commitlake.pipelines.archive.run import Config, run_archive
+from commitlake.pipelines.archive.run import Config, plan_work
 from commitlake.pipelines.quality.loading import load_quietly, spared_packages
 from tests.support.process_trees import kill_tree
 
-STEPS = {
+STEPS: dict[str, tuple[str, str, str] | tuple[str, str, str, int]] = {
     "before the tables are there": ("commitlake.pipelines.archive.run", "open_for_append", "before"),
     "before the first task": ("commitlake.pipelines.archive.run", "open_for_append", "after"),
     "before the commit": ("commitlake.pipelines.archive.run", "commit_run", "before"),
     "after the commit": ("commitlake.pipelines.archive.run", "commit_run", "after"),
+    "after the second commit": ("commitlake.pipelines.archive.run", "commit_run", "after", 2),
     "before the quarantine": ("commitlake.connectors.lake.follower", "append_files", "before"),
     "after the quarantine": ("commitlake.connectors.lake.follower", "append_files", "after"),
     "before the run is told": ("commitlake.connectors.lake.follower", "_append_run", "before"),
@@ -43,6 +46,7 @@ STEPS = {
 
 
 DISK_FULL = "disk full"
+ONE_COMMIT = "one commit"
 NAME_SERVER = "namesrv:"
 _ROOM = 100_000
 
@@ -74,12 +78,15 @@ def die() -> None:
 
 
 def arm(step: str) -> None:
-    """End the process when a function is called."""
-    module_name, name, when = STEPS[step]
+    """End the process when a function is called, for the first time or a later one."""
+    module_name, name, when, *count = STEPS[step]
+    calls = iter(range(1, count[0] if count else 1))
     module = importlib.import_module(module_name)
     function: Callable[..., Any] = getattr(module, name)
 
     def last(*arguments: Any, **named: Any) -> Any:
+        if next(calls, None) is not None:
+            return function(*arguments, **named)
         if when == "before":
             die()
         value = function(*arguments, **named)
@@ -111,9 +118,9 @@ def thread_runner(step: str | None) -> Iterator[Runner]:
     yield ThreadRunner()
 
 
-def config_of(store: str, lake: str) -> Config:
+def config_of(store: str, lake: str, commit_bytes: int | None = None) -> Config:
     """Return the configuration: a store's files, or messages pulled from brokers."""
-    config = Config(store, lake, "a", max_partition_bytes=1 << 20, parser_version="1")
+    config = Config(store, lake, "a", max_partition_bytes=1 << 20, parser_version="1", commit_bytes=commit_bytes)
     if not store.startswith(NAME_SERVER):
         return config
     return replace(config, store="", source=BrokerSource(ClientOptions(store.removeprefix(NAME_SERVER))))
@@ -126,11 +133,12 @@ def main() -> None:
     with spared_packages():  # most kills would hit a run while it loads what judges it
         load_quietly()
     with {"spark": spark_runner, "threads": thread_runner}[where](step) as runner:
-        if step is not None and step != DISK_FULL:
+        if step in STEPS:
             arm(step)
         print("ready", flush=True)
         sys.stdin.readline()
-        result = run_archive(runner, config_of(store, lake))
+        config = config_of(store, lake, None if step == ONE_COMMIT else 1 << 20)
+        result = archive_concurrently(runner, config, plan_work(config))
         print(f"done {result.seconds}", flush=True)
 
 

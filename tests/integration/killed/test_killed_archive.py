@@ -30,7 +30,7 @@ from tests.support.lake_contents import content
 from tests.support.waiting import let_pass
 
 KILLS = kill_count(3)
-AROUND_COMMITS = ("before the commit", "after the commit", "before the keys are committed")
+AROUND_COMMITS = ("before the commit", "after the second commit", "before the keys are committed")
 
 
 @pytest.fixture(params=["threads", pytest.param("spark", marks=pytest.mark.long("each run begins a JVM"))])

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
-from commitlake.connectors.lake.archive_log import CommittedRange
+from commitlake.connectors.lake.archive_log import CommittedRange, read_commits
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
 from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.pipelines.archive import concurrent
+from commitlake.jobs.archive.summary import summary
+from commitlake.pipelines.archive import concurrent, run
 from commitlake.pipelines.archive.concurrent import archive_concurrently
-from commitlake.pipelines.archive.run import Config, Result
+from commitlake.pipelines.archive.run import Config, OnRefusal, Result
+from commitlake.pipelines.archive.shown import RunPage, ShownRun
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from tests.support.logs import messages, open_segment, records, write_store
 
@@ -97,6 +101,81 @@ def test_messages_that_arrive_meanwhile_are_left_to_the_next_run(
         write_store(Path(config.store), [(0, open_segment([*SENT, *messages(5, seed=9)], SIZE))])
 
     assert with_rivals(config, monkeypatch, [commit_and_write])[1] == [whole, whole - part]
+
+
+def ends_of_commits(config: Config) -> list[int]:
+    """Return the end of the store in each commit, oldest first, which begins at the end of the one before."""
+    ranges = [found.ranges["a"] for found in read_commits(LakePaths(config.lake).messages)][::-1]
+    assert [part.start for part in ranges] == [0, *(part.end for part in ranges[:-1])]
+    return [part.end for part in ranges]
+
+
+def archived(config: Config) -> list[int]:
+    """Return the offsets of all rows."""
+    table = DeltaTable(LakePaths(config.lake).messages).to_pyarrow_table(columns=["physical_offset"])
+    return sorted(table.column(0).to_pylist())
+
+
+COMMIT_BYTES = 1250  # somewhat less than the first eight messages
+OFFSETS = [first_bytes(count) for count in range(20)]
+
+
+def test_a_large_run_makes_several_commits_and_has_one_result_and_page(config: Config) -> None:
+    shown: list[ShownRun] = []
+    page = RunPage(None, shown.append)
+    config = replace(config, quality=False, page=page, commit_bytes=COMMIT_BYTES)
+    advanced: list[int] = []
+    result = archive_concurrently(HERE, config, plan(config), lambda *_: nullcontext(advanced.append))
+    assert ends_of_commits(config) == [first_bytes(count) for count in (8, 16, 20)]
+    assert archived(config) == OFFSETS
+    assert ([*result.earlier, result.sequence], result.messages, result.bytes) == ([1, 2, 3], 20, first_bytes(20))
+    assert sum(advanced) == first_bytes(20)
+    (run,) = shown
+    assert ([sequence for sequence, _ in run.earlier], run.sequence) == ([1, 2], 3)
+    assert run.counts is not None
+    assert (run.counts.messages, run.ranges["a"].end) == (20, first_bytes(20))
+    assert summary(result)[0].startswith("runs 1 to 3: 20 messages from ")
+
+
+def test_a_run_that_fails_after_a_commit_tells_what_is_archived_and_is_continued(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(config, quality=False, commit_bytes=COMMIT_BYTES)
+    told: list[Result] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "commit_run", failing_at(2, run.commit_run))
+        with pytest.raises(OSError, match="disk"):
+            archive_concurrently(HERE, config, plan(config), on_committed=told.append)
+    assert [(result.sequence, result.messages, result.ranges["a"].end) for result in told] == [(1, 8, first_bytes(8))]
+    assert archive_concurrently(HERE, config, plan(config)).messages == 12
+    assert archived(config) == OFFSETS
+    assert ends_of_commits(config) == [first_bytes(count) for count in (8, 16, 20)]
+
+
+def failing_at(call: int, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that fails at one of its calls."""
+    calls = iter(range(1, call))
+
+    def called(*arguments: Any) -> Any:
+        if next(calls, None) is None:
+            raise OSError("the disk is full")
+        return function(*arguments)
+
+    return called
+
+
+def test_parts_that_other_runs_commit_between_are_left_out(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = replace(config, commit_bytes=COMMIT_BYTES)
+    result, tried = with_rivals(config, monkeypatch, [lambda work: commit(config, work, first_bytes(3))])
+    assert tried == [first_bytes(end) - first_bytes(start) for start, end in ((0, 8), (3, 8), (8, 16), (16, 20))]
+    assert result.bytes_of_others == first_bytes(3)
+    assert archived(config) == []
+
+
+def test_a_run_that_must_archive_nothing_at_damage_commits_once(config: Config) -> None:
+    config = replace(config, quality=False, commit_bytes=100, on_corrupt=OnRefusal.FAIL)
+    assert archive_concurrently(HERE, config, plan(config)).earlier == ()
+    assert ends_of_commits(config) == [first_bytes(20)]
 
 
 def test_a_run_that_is_always_overtaken_ends_with_an_error(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.archive.profiles_file import open_profiles_file
+from commitlake.pipelines.archive.series import read_figures
 from commitlake.pipelines.quality.figures import PageFigures
 from commitlake.pipelines.quality.merging import merge_profiles
+from commitlake.pipelines.quality.report import join_reports
 from commitlake.pipelines.quality.stretches import stretches_of
 from tests.support.profiles import message, profile_of
 from tests.support.reports import figures_of, report_of
@@ -64,3 +69,29 @@ def test_an_empty_profile_has_figures() -> None:
         0, 0, None, {}, [],
     )  # fmt: skip
     assert PageFigures().span is None
+
+
+def test_the_figures_of_several_commits_are_those_of_one(tmp_path: Path) -> None:
+    lake = LakePaths(str(tmp_path))
+    middle = len(ROWS) // 2
+    for run_id, rows in (("one", ROWS[:middle:2] + ROWS[middle:]), ("two", ROWS[1:middle:2])):
+        with open_profiles_file(lake, run_id) as file:
+            for stretch in stretches_of(profile_of(rows), 100):
+                file.add(stretch)
+    figures = read_figures(lake, ["one", "two"])
+    assert (figures.messages, figures.topics, figures.queues) == tuple(
+        getattr(figures_of(PROFILE), name) for name in ("messages", "topics", "queues")
+    )
+    assert figures.by_window == figures_of(PROFILE).by_window
+    assert [row["messages_sum"] for row in figures.shown] == [row["messages_sum"] for row in figures_of(PROFILE).shown]
+
+
+def test_an_expectation_is_met_by_a_run_if_it_is_met_by_each_commit() -> None:
+    name = "no_dead_letters"
+    joined = join_reports([report_of(), report_of((name, {"topic": "a"})), report_of((name, {"topic": "b"}))])
+    (unmet,) = [found for found in joined.judgements if not found.success]
+    assert (unmet.expectation.name, unmet.judged, unmet.unexpected) == (name, 30, 2)
+    assert unmet.examples == [{"topic": "a"}, {"topic": "b"}]
+    assert len(joined.judgements) == len(report_of().judgements)
+    observed = {found.expectation.type: found.observed for found in joined.judgements}
+    assert (observed["ExpectColumnSumToBeBetween"], observed["ExpectColumnMaxToBeBetween"]) == (9, 3)
