@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import CommittedRange, read_commits
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
-from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
+from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, commit_run, open_for_append
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive.summary import summary
@@ -143,7 +143,7 @@ def test_a_run_that_fails_after_a_commit_tells_what_is_archived_and_is_continued
     config = replace(config, quality=False, commit_bytes=COMMIT_BYTES)
     told: list[Result] = []
     with monkeypatch.context() as patch:
-        patch.setattr(run, "commit_run", failing_at(2, run.commit_run))
+        patch.setattr(run, "commit_run", failing_at(2, commit_run))
         with pytest.raises(OSError, match="disk"):
             archive_concurrently(HERE, config, plan(config), on_committed=told.append)
     assert [(result.sequence, result.messages, result.ranges["a"].end) for result in told] == [(1, 8, first_bytes(8))]
