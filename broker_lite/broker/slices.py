@@ -4,12 +4,17 @@ The handler of a request that may take long is a generator: it yields every few 
 milliseconds, and returns its answer. The first slice runs at once, so short requests are answered like any other; the
 rest runs in turns, one slice for one client after another.
 
+While short requests arrive, the long ones of all clients together get a quarter of the time: after each slice, they
+pause for three times as long as it took. Otherwise a single consumer with an expensive filter could halt all producers.
+If no short request has arrived for a moment, there is no pause.
+
 Everything runs in one thread. A second thread besides the event loop would not help, because it would hold the
 interpreter lock and the store's lock for as long.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,6 +25,11 @@ from commitlake.broker_lite.protocol import Channel
 
 SLICE_SECONDS = 0.005
 """Longest time that one slice may block other requests."""
+
+_PAUSE_FACTOR = 3
+"""Length of the pause after a slice of a client's work, in lengths of that slice."""
+_RECENT_SECONDS = 0.1
+"""Time after a short request in which others are expected."""
 
 Steps = Iterator[None]
 
@@ -44,7 +54,8 @@ class Slices:
     many long requests delays only itself, and the memory for partial answers does not grow with the number of requests.
 
     Attributes:
-        wake: function that is called when work waits; the caller must then call `turn` until it returns False.
+        wake: function that is called when work waits; the caller must then call `turn` until it returns False, each
+            time after `delay` seconds.
     """
 
     def __init__(self, at_once: int | None = None) -> None:
@@ -60,6 +71,7 @@ class Slices:
         self._not_begun: deque[deque[_Work]] = deque()
         self._by_client: dict[Channel, deque[_Work]] = {}
         self._clients_in_hand = 0
+        self._paused_until = self._served_at = -math.inf
         self._quotas = Quotas(of_one=32 << 10, of_address=128 << 10, in_all=256 << 10)
 
     @property
@@ -67,10 +79,24 @@ class Slices:
         """True if no work is in progress."""
         return not self._in_hand
 
+    @property
+    def delay(self) -> float:
+        """Seconds until the next turn; the broker's own work never waits."""
+        return 0.0 if any(waiting[0].channel is None for waiting in self._in_hand) else self._pause()
+
+    def _pause(self) -> float:
+        now = time.perf_counter()
+        return max(0.0, self._paused_until - now) if now - self._served_at < _RECENT_SECONDS else 0.0
+
+    def served(self) -> None:
+        """Note that a short request was answered."""
+        self._served_at = time.perf_counter()
+
     def run(self, steps: Steps, channel: Channel | None = None, kept_bytes: int = 0) -> bool:
         """Run the first slice of work and queue the rest; return False if the limits do not allow the rest.
 
-        If the client has unfinished work, or the maximum number of clients have work in progress, no slice runs yet.
+        If the client has unfinished work, or the maximum number of clients have work in progress, or clients' work
+        pauses, no slice runs yet.
 
         Args:
             steps: generator that does the work.
@@ -83,7 +109,7 @@ class Slices:
                 self.wake()
             return True
         may_begin = channel not in self._by_client and self._has_room
-        if may_begin and _is_done(steps):
+        if may_begin and not self._pause() and self._run_slice(steps):
             return True
         work = _Work(channel, steps, 1 + kept_bytes // 1024)
         if not self._quotas.take(channel, work.weight):
@@ -108,20 +134,39 @@ class Slices:
         self._clients_in_hand += 1
 
     def turn(self) -> bool:
-        """Run one slice of the work that has the next turn, and return whether more work remains."""
-        if self._in_hand:
-            waiting = self._in_hand.popleft()
+        """Run one slice of the work that has the next turn, unless it pauses; return whether more work remains."""
+        waiting = self._take_next()
+        if waiting is not None:
             work = waiting[0]
-            is_wanted = work.channel is None or work.channel.is_open
             is_kept = False
             try:
-                is_kept = is_wanted and not _is_done(work.steps)
+                if work.channel is None:
+                    is_kept = not _is_done(work.steps)
+                elif work.channel.is_open:
+                    is_kept = not self._run_slice(work.steps)
             finally:
                 if is_kept:
                     self._in_hand.append(waiting)
                 else:
                     self._end(waiting)
         return bool(self._in_hand)
+
+    def _take_next(self) -> deque[_Work] | None:
+        """Remove and return the work that has the next turn; during a pause, this is the broker's own work, if any."""
+        may_run = (waiting for waiting in self._in_hand if waiting[0].channel is None)
+        found = next(may_run if self._pause() else iter(self._in_hand), None)
+        if found is not None:
+            self._in_hand.remove(found)
+        return found
+
+    def _run_slice(self, steps: Steps) -> bool:
+        """Run one slice of a client's work, let such work pause, and return whether this work has finished."""
+        started = time.perf_counter()
+        try:
+            return _is_done(steps)
+        finally:
+            ended = time.perf_counter()
+            self._paused_until = ended + (ended - started) * _PAUSE_FACTOR
 
     def _end(self, waiting: deque[_Work]) -> None:
         """Release the quota of a client's oldest work, and start the work of the clients that have waited longest."""

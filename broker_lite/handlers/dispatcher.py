@@ -138,6 +138,7 @@ class Dispatcher:
         before = self.broker.store.log_end
         answer = self._answer(channel, request)
         if answer is None or isinstance(answer, Command):
+            self.broker.slices.served()
             self._send(channel, request, answer, before)
             return
         kept_bytes = len(request.body) + _KEPT_BYTES.get(request.code, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 
 from commitlake.broker_lite.broker import statistics
@@ -44,6 +44,8 @@ _CODES = {
     GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
 """Codes by status; for the other two statuses, of a queue without messages, the code depends on the offset."""
+_EXHAUSTED = frozenset({GetStatus.NO_MATCHED_MESSAGE, GetStatus.OFFSET_OVERFLOW_ONE})
+"""Statuses of a pull that has examined all messages from its offset on, at least for now."""
 _NOTHING_YET = frozenset({ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY})
 """Answers with which a held pull keeps waiting."""
 
@@ -275,7 +277,18 @@ def answer_arrived(broker: Broker) -> None:
     """Answer the held pulls for which messages have arrived."""
     for topic, queue_id in broker.store.take_arrived():
         if pulls := broker.held.take(topic, queue_id):
-            broker.slices.run(_retry_held(broker, pulls))
+            _run(broker, pulls, _retry_held)
+
+
+def _run(broker: Broker, pulls: Sequence[HeldPull], answer: Callable[[Broker, Sequence[HeldPull]], Steps]) -> None:
+    """Answer held pulls. The work for an SQL92 filter, which may take long, is that of its client."""
+    unfiltered = [pull for pull in pulls if pull.wanted.accepts_record is None]
+    if unfiltered:
+        broker.slices.run(answer(broker, unfiltered))
+    for pull in pulls:
+        if pull.wanted.accepts_record is not None and not broker.slices.run(answer(broker, [pull]), pull.channel):
+            remark = "too many long requests of this client are waiting"
+            pull.channel.send(pull.request.reply(ResponseCode.SYSTEM_BUSY, remark=remark))
 
 
 def _retry_held(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
@@ -301,8 +314,9 @@ def _search_for(broker: Broker, pull: HeldPull) -> Generator[None, None, PullRes
     try:
         result = _pull(broker, pull.header, pull.wanted, pull.next_offset)
         yield
-        while not result.records and result.status is GetStatus.NO_MATCHED_MESSAGE and pull.channel.is_open:
-            if result.next_offset >= result.max_offset:
+        while not result.records and result.status in _EXHAUSTED and pull.channel.is_open:
+            # Messages that arrive before the next slice would otherwise be noticed by nobody.
+            if result.next_offset >= broker.store.max_offset(pull.header.topic, pull.header.queue_id):
                 break
             following = _pull(broker, pull.header, pull.wanted, result.next_offset)
             result = following if following.status is not GetStatus.OFFSET_OVERFLOW_ONE else result
@@ -316,7 +330,7 @@ def _search_for(broker: Broker, pull: HeldPull) -> Generator[None, None, PullRes
 def answer_late(broker: Broker, now_ms: int) -> None:
     """Answer the held pulls whose deadline has passed."""
     if pulls := list(broker.held.take_late(now_ms)):
-        broker.slices.run(_give_up(broker, pulls))
+        _run(broker, pulls, _give_up)
 
 
 def _give_up(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:

@@ -9,6 +9,7 @@ from commitlake.broker_lite.broker.slices import Slices, Steps
 from commitlake.broker_lite.nameserver import NameServer
 from commitlake.broker_lite.nameserver.handlers import Answering
 from commitlake.broker_lite.protocol import Channel
+from commitlake.broker_lite.server.slice_timer import SliceTimer
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.frames import Command
 
@@ -30,13 +31,13 @@ class NameServerService:
         self._name_server = name_server
         self._loop = loop
         self._slices = Slices(LONG_REQUESTS_AT_ONCE)
-        self._slices.wake = self._work_soon
-        self._is_working = False
+        SliceTimer(loop, self._slices, self._work)
 
     def handle(self, channel: Channel, request: Command) -> None:
         """Answer a request, or start to compute its answer."""
         answer = self._name_server.handle(channel, request)
         if isinstance(answer, Command):
+            self._slices.served()
             _send(channel, request, answer)
         elif not self._slices.run(_finish(channel, request, answer), channel, len(request.body)):
             remark = "too many long requests are waiting, try again later"
@@ -49,20 +50,12 @@ class NameServerService:
         """Remove the brokers that registered over a closed connection."""
         self._name_server.lost(channel)
 
-    def _work_soon(self) -> None:
-        if not self._is_working:
-            self._is_working = True
-            self._loop.call_soon(self._work)
-
-    def _work(self) -> None:
-        has_more = True
+    def _work(self) -> bool:
         try:
-            has_more = self._slices.turn()
+            return self._slices.turn()
         except Exception:
             _logger.exception("a long request to the name server failed")
-        self._is_working = False
-        if has_more:
-            self._work_soon()
+            return True
 
 
 def _finish(channel: Channel, request: Command, answering: Answering) -> Steps:

@@ -37,6 +37,7 @@ from commitlake.broker_lite.server.limits import Limits
 from commitlake.broker_lite.server.log_sync import LogSync
 from commitlake.broker_lite.server.name_server_service import NameServerService
 from commitlake.broker_lite.server.registration import LocalRegistration, Registration, RemoteRegistration
+from commitlake.broker_lite.server.slice_timer import SliceTimer
 from commitlake.broker_lite.stores.engine.errors import StoreError
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.remoting.frames import Command
@@ -140,7 +141,6 @@ class Server:
         self._registrations: list[Registration] = []
         self._registered_count = -1
         self._next_register_at = 0.0
-        self._is_working = False
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Serve until a stop is requested.
@@ -155,7 +155,7 @@ class Server:
         for number in _ending_signals():
             loop.add_signal_handler(number, self._stop_once, loop)
         log_sync = LogSync(self._store, loop, self._dispatcher.synced, self._dispatcher.sync_failed)
-        self._dispatcher.broker.slices.wake = partial(self._work_soon, loop, log_sync)
+        SliceTimer(loop, self._dispatcher.broker.slices, partial(self._work, log_sync))
         try:
             await self._listen(loop, log_sync)
             self._register()
@@ -181,24 +181,17 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
 
-    def _work_soon(self, loop: asyncio.AbstractEventLoop, log_sync: LogSync) -> None:
-        """Schedule the next slice of long requests after the connections have had their turn."""
-        if not self._is_working:
-            self._is_working = True
-            loop.call_soon(self._work, loop, log_sync)
-
-    def _work(self, loop: asyncio.AbstractEventLoop, log_sync: LogSync) -> None:
+    def _work(self, log_sync: LogSync) -> bool:
+        """Run a slice of long requests, and return whether more work remains."""
         try:
             has_more = self._dispatcher.work()
         except Exception:
             has_more = True
             _logger.exception("a long request failed")
-        self._is_working = False
         self._role.send()
         if self._dispatcher.wants_sync:
             log_sync.request()
-        if has_more:
-            self._work_soon(loop, log_sync)
+        return has_more
 
     async def _listen(self, loop: asyncio.AbstractEventLoop, log_sync: LogSync) -> None:
         if self._options.name_server is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from commitlake.broker_lite.broker.quotas import Quotas
-from commitlake.broker_lite.broker.slices import Slices
+from commitlake.broker_lite.broker.slices import SLICE_SECONDS, Slices
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
@@ -161,3 +161,71 @@ def test_addresses_of_one_ipv6_network_share_a_quota() -> None:
     assert quotas.take(channel("::ffff:10.0.0.1"), 3)
     assert not quotas.has_room(channel("10.0.0.1"))
     assert quotas.has_room(channel("::ffff:10.0.0.2"))
+
+
+# --- pauses ---
+
+
+class Clock:
+    """Time that passes only where a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of all slices."""
+    clock = Clock()
+    monkeypatch.setattr("commitlake.broker_lite.broker.slices.time.perf_counter", clock)
+    return clock
+
+
+def slow_work(clock: Clock, done: list[str], slices: int) -> Iterator[None]:
+    """Yield steps that each take a whole slice."""
+    for _ in range(slices):
+        clock.now += SLICE_SECONDS
+        done.append("slow")
+        yield
+
+
+def test_clients_work_pauses_three_slices_after_each_while_short_requests_arrive(clock: Clock) -> None:
+    done, slices = list[str](), Slices()
+    slices.served()
+    slices.run(slow_work(clock, done, 3), channel())
+    for count in (1, 2):
+        assert (len(done), slices.delay) == (count, pytest.approx(3 * SLICE_SECONDS))
+        assert slices.turn()
+        assert len(done) == count
+        clock.now += slices.delay
+        slices.served()
+        assert slices.delay == 0
+        assert slices.turn()
+    assert len(done) == 3
+
+
+def test_another_client_waits_for_the_end_of_a_pause_and_the_brokers_own_work_does_not(clock: Clock) -> None:
+    done, slices = list[str](), Slices()
+    slices.served()
+    slices.run(slow_work(clock, done, 1), channel())
+    slices.run(work("other", done, 1), channel(port=2))
+    assert done == ["slow"]
+    slices.run(work("own", done, 2))
+    assert done == ["slow", "own", "own"]
+    clock.now += slices.delay
+    while slices.turn():
+        pass
+    assert done[3:] == ["other"]
+
+
+def test_without_short_requests_there_is_no_pause(clock: Clock) -> None:
+    done, slices = list[str](), Slices()
+    slices.served()
+    clock.now += 1
+    slices.run(slow_work(clock, done, 4), channel())
+    while slices.turn():
+        assert slices.delay == 0
+    assert done == ["slow"] * 4

@@ -30,6 +30,10 @@ class Turns:
         """Keep a call."""
         self.calls.append(call)
 
+    def call_later(self, _delay: float, call: Callable[[], None]) -> None:
+        """Keep a call, as if its time had come."""
+        self.calls.append(call)
+
 
 class Client:
     """A connection that keeps the answers sent to it."""
