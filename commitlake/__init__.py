@@ -50,11 +50,18 @@ def register(spark: SparkSession, *, pushdown: bool = False) -> None:
         spark: the session.
         pushdown: also let Spark push predicates to the stores' readers; read the warning of
             `commitlake.connectors.sources.commitlog` first.
+
+    Workers of a session on this machine run this Python, unless PYSPARK_PYTHON names another one.
+
+    Warns:
+        UserWarning: if PYSPARK_PYTHON names a Python that has no CommitLake.
     """
     from commitlake.connectors.hbase import register_hbase  # noqa: PLC0415 (pyspark, only where wanted)
     from commitlake.connectors.rocketmq import register_rocketmq  # noqa: PLC0415
+    from commitlake.connectors.runtime.worker_check import choose_python  # noqa: PLC0415
     from commitlake.connectors.sources import register_stores  # noqa: PLC0415
 
+    choose_python(spark)
     register_stores(spark, pushdown=pushdown)
     register_hbase(spark)
     register_rocketmq(spark)

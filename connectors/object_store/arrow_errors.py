@@ -1,8 +1,9 @@
-"""Translation of the errors of Arrow's S3 filesystem into messages for users."""
+"""Translation of the S3 errors of Arrow and of deltalake, which have many lines, into messages for users."""
 
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
 
@@ -10,33 +11,52 @@ _ERROR = re.compile(
     r"When .{1,100}?(?: key '(?P<key>[^']*)')?(?: in)? bucket '(?P<bucket>[^']*)'.*?: AWS Error (?P<code>[A-Z_]+)",
     re.DOTALL,
 )
+# deltalake's errors are of several classes; their lines are indented, numbered and coloured.
+_OF_DELTALAKE = re.compile(r"Generic S3 error.*?Error performing [A-Z]+ (?P<url>https?://\S+) in ", re.DOTALL)
 _PERMANENT = frozenset({"ACCESS_DENIED", "NO_SUCH_BUCKET", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH"})
 
 
 def s3_error_of(error: BaseException) -> S3Error | None:
-    """Return the error to show for a failed request of Arrow, or None for other errors.
+    """Return the error to show for a failed request of Arrow or deltalake, or None for other errors.
 
     Args:
-        error: the error that Arrow raised, or one that it caused.
+        error: the error that one of them raised, or one that it caused.
     """
     seen: BaseException | None = error
     while seen is not None:
         found = _ERROR.search(str(seen)) if isinstance(seen, OSError) else None
         if found is not None:
-            return _explained(found["bucket"], found["key"] or "", found["code"])
+            return _explained(f"s3://{found['bucket']}/{found['key'] or ''}".rstrip("/"), f"the answer {found['code']}")
+        if (found := _OF_DELTALAKE.search(str(seen))) is not None:
+            return _explained(_place(found["url"]), "an error of the server or of the network")
         seen = seen.__cause__ or seen.__context__
     return None
 
 
-def _explained(bucket: str, key: str, code: str) -> S3Error:
-    """Explain an error by asking the server once more: Arrow does not tell wrong credentials from a denied access."""
-    from commitlake.connectors.object_store.access import first_names  # noqa: PLC0415 (boto3 takes long to import)
+def _place(url: str) -> str:
+    """Return the folder or object that a request was for; with an endpoint, the bucket is a part of the path."""
+    from commitlake.connectors.object_store.finding import s3_options  # noqa: PLC0415 (boto3 takes long to import)
+
+    parts = urlsplit(url)
+    if s3_options().endpoint:
+        return f"s3:/{unquote(parts.path)}".rstrip("/")
+    return f"s3://{(parts.hostname or '').partition('.')[0]}{unquote(parts.path)}".rstrip("/")
+
+
+def _explained(place: str, what: str) -> S3Error:
+    """Explain an error by asking the server once more: Arrow does not tell wrong credentials from a denied access.
+
+    Args:
+        place: the object of the request, or its folder.
+        what: the answer to that request, for a server that now gives another one.
+    """
+    from commitlake.connectors.object_store.access import first_names  # noqa: PLC0415 (likewise)
     from commitlake.connectors.object_store.finding import s3_options  # noqa: PLC0415
 
-    place = f"s3://{bucket}/{key}".rstrip("/")
     try:
         first_names(s3_options(), place, "")
     except S3Error as error:
         return error
-    kind = S3Error if code in _PERMANENT else S3UnavailableError
-    return kind(f"{place} cannot be read: found the answer {code}", "Run it again later, or see the server's log")
+    is_permanent = what.rpartition(" ")[2] in _PERMANENT
+    kind = S3Error if is_permanent else S3UnavailableError
+    return kind(f"{place} cannot be read: found {what}", "Run it again later, or see the server's log")

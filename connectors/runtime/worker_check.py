@@ -1,4 +1,6 @@
-"""Check, with one small task, that workers on other machines have what the tasks of a job need, in this version.
+"""Python of Spark's workers: the choice on this machine, and a check of workers on other machines.
+
+The check runs one small task, which finds out whether a worker has what the tasks of a job need, in this version.
 
 Without it, a job fails in its first task, after Spark has tried that task four times, with the worker's traceback. The
 function of the check must run where this package is missing, so it is sent as code and not by its name, and it needs
@@ -10,14 +12,19 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import json
+import os
 import platform
+import shutil
+import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark import cloudpickle
 
+from commitlake.connectors.runtime.connect_session import is_connect
 from commitlake.connectors.runtime.spark_errors import EXECUTION_ERRORS
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
@@ -26,6 +33,8 @@ if TYPE_CHECKING:
 
 NEEDED = ("numpy", "pyarrow", "numba", "deltalake", "commitlake")
 """Packages that the tasks of a job load."""
+_DEFAULT_PYTHON = "python3"
+"""What Spark runs unless PYSPARK_PYTHON names another Python."""
 _CURE = (
     "install CommitLake in the Python that PYSPARK_PYTHON names for the workers; on a standalone cluster or YARN, "
     "without PYSPARK_PYTHON, the job sends it to them"
@@ -43,6 +52,42 @@ class NoWorkersError(CommitLakeError):
 
     exit_code = ExitCode.FAILED
     is_transient = True
+
+
+def choose_python(session: SparkSession) -> None:
+    """Let workers on this machine run the Python of this process, unless the user has chosen one for them.
+
+    Spark's default is `python3` on the PATH, which is often another Python than that of a notebook.
+
+    Args:
+        session: a session. One of Spark Connect, and one with workers on other machines, are left unchanged.
+
+    Warns:
+        UserWarning: if the user's choice has no CommitLake.
+    """
+    if is_connect(session):
+        return
+    context = session.sparkContext
+    if not context.master.startswith("local"):
+        return
+    if "PYSPARK_PYTHON" not in os.environ and context.pythonExec == _DEFAULT_PYTHON:
+        context.pythonExec = sys.executable
+    elif not _has_commitlake(context.pythonExec):
+        warnings.warn(
+            f"Spark's workers run {context.pythonExec} (PYSPARK_PYTHON), which has no CommitLake: install it there, or "
+            f"set PYSPARK_PYTHON to {sys.executable} before the session starts",
+            stacklevel=3,
+        )
+
+
+def _has_commitlake(python: str) -> bool:
+    if shutil.which(python) == sys.executable:
+        return True
+    command = [python, "-P", "-c", "import commitlake"]
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def check_workers(session: SparkSession, needed: Sequence[str] = NEEDED) -> None:

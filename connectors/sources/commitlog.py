@@ -19,6 +19,7 @@ enables it, which is safe if every DataFrame of this source is used by one query
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -28,8 +29,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.errors import OptionError
-from commitlake.connectors.formats.engine.filters import narrow
-from commitlake.connectors.formats.engine.options import BodyForm, Content, ReadOptions
+from commitlake.connectors.formats.engine.filters import Filters, Narrowing, narrow
+from commitlake.connectors.formats.engine.options import BodyForm, Content, Mode, ReadOptions
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.registry import FormatChoice
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 # Spark asks for the schema in a separate process, so the kernel, which takes a second to import, is only loaded to
 # read.
 
+_LARGE_BYTES = 1 << 30
+_logger = logging.getLogger(__name__)
 PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -128,6 +131,8 @@ class SplitPartition(InputPartition):
 class CommitLogReader(DataSourceReader):
     """Reader that plans on the driver and reads on workers."""
 
+    _receives_conditions: ClassVar[bool] = False
+
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         """Check options and schema; nothing is read yet.
 
@@ -144,7 +149,23 @@ class CommitLogReader(DataSourceReader):
         """Return the partitions of the snapshot that the filters do not exclude."""
         from commitlake.connectors.formats.engine.read_plan import plan_read  # noqa: PLC0415
 
-        return [SplitPartition(split) for split in plan_read(self._options, self._filters).splits]
+        splits = plan_read(self._options, self._filters).splits
+        self._warn_of_whole_read(sum(split.end - split.start for split in splits))
+        return [SplitPartition(split) for split in splits]
+
+    def _warn_of_whole_read(self, size: int) -> None:
+        """Log a warning for a long read without filters: a user may believe that Spark passes a WHERE to this reader.
+
+        A read with rows of damage is meant to cover the whole log.
+        """
+        is_narrow = self._receives_conditions or self._filters != Narrowing(Filters())
+        if size >= _LARGE_BYTES and not is_narrow and self._options.mode is not Mode.PERMISSIVE:
+            _logger.warning(
+                "this query reads the whole log (%.1f GiB), because Spark does not pass the conditions of a WHERE to "
+                "the reader. Pass topics, keys, times or offsets as options, for example .option('topics', 'orders'); "
+                "see docs/how-to/spark.md, Filters",
+                size / (1 << 30),
+            )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the batches of one split; none for a read without splits."""
@@ -164,6 +185,8 @@ class CommitLogReader(DataSourceReader):
 
 class PushdownCommitLogReader(CommitLogReader):
     """Reader that accepts Spark's filters."""
+
+    _receives_conditions = True
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Use filters that drop records early; return all of them, so that Spark applies them again."""

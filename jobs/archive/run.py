@@ -24,7 +24,7 @@ from commitlake.jobs.archive.snapshots import RepeatedSnapshots, append_snapshot
 from commitlake.jobs.archive.summary import summary
 from commitlake.jobs.cli.broker_name import BrokerName, broker_name
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.evidence import evidence_key, last_fact, write_evidence
+from commitlake.jobs.cli.evidence import evidence_key, last_subject, write_evidence
 from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.progress import runner_progress
@@ -237,7 +237,7 @@ def _sign(arguments: argparse.Namespace, result: Result) -> None:
     from commitlake.pipelines.evidence.facts import archive_facts
 
     lake = LakePaths(arguments.lake)
-    last = last_fact(lake, "archive", "sequence")
+    last = last_subject(lake, "archive")
     if last is None:
         if not result.sequence:
             return

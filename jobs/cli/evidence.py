@@ -58,11 +58,9 @@ def write_evidence(lake: LakePaths, key: Ed25519PrivateKey, kind: str, facts: It
     return None if newest is None else f"evidence: document {newest.number} has the SHA-256 {newest.hash}"
 
 
-def last_fact(lake: LakePaths, kind: str, name: str) -> int | None:
-    """Return a number from the newest document of a kind; None if there is none."""
+def last_subject(lake: LakePaths, kind: str) -> int | None:
+    """Return the number of the newest archive run, erasure or purge that has a document; None if there is none."""
     from commitlake.pipelines.evidence.chain import newest_document
-    from commitlake.schemas.layouts.numbers import INT64_MAX, int_within
 
     document = newest_document(lake, kind)
-    facts = None if document is None else document.payload["facts"]
-    return int_within(facts.get(name), 0, INT64_MAX) if isinstance(facts, dict) else None
+    return None if document is None else document.subject

@@ -14,7 +14,7 @@ from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.jobs.cli.confirm import confirm
-from commitlake.jobs.cli.evidence import evidence_key, last_fact, write_evidence
+from commitlake.jobs.cli.evidence import evidence_key, last_subject, write_evidence
 from commitlake.jobs.cli.places import bodies_of, lake_of
 from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.runner import make_runner
@@ -209,7 +209,7 @@ def _sign(place: Place, key: Ed25519PrivateKey | None, say: Callable[[str], None
         return
     states = read_states(place.lake)
     for kind, facts in (("erasure", erasure_facts), ("purge", purge_facts)):
-        last = last_fact(place.lake, kind, "number") or 0
+        last = last_subject(place.lake, kind) or 0
         line = write_evidence(place.lake, key, kind, facts(place.lake, [one for one in states if one.number > last]))
         if line is not None:
             say(line)

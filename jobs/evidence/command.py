@@ -6,9 +6,10 @@
 `archive`, `audit` and `erase` with --evidence-key sign a record of their work: a JSON document with inputs, counts,
 checksums, and the hash of the previous document. The documents are rows of the table `evidence`; `evidence show` prints
 them as lines, and `verify` checks a lake or a file of such lines. It reports changed, missing and reordered documents,
-and unknown keys. If the newest documents of a file are missing, only --head detects it, with the SHA-256 that the job
-printed. In a lake, the log of the table also has the number of documents, unless it was changed. Exit codes: 0 if the
-chain is valid; 2 for a wrong file, lake or key; 3 if the chain is not valid.
+and unknown keys. Whether the newest documents are missing is found by comparison with a lake: with its archive runs and
+erasures, and with the number of documents that the log of the table has. A file is compared if --lake is given, too;
+without it, only --head detects it, with the SHA-256 that the job printed. Exit codes: 0 if the chain is valid; 2 for a
+wrong file, lake or key; 3 if the chain is not valid.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ EXAMPLES = (
     ("evidence verify --lake /data/lake --public-key evidence.pem.pub", "verify all documents of a lake"),
     ("evidence show --lake /data/lake", "print the documents as lines, to keep them elsewhere"),
     ("evidence verify evidence.jsonl --public-key evidence.pem.pub", "verify a file with such lines"),
+    ("evidence verify evidence.jsonl --lake /data/lake --public-key evidence.pem.pub", "and that none is missing"),
 )
 KEY, VERIFY, SHOW = "key", "verify", "show"
 _SHOWN = 20
@@ -104,8 +106,8 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.action == SHOW and (arguments.file or not arguments.lake):
         raise JobError("evidence show: expected --lake", "it prints the documents of a lake")
     if arguments.action == VERIFY:
-        if bool(arguments.file) is bool(arguments.lake):
-            raise JobError("evidence verify: expected a FILE or --lake, one of the two")
+        if not arguments.file and not arguments.lake:
+            raise JobError("evidence verify: expected a FILE or --lake, or both")
         if not arguments.public_key:
             raise JobError(
                 "evidence verify: expected --public-key, found none",
@@ -119,6 +121,11 @@ def _verify(arguments: argparse.Namespace) -> ExitCode:
     first = None if arguments.from_any else 1
     keys, documents = _keys(arguments), _documents(arguments)
     found = verify_chain(documents, keys, head=arguments.head, first=first, last=_written(arguments))
+    if arguments.lake and arguments.head is None:
+        from commitlake.pipelines.evidence.chain import undocumented
+
+        for text in undocumented(lake_of(arguments), found.newest, found.at):
+            found.add("no document", text)
     for finding in found.findings[:_SHOWN]:
         print(f"WRONG ({finding.code}): {finding.text}")
     if len(found.findings) > _SHOWN:
@@ -133,12 +140,14 @@ def _verify(arguments: argparse.Namespace) -> ExitCode:
         )
         return ExitCode.DAMAGE
     print(f"valid: {count_text(found.documents, 'document')} ({kinds}); the newest has the SHA-256 {found.head}")
+    if not arguments.lake and arguments.head is None:
+        print("documents that were cut off at the end would not be noticed: give --lake or --head, too")
     return ExitCode.OK
 
 
 def _written(arguments: argparse.Namespace) -> int:
-    """Return the number of the newest document ever written to a lake's table; 0 when a file is verified."""
-    if arguments.file:
+    """Return the number of the newest document ever written to a lake's table; 0 without a lake."""
+    if not arguments.lake:
         return 0
     from commitlake.pipelines.evidence.chain import written_number
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +32,13 @@ APPLICATION_ID = "commitlake.evidence"
 _MAX_TRIES = 50
 _SCHEMA = to_arrow_schema(EVIDENCE)
 _TEXT = "coalesce(document, '') AS document"
+_ERASURES = "SELECT max(number) AS number, max(at) AS at FROM erasures WHERE event = "
+_SUBJECTS = (
+    ("archive", "run", "archive_runs", "SELECT max(sequence) AS number, max(finished_at) AS at FROM archive_runs"),
+    ("erasure", "erasure", "erasures", f"{_ERASURES} 'erased'"),
+    ("purge", "the purge of erasure", "erasures", f"{_ERASURES} 'purged'"),
+)
+"""Kind of a document, name of its subject, table of the lake, and query of the newest one with its time."""
 _STATISTICS = ("number", "at", "kind", "key_id")
 
 
@@ -58,6 +65,34 @@ def written_number(lake: LakePaths) -> int:
     """Return the highest number of a document ever added, from the log of the table; 0 if there is none."""
     table = _open(lake)
     return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
+
+
+def undocumented(lake: LakePaths, newest: Mapping[str, int], at: str) -> Iterator[str]:
+    """Yield a sentence for each kind of work of which the newest has no document.
+
+    Archive runs, erasures and purges are signed in order, and a run with a key also signs older ones that lack a
+    document. So only the newest ones can lack one: because no key was used since, or because the last documents were
+    cut off.
+
+    Args:
+        lake: where the tables are.
+        newest: number of the newest archive run, erasure and purge that has a document, by kind; kinds without one may
+            be missing.
+        at: time of the newest document, ISO 8601. Work of a kind without any document counts if it is newer.
+    """
+    for kind, name, uri, sql in _SUBJECTS:
+        try:
+            table = delta_table(getattr(lake, uri), lake.s3)
+        except TableNotFoundError:
+            continue
+        number, done_at = (column[0].as_py() for column in run_sql(table, uri, sql).read_all().columns)
+        is_newer = done_at is not None and bool(at) and iso_text(done_at, "milliseconds") > at
+        is_signed = is_newer or (kind == "purge" and "erasure" in newest)
+        if number is not None and number > newest.get(kind, 0 if is_signed else number):
+            yield (
+                f"{name} {number} in the table {uri} has no document: the last documents were cut off, or it was made "
+                "without --evidence-key"
+            )
 
 
 def newest_document(lake: LakePaths, kind: str | None = None) -> Document | None:

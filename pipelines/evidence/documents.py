@@ -80,6 +80,13 @@ class Document:
         return int(self.payload["number"])
 
     @property
+    def subject(self) -> int | None:
+        """Number of the archive run, erasure or purge that it is about; None for an audit."""
+        facts = self.payload["facts"]
+        found = facts.get("sequence", facts.get("number")) if isinstance(facts, dict) else None
+        return int_within(found, 0, INT64_MAX)
+
+    @property
     def previous(self) -> str | None:
         """Hash of the previous document."""
         return None if self.payload["previous"] is None else str(self.payload["previous"])

@@ -11,6 +11,7 @@ lake         it belongs to another lake than the first document
 place        the table stores it under another number
 column       the table stores it with another time, kind or key; these columns are not signed
 head         the newest document is not the expected one
+no document  a newer archive run or erasure of the lake has no document: the last documents may have been cut off
 too many     after 1,000 findings the rest is not read
 """
 
@@ -50,13 +51,17 @@ class Verification:
         documents: number of documents read.
         findings: all problems.
         head: hash of the newest document.
+        at: time of the newest document, ISO 8601.
         kinds: number of documents of each kind.
+        newest: number of the newest archive run, erasure or purge that has a document, by kind.
     """
 
     documents: int = 0
     findings: list[ChainProblem] = field(default_factory=list)
     head: str | None = None
+    at: str = ""
     kinds: dict[str, int] = field(default_factory=dict)
+    newest: dict[str, int] = field(default_factory=dict)
 
     def add(self, code: str, text: str) -> None:
         """Add a finding."""
@@ -76,7 +81,8 @@ def verify_chain(
     Args:
         texts: for each document, the columns with which it is stored (None if it is in a file) and its text.
         keys: the known keys, by id.
-        head: hash of the newest document; without it, missing documents at the end cannot be detected.
+        head: hash of the newest document; without it, missing documents at the end can only be detected by comparison
+            with a lake, see `chain.undocumented`.
         first: number of the first document; None if it may be any.
         last: smallest number that the newest document may have.
     """
@@ -95,6 +101,8 @@ def verify_chain(
             continue
         kind = str(document.payload["kind"])
         found.kinds[kind] = found.kinds.get(kind, 0) + 1
+        if (subject := document.subject) is not None:
+            found.newest[kind] = max(subject, found.newest.get(kind, 0))
         _check_signature(found, document, keys)
         if kept_as is not None:
             _check_columns(found, document, kept_as)
@@ -102,6 +110,7 @@ def verify_chain(
         if before is None or document.number > before.number:
             before = document
     found.head = before.hash if before else None
+    found.at = before.stored_as.at or "" if before else ""
     newest = before.number if before else 0
     if last > newest:
         found.add(

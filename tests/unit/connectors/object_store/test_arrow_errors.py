@@ -1,4 +1,4 @@
-"""Tests of the translation of errors of Arrow's S3 filesystem."""
+"""Tests of the translation of S3 errors of Arrow and deltalake."""
 
 from __future__ import annotations
 
@@ -42,6 +42,35 @@ def test_if_the_server_answers_now_its_earlier_answer_is_named(
     found = s3_error_of(OSError(text))
     assert type(found) is kind
     assert "s3://lake/stores/a cannot be read: found the answer" in str(found)
+
+
+@pytest.mark.parametrize("kind", [OSError, RuntimeError])
+@pytest.mark.parametrize(
+    ("endpoint", "url"),
+    [
+        ("http://127.0.0.1:9", "http://127.0.0.1:9/bucket?list-type=2&prefix=lake%2Fmessages%2F_delta_log%2F"),
+        (None, "https://bucket.s3.eu-central-1.amazonaws.com/?list-type=2&prefix=lake%2F"),
+    ],
+)
+def test_an_error_of_deltalake_names_the_bucket_and_what_to_do(
+    kind: type[Exception], endpoint: str | None, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"""Generic S3 error
+          \x1b[31m↳\x1b[0m Error performing list request
+           \x1b[31m↳\x1b[0m Error performing GET {url} in 6.6s, after 10 retries, max_retries
+            \x1b[31m↳\x1b[0m 10, retry_timeout"""
+    asked = []
+
+    def refused(_: object, uri: str, __: str) -> list[str]:
+        asked.append(uri)
+        raise S3UnavailableError(f"{uri}: found no server at the endpoint", "Is the endpoint right (--s3-endpoint)?")
+
+    monkeypatch.setattr(access, "first_names", refused)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint or "")
+    shown = explain_error(kind(text))
+    assert asked == ["s3://bucket"]
+    assert shown.exit_code == ExitCode.FAILED
+    assert "found no server at the endpoint. Is the endpoint right (--s3-endpoint)?" in shown.message
 
 
 def test_other_errors_are_not_translated() -> None:

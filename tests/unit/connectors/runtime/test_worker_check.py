@@ -7,6 +7,8 @@ import json
 import pickle
 import subprocess
 import sys
+import warnings
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -19,6 +21,7 @@ from commitlake.connectors.runtime.worker_check import (
     NoWorkersError,
     WorkersLackError,
     check_workers,
+    choose_python,
     load_packages,
 )
 
@@ -109,3 +112,46 @@ def test_the_answer_is_json_of_strings() -> None:
     assert found.keys() == {"host", "python", "version", "missing"}
     assert found["missing"] == {}
     assert found["version"] == importlib.metadata.version("commitlake")
+
+
+# --- workers on this machine ---
+
+
+def local_session(python: str, master: str = "local[2]") -> Mock:
+    """Return a session whose workers run a Python."""
+    made = Mock()
+    made.sparkContext.master, made.sparkContext.pythonExec = master, python
+    return made
+
+
+def test_workers_on_this_machine_run_this_python_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    choose_python(session := local_session("python3"))
+    assert session.sparkContext.pythonExec == sys.executable
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn"])
+def test_workers_on_other_machines_keep_their_python(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    choose_python(session := local_session("python3", master))
+    assert session.sparkContext.pythonExec == "python3"
+
+
+@pytest.mark.parametrize("python", ["without", "missing"])
+def test_a_chosen_python_without_commitlake_is_named(
+    python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (script := tmp_path / "without").write_text("#!/bin/sh\nexit 1\n")
+    script.chmod(0o755)
+    chosen = str(tmp_path / python)
+    monkeypatch.setenv("PYSPARK_PYTHON", chosen)
+    with pytest.warns(UserWarning, match=f"{chosen} .*has no CommitLake.*set PYSPARK_PYTHON to {sys.executable}"):
+        choose_python(session := local_session(chosen))
+    assert session.sparkContext.pythonExec == chosen
+
+
+def test_a_chosen_python_with_commitlake_is_kept_without_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        choose_python(local_session(sys.executable))

@@ -10,13 +10,18 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.newest_versions import NOTES
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.jobs.evidence import command as evidence
-from commitlake.pipelines.evidence.chain import read_documents
+from commitlake.pipelines.evidence.chain import APPLICATION_ID, read_documents
+from commitlake.pipelines.evidence.documents import parse_document
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.tables.evidence import EVIDENCE
 from tests.support.erased_lakes import KEY, shop_messages, write_lake
 from tests.support.lakes import GrowingLake
 
@@ -118,6 +123,49 @@ def test_rows_deleted_at_the_end_of_the_table_are_reported(
     assert "documents 4 to 5 are missing at the end" in printed
     DeltaTable(growing.lake.evidence).delete()
     assert verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")[0] == ExitCode.DAMAGE
+
+
+def test_documents_cut_off_from_a_file_are_found_by_comparison_with_the_lake(
+    growing: GrowingLake, key: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert evidence.main(["show", "--lake", growing.lake.root]) == ExitCode.OK
+    lines = capsys.readouterr().out.splitlines()
+    file = tmp_path / "evidence.jsonl"
+    file.write_text("\n".join(lines[:1]) + "\n")
+    given = [str(file), "--public-key", f"{key}.pub"]
+    code, printed = verify(capsys, *given)
+    assert code == ExitCode.OK
+    assert "documents that were cut off at the end would not be noticed: give --lake or --head" in printed
+    code, printed = verify(capsys, *given, "--lake", growing.lake.root)
+    assert code == ExitCode.DAMAGE
+    assert "documents 2 to 5 are missing at the end" in printed
+    assert "run 2 in the table archive_runs has no document: the last documents were cut off" in printed
+    file.write_text("\n".join(lines) + "\n")
+    assert verify(capsys, *given, "--lake", growing.lake.root)[0] == ExitCode.OK
+
+
+@pytest.mark.parametrize(
+    ("kept", "found"),
+    [
+        (1, "run 2 in the table archive_runs has no document"),
+        (3, "erasure 1 in the table erasures has no document"),
+        (4, "the purge of erasure 1 in the table erasures has no document"),
+    ],
+)
+def test_a_table_that_was_set_back_is_compared_with_runs_and_erasures(
+    kept: int, found: str, growing: GrowingLake, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = DeltaTable(growing.lake.evidence).to_pyarrow_table(filters=[("number", "<=", kept)])
+    shutil.rmtree(growing.lake.evidence)
+    (Path(growing.lake.root) / NOTES / "evidence.json").unlink()
+    file = write_plain_file(rows, growing.lake.evidence, "part-0.parquet", s3=None, statistics=("number",))
+    assert advance(growing.lake.evidence, EVIDENCE, [file], APPLICATION_ID, (None, kept))
+    given = ["--lake", growing.lake.root, "--public-key", f"{key}.pub"]
+    code, printed = verify(capsys, *given)
+    assert (code, f"WRONG (no document): {found}" in printed) == (ExitCode.DAMAGE, True), printed
+    newest = list(read_documents(growing.lake))[-1][1]
+    assert verify(capsys, *given, "--head", parse_document(newest).hash)[0] == ExitCode.OK
 
 
 def test_an_empty_file_is_damage_if_a_head_is_expected(
