@@ -173,6 +173,7 @@ class Clock:
         self.now = 100.0
 
     def __call__(self) -> float:
+        """Return the time in seconds."""
         return self.now
 
 
