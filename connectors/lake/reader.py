@@ -31,7 +31,7 @@ class QueryError(CommitLakeError):
 
 
 class TimeRangeError(QueryError):
-    """A table has a time that the engine cannot represent. Archive runs do not write such times."""
+    """A function of the query cannot compute a time of the table, such as one of a message from the year 3000."""
 
     exit_code = ExitCode.DAMAGE
 
@@ -129,7 +129,11 @@ def _engine_errors() -> Iterator[None]:
     except (DeltaError, pa.ArrowException) as error:
         message = clean_message(str(error))
         if _TIME_RANGE.match(message):
-            raise TimeRangeError(f"{message}: expected times from 1677 to 2262 in the tables of a lake") from None
+            raise TimeRangeError(
+                f"{message}: expected times from 1677 to 2262, which are all that functions such as date_bin and "
+                "date_trunc can compute; leave out the others by a condition, as in "
+                "WHERE store_timestamp < '2262-01-01T00:00:00Z'"
+            ) from None
         raise QueryError(message) from None
     except BaseException as error:
         # A panic of the engine, which is written in Rust, is not an `Exception` in Python.

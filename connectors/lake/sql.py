@@ -1,7 +1,7 @@
 """Literals and names in SQL for the two query engines.
 
 The engines differ: in Spark's literals a backslash is an escape, in DataFusion's it is an ordinary character; and
-DataFusion's own timestamp literals end in the year 2262.
+DataFusion's own timestamp literals and functions of time end in the year 2262.
 """
 
 from __future__ import annotations
@@ -39,6 +39,26 @@ def microseconds_literal(count: int, engine: Engine = Engine.DELTALAKE) -> str:
     if engine is Engine.SPARK:
         return f"timestamp_micros({count})"
     return f"arrow_cast({count}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+
+
+def window_start(time: str, seconds: int, engine: Engine = Engine.DELTALAKE) -> str:
+    """Return SQL for the start of the window of a time; windows begin at multiples of their length since 1970.
+
+    DataFusion's `date_bin` and `date_trunc` compute in nanoseconds, and fail for times before 1677 or after 2262.
+
+    Args:
+        time: name of a column of times.
+        seconds: length of the windows.
+        engine: the engine.
+
+    >>> window_start("minute", 600, Engine.SPARK)
+    'timestamp_micros(unix_micros(minute) - pmod(unix_micros(minute), 600000000))'
+    """
+    length = seconds * 1_000_000
+    if engine is Engine.SPARK:
+        return f"timestamp_micros(unix_micros({time}) - pmod(unix_micros({time}), {length}))"
+    count = f"arrow_cast({time}, 'Int64')"
+    return f"arrow_cast({count} - ({count} % {length} + {length}) % {length}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
 def date_literal(date: datetime.date) -> str:

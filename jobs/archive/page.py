@@ -26,11 +26,11 @@ from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.archive.refused_ranges import RefusalGroup, read_refused
 from commitlake.pipelines.archive.shown import RunPage, ShownRun, runs_text
 from commitlake.pipelines.quality.figures import ChartSpan, Counts, PageFigures
-from commitlake.pipelines.quality.judgement import Judgement
+from commitlake.pipelines.quality.judgement import MAX_EXAMPLES, Judgement
 from commitlake.pipelines.quality.report import QualityReport
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError
-from commitlake.schemas.quality.expectation import Grain
+from commitlake.schemas.quality.expectation import Grain, Severity
 from commitlake.schemas.quality.suites import SUITES
 from commitlake.schemas.tables.profile import WINDOW_SECONDS
 from commitlake.schemas.time_windows import TimeWindows
@@ -40,6 +40,11 @@ TITLE = "Archive run"
 _KINDS = {"good": Kind.GOOD, "warning": Kind.WARNING, "critical": Kind.CRITICAL}
 _WORDS = {Kind.GOOD: "Archived", Kind.WARNING: "Archived, with warnings", Kind.CRITICAL: "Damage or loss"}
 _STOPPED = "Stopped"
+_SEVERITIES = {
+    Severity.CRITICAL: ("Stops the run", "the run stops"),
+    Severity.DAMAGE: ("Damage", "damage, exit code 3"),
+    Severity.WARNING: ("Warning", "a warning"),
+}
 _MAX_WINDOWS = 240
 _SPARK_WINDOWS = 48
 _MAX_RANGES = 12
@@ -225,9 +230,9 @@ def _refused_example(row: Mapping[str, Any], reason: str) -> Example:
 
 
 def _unmet(report: QualityReport) -> Iterator[FindingGroup]:
-    for found in (*report.critical_failures, *report.warnings):
+    for found in report.unmet:
         wanted = found.expectation
-        kind = Kind.CRITICAL if found.is_critical else Kind.WARNING
+        kind = Kind.CRITICAL if found.is_critical or found.is_damage else Kind.WARNING
         observed = "" if found.observed is None else f"; observed {_value(found.observed)}"
         yield FindingGroup(
             kind,
@@ -235,8 +240,8 @@ def _unmet(report: QualityReport) -> Iterator[FindingGroup]:
             found.unexpected,
             wanted.why,
             wanted.action,
-            [_judged_example(row) for row in found.examples],
-            word="Stops the run" if found.is_critical else "Warning",
+            [_judged_example(row) for row in found.examples[:MAX_EXAMPLES]],
+            word=_SEVERITIES[wanted.severity][0],
             counted=f"not met in {found.unexpected:,} of {found.judged:,} {_ROWS.get(found.suite, 'rows')}{observed}",
             code=f"{found.suite}.{wanted.name}",
         )
@@ -345,7 +350,7 @@ def _met(report: QualityReport | None) -> Iterator[Section]:
         rows = [
             [Cell(found.expectation.name.replace("_", " ")), Cell(found.suite), Cell(_severity(found))] for found in met
         ]
-        columns = (Column("expectation"), Column("suite"), Column("stops the run if not met"))
+        columns = (Column("expectation"), Column("suite"), Column("if not met"))
         listed = folded(
             f"{count_text(len(met), 'expectation is', 'expectations are')} met",
             table("Expectations that are met", columns, rows),
@@ -354,4 +359,4 @@ def _met(report: QualityReport | None) -> Iterator[Section]:
 
 
 def _severity(found: Judgement) -> str:
-    return "the run would stop" if found.is_critical else "a warning"
+    return _SEVERITIES[found.expectation.severity][1]

@@ -5,17 +5,17 @@ Counts are compared by broker, topic, queue and window of ten minutes, one day a
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import run_sql_over
-from commitlake.connectors.lake.sql import timestamp_literal
+from commitlake.connectors.lake.sql import microseconds_literal, window_start
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.sides import SHOWN
@@ -26,7 +26,7 @@ from commitlake.schemas.tables.profile import WINDOW_SECONDS
 
 _TABLES = ("topic_minutes", "archive_runs", "profiles")
 _COUNTED = ("messages", "bytes", "body_bytes")
-_DAY = datetime.timedelta(days=1)
+_DAY_SECONDS = 86_400
 
 
 def compare_minutes(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding], str]:
@@ -79,7 +79,7 @@ def _counted_runs(last: int, covered: int) -> str:
 def _different_windows(tables: Mapping[str, DeltaTable], last: int, covered: int) -> Iterator[dict[str, Any]]:
     """Yield the windows whose counts differ, with expected and found counts."""
     runs = _counted_runs(last, covered)
-    window = f"date_bin(INTERVAL '{WINDOW_SECONDS} seconds', minute, TIMESTAMP '1970-01-01T00:00:00Z')"
+    window = window_start("minute", WINDOW_SECONDS)
     key = "broker, topic, queue_id, window_start"
     sums = ", ".join(
         f"sum(profiled_{name}) AS expected_{name}, sum(counted_{name}) AS found_{name}" for name in _COUNTED
@@ -102,19 +102,20 @@ def _different_windows(tables: Mapping[str, DeltaTable], last: int, covered: int
         yield from dict_rows(answer.read_all())
 
 
-def _days(tables: Mapping[str, DeltaTable]) -> list[datetime.datetime | None]:
-    """Return the starts of the days for which either table has rows; None for rows without a time."""
-    days: set[datetime.datetime | None] = set()
+def _days(tables: Mapping[str, DeltaTable]) -> list[int | None]:
+    """Return the starts of the days for which either table has rows, in microseconds; None for rows without a time."""
+    days: set[int | None] = set()
     for table, column in (("profiles", "window_start"), ("topic_minutes", "minute")):
-        answer = run_sql_over(tables, f"SELECT DISTINCT date_trunc('day', {column}) FROM {table}").read_all()
-        days.update(answer.column(0).to_pylist())
+        answer = run_sql_over(tables, f"SELECT DISTINCT {window_start(column, _DAY_SECONDS)} FROM {table}").read_all()
+        days.update(answer.column(0).cast(pa.int64()).to_pylist())
     return sorted(days, key=lambda day: (day is not None, day))
 
 
-def _within(column: str, day: datetime.datetime | None) -> str:
+def _within(column: str, day: int | None) -> str:
     if day is None:
         return f"{column} IS NULL"
-    return f"{column} >= {timestamp_literal(day)} AND {column} < {timestamp_literal(day + _DAY)}"
+    start, end = microseconds_literal(day), microseconds_literal(day + _DAY_SECONDS * 1_000_000)
+    return f"{column} >= {start} AND {column} < {end}"
 
 
 def _sentence(row: Mapping[str, Any]) -> str:

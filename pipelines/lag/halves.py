@@ -147,7 +147,8 @@ class _Halves:
         open_halves = halves.filter(pc.invert(pc.is_in(halves["name"], value_set=done)))
         if not len(open_halves):
             return Behind(), absent
-        names = np.asarray(open_halves["name"].to_numpy(), str)
+        # The codes of Arrow, because numpy's strings lose NULs at their end.
+        names = np.asarray(open_halves["name"].combine_chunks().dictionary_encode().indices)
         _, last = np.unique(names[::-1], return_index=True)  # the newest record of a half that was stored again
         sizes: Array = np.asarray(open_halves["size"])[::-1][last]
         behind = Behind(

@@ -225,8 +225,9 @@ class _Timers:
         keys = pc.replace_substring_regex(names, "^.*_([^_]*)$", r"\1")
         is_deleted = pc.or_(pc.is_in(names, value_set=deleted), pc.is_in(keys, value_set=deleted))
         kept = ~np.asarray(is_deleted.to_numpy(zero_copy_only=False), bool)
-        # A timer that is due in more than a week is stored again meanwhile, with the same key.
-        _, first = np.unique(names.to_numpy(zero_copy_only=False).astype(str)[kept], return_index=True)
+        # A timer that is due in more than a week is stored again meanwhile, with the same key. The codes are compared,
+        # because numpy's strings lose NULs at their end.
+        _, first = np.unique(np.asarray(names.dictionary_encode().indices)[kept], return_index=True)
         times: Array = due[kept][first]
         return times
 

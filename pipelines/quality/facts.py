@@ -15,7 +15,7 @@ class BrokerFacts:
         log_bytes: size of the range that was read; None if not known.
         bad_ranges: number of ranges without an intact record.
         missing_ranges: number of ranges whose segment is missing.
-        marked_rows: number of messages with a value that no column can store.
+        marked_rows: number of messages with a value that no column can store; their rows are there.
     """
 
     log_bytes: int | None = None
@@ -25,8 +25,8 @@ class BrokerFacts:
 
     @property
     def is_damaged(self) -> bool:
-        """True if damage or a gap explains missing messages or wrong queue names."""
-        return bool(self.bad_ranges or self.missing_ranges or self.marked_rows)
+        """True if damage or a gap explains missing messages."""
+        return bool(self.bad_ranges or self.missing_ranges)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from commitlake.pipelines.quality.errors import JudgeError
-from commitlake.pipelines.quality.judgement import MAX_EXAMPLES, Judgement
+from commitlake.pipelines.quality.judgement import MAX_DAMAGED_QUEUES, MAX_EXAMPLES, Judgement
 from commitlake.pipelines.quality.loading import load
-from commitlake.schemas.quality.expectation import Expectation, Suite
+from commitlake.schemas.quality.expectation import Expectation, Severity, Suite
+from commitlake.schemas.tables.profile import QUEUE_KEYS
 
 _NAME = "name"
 
@@ -65,10 +67,13 @@ def _judgement(
     elif not success:
         outside = _outside(expectation, frame)
         unexpected = len(outside)
-        shown = outside[[*keys, *expectation.columns]].head(MAX_EXAMPLES)
+        if expectation.severity is Severity.DAMAGE:
+            outside = outside.drop_duplicates([key for key in keys if key in QUEUE_KEYS])
+        shown = outside[[*keys, *expectation.columns]].head(MAX_DAMAGED_QUEUES)
         examples = [_plain(row) for row in shown.to_dict("records")]
     observed = found.get("observed_value")
-    return Judgement(suite.name, expectation, success, observed, len(frame), unexpected, tuple(examples))
+    judgement = Judgement(suite.name, expectation, success, observed, len(frame), unexpected)
+    return replace(judgement, examples=tuple(examples[: judgement.max_examples]))
 
 
 def _check(name: str, success: bool, found: Mapping[str, Any], told: Mapping[str, Any]) -> None:
@@ -144,4 +149,4 @@ def _of_theirs(gx: Any, expectation: Expectation) -> Any:
     known = getattr(gx.expectations, expectation.type, None)
     if known is None:
         raise JudgeError(f"great_expectations {gx.__version__} has no {expectation.type}")
-    return known(**expectation.kwargs, severity=str(expectation.severity), meta={_NAME: expectation.name})
+    return known(**expectation.kwargs, meta={_NAME: expectation.name})

@@ -1,12 +1,14 @@
 """Frames that the suites check, made from a profile and from facts of the run.
 
 Each has one row per window, topic or broker, starting with its key. A figure that has no meaning for a row has a value
-that meets all expectations.
+that meets all expectations. Names are Arrow's strings, which Arrow groups and compares: pandas' own hash tables end a
+string at a NUL, and would take the topics `orders` and `orders` with a NUL for one.
 """
 
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,14 +16,19 @@ import pandas as pd
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.plain_arrays import combined
+from commitlake.pipelines.quality import kernel
 from commitlake.pipelines.quality.facts import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.parts import WindowParts
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 from commitlake.schemas.quality.expectation import Grain
-from commitlake.schemas.tables.profile import KEY_COLUMNS, RUNS, WINDOW_SECONDS
+from commitlake.schemas.tables.profile import KEY_COLUMNS, QUEUE_KEYS, RUNS, WINDOW_SECONDS
 
 KEYS = {Grain.WINDOW: list(KEY_COLUMNS), Grain.TOPIC: ["broker", "topic"], Grain.BROKER: ["broker"]}
 """Columns that identify a row of each frame."""
+_NAME = pd.ArrowDtype(pa.string())
+_DTYPES = {pa.string(): _NAME}
+_MAX_NAME = 255
 _MANY_MESSAGES, _MANY_QUEUES = 1000, 4
 _SUMMED = ["messages", "bytes", "lost_offsets"]
 _OFFSETS_OF_THEIR_OWN = frozenset({Kind.HALF, Kind.OP})  # brokers rewrite these; no consumer reads them by offset
@@ -39,22 +46,34 @@ def windows_of(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
         ProfileError: if the table is not a profile.
     """
     parts = WindowParts.of_table(profile)
-    windows = profile.drop_columns([RUNS.name]).to_pandas()
-    kinds = {topic: kind_of(topic) for topic in windows["topic"].dropna().unique()}
-    windows["kind"] = windows["topic"].map(kinds).astype(object)
+    windows = profile.drop_columns([RUNS.name]).to_pandas(types_mapper=_DTYPES.get)
+    brokers, topics = profile.column("broker"), profile.column("topic")
+    windows["kind"] = _of_names(topics, kind_of)
+    windows["unnamed"] = _of_names(topics, lambda topic: not 0 < len(topic) <= _MAX_NAME).astype(bool)
     ordered = ~windows["kind"].isin(_OFFSETS_OF_THEIR_OWN).to_numpy()
-    lost, restarts = _between_runs(windows, parts)
-    damaged = windows["broker"].map({name: broker.is_damaged for name, broker in facts.brokers.items()})
+    queues = windows.groupby(list(QUEUE_KEYS), sort=False, dropna=False).ngroup().to_numpy()
+    lost, restarts = _between_runs(queues, parts)
+    damaged = _of_names(brokers, lambda name: facts.brokers.get(name, BrokerFacts()).is_damaged).astype(bool)
     windows["lost_offsets"] = np.where(ordered, lost, 0)
-    windows["unexplained_offsets"] = np.where(ordered & ~damaged.eq(True).to_numpy(), lost, 0)
+    windows["unexplained_offsets"] = np.where(ordered & ~damaged, lost, 0)
     windows["queue_restarts"] = np.where(ordered, restarts, 0)
     windows["repeated_offsets"] = np.where(ordered, windows["duplicate_offsets"], 0)
     stretch = windows["last_physical_offset"] + windows["max_size"] - windows["first_physical_offset"]
     windows["bytes_beyond"] = (windows["bytes"] - stretch).clip(lower=0).fillna(0)
-    return _with_times(windows, facts.now)
+    return _with_times(windows, queues, facts.now)
 
 
-def _with_times(windows: pd.DataFrame, now: datetime.datetime) -> pd.DataFrame:
+def _of_names(names: pa.ChunkedArray, value_of: Callable[[str], object]) -> Array:
+    """Return a value for each name as an array of objects; False or None for a null."""
+    encoded = combined(names).dictionary_encode()
+    values = [value_of(name) for name in encoded.dictionary.to_pylist()]
+    of_code = np.empty(len(values) + 1, object)
+    of_code[:-1] = values
+    found: Array = of_code[encoded.indices.fill_null(-1).to_numpy()]
+    return found
+
+
+def _with_times(windows: pd.DataFrame, queues: Array, now: datetime.datetime) -> pd.DataFrame:
     """Add seconds: of the first message, outside the window, ahead of this machine, back from the previous window."""
     start, first, last = (
         _seconds(windows[name]) for name in ("window_start", "min_store_timestamp", "max_store_timestamp")
@@ -63,10 +82,10 @@ def _with_times(windows: pd.DataFrame, now: datetime.datetime) -> pd.DataFrame:
     windows["seconds_outside"] = before.fillna(0)
     windows["stored_s"] = first.fillna(now.timestamp())
     windows["seconds_ahead"] = (last - now.timestamp()).fillna(0)
-    order = windows.assign(first_s=first, last_s=last).sort_values(
-        ["broker", "topic", "queue_id", "first_physical_offset"], kind="stable"
+    order = windows.assign(queue=queues, first_s=first, last_s=last).sort_values(
+        ["queue", "first_physical_offset"], kind="stable"
     )
-    earlier = order.groupby(["broker", "topic", "queue_id"], sort=False)["last_s"].shift()
+    earlier = order.groupby("queue", sort=False)["last_s"].shift()
     windows["seconds_back"] = (earlier - order["first_s"]).clip(lower=0).fillna(0)
     return windows
 
@@ -77,30 +96,30 @@ def _seconds(times: pd.Series[Any]) -> pd.Series[Any]:
     return pd.Series((micros - np.datetime64(0, "us")) / np.timedelta64(1, "s"), times.index)
 
 
-def _between_runs(windows: pd.DataFrame, parts: WindowParts) -> tuple[Array, Array]:
+def _between_runs(queues: Array, parts: WindowParts) -> tuple[Array, Array]:
     """Return skipped offsets and steps back before each window's runs, in the queue's order over all windows.
 
     Offsets that are missing between two windows count for the later one. A window without known runs counts only by
     itself.
     """
-    queues = windows.groupby(["broker", "topic", "queue_id"], sort=False, dropna=False).ngroup().to_numpy()
-    of_run = np.repeat(np.arange(len(windows)), parts.run_counts)
+    of_run = np.repeat(np.arange(len(queues)), parts.run_counts)
     order = np.lexsort((parts.runs[2], parts.runs[0], queues[of_run]))
     runs, of_run = parts.runs[:, order], of_run[order]
     # Between a window with runs and one without, gaps are unknown.
     blind = np.isin(queues, queues[~parts.known])
     same = (queues[of_run][1:] == queues[of_run][:-1]) & ~blind[of_run][1:]
     jumps = np.where(same, runs[2, 1:] - runs[3, :-1] - 1, 0)
-    lost, restarts = (np.zeros(len(windows), np.int64) for _ in range(2))
-    np.add.at(lost, of_run[1:], np.maximum(jumps, 0))
+    lost, restarts = (np.zeros(len(queues), np.int64) for _ in range(2))
+    np.add.at(lost, of_run[1:], np.clip(jumps, 0, kernel.MAX_MISSING))
     np.add.at(restarts, of_run[1:], jumps < 0)
     own = parts.values["missing_offsets"], parts.values["restarts"]
-    return np.where(blind, own[0], lost), np.where(blind, own[1], restarts)
+    lost = np.minimum(np.where(blind, own[0], lost), kernel.MAX_MISSING)
+    return lost, np.where(blind, own[1], restarts)
 
 
 def topics_of(windows: pd.DataFrame) -> pd.DataFrame:
     """Return the sums of each topic over all windows, and the largest queue's share of it if the topic is large."""
-    by_queue = windows.groupby(["broker", "topic", "queue_id"], dropna=False)["messages"].sum()
+    by_queue = windows.groupby(list(QUEUE_KEYS), dropna=False)["messages"].sum()
     queues = by_queue.groupby(level=["broker", "topic"], dropna=False).agg(["max", "count"])
     found = windows.groupby(["broker", "topic"], dropna=False).agg(
         kind=("kind", "first"),
@@ -135,9 +154,11 @@ def brokers_of(topics: pd.DataFrame, facts: RunFacts) -> pd.DataFrame:
         topics: a row for each topic; or several concatenated tables of `broker_sums`.
         facts: further facts of the run.
     """
-    sums = topics.groupby("broker", dropna=False)[_SUMMED].sum()
-    sums = sums.reindex(sums.index.union(list(facts.brokers), sort=False), fill_value=0)
-    known = [facts.brokers.get(name, BrokerFacts()) for name in sums.index]
+    sums = broker_sums(topics)
+    without = [name for name in facts.brokers if name not in set(sums["broker"])]
+    absent = pd.DataFrame({"broker": pd.array(without, _NAME), **dict.fromkeys(_SUMMED, 0)})
+    sums = pd.concat([sums, absent], ignore_index=True)
+    known = [facts.brokers.get(name, BrokerFacts()) for name in sums["broker"]]
     for name in ("bad_ranges", "missing_ranges", "marked_rows"):
         sums[name] = np.array([getattr(broker, name) for broker in known], np.int64)
     logs = np.array([np.inf if broker.log_bytes is None else broker.log_bytes for broker in known], np.float64)
@@ -146,4 +167,4 @@ def brokers_of(topics: pd.DataFrame, facts: RunFacts) -> pd.DataFrame:
     if facts.written is not None and len(sums):
         uncounted[0] = abs(facts.written - int(sums["messages"].sum()))
     sums["uncounted_messages"] = uncounted
-    return sums.rename_axis("broker").reset_index()
+    return sums

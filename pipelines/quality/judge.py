@@ -12,7 +12,7 @@ import pyarrow as pa
 from commitlake.pipelines.quality.facts import RunFacts
 from commitlake.pipelines.quality.frame_judge import FrameJudge
 from commitlake.pipelines.quality.frames import KEYS, broker_sums, brokers_of, topics_of, windows_of
-from commitlake.pipelines.quality.judgement import MAX_EXAMPLES, Judgement
+from commitlake.pipelines.quality.judgement import Judgement
 from commitlake.pipelines.quality.report import QualityReport
 from commitlake.pipelines.quality.stretches import STRETCH_ROWS, joined, stretches_of
 from commitlake.schemas.quality.expectation import Grain, Suite
@@ -96,11 +96,7 @@ class Judging:
         if self._topics:
             self._judge_topics()
         self._judge(Grain.BROKER, brokers_of(pd.concat(self._brokers, ignore_index=True), self._facts))
-        judgements = [
-            joined(parts, MAX_EXAMPLES)
-            for suite in self._suites
-            for parts in zip(*self._found[suite.name], strict=True)
-        ]
+        judgements = [joined(parts) for suite in self._suites for parts in zip(*self._found[suite.name], strict=True)]
         return QualityReport(judgements, self._facts.now)
 
     def _judge_topics(self) -> None:

@@ -9,6 +9,8 @@ from commitlake.schemas.quality.expectation import Expectation, Severity
 
 MAX_EXAMPLES = 10
 """Largest number of rows in the examples of a result."""
+MAX_DAMAGED_QUEUES = 1000
+"""Largest number of rows in the examples of damage, which has one for each queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class Judgement:
         observed: observed value: a number, or None.
         judged: number of rows of the judged table.
         unexpected: number of rows that do not meet it.
-        examples: the first of these rows: their keys and the columns in question.
+        examples: the first of these rows, of damage one for each queue: their keys and the columns in question.
     """
 
     suite: str
@@ -37,3 +39,13 @@ class Judgement:
     def is_critical(self) -> bool:
         """True if an unmet expectation stops the commit."""
         return self.expectation.severity is Severity.CRITICAL
+
+    @property
+    def is_damage(self) -> bool:
+        """True if an unmet expectation is damage to single queues."""
+        return self.expectation.severity is Severity.DAMAGE
+
+    @property
+    def max_examples(self) -> int:
+        """Largest number of examples."""
+        return MAX_DAMAGED_QUEUES if self.is_damage else MAX_EXAMPLES

@@ -24,7 +24,9 @@ LEAST: Any = -(1 << 63)
 GREATEST: Any = (1 << 63) - 1
 """Initial values of a maximum and a minimum."""
 
-_MAX_OFFSETS = 1 << 62  # no queue has more, and sums of such numbers fit
+_MAX_OFFSETS = 1 << 62  # no queue has more, and differences of such numbers fit
+MAX_MISSING = 1 << 40
+"""Largest number of missing offsets of a window: damaged or forged offsets skip so many that sums would overflow."""
 
 NULL_PHYSICAL, NULL_QUEUE_OFFSET, NULL_SIZE, NULL_CRC, NULL_STORE, NULL_BORN, NULL_BODY_SIZE = (
     1 << bit for bit in range(7)
@@ -265,6 +267,6 @@ def run_figures(counts: Longs, runs: Longs, lengths: Longs, missing: Longs, rest
             lengths[group] += runs[3, run] - runs[2, run] + 1
             if place:
                 jump = runs[2, run] - runs[3, run - 1] - 1
-                missing[group] += max(jump, 0)
+                missing[group] = min(missing[group] + max(jump, 0), MAX_MISSING)
                 restarts[group] += jump < 0
             run += 1

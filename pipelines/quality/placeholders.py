@@ -25,7 +25,6 @@ USED_TYPES = frozenset(
         "ExpectColumnMinToBeBetween",
         "ExpectColumnPairValuesAToBeGreaterThanB",
         "ExpectColumnSumToBeBetween",
-        "ExpectColumnValueLengthsToBeBetween",
         "ExpectColumnValuesToNotBeNull",
         "ExpectCompoundColumnsToBeUnique",
     }

@@ -36,9 +36,21 @@ class QualityReport:
         return [found for found in self.judgements if not found.success and found.is_critical]
 
     @property
+    def damage(self) -> list[Judgement]:
+        """Unmet expectations that are damage to single queues."""
+        return [found for found in self.judgements if not found.success and found.is_damage]
+
+    @property
     def warnings(self) -> list[Judgement]:
-        """Unmet expectations that are not critical."""
-        return [found for found in self.judgements if not found.success and not found.is_critical]
+        """Unmet expectations that are neither critical nor damage."""
+        return [
+            found for found in self.judgements if not found.success and not found.is_critical and not found.is_damage
+        ]
+
+    @property
+    def unmet(self) -> list[Judgement]:
+        """All unmet expectations, critical ones first, then damage."""
+        return [*self.critical_failures, *self.damage, *self.warnings]
 
     @property
     def passed(self) -> bool:
@@ -71,11 +83,11 @@ def _join(one: Judgement, other: Judgement) -> Judgement:
 
 
 def sentences(report: QualityReport) -> list[str]:
-    """Return a sentence for each unmet expectation, critical ones first."""
+    """Return a sentence for each unmet expectation, critical ones first, then damage."""
     return [
         f"{found.expectation.severity}: {found.expectation.why} ({_observed(found)}). {found.expectation.action} "
         f"(expectation {found.suite}.{found.expectation.name})"
-        for found in (*report.critical_failures, *report.warnings)
+        for found in report.unmet
     ]
 
 

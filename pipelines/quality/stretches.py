@@ -44,13 +44,8 @@ def stretches_of(profile: pa.Table, rows: int = STRETCH_ROWS) -> Iterator[pa.Tab
     yield profile.slice(start)
 
 
-def joined(parts: Sequence[Judgement], examples: int) -> Judgement:
-    """Combine the results for all parts.
-
-    Args:
-        parts: results of one expectation, in order.
-        examples: number of examples to keep.
-    """
+def joined(parts: Sequence[Judgement]) -> Judgement:
+    """Combine the results of one expectation for all parts, in order."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -67,7 +62,7 @@ def joined(parts: Sequence[Judgement], examples: int) -> Judgement:
         observed=observed,
         judged=sum(part.judged for part in parts),
         unexpected=sum(part.unexpected for part in parts),
-        examples=tuple(shown[:examples]),
+        examples=tuple(shown[: first.max_examples]),
     )
 
 

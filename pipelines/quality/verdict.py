@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from commitlake.pipelines.quality.judgement import Judgement
 from commitlake.pipelines.quality.report import QualityReport
 from commitlake.schemas.counts import count_text
 
@@ -50,6 +51,12 @@ class RunVerdict:
 _NO_PROBLEMS = " without problems"
 
 
+def _damage_text(found: Judgement) -> str:
+    more = " or more" if len(found.examples) == found.max_examples else ""
+    queues = f"{count_text(len(found.examples), 'queue')}{more}"
+    return f"messages of {queues} are missing in a log without damage (table quality_results)"
+
+
 @dataclass(frozen=True, slots=True)
 class Losses:
     """Losses of a run: damaged ranges, gaps, and messages that were left out.
@@ -85,7 +92,9 @@ class Losses:
             lost.append(f"{ranges} could not be read correctly (table quarantine)")
         if self.gaps:
             lost.append(f"{count_text(self.gaps, 'range of the log is', 'ranges of the log are')} missing (table gaps)")
-        if self.is_damage:
+        damage = [] if report is None else report.damage
+        lost += [_damage_text(found) for found in damage]
+        if self.is_damage or damage:
             return RunVerdict(f"archived, with damage or loss: {'; '.join(lost)}", "critical", True)
         if lost:
             return RunVerdict(f"archived; as accepted, {'; '.join(lost)}", "warning")

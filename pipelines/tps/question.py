@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.lake.sql import Engine, text_literal, timestamp_literal
+from commitlake.connectors.lake.sql import Engine, text_literal, timestamp_literal, window_start
 from commitlake.pipelines.query.sql import Conditions, predicates
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
 from commitlake.schemas.times import EPOCH
 
 MINUTE = datetime.timedelta(minutes=1)
 SECOND = datetime.timedelta(seconds=1)
-_EPOCH = "TIMESTAMP '1970-01-01T00:00:00Z'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +217,7 @@ class RatesQuestion:
 
     def window_start(self, length: datetime.timedelta) -> str:
         """Return SQL for the start of a row's window of a given length."""
-        time, seconds = self.table.time, int(length.total_seconds())
-        if self.engine is Engine.SPARK:
-            return f"timestamp_micros(unix_micros({time}) - pmod(unix_micros({time}), {seconds}000000))"
-        return f"date_bin(INTERVAL '{seconds} seconds', {time}, {_EPOCH})"
+        return window_start(self.table.time, int(length.total_seconds()), self.engine)
 
     def by_window(self, length: datetime.timedelta) -> str:
         """Return SQL for the sums of each group and window: columns `g0`, `g1`, …, `window_start`, and `SUMS`."""

@@ -12,9 +12,15 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """Severity of an expectation that is not met: CRITICAL prevents the commit, WARNING is printed."""
+    """Severity of an expectation that is not met.
+
+    CRITICAL: the run has failed, and nothing is committed. DAMAGE: the log itself lacks something in some queues. All
+    that it has is archived, these queues are named in `quality_results`, and the exit code reports damage. WARNING: it
+    is printed.
+    """
 
     CRITICAL = "critical"
+    DAMAGE = "damage"
     WARNING = "warning"
 
 

@@ -1,13 +1,13 @@
 """Suites for operators of brokers, producers and consumers: queues, times, topics.
 
-Only one expectation is CRITICAL: messages that are missing in a log without damage.
+None is CRITICAL, because a broker's log can have all of these states if it was read correctly.
 """
 
 from __future__ import annotations
 
 from commitlake.schemas.quality.expectation import Expectation, Grain, Severity, Suite, at_most, none_of
 
-_CRITICAL, _WARNING = Severity.CRITICAL, Severity.WARNING
+_DAMAGE, _WARNING = Severity.DAMAGE, Severity.WARNING
 _CLOCKS = "Compare the clocks of the hosts (NTP); queries by time use the broker's clock"
 _FIRST_TIME_S = 1_262_304_000  # 2010-01-01, before the first RocketMQ
 _AHEAD_S = 600
@@ -24,10 +24,10 @@ QUEUES = Suite(
         none_of(
             "no_message_is_lost",
             "unexplained_offsets",
-            _CRITICAL,
-            "Messages of a queue are missing in a log without damage: they were not read, or were never written",
-            "Nothing was committed. Check 'commitlake dump --consumequeue' of the queue; if the broker itself lost "
-            "them, archive with --no-quality",
+            _DAMAGE,
+            "Messages of a queue are missing in a log without damage: the broker has skipped their queue offsets",
+            "Everything that the log has is archived. Check 'commitlake dump --consumequeue' of the queue; a replica "
+            "of the broker may have the messages",
         ),
         none_of(
             "no_message_is_lost_by_damage",

@@ -183,6 +183,8 @@ PROFILE = StructType([*_KEY, *_AMOUNTS, *_EXTREMES, *_MORE_EXTREMES, *_NULLS, *_
 RUN_ID = column("run_id", StringType(), "the archive run, as in archive_runs")
 PROFILES = StructType([*PROFILE, RUN_ID])
 KEY_COLUMNS = tuple(field.name for field in _KEY)
+QUEUE_KEYS = ("broker", "topic", "queue_id")
+"""The part of the key that identifies a queue."""
 AUDIT = StructType([*_KEY, *_AMOUNTS, *_EXTREMES, *_CHECKSUMS])
 FIGURES = tuple(name for name in AUDIT.names if name not in KEY_COLUMNS)
 """The columns of `AUDIT` without its key."""

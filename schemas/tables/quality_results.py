@@ -14,7 +14,7 @@ QUALITY_RESULTS = StructType(
         StructField("run_id", StringType(), True, {"comment": "the archive run, as in archive_runs"}),
         StructField("suite", StringType(), True, {"comment": "see commitlake.schemas.quality"}),
         StructField("expectation", StringType(), True, {"comment": "name of the expectation in the suite"}),
-        StructField("severity", StringType(), True, {"comment": "critical (stops the commit) or warning"}),
+        StructField("severity", StringType(), True, {"comment": "critical (stops the commit), damage or warning"}),
         StructField("success", BooleanType(), True, {"comment": "whether the expectation was met"}),
         StructField("observed_value", StringType(), True, {"comment": "observed value as JSON; null if there is none"}),
         StructField("judged_count", LongType(), True, {"comment": "rows of the profile that were checked"}),
@@ -25,7 +25,7 @@ QUALITY_RESULTS = StructType(
             "examples",
             ArrayType(StringType(), containsNull=False),
             True,
-            {"comment": "the first of those rows: their keys and values as JSON"},
+            {"comment": "the first of those rows, of damage one for each queue: their keys and values as JSON"},
         ),
         StructField("judged_at", TimestampType(), True, {"comment": "UTC"}),
     ]

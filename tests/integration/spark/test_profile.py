@@ -247,8 +247,8 @@ def test_a_real_store_that_lost_one_message_is_unhealthy(archived: DeltaTable) -
     (part,) = (part for part in parts if part is max(parts, key=lambda each: int(each.num_rows)))
     cut = pa.concat_tables([part.slice(0, part.num_rows // 2), part.slice(part.num_rows // 2 + 1)])
     report = judge(merge_profiles(profile_rows(cut if each is part else each) for each in parts))
-    assert [found.expectation.name for found in report.critical_failures] == ["no_message_is_lost"]
-    assert report.critical_failures[0].observed == 1
+    assert [found.expectation.name for found in report.damage] == ["no_message_is_lost"]
+    assert report.damage[0].observed == 1
 
 
 @pytest.mark.long("profiles of earlier versions")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit
 from commitlake.pipelines.message_keys.progress import followed_version
 from tests.support.indexed_stores import write_indexed_store
+from tests.support.lakes import GrowingLake, rows_of
 from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
 
 SIZE = 1 << 20
@@ -87,6 +89,28 @@ def test_damage_is_quarantined_and_ends_with_exit_code_3(tmp_path: Path) -> None
     code, lake = run(root, "--local", "--no-quality")
     assert code == 3
     assert delta_table(lake.quarantine).to_pyarrow_table().num_rows == 1
+
+
+def test_a_queue_that_skips_an_offset_is_marked_once_and_stops_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing = GrowingLake(tmp_path)
+    places = ["--store", str(growing.store), "--lake", growing.lake.root, "--local"]
+    growing.write(new_message(number, topic, queue_id=0) for number in range(2) for topic in ("sound", "odd"))
+    growing._queues["odd", 0] += 1  # the broker has skipped an offset
+    growing.write(new_message(number, topic, queue_id=0) for number in range(2, 4) for topic in ("sound", "odd"))
+    assert archive.main(places) == 3
+    summary = capsys.readouterr().err
+    assert "messages of 1 queue are missing in a log without damage" in summary
+    assert "broker 'broker-a', topic 'odd', queue 0" in summary
+    assert delta_table(growing.lake.messages).to_pyarrow_table().num_rows == 8
+    assert audit.main([*places, "--quiet"]) == 0
+    growing.write(new_message(number, topic, queue_id=0) for number in range(4, 6) for topic in ("sound", "odd"))
+    assert archive.main([*places, "--quiet"]) == 0
+    damage = [
+        row for row in rows_of(growing.lake.quality_results) if row["severity"] == "damage" and not row["success"]
+    ]
+    assert [json.loads(example)["topic"] for row in damage for example in row["examples"]] == ["odd"]
 
 
 @pytest.mark.parametrize(

@@ -128,17 +128,18 @@ def test_the_page_of_a_run_without_problems_states_that() -> None:
     assert len(root.of_class("spark")) == 2
 
 
-def test_failed_expectations_are_explained_with_critical_ones_first() -> None:
+def test_failed_expectations_are_explained_with_critical_ones_first_and_then_damage() -> None:
     example: Row = {"broker": "a", "topic": "orders", "queue_id": 3, "window_start": "2026-11-20T12:00:00+00:00"}
-    report = report_of(("no_dead_letters", example), ("no_message_is_lost", example))
+    names = ("kinds_are_known", "no_message_is_lost", "no_dead_letters")
+    report = report_of(*((each, example) for each in names))
     root = parse_page(page_of_run(report, figures_of(profile_of(messages(range(3))))))
     articles = root.by_id("findings").all("article")
-    assert [each.attributes["class"] for each in articles] == ["notice critical", "notice warning"]
-    assert "Expected: no message is lost · not met in 1 of 10 windows of ten minutes of a queue" in articles[0].text
-    assert "broker a, topic orders, queue 3, from 2026-11-20 12:00:00 UTC" in articles[0].text
+    assert [each.attributes["class"] for each in articles] == ["notice critical", "notice critical", "notice warning"]
+    assert "Expected: no message is lost · not met in 1 of 10 windows of ten minutes of a queue" in articles[1].text
+    assert "broker a, topic orders, queue 3, from 2026-11-20 12:00:00 UTC" in articles[1].text
     for suite in SUITES:
         for each in suite.expectations:
-            assert (each.why in root.by_id("findings").text) == (each.name in ("no_dead_letters", "no_message_is_lost"))
+            assert (each.why in root.by_id("findings").text) == (each.name in names)
     assert facts_of(root)["Run"] == "none: nothing was committed (r)"
     assert "Stopped" in root.of_class("verdict")[0].text
 

@@ -70,7 +70,7 @@ def test_unmet_expectations_are_counted_without_the_row_of_the_verdict(growing: 
 
 def test_a_stopped_run_is_listed(growing: GrowingLake) -> None:
     later = read_past_runs(growing.lake)[0].ended_at + HOUR
-    judge(growing.lake, "stopped", replace(report_of(("no_message_is_lost", EXAMPLE)), judged_at=later))
+    judge(growing.lake, "stopped", replace(report_of(("kinds_are_known", EXAMPLE)), judged_at=later))
     first = read_past_runs(growing.lake)[0]
     assert (first.run_id, first.sequence, first.is_stopped, first.unmet, first.ended_at) == (
         "stopped", None, True, 1, later

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from commitlake.connectors.formats.engine.row_batch import MAX_TIMESTAMP_MS
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.audit import command as audit
@@ -19,6 +20,8 @@ from commitlake.schemas.errors import ExitCode
 from tests.support.audited_lakes import judge_nothing, write_lake
 from tests.support.earlier_archives import without_topic_minutes
 from tests.support.lakes import GrowingLake, shop_messages
+from tests.support.logs import new_message
+from tests.support.odd_logs import TIMES
 
 
 def compared(lake: LakePaths) -> tuple[list[Any], str]:
@@ -51,6 +54,19 @@ def test_a_count_that_differs_is_found(tmp_path: Path, column: str) -> None:
     (finding,), _ = compared(lake)
     assert finding.table == "topic_minutes"
     assert f"{column}, found" in finding.notes[0]
+
+
+def test_times_at_the_ends_of_calendars_are_compared(tmp_path: Path) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(new_message(number, born_timestamp=time) for number, time in enumerate(TIMES))
+    run_archive(HERE, Config(str(growing.store), growing.lake.root, judge=judge_nothing))
+    assert compared(growing.lake) == ([], "")
+    add_to(growing.lake, "messages", "x + 1")
+    (finding,), _ = compared(growing.lake)
+    windows = {
+        (number % 4, time // 600_000 if 0 <= time <= MAX_TIMESTAMP_MS else None) for number, time in enumerate(TIMES)
+    }
+    assert finding.count == len(windows)
 
 
 def test_minutes_of_another_time_are_found_on_both_days(tmp_path: Path) -> None:

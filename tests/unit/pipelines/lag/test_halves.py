@@ -66,6 +66,15 @@ def test_a_half_is_finished_if_an_op_record_names_its_first_offset(
     assert half_row(capsys, "--store", str(growing.store))["messages_max"] == 1
 
 
+def test_halves_whose_keys_differ_only_after_a_nul_count_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write([stored(HALF, second, UNIQ_KEY=f"U{chr(0) * second}") for second in range(3)])
+    put_offsets(growing.store, "consumerOffset.json", {f"{HALF}@{GROUP}": {0: 0}, f"{OP}@{GROUP}": {0: 0}})
+    assert half_row(capsys, "--store", str(growing.store))["messages_max"] == 3
+
+
 def test_op_records_without_bodies_give_bounds(
     growing: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

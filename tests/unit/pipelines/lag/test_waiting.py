@@ -61,6 +61,17 @@ def test_delivered_and_deleted_timers_are_not_counted(
     assert "2 more wait for their time" in row["notes"]  # U3 once, U_6
 
 
+def test_timers_whose_keys_differ_only_after_a_nul_count_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write([timer(second, -20, f"U{chr(0) * second}") for second in range(3)])
+    put_offsets(growing.store, "consumerOffset.json", {"orders@billing": {0: 0}})
+    put_bytes(growing.store, "timercheck", serialize_timer_checkpoint(TimerCheckpoint(WRITTEN_MS - 60_000, 52, 3)))
+    (row,) = rows_of_kind(capsys, "timer", "--store", str(growing.store))
+    assert row["messages_max"] == 3
+
+
 def test_timers_have_no_upper_bound_without_timer_progress_in_a_snapshot(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

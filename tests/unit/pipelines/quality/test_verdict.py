@@ -32,6 +32,8 @@ def report_with(*failed: Severity) -> QualityReport:
         (Losses(), [], "good", False),
         (Losses(), [Severity.WARNING], "warning", False),
         (Losses(), [Severity.CRITICAL], "critical", True),
+        (Losses(), [Severity.DAMAGE], "critical", True),
+        (Losses(gaps=1, accepts_gaps=True), [Severity.DAMAGE], "critical", True),
         (Losses(gaps=1), [Severity.WARNING], "critical", True),
         (Losses(quarantined=2), [], "critical", True),
         (Losses(gaps=1, accepts_gaps=True), [Severity.WARNING], "warning", False),
