@@ -156,7 +156,7 @@ def brokers_of(topics: pd.DataFrame, facts: RunFacts) -> pd.DataFrame:
     """
     sums = broker_sums(topics)
     without = [name for name in facts.brokers if name not in set(sums["broker"])]
-    absent = pd.DataFrame({"broker": pd.array(without, _NAME), **dict.fromkeys(_SUMMED, 0)})
+    absent = pd.DataFrame({"broker": pd.Series(without, dtype=_NAME), **dict.fromkeys(_SUMMED, 0)})
     sums = pd.concat([sums, absent], ignore_index=True)
     known = [facts.brokers.get(name, BrokerFacts()) for name in sums["broker"]]
     for name in ("bad_ranges", "missing_ranges", "marked_rows"):
