@@ -26,6 +26,7 @@ from commitlake.jobs.cli.broker_name import BrokerName, broker_name
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.evidence import evidence_key, last_subject, write_evidence
 from commitlake.jobs.cli.layouts import layout_of
+from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.run_metrics import count
@@ -65,7 +66,8 @@ def run(arguments: argparse.Namespace, judge: JudgeProcess | None = None) -> Exi
     lake = lake_of(arguments)
     facts = [("Lake", lake.root), ("Store", arguments.store or f"brokers of {arguments.from_broker}")]
     with failure_page(file, "archive", TITLE, facts, lake, shown=(CriticalQualityError, HBaseError)):
-        return _archive(arguments, lake, judge, file)
+        code = _archive(arguments, lake, judge, file)
+    return max(code, ExitCode.DAMAGE if warn_of_lost_ranges("archive", lake) else ExitCode.OK)
 
 
 def _archive(

@@ -59,6 +59,7 @@ from commitlake.pipelines.audit.tables import (
     compare_edges,
     compare_message_keys,
     damaged_files,
+    find_lost_messages,
     finding_lines,
     prevents_comparison,
 )
@@ -169,7 +170,7 @@ def _audit(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None
         of_keys, note = verdicts.pop() if compares_keys else ([], "")
     of_minutes, minutes_note = ([], "") if _is_damaged("topic_minutes", findings) else compare_minutes(lake, moment)
     of_edges, edges_note = ([], "") if _is_damaged("edges", findings) else compare_edges(lake, moment)
-    findings += [*of_keys, *of_minutes, *of_edges]
+    findings += [*of_keys, *of_minutes, *of_edges, *find_lost_messages(lake, span)]
     notes = [each for each in (note, minutes_note, edges_note) if each]
     if file is not None:
         file.write(audit_page(lake, span, moment, verdicts, findings, notes))

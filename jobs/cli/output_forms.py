@@ -1,7 +1,8 @@
 """The option `--format`, which has the same meaning in every job that prints rows.
 
 table  for people: columns as wide as they need to be; a job may leave out columns
-json   one JSON document: an object with `schema`, which is `SCHEMA`, and `rows`, a list of objects
+json   one JSON document: an object with `schema`, which is `SCHEMA`, and `rows`, a list of objects; if the answer
+       lacks messages, also `missing`, a list of sentences
 jsonl  one row per line, as a JSON object
 csv    a header and one line per row; lists and objects in a cell are JSON
 

@@ -131,7 +131,7 @@ def _table_cell(value: object) -> str:
     return printable_line(text)
 
 
-def write_json(rows: Iterable[Row], out: TextIO) -> int:
+def write_json(rows: Iterable[Row], out: TextIO, missing: Sequence[str] = ()) -> int:
     """Write one JSON document, one row per line, and return the number of rows; see `jobs.cli.output_forms`."""
     remaining = iter(rows)
     first = list(islice(remaining, 1))  # before the first output, so that a refused query prints nothing
@@ -141,7 +141,7 @@ def write_json(rows: Iterable[Row], out: TextIO) -> int:
     for row in chain(first, remaining):
         write_text((",\n" if count else "\n") + printable_json(_to_json(row)))
         count += 1
-    write_text("\n]}\n")
+    write_text(f'\n], "missing": {printable_json(_to_json(list(missing)))}}}\n' if missing else "\n]}\n")
     return count
 
 
@@ -150,14 +150,20 @@ def write_objects(form: str, rows: Sequence[Row]) -> int:
     return write(form, rows, list(dict.fromkeys(key for row in rows for key in row)))
 
 
-def write(form: str, rows: Iterable[Row], columns: list[str]) -> int:
+def write(form: str, rows: Iterable[Row], columns: list[str], missing: Sequence[str] = ()) -> int:
     """Write rows to standard output in a form of `jobs.cli.output_forms`, and return their number.
 
     The output is flushed, so that it comes before later lines of standard error if both go to one pipe or file.
+
+    Args:
+        form: the form.
+        rows: the rows.
+        columns: columns of a table and of CSV.
+        missing: sentences on what the answer lacks, for the JSON document; the job also prints them as warnings.
     """
     match form:
         case "json":
-            count = write_json(rows, sys.stdout)
+            count = write_json(rows, sys.stdout, missing)
         case "jsonl":
             count = write_jsonl(rows, sys.stdout)
         case "csv":

@@ -7,8 +7,8 @@ Reads `messages`, `consumer_offsets` and `subscriptions` of a lake, or a store's
 each group, topic and queue to standard output, and one for each delay level, for timers and for half messages of
 transactions. Messages in the retry store of a JMQ store (in a lake, from `edges`) have rows, too. It never starts
 Spark. Messages that a group's filter excludes do not count. Exit codes: 0; 2 for a wrong lake, store or option; 3 if a
-row meets a condition of --fail-if, if the lag of a store, a group or a topic is unknown, or if a range of a store's log
-is damaged.
+row meets a condition of --fail-if, if the lag of a store, a group or a topic is unknown, if a range of a store's log
+is damaged, or if the lake has lost messages that a group has still to consume.
 """
 
 from __future__ import annotations
@@ -118,14 +118,14 @@ def _answer(file: PageFile | None, arguments: argparse.Namespace) -> ExitCode:
     if arguments.store is not None and arguments.at is not None:
         raise JobError("--at needs --lake", "a store has no history of its groups; 'commitlake snapshot' records one")
     answer = measure_lag(arguments)
+    missing = [*answer.missing, *unknown_names(arguments, answer)]
     failing = [(row, condition) for row in answer.rows for condition in arguments.fail_if if condition.holds(row)]
     rows = worst_first(row for row in answer.rows if arguments.all or _is_behind(row))
     if arguments.output == "table":
         write("table", table_rows(rows), list(TABLE_COLUMNS))
     else:
-        write(arguments.output, plain_rows(rows), list(PLAIN_COLUMNS))
+        write(arguments.output, plain_rows(rows), list(PLAIN_COLUMNS), missing)
     sys.stdout.flush()
-    missing = [*answer.missing, *unknown_names(arguments, answer)]
     if file is not None:
         file.write(_page(arguments, replace(answer, missing=missing)))
     for sentence in missing:

@@ -7,7 +7,7 @@ standard output: a tree, a table, JSON or a Mermaid flowchart. With `--html` it 
 `--topics` shows which topics feed which. It starts no JVM.
 
 Exit codes: 0, also if nothing is found; 1 if `--follow` gave up, or a server did not accept the events; 2 for a wrong
-lake or option; 3 for a damaged table.
+lake or option; 3 for a damaged table, or if the lake has lost messages that may belong to the story.
 """
 
 from __future__ import annotations
@@ -84,8 +84,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 def _show_story(arguments: argparse.Namespace, lake: LakePaths, started: float) -> ExitCode:
     if arguments.html is None:
-        _print_story(arguments, _story(arguments, lake), started)
-        return ExitCode.OK
+        return _print_story(arguments, _story(arguments, lake), started)
     from commitlake.jobs.pages.lineage.page import TITLE, lineage_page
     from commitlake.jobs.pages.output import failure_page, page_file
 
@@ -95,8 +94,7 @@ def _show_story(arguments: argparse.Namespace, lake: LakePaths, started: float) 
         story = _story(arguments, lake)
         if file is not None:
             file.write(lineage_page(story, facts))
-        _print_story(arguments, story, started)
-    return ExitCode.OK
+        return _print_story(arguments, story, started)
 
 
 def _story(arguments: argparse.Namespace, lake: LakePaths) -> Story:
@@ -118,7 +116,7 @@ def _explain_property(name: str, story: Story) -> None:
         warn("commitlake lineage", f"no matching record has the property {name!a}.{did_you_mean(name, known)}")
 
 
-def _print_story(arguments: argparse.Namespace, story: Story, started: float) -> None:
+def _print_story(arguments: argparse.Namespace, story: Story, started: float) -> ExitCode:
     if arguments.openlineage is not None:
         from commitlake.jobs.lineage.openlineage import story_events
 
@@ -137,8 +135,11 @@ def _print_story(arguments: argparse.Namespace, story: Story, started: float) ->
         from commitlake.jobs.lineage.tree import write_tree
 
         write_tree(story, sys.stdout)
+    for sentence in story.missing:
+        warn("commitlake lineage", sentence)
     if not arguments.quiet:
         print_line(_summary(story, time.monotonic() - started))
+    return ExitCode.DAMAGE if story.missing else ExitCode.OK
 
 
 def _summary(story: Story, seconds: float) -> str:

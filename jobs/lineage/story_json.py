@@ -13,6 +13,7 @@ Version 1 has
     outcomes    step, state, text, proof (trace, records, offsets or none), group (null for all), at
     cautions    sentences about data that was not read, is unknown, or was left out
     not_shown   number of matching records that are not in the story
+    missing     sentences on messages that the lake has lost and that may belong to the story
 
 Times are ISO 8601 in UTC with milliseconds; unknown values are null.
 """
@@ -48,6 +49,7 @@ def story_object(story: Story) -> dict[str, Any]:
         "outcomes": [_outcome(outcome) for outcome in story.outcomes],
         "cautions": list(story.cautions),
         "not_shown": story.not_shown,
+        "missing": list(story.missing),
     }
 
 

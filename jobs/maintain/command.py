@@ -49,7 +49,7 @@ EXAMPLES = (
     ("maintain --lake /data/lake --repair --dry-run", "show what is damaged, and what can be recovered"),
     (
         "maintain --lake /data/lake --repair --store '/mnt/brokers/{broker}/store'",
-        "recover what is possible; the next archive adds lost messages that are still in the stores",
+        "recover what is possible; lost messages are read from the stores again",
     ),
     (
         "maintain --lake /data/lake --keep messages=400d --keep quarantine=90d --keep bodies=30d",

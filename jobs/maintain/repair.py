@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import os
 from contextlib import suppress
 
 from commitlake.connectors.lake.log_check import LogDamagedError
@@ -12,14 +13,19 @@ from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.cli.layouts import layout_of
+from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.runner import make_runner
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.pipelines.audit.refilled import record_new_places
 from commitlake.pipelines.erasure.run import Place, finish_erasures
+from commitlake.pipelines.maintenance.refill import Stores
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
+
+_VERSION = importlib.metadata.version("commitlake")
 
 
 def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
@@ -29,35 +35,36 @@ def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         0 if the lake is intact, or was repaired; 3 if it is not intact, or rows are lost.
     """
     _check_is_lake(lake)
-    first_offsets = _first_offsets(arguments, lake)
+    stores = _stores(arguments, lake)
     runner = make_runner(arguments, "maintain")
-    plan = plan_repair(lake, first_offsets=first_offsets, runner=runner)
+    plan = plan_repair(lake, stores=stores, runner=runner)
     if plan.is_nothing and not arguments.dry_run:  # an earlier repair may have been interrupted
-        _erase_again(arguments, lake, runner)
+        _finish(arguments, lake, runner)
     if plan.is_nothing:
         _print(
             arguments,
             f"{lake.root}: no table is damaged ('commitlake audit' checks the bodies)",
         )
-        return ExitCode.OK
+        return ExitCode.DAMAGE if warn_of_lost_ranges("maintain", lake) else ExitCode.OK
     for line in plan.lines():
         _print(arguments, line)
     if arguments.dry_run:
         _print(arguments, "nothing was changed: this was a dry run")
         return ExitCode.DAMAGE
-    missing = repair_lake(lake, plan, importlib.metadata.version("commitlake"), runner)
-    _erase_again(arguments, lake, runner)
+    missing = repair_lake(lake, plan, _VERSION, runner)
+    _finish(arguments, lake, runner)
     for line in missing:
         _print(arguments, f"not recovered: {line}")
     _print(
         arguments, f"repaired; the replaced files are in {lake.root.rstrip('/')}/_damaged. Run 'commitlake archive' now"
     )
-    return ExitCode.DAMAGE if missing else ExitCode.OK
+    is_lost = bool(warn_of_lost_ranges("maintain", lake))
+    return ExitCode.DAMAGE if missing or is_lost else ExitCode.OK
 
 
-def _erase_again(arguments: argparse.Namespace, lake: LakePaths, runner: Runner) -> None:
-    """Repeat erasures whose data the repair has brought back."""
-    place = Place(lake, pack_location(bodies_of(arguments, lake)), importlib.metadata.version("commitlake"), runner)
+def _finish(arguments: argparse.Namespace, lake: LakePaths, runner: Runner) -> None:
+    """Repeat erasures whose data the repair has brought back, and update the profiles of messages read again."""
+    place = Place(lake, pack_location(bodies_of(arguments, lake)), _VERSION, runner)
     outcomes = finish_erasures(place, lambda _: None)
     for outcome in outcomes:
         if outcome.error is not None:
@@ -65,6 +72,7 @@ def _erase_again(arguments: argparse.Namespace, lake: LakePaths, runner: Runner)
         _print(
             arguments, f"erasure {outcome.state.number} was repeated: {count_text(outcome.state.messages, 'message')}"
         )
+    record_new_places(lake, bodies_of(arguments, lake), runner)
     for outcome in outcomes:
         if outcome.error is not None:
             raise outcome.error
@@ -81,17 +89,18 @@ def _check_is_lake(lake: LakePaths) -> None:
         open_table(lake, "messages")
 
 
-def _first_offsets(arguments: argparse.Namespace, lake: LakePaths) -> dict[str, int] | None:
-    """Return the first offset of each named store, by its name in the lake; None if no store is named."""
+def _stores(arguments: argparse.Namespace, lake: LakePaths) -> Stores | None:
+    """Return the named stores; None if no store is named."""
     if not arguments.store:
         return None
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.jobs.cli.broker_name import broker_name
+    from commitlake.pipelines.masking.archiving import masks_of_lake
 
     try:
         commit = read_last_commit(lake.messages)
-    except LakeError:  # the lake is damaged, and then the first offsets are not needed
+    except LakeError:  # the log is damaged
         commit = None
     known = {} if commit is None else commit.stores
     layouts = layout_of(arguments).formats
@@ -100,7 +109,8 @@ def _first_offsets(arguments: argparse.Namespace, lake: LakePaths) -> dict[str, 
     for store in stores if known else ():
         if store.broker not in known:
             warn("commitlake maintain", f"the lake has no store {store.broker!a}.{did_you_mean(store.broker, known)}")
-    return {store.broker: store.segments[0].base_offset for store in stores}
+    masks = None if commit is None else masks_of_lake(commit.masks, os.environ)
+    return Stores(stores, pack_location(bodies_of(arguments, lake)), masks, _VERSION)
 
 
 def _print(arguments: argparse.Namespace, line: str) -> None:

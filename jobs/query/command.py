@@ -6,7 +6,7 @@ Reads a table of the lake; writes rows to standard output, and on standard error
 them. It needs no JVM; `--spark` is for results that are too large for one process. `--body` prints the body of
 the only message found, with one ranged read of its pack. `--grep` searches the bodies of all selected messages. Exit
 codes: 0, also if nothing matches; 2 for a wrong lake, option or predicate, or if the only body cannot be read; 3 for a
-damaged table, and if some of several bodies could not be read.
+damaged table, if some of several bodies could not be read, and if the lake has lost messages that may match.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from commitlake.connectors.lake.reader import NoTableError, QueryError, open_tab
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
+from commitlake.jobs.cli.lost_ranges import OF_MESSAGES, warn_of_lost_ranges
 from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.jobs.cli.places import bodies_of, lake_of
 from commitlake.jobs.cli.rows_output import Row, plain_rows, write
@@ -155,24 +156,26 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     question = _question(arguments, [*columns, *hidden], known)
     if arguments.table == "messages" and table is not None:
         question = _with_places(question, lake)
+    missing = _warn_of_lost(arguments, lake, table)
+    whole = ExitCode.DAMAGE if missing else ExitCode.OK
     try:
         if arguments.grep is not None and table is not None:
-            return answer_grep(arguments, question, lake, table)
+            return max(answer_grep(arguments, question, lake, table), whole)
         batches = _ask(arguments, question, lake, table)
         if arguments.count:
             found = sum(batch.column(0)[0].as_py() for batch in batches if batch.num_rows)
             print(found)
             _explain_empty(arguments, lake, table, found)
-            return ExitCode.OK
+            return whole
         rows = _LimitedRows(plain_rows(batches, 0), arguments.limit)
         if fetch and arguments.output == "table":
             size = write_one_body(iter(rows), fetch, arguments.body_out)
             if arguments.body_out and not arguments.quiet:
                 print_line(f"{size:,} bytes written to {arguments.body_out}")
-            return ExitCode.OK
+            return whole
         texts = BodyTexts(fetch) if fetch else None
         shown: Iterable[Row] = rows_with_bodies(rows, texts, hidden) if texts else rows
-        count = write(arguments.output, shown, [*columns, *BODY_COLUMNS] if fetch else columns)
+        count = write(arguments.output, shown, [*columns, *BODY_COLUMNS] if fetch else columns, missing)
     except QueryError as error:
         if table is not None:
             refuse_damaged_files(getattr(lake, arguments.table), str(error))
@@ -180,7 +183,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     _explain_empty(arguments, lake, table, count)
     if not arguments.quiet:
         print(_summary(count, rows.cut, arguments, time.monotonic() - started), file=sys.stderr)
-    return texts.report() if texts else ExitCode.OK
+    return max(texts.report(), whole) if texts else whole
 
 
 def _check_brokers(arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable | None) -> None:
@@ -188,6 +191,12 @@ def _check_brokers(arguments: argparse.Namespace, lake: LakePaths, table: DeltaT
         from commitlake.jobs.cli.lake_names import check_brokers
 
         check_brokers(lake, arguments.broker)
+
+
+def _warn_of_lost(arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable | None) -> list[str]:
+    if table is None or arguments.table not in OF_MESSAGES:
+        return []
+    return warn_of_lost_ranges("query", lake, arguments.broker, arguments.start, arguments.end)
 
 
 def _explain_masks(lake: LakePaths) -> None:

@@ -17,6 +17,7 @@ from commitlake.connectors.lake.reader import NoTableError, QueryError, run_sql_
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
+from commitlake.jobs.cli.lost_ranges import OF_MESSAGES, warn_of_lost_ranges
 from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.rows_output import plain_rows, write
 from commitlake.jobs.query.bodies import BodyTexts, body_fetcher
@@ -74,7 +75,8 @@ def answer_sql(
 
         rows, columns = rows_with_bodies(plain_rows(answer, 0), columns, open_bodies)
         shown = list(islice(rows, arguments.limit)) if arguments.limit else rows
-        count = write(arguments.output, iter(shown), columns)
+        missing = warn_of_lost_ranges("query", lake) if _reads_messages(sql) else []
+        count = write(arguments.output, iter(shown), columns, missing)
         cut = bool(arguments.limit) and next(rows, None) is not None
     except QueryError as error:
         for table in tables:
@@ -85,7 +87,12 @@ def answer_sql(
         seconds = time.monotonic() - started
         more = f", and there are more: --limit {arguments.limit} cut the result; --limit 0 gives all" if cut else ""
         print(f"{count_text(count, 'row')}{more} ({seconds:.1f} s)", file=sys.stderr)
-    return opened[0].report() if opened else ExitCode.OK
+    whole = ExitCode.DAMAGE if missing else ExitCode.OK
+    return max(opened[0].report(), whole) if opened else whole
+
+
+def _reads_messages(sql: str) -> bool:
+    return any(re.search(rf"\b{name}\b", sql, re.IGNORECASE) for name in OF_MESSAGES)
 
 
 def _named_tables(

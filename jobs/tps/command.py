@@ -8,7 +8,8 @@ output, and on standard error their time range and missing data. It starts no JV
 billions of rows.
 
 Exit codes: 0, also if there is no message; 2 for a wrong lake, store or option, or if `topic_minutes` lacks archive
-runs; 3 for a damaged table, or a log with damaged ranges. If only `edges` is damaged, all other figures are printed,
+runs; 3 for a damaged table, a log with damaged ranges, or a time of which the lake has lost messages.
+If only `edges` is damaged, all other figures are printed,
 and the exit code is 3 only if outcomes of transactions are columns of the answer, or part of its page.
 """
 
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError, run_job
 from commitlake.jobs.cli.damaged_files import named_damage
+from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.times import join_times
@@ -111,7 +113,8 @@ def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, starte
                 row |= {name: getattr(outcomes.found, name, None) for name in OUTCOME_COLUMNS}
         shown, groups = _largest(rows, by, arguments.top)
         columns += () if arguments.output == "table" else _COUNTED
-        write(arguments.output, (_plain(_with_times(row, question), columns) for row in shown), columns)
+        missing = _warn_of_lost(arguments, source, question)
+        write(arguments.output, (_plain(_with_times(row, question), columns) for row in shown), columns, missing)
         widened = notes.widened_note(question, arguments.start, arguments.end, _unit(arguments))
         if file is not None:
             file.write(_page(arguments, source, question, widened))
@@ -125,7 +128,7 @@ def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, starte
                 silent = comparison.silent_groups(question, rows)
                 lines += notes.comparison_notes(question, arguments.compare, silent, source)
             _print_lines([*lines, *widened], question, table, source, started)
-        return ExitCode.DAMAGE if needs_outcomes and outcomes.damage else _exit_code(source)
+        return ExitCode.DAMAGE if needs_outcomes and outcomes.damage else _exit_code(source, missing)
 
 
 def _outcomes(
@@ -174,7 +177,8 @@ def _show_hot_queues(arguments: argparse.Namespace, started: float) -> ExitCode:
             return _report_no_messages(source)
         rows = hot_queues(source.lake, source.coverage, question, Engine(arguments.engine))
         shown = rows[: arguments.top] if arguments.top else rows
-        write(arguments.output, (_plain(row, COLUMNS) for row in shown), list(COLUMNS))
+        missing = _warn_of_lost(arguments, source, question)
+        write(arguments.output, (_plain(row, COLUMNS) for row in shown), list(COLUMNS), missing)
         _explain_empty(arguments, source, rows)
         if not arguments.quiet:
             lines = notes.cut_note(len(shown), len(rows), "queues")
@@ -182,7 +186,7 @@ def _show_hot_queues(arguments: argparse.Namespace, started: float) -> ExitCode:
                 "skew is a queue's messages divided by the mean of the topic's non-empty queues on that broker"
             )
             _print_lines(lines, question, table, source, started)
-        return _exit_code(source)
+        return _exit_code(source, missing)
 
 
 def _show_hot_keys(arguments: argparse.Namespace, started: float) -> ExitCode:
@@ -194,7 +198,8 @@ def _show_hot_keys(arguments: argparse.Namespace, started: float) -> ExitCode:
             return _report_no_messages(source)
         found = hot_keys(source.lake, question)
         shown = found.rows[: arguments.top] if arguments.top else found.rows
-        write(arguments.output, (_plain(row, COLUMNS) for row in shown), list(COLUMNS))
+        missing = _warn_of_lost(arguments, source, question)
+        write(arguments.output, (_plain(row, COLUMNS) for row in shown), list(COLUMNS), missing)
         _explain_empty(arguments, source, found.rows)
         if not arguments.quiet:
             lines = notes.cut_note(len(shown), len(found.rows), "keys")
@@ -205,7 +210,7 @@ def _show_hot_keys(arguments: argparse.Namespace, started: float) -> ExitCode:
             )
             lines.append(f"{counted}; {bounds if found.error else 'all figures are exact'}")
             _print_lines(lines, question, MESSAGES, source, started)
-        return _exit_code(source)
+        return _exit_code(source, missing)
 
 
 def _show_delayed(arguments: argparse.Namespace, started: float) -> ExitCode:
@@ -218,11 +223,12 @@ def _show_delayed(arguments: argparse.Namespace, started: float) -> ExitCode:
         life = arguments.segment_life or DEFAULT_SEGMENT_LIFE
         rows = delayed_messages(source.lake, source.coverage, question, life, has_config=not source.stores)
         shown = rows[: arguments.top] if arguments.top else rows
-        write(arguments.output, (_plain(row, COLUMNS) for row in shown), list(COLUMNS))
+        missing = _warn_of_lost(arguments, source, question)
+        write(arguments.output, (_plain(row, COLUMNS) for row in shown), list(COLUMNS), missing)
         if not arguments.quiet:
             lines = notes.cut_note(len(shown), len(rows), "rows")
             _print_lines([*lines, *_delayed_notes(rows)], question, MESSAGES, source, started)
-        return _exit_code(source)
+        return _exit_code(source, missing)
 
 
 def _delayed_notes(rows: Sequence[Row]) -> list[str]:
@@ -260,8 +266,17 @@ def _report_no_messages(source: TpsSource) -> ExitCode:
     return _exit_code(source)
 
 
-def _exit_code(source: TpsSource) -> ExitCode:
-    return ExitCode.DAMAGE if any(source.damaged.values()) else ExitCode.OK
+def _exit_code(source: TpsSource, missing: Sequence[str] = ()) -> ExitCode:
+    return ExitCode.DAMAGE if missing or any(source.damaged.values()) else ExitCode.OK
+
+
+def _warn_of_lost(arguments: argparse.Namespace, source: TpsSource, question: RatesQuestion) -> list[str]:
+    """Warn of messages of this time that the lake has lost; returns the sentences."""
+    if source.stores:
+        return []
+    earlier = COMPARED.get(arguments.compare)
+    start = question.start if earlier is None else question.earlier(earlier).start
+    return warn_of_lost_ranges("tps", source.lake, question.brokers, start, question.end)
 
 
 def _unit(arguments: argparse.Namespace) -> datetime.timedelta:

@@ -199,7 +199,17 @@ def _check_store(store: Store, last: ArchiveCommit) -> None:
             "earlier messages of other topics would never be archived. Run 'archive --from-broker' without --topic "
             "once, or archive the files into another lake"
         )
-    if progress is not None and progress.last_record is not None:
+    if progress is not None:
+        check_is_archived(store, progress)
+
+
+def check_is_archived(store: Store, progress: StoreProgress) -> None:
+    """Refuse a store that is not the one that was archived.
+
+    Raises:
+        StoreReplacedError: naming what differs.
+    """
+    if progress.last_record is not None:
         record = progress.last_record
         check_continuity(store, progress.end, record.physical_offset, record.size, record.digest)
 

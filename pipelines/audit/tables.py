@@ -24,6 +24,7 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.follower import FOLLOWING
+from commitlake.connectors.lake.lost_ranges import lost_ranges, lost_sentences
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 from commitlake.connectors.plain_arrays import dict_rows
@@ -31,6 +32,7 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.sides import SHOWN, Sides
+from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.edges.check import count_kinds
 from commitlake.pipelines.edges.progress import APPLICATION_ID as EDGES_ID
 from commitlake.pipelines.maintenance.data_check import find_damaged_files
@@ -89,6 +91,12 @@ def damaged_files(lake: LakePaths, *, deep: bool, runner: Runner = HERE) -> list
 def prevents_comparison(findings: Sequence[TableFinding]) -> bool:
     """Return whether a table that comparisons need cannot be read."""
     return any(finding.table in _NEEDED for finding in findings)
+
+
+def find_lost_messages(lake: LakePaths, span: AuditSpan) -> list[TableFinding]:
+    """Return the ranges of logs whose messages repairs could not restore, in a time range."""
+    lost = lost_ranges(lake, (), span.first, span.last)
+    return [TableFinding("messages", len(lost), "lost ranges", lost_sentences(lost))] if lost else []
 
 
 def compare_archive_runs(lake: LakePaths, moment: Moment, damaged: Collection[str] = ()) -> list[TableFinding]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from commitlake.connectors.formats.engine.errors import IndexMismatchError
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
+from commitlake.connectors.lake.lost_ranges import LostRange, lost_ranges, lost_sentences
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
@@ -138,7 +139,16 @@ def lag_of_lake(
         rows += _measure(moments, store, subscriptions, wanted, levels, progress.end)
         if at is None:
             rows += rows_of_entries(moments[OffsetKind.GROUP], entries_of_lake(lake, broker), wanted)
+    missing += lost_sentences(list(_lost_while_waiting(lake, rows)))
     return LagAnswer(rows, missing, positions, broadcasting, times)
+
+
+def _lost_while_waiting(lake: LakePaths, rows: Sequence[Lag]) -> Iterator[LostRange]:
+    """Yield the ranges of logs that the lake has lost and that may hold messages which a group has still to consume."""
+    for lost in lost_ranges(lake) if rows else ():
+        of_broker = (row for row in rows if lost.is_of([row.broker]))
+        if any(lost.may_hold(row.last_consumed_time, row.as_of) for row in of_broker):
+            yield lost
 
 
 def queue_ends(lake: LakePaths, answer: LagAnswer) -> dict[Queue, QueueSpan]:

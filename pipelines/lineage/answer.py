@@ -6,7 +6,9 @@ import datetime
 from collections.abc import Sequence
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, newest_commit
+from commitlake.connectors.lake.lost_ranges import LostRange, lost_ranges, lost_sentences
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.edges.links.retries import offset_of
 from commitlake.pipelines.edges.progress import APPLICATION_ID
 from commitlake.pipelines.lineage.building import build, ordered, record_of, step_id
 from commitlake.pipelines.lineage.depth import NearSteps, near_steps
@@ -87,9 +89,18 @@ def story_and_rows(lake: LakePaths, question: Question) -> tuple[Story, Sequence
         named = {step_id(place) for place in {*found.matched, *found.related}}
         shown = near_steps(steps, edges, outcomes, named, question.depth)
     cautions += shown.cautions
-    story = Story(question.words, as_of, shown.steps, shown.edges, shown.outcomes, cautions, found.not_shown)
+    missing = lost_sentences(_lost(lake, question))
+    cautions += missing
+    story = Story(question.words, as_of, shown.steps, shown.edges, shown.outcomes, cautions, found.not_shown, missing)
     ids = {step.id for step in shown.steps}
     return story, [row for place, row in found.records.items() if step_id(place) in ids]
+
+
+def _lost(lake: LakePaths, question: Question) -> list[LostRange]:
+    """Return the ranges of logs that the lake has lost and that may hold records of the story, as far as is known."""
+    broker, offset = question.place or (None, offset_of(question.message_id))
+    lost = lost_ranges(lake, [] if broker is None else [broker], question.start, question.end)
+    return lost if offset < 0 else [part for part in lost if part.may_have(offset)]
 
 
 def _late_edges(tables: LineageTables, newest: tuple[int, ArchiveCommit] | None) -> list[str]:

@@ -283,6 +283,7 @@ class Story:
         outcomes: In the order of the steps.
         cautions: Sentences on what was not searched, is not known, or was left out.
         not_shown: Number of matching records that are left out because of a limit.
+        missing: Sentences on messages that the lake has lost and that may belong to the story.
     """
 
     asked: str
@@ -292,6 +293,7 @@ class Story:
     outcomes: Sequence[Outcome]
     cautions: Sequence[str] = ()
     not_shown: int = 0
+    missing: Sequence[str] = ()
 
     @property
     def records(self) -> list[Record]:

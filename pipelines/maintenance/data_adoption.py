@@ -21,16 +21,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, RunCounts, StoreProgress
 from commitlake.connectors.lake.data_files import NO_DATE
 from commitlake.connectors.lake.delta import delta_table, storage_options
@@ -40,6 +37,7 @@ from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.newest_versions import delete_newest
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.statistics import file_statistics
+from commitlake.pipelines.maintenance.extents import Extents, extents_of
 from commitlake.pipelines.maintenance.first_entry import create_table
 from commitlake.pipelines.maintenance.log_repair import AsideFolder
 from commitlake.schemas.counts import count_text
@@ -48,40 +46,6 @@ from commitlake.schemas.tables.messages import PARTITION_COLUMNS, STORE_DATE
 
 _RUN = re.compile(r"part-\d+-([0-9a-f]{32})-[0-9a-f]{8}")
 _DATE = re.compile(rf"{STORE_DATE.name}=([^/]+)/[^/]+\.parquet")
-
-
-@dataclass(frozen=True, slots=True)
-class Extents:
-    """Sorted, disjoint ranges of one store's log that hold certain records."""
-
-    starts: Array
-    ends: Array
-
-    @property
-    def bytes(self) -> int:
-        """Total length of the ranges."""
-        return int((self.ends - self.starts).sum())
-
-    @property
-    def end(self) -> int:
-        """End of the last range."""
-        return int(self.ends[-1])
-
-    @classmethod
-    def of(cls, starts: Array, ends: Array) -> Extents:
-        """Build extents from ranges in any order; ranges that touch are joined."""
-        order = np.argsort(starts, kind="stable")
-        starts, ends = starts[order], np.maximum.accumulate(ends[order])
-        begins = np.flatnonzero(np.concatenate([[True], starts[1:] > ends[:-1]]))
-        return cls(starts[begins], ends[np.append(begins[1:], len(starts)) - 1])
-
-    def with_more(self, other: Extents) -> Extents:
-        """Return the union of both."""
-        return Extents.of(np.concatenate([self.starts, other.starts]), np.concatenate([self.ends, other.ends]))
-
-    def overlap(self, other: Extents) -> int:
-        """Return the number of bytes that are in both."""
-        return self.bytes + other.bytes - self.with_more(other).bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +109,22 @@ class Adoption:
                 "does not have their runs"
             )
 
-    def losses(self) -> Iterator[str]:
-        """Yield sentences on rows that cannot be recovered."""
+    def losses(self, rows: int) -> Iterator[str]:
+        """Yield sentences on rows that cannot be recovered.
+
+        Args:
+            rows: number of rows that the table has now, with those that were read from stores again.
+        """
+        if self.expected is not None and rows >= self.expected:
+            return
         for reason in self.damaged:
             yield f"messages: data file {reason}; its rows are lost"
         for path in self.overlapping:
             yield f"messages: data file {path}: some of its rows are in other files, the others are lost"
-        if self.expected is not None and self.rows < self.expected:
+        if self.expected is not None:
             yield (
                 f"messages: expected {count_text(self.expected, 'message')}, as archive_runs counts them, including "
-                f"those that 'maintain --keep' has dropped, found {self.rows:,}"
+                f"those that 'maintain --keep' has dropped, found {rows:,}"
             )
 
     def add(self, file: Adopted) -> None:
@@ -263,14 +233,7 @@ def _data_files(lake: LakePaths) -> Iterator[tuple[str, pafs.FileInfo]]:
 def _read(lake: LakePaths, path: str, info: pafs.FileInfo) -> Adopted:
     files = LogFolder(lake.messages, storage_options(lake.messages, lake.s3), lake.s3).files
     with files.open_input_file(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as parquet:
-        extents: dict[str, Extents] = {}
-        for group in range(parquet.num_row_groups):
-            rows = parquet.read_row_group(group, ["broker", "physical_offset", "size"])
-            for broker in pc.unique(rows.column("broker")).to_pylist():
-                of_broker = rows.filter(pc.equal(rows.column("broker"), broker))
-                starts = of_broker.column("physical_offset").to_numpy().astype(np.int64)
-                more = Extents.of(starts, starts + of_broker.column("size").to_numpy().astype(np.int64))
-                extents[broker] = extents[broker].with_more(more) if broker in extents else more
+        extents = extents_of(parquet)
         date = _DATE.fullmatch(path)
         text = unquote(date[1]) if date else NO_DATE
         modified = (info.mtime_ns or time.time_ns()) // 1_000_000

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Collection
+import secrets
+import time
+from collections.abc import Callable, Collection
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -35,8 +36,22 @@ def lost_run_ids(lake: LakePaths, lost: Collection[LostRuns]) -> set[str]:
     return found | {row["run_id"] for row in rows for one in lost if one.after < row["sequence"] < one.before}
 
 
+IsReplaced = Callable[[pa.Table], pa.ChunkedArray]
+"""A function that returns, for each row of a table, whether it is replaced."""
+
+
+def is_of_runs(run_ids: Collection[str]) -> IsReplaced:
+    """Return a function that chooses the rows of some runs."""
+    return lambda rows: pc.is_in(rows.column("run_id"), pa.array(sorted(run_ids), pa.string()))
+
+
 def delete_runs(table_uri: str, run_ids: Collection[str]) -> int:
     """Delete the rows of the given runs from a table, and return their number."""
+    return replace_rows(table_uri, is_of_runs(run_ids))
+
+
+def replace_rows(table_uri: str, is_replaced: IsReplaced, added_rows: pa.Table | None = None) -> int:
+    """Delete rows of a table without partitions, and add others, in one commit. Returns the number of deleted rows."""
     try:
         files = read_table_files(delta_table(table_uri))
     except TableNotFoundError:
@@ -48,20 +63,23 @@ def delete_runs(table_uri: str, run_ids: Collection[str]) -> int:
     for file in files:
         with folder.open_input_file(unquote(file.path)) as source:
             rows = pq.read_table(source, page_checksum_verification=True)
-        kept = rows.filter(pc.invert(pc.is_in(rows.column("run_id"), pa.array(sorted(run_ids), pa.string()))))
+        kept = rows.filter(pc.invert(is_replaced(rows)).fill_null(True))
         if kept.num_rows == rows.num_rows:
             continue
         removed.append(file)
         deleted += rows.num_rows - kept.num_rows
         if kept.num_rows:
-            name = f"part-kept-{datetime.datetime.now(datetime.UTC):%Y%m%d%H%M%S%f}.zstd.parquet"
-            written = write_plain_file(kept, table_uri, name)
-            added.append(
-                TableFile(written.path, {}, written.size, written.rows, file.modified_ms, statistics=written.statistics)
-            )
-    if removed:
+            added.append(_written(table_uri, kept, file.modified_ms))
+    if added_rows is not None and added_rows.num_rows:
+        added.append(_written(table_uri, added_rows, time.time_ns() // 1_000_000))
+    if removed or added:
         exchange_files(table_uri, removed, added, changes_data=True, note={"action": "repair"})
     return deleted
+
+
+def _written(table_uri: str, rows: pa.Table, modified_ms: int) -> TableFile:
+    file = write_plain_file(rows, table_uri, f"part-kept-{secrets.token_hex(16)}.zstd.parquet")
+    return TableFile(file.path, {}, file.size, file.rows, modified_ms, statistics=file.statistics)
 
 
 def refill_tables(lake: LakePaths, parser_version: str) -> dict[str, int]:

@@ -4,6 +4,7 @@
     2. messages                 progress_repair   records the archive's progress after the repair
                                 data_adoption     rebuilds the log from data files, if no version is intact
     3. data files               data_check        moves damaged files aside, and removes them from their table
+                                refill            reads the messages of damaged files from the stores again
     4. tables of runs           derived_repair    deletes rows of lost runs, adds files that commits name
     5. message_keys             follow            rebuilds it, if it is damaged or ahead of messages
     6. edges                    follow            likewise
@@ -20,17 +21,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake.exceptions import TableNotFoundError
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after, read_last_commit
-from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta import delta_table, seal, storage_options
 from commitlake.connectors.lake.erasures import lacks_erasures
+from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.followed_runs import last_finished, missing_runs
 from commitlake.connectors.lake.follower import FOLLOWING, lacking_runs, restore_runs
 from commitlake.connectors.lake.links import check_lake_links, check_table_links
@@ -44,7 +46,6 @@ from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.connectors.lake.versions import VersionsError
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.edges.progress import is_ahead
 from commitlake.pipelines.maintenance import replay_repair
@@ -64,15 +65,14 @@ from commitlake.pipelines.maintenance.kept_repair import WAY as KEPT_WAY
 from commitlake.pipelines.maintenance.log_repair import AsideFolder, LogRepair, plan_log_repair, repair_log
 from commitlake.pipelines.maintenance.minutes_repair import MINUTES, must_recount
 from commitlake.pipelines.maintenance.progress_repair import commit_repair, finished_runs, is_unfinished, lost_runs
+from commitlake.pipelines.maintenance.refill import Stores, Suspect, recorded_losses, restore_messages
 from commitlake.pipelines.maintenance.repair_notes import repair_note
-from commitlake.pipelines.maintenance.rewind import plan_rewind
-from commitlake.pipelines.maintenance.table_files import exchange_files
+from commitlake.pipelines.maintenance.table_files import exchange_files, read_table_files
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 _KEYS = "message_keys"
@@ -108,7 +108,8 @@ class RepairPlan:
         adoption: data files from which `messages` is rebuilt; None if its log can be repaired.
         ahead: sequence of the newest run that `archive_runs` has and `messages` has lost; 0 if there is none.
         missing_runs: by table, the number of runs that it is missing.
-        notes: further sentences for the user.
+        recorded: parts of the logs that earlier repairs have recorded as lost, if there are stores to read them from.
+        stores: the stores; None for none.
     """
 
     logs: Mapping[str, LogRepair] = field(default_factory=dict)
@@ -119,13 +120,21 @@ class RepairPlan:
     adoption: Adoption | None = None
     ahead: int = 0
     missing_runs: Mapping[str, int] = field(default_factory=dict)
-    notes: Sequence[str] = ()
+    recorded: Sequence[Suspect] = ()
+    stores: Stores | None = None
 
     @property
     def is_nothing(self) -> bool:
         """True if the lake is intact."""
         return not (
-            self.logs or self.files or self.unfinished or self.lost or self.keys or self.ahead or self.missing_runs
+            self.logs
+            or self.files
+            or self.unfinished
+            or self.lost
+            or self.keys
+            or self.ahead
+            or self.missing_runs
+            or self.recorded
         )
 
     def lines(self) -> Iterator[str]:
@@ -140,7 +149,7 @@ class RepairPlan:
         for table, damages in self.files.items():
             for found in damages:
                 yield f"{table}: data file {found}"
-            yield f"  {_way_of_files(table)}"
+            yield f"  {_way_of_files(table, self.stores)}"
         if self.unfinished:
             yield "messages: an earlier repair was interrupted; it is completed"
         if self.ahead:
@@ -152,7 +161,9 @@ class RepairPlan:
             yield f"rows of {count_text(self.lost, 'run')} that messages has lost are deleted from the other tables"
         if self.keys:
             yield f"message_keys: {self.keys}: it is rebuilt from messages"
-        yield from self.notes
+        for lost in self.recorded:
+            yield f"messages: an earlier repair has recorded messages of {lost.name} as lost"
+            yield f"  {_way_of_files('messages', self.stores)}"
 
 
 def _way_of(table: str, repair: LogRepair) -> str:
@@ -175,9 +186,11 @@ def _way_of(table: str, repair: LogRepair) -> str:
     return "the checkpoint is moved aside; the entries of the log have its contents"
 
 
-def _way_of_files(table: str) -> str:
+def _way_of_files(table: str, stores: Stores | None) -> str:
+    if table == "messages" and stores is not None:
+        return "its messages are read from the stores again; a range that they no longer have is added to gaps"
     if table == "messages":
-        return "is moved aside; its range of the log is added to gaps, and its messages are lost"
+        return "is moved aside; its messages are lost, and their range of the log is added to gaps. --store reads them"
     if table in {_KEYS, _EDGES}:
         return "the table is rebuilt from messages"
     if table in KEPT_TABLES:
@@ -191,17 +204,15 @@ def plan_repair(
     lake: LakePaths,
     *,
     deep: bool = True,
-    first_offsets: Mapping[str, int] | None = None,
+    stores: Stores | None = None,
     runner: Runner = HERE,
 ) -> RepairPlan:
     """Find the damages of a lake and plan their repair.
 
     Args:
         lake: locations of the tables.
-        first_offsets: by broker, the first physical offset that its store still has. If that is early enough,
-            `messages` is restored to the version before a damaged data file was added, and the next archive run
-            archives everything since then again.
         deep: True to read every page of every data file, and to compare `message_keys` with `messages`.
+        stores: stores from which messages of damaged data files are read again; None for none.
         runner: runs the tasks that read data files.
 
     Raises:
@@ -224,23 +235,33 @@ def plan_repair(
                 continue
             if damages:
                 files[table] = damages
-    if "messages" in logs:
-        return RepairPlan(logs, files, adoption=find_adoption(lake) if logs["messages"].is_lost else None)
-    if "messages" in files and first_offsets is not None:
-        rewind = plan_rewind(lake, files["messages"], first_offsets)
-        if isinstance(rewind, LogRepair):
-            notes = [f"messages: data file {damage}" for damage in files.pop("messages")]
-            return RepairPlan({**logs, "messages": rewind}, files, notes=notes)
-        return RepairPlan(
-            logs, files, notes=[f"messages cannot be restored to the version before its damaged files: {rewind}"]
-        )
+    if (repair := logs.get("messages")) is not None:
+        if repair.goes_back and not repair.is_lost and not _is_there(lake, "messages", (repair.first or 0) - 1):
+            logs["messages"] = repair = replace(repair, is_lost=True)  # its data files are all that is left
+        return RepairPlan(logs, files, adoption=find_adoption(lake) if repair.is_lost else None, stores=stores)
+    recorded = recorded_losses(lake) if stores is not None and "gaps" not in {*logs, *files} else ()
+    if "messages" in files:
+        return RepairPlan(logs, files, recorded=recorded, stores=stores)
     lost = _lost_rows(lake) if not set(OF_RUNS) & (logs.keys() | files.keys()) else 0
     keys = "" if {_KEYS, "messages"} & (logs.keys() | files.keys()) else _wrong_keys(lake, runner, deep=deep)
     unfinished = is_unfinished(lake.messages) is not None
     ahead = 0 if unfinished or "archive_runs" in logs else _newest_lost_run(lake)
+    missing = _missing_runs(lake, {*logs, *files})
     return RepairPlan(
-        logs, files, unfinished, lost, keys, ahead=ahead, missing_runs=_missing_runs(lake, {*logs, *files})
+        logs, files, unfinished, lost, keys, ahead=ahead, missing_runs=missing, recorded=recorded, stores=stores
     )
+
+
+def _is_there(lake: LakePaths, table: str, version: int) -> bool:
+    """Return whether a version of a table has all of its data files, which `maintain` and `erase` delete later."""
+    uri = getattr(lake, table)
+    options = storage_options(uri, lake.s3)
+    try:
+        paths = file_actions(DeltaTable(uri, version=version, storage_options=options)).column("path").to_pylist()
+    except DeltaError:
+        return False
+    infos = LogFolder(uri, options, lake.s3).files.get_file_info([unquote(path) for path in paths])
+    return all(info.is_file for info in infos)
 
 
 def _check_links(lake: LakePaths) -> None:
@@ -316,6 +337,38 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
     aside = AsideFolder(lake)
     kept = [table for table in KEPT_TABLES if table in {*plan.logs, *plan.files}]
     losses = [line for table in kept for line in rebuild_kept_table(aside, table, plan.files.get(table, ()))]
+    _repair_log_of_messages(aside, plan)
+    missing = losses
+    # The messages of damaged data files stay counted, because they come back, or are known to be lost.
+    recount = [MINUTES] if must_recount(lake, {*plan.logs, *({MINUTES} & plan.files.keys())}) else []
+    repaired = {table: list(_repair_table_of_runs(aside, table, plan, runner)) for table in OF_RUNS}
+    missing += [line for table, lines in repaired.items() if table not in recount for line in lines]
+    lost = lost_runs(lake.messages)
+    if lost and (run_ids := lost_run_ids(lake, lost)):
+        for table in OF_RUNS:
+            delete_runs(getattr(lake, table), run_ids)
+    missing += _restore_messages(aside, plan, runner, parser_version)
+    gone = refill_tables(lake, parser_version)
+    missing += _restore_archive_runs(lake, plan, parser_version)
+    missing += [f"{table}: {count_text(count, 'file')} that commits name: missing" for table, count in gone.items()]
+    gone_records = "records that the stores' consume logs no longer have"
+    losable = dict.fromkeys(SNAPSHOT_TABLES, ("the snapshots in its newest commits", "all snapshots so far"))
+    for table, (newest, everything) in {**losable, _CONSUMPTIONS: (gone_records, gone_records)}.items():
+        missing += _repair_or_begin(aside, table, plan, runner, newest, everything)
+    missing += replay_repair.repair_replay_tables(
+        aside, plan.logs, lambda table: _damaged_files(lake, table, plan, runner)
+    )
+    _repair_keys(aside, plan, runner)
+    _repair_edges(aside, plan, runner)
+    if plan.recorded and not recorded_losses(lake) and must_recount(lake, {"messages"}):
+        recount = [MINUTES]  # it may have been counted without them
+    _recount(lake, recount, runner)
+    return missing
+
+
+def _repair_log_of_messages(aside: AsideFolder, plan: RepairPlan) -> None:
+    """Repair the log of `messages`, and record the archive's progress after that."""
+    lake = aside.lake
     of_messages = plan.logs.get("messages")
     if of_messages is not None:
         if plan.adoption is not None:
@@ -329,40 +382,34 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
         note = {"first": version, "run_ids": [], "sequence": plan.ahead, "goes_back": True}
     if note is not None:
         commit_repair(lake, note)
-    missing = [*losses, *(plan.adoption.losses() if plan.adoption else ())]
-    recount = [MINUTES] if must_recount(lake, {*plan.logs, *plan.files}) else []
-    repaired = {table: list(_repair_table_of_runs(aside, table, plan, runner)) for table in OF_RUNS}
-    missing += [line for table, lines in repaired.items() if table not in recount for line in lines]
-    lost = lost_runs(lake.messages)
-    if lost and (run_ids := lost_run_ids(lake, lost)):
-        for table in OF_RUNS:
-            delete_runs(getattr(lake, table), run_ids)
-    missing += _take_out(aside, "messages", _damaged_files(lake, "messages", plan, runner), parser_version)
-    if plan.adoption is not None and (lost_ids := runs_beyond(lake, plan.adoption)):
+
+
+def _restore_messages(aside: AsideFolder, plan: RepairPlan, runner: Runner, parser_version: str) -> Iterator[str]:
+    """Restore lost messages from the stores, and delete what other tables have of runs whose messages are all lost.
+
+    Yields:
+        Sentences on what is lost.
+    """
+    lake, adoption = aside.lake, plan.adoption
+    others = [] if adoption is None else [Suspect("messages", needs_proof=True)]
+    damaged = _damaged_files(lake, "messages", plan, runner)
+    yield from restore_messages(aside, damaged, others, plan.stores, runner, parser_version)
+    if adoption is None:
+        return
+    yield from adoption.losses(sum(file.rows or 0 for file in read_table_files(delta_table(lake.messages))))
+    if lost_ids := runs_beyond(lake, adoption):
         for table in OF_RUNS:
             delete_runs(getattr(lake, table), lost_ids)
-        missing.append(f"{count_text(len(lost_ids), 'run is', 'runs are')} lost: {', '.join(sorted(lost_ids)[:5])}")
-    gone = refill_tables(lake, parser_version)
-    if "archive_runs" in {*plan.logs, *plan.files, *plan.missing_runs}:
-        restored = restore_runs(lake, parser_version)
-        removed = sum(damage.file.rows or 0 for damage in plan.files.get("archive_runs", ()))
-        if restored < removed:
-            missing.append(
-                f"archive_runs: {count_text(removed - restored, 'row')} of runs that are no longer in the log of "
-                "messages"
-            )
-    missing += [f"{table}: {count_text(count, 'file')} that commits name: missing" for table, count in gone.items()]
-    gone_records = "records that the stores' consume logs no longer have"
-    losable = dict.fromkeys(SNAPSHOT_TABLES, ("the snapshots in its newest commits", "all snapshots so far"))
-    for table, (newest, everything) in {**losable, _CONSUMPTIONS: (gone_records, gone_records)}.items():
-        missing += _repair_or_begin(aside, table, plan, runner, newest, everything)
-    missing += replay_repair.repair_replay_tables(
-        aside, plan.logs, lambda table: _damaged_files(lake, table, plan, runner)
-    )
-    _repair_keys(aside, plan, runner)
-    _repair_edges(aside, plan, runner)
-    _recount(lake, recount, runner)
-    return missing
+        yield f"{count_text(len(lost_ids), 'run is', 'runs are')} lost: {', '.join(sorted(lost_ids)[:5])}"
+
+
+def _restore_archive_runs(lake: LakePaths, plan: RepairPlan, parser_version: str) -> Iterator[str]:
+    if "archive_runs" not in {*plan.logs, *plan.files, *plan.missing_runs}:
+        return
+    restored = restore_runs(lake, parser_version)
+    removed = sum(damage.file.rows or 0 for damage in plan.files.get("archive_runs", ()))
+    if restored < removed:
+        yield f"archive_runs: {count_text(removed - restored, 'row')} of runs that are no longer in the log of messages"
 
 
 def _recount(lake: LakePaths, tables: Sequence[str], runner: Runner) -> None:
@@ -381,7 +428,7 @@ def _repair_table_of_runs(aside: AsideFolder, table: str, plan: RepairPlan, runn
     if repair is not None:
         named = named_files(commits_after(lake.messages, 0), table)
         repair_log(aside, repair, {"table": table}, keep=named)
-    yield from _take_out(aside, table, _damaged_files(lake, table, plan, runner), "")
+    yield from _take_out(aside, table, _damaged_files(lake, table, plan, runner))
 
 
 def _repair_or_begin(
@@ -421,47 +468,17 @@ def _damaged_files(lake: LakePaths, table: str, plan: RepairPlan, runner: Runner
         return ()
 
 
-def _take_out(aside: AsideFolder, table: str, found: Sequence[DataDamage], parser_version: str) -> Iterator[str]:
-    """Remove damaged data files from a table. For `messages`, record the lost ranges in `gaps`."""
+def _take_out(aside: AsideFolder, table: str, found: Sequence[DataDamage]) -> Iterator[str]:
+    """Remove damaged data files from a table that follows `messages`."""
     if not found:
         return
-    uri = getattr(aside.lake, table)
-    if table == "messages":
-        _write_gaps(aside.lake, found, parser_version)
     rows = sum(damage.file.rows or 0 for damage in found)
-    exchange_files(uri, [damage.file for damage in found], [], changes_data=True, note=repair_note(rows))
+    removed = [damage.file for damage in found]
+    exchange_files(getattr(aside.lake, table), removed, [], changes_data=True, note=repair_note(rows))
     for damage in found:
         aside.move(f"{table}/{unquote(damage.file.path)}")
-    if table in _OF_COMMITS:
-        return
-    yield f"{table}: {count_text(rows, 'row')} of {count_text(len(found), 'damaged data file')}"
-
-
-def _write_gaps(lake: LakePaths, damages: Sequence[DataDamage], parser_version: str) -> None:
-    try:
-        known = set(delta_table(lake.gaps).to_pyarrow_table(columns=["segment"]).column("segment").to_pylist())
-    except TableNotFoundError:
-        known = set()
-    rows = []
-    for damage in damages:
-        least, greatest = damage.bounds
-        segment = f"messages/{unquote(damage.file.path)}"
-        if segment in known:  # recorded already by a repair that was killed
-            continue
-        brokers = sorted({str(bound.get("broker")) for bound in damage.bounds})
-        rows.append(
-            {
-                "broker": brokers[0] if len(brokers) == 1 else " to ".join(brokers),
-                "segment": segment,
-                "start_offset": least.get("physical_offset"),
-                "end_offset": None if "physical_offset" not in greatest else greatest["physical_offset"] + 1,
-                "found": f"a damaged data file of the lake: {damage.reason}",
-                "parser_version": parser_version,
-                "run_id": "repair",
-            }
-        )
-    if rows:
-        append_rows(lake.gaps, GAPS, pa.Table.from_pylist(rows, schema=to_arrow_schema(GAPS)))
+    if table not in _OF_COMMITS:
+        yield f"{table}: {count_text(rows, 'row')} of {count_text(len(found), 'damaged data file')}"
 
 
 def _repair_keys(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
@@ -486,7 +503,7 @@ def _repair_edges(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
     if not has_log(lake, _EDGES) and _EDGES not in {*plan.logs, *plan.files}:
         return
     sources = {_EDGES, _CONSUMPTIONS, "messages"}
-    if plan.adoption is not None or sources & {*plan.logs, *plan.files} or is_ahead(lake):
+    if plan.adoption is not None or plan.recorded or sources & {*plan.logs, *plan.files} or is_ahead(lake):
         aside.move_folder(_EDGES)
         delete_newest(lake.edges, storage_options(lake.root, lake.s3))
         follow_edges(lake, runner)

@@ -29,10 +29,15 @@ def count_lost_rows(table: DeltaTable) -> int:
 
 
 def _lost_rows(metadata: str | None) -> int:
+    text = (read_note(metadata) or {}).get(_LOST_ROWS)
+    return max(parse_int64(text) or 0, 0) if isinstance(text, str) else 0
+
+
+def read_note(metadata: str | None) -> dict[str, Any] | None:
+    """Return the note of a commit of maintain; None for the commit of another program."""
     try:
         document: Any = json.loads(metadata or "null")
     except ValueError:
-        return 0
+        return None
     note = document.get(METADATA_KEY) if isinstance(document, dict) else None
-    text = note.get(_LOST_ROWS) if isinstance(note, dict) else None
-    return max(parse_int64(text) or 0, 0) if isinstance(text, str) else 0
+    return note if isinstance(note, dict) else None

@@ -2,6 +2,9 @@
 
 Key: (`broker`, `start_offset`, `run_id`). Append-only. Records in a gap are in no table; `messages` has no rows between
 the two offsets. If a gap begins at the end of the previous run, the broker deleted it before it was archived.
+
+Rows with the `run_id` `repair` are of messages that were archived, and lost with a data file of `messages`. There may
+be other messages between the two offsets. `maintain --repair --store` deletes such a row once it has read the messages.
 """
 
 from __future__ import annotations
@@ -18,6 +21,6 @@ GAPS = StructType(
         StructField(
             "parser_version", StringType(), True, {"comment": "version of CommitLake that looked for the file"}
         ),
-        StructField("run_id", StringType(), True, {"comment": "the archive run, as in archive_runs"}),
+        StructField("run_id", StringType(), True, {"comment": "the archive run, as in archive_runs; or 'repair'"}),
     ]
 )

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import datetime
+
 from deltalake.exceptions import TableNotFoundError
 
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.jobs.maintain.work import MaintenancePlan, care_for_tables
+from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.maintenance.log_care import vacuum
+from commitlake.pipelines.maintenance.refill import Stores
 from commitlake.pipelines.message_keys.follow import follow_keys
+from tests.support.audited_lakes import judge_nothing
 from tests.support.lakes import GrowingLake
 
 # Columns whose values differ between runs over the same messages.
@@ -27,6 +38,11 @@ def archive(growing: GrowingLake) -> None:
     follow_keys(growing.lake)
 
 
+def stores_of(growing: GrowingLake) -> Stores:
+    """Return the lake's store, for a repair."""
+    return Stores(find_stores(str(growing.store), None, all_formats()), pack_location(growing.lake.bodies))
+
+
 def contents(lake: LakePaths, *tables: str) -> dict[str, list[str]]:
     """Return the rows of tables as text, without values that differ from run to run."""
     found = {}
@@ -37,3 +53,16 @@ def contents(lake: LakePaths, *tables: str) -> dict[str, list[str]]:
             rows = []
         found[table] = sorted(repr({name: row[name] for name in row if name not in _OF_RUNS}) for row in rows)
     return found
+
+
+def archive_run(growing: GrowingLake) -> Result:
+    """Archive the store's new messages as the command does, with profiles, keys and edges, but without a judge."""
+    return run_archive(HERE, Config(str(growing.store), growing.lake.root, judge=judge_nothing))
+
+
+def forget_earlier_versions(lake: LakePaths) -> None:
+    """Merge the data files of all tables, and delete those of earlier versions at once."""
+    day, now = datetime.timedelta(days=1), datetime.datetime.now(datetime.UTC)
+    plan = MaintenancePlan(lake, {}, day, 1 << 30, dry_run=False, quiet=True, now=now)
+    for care in care_for_tables(plan):
+        vacuum(getattr(lake, care.table), datetime.timedelta(), is_alone=True)

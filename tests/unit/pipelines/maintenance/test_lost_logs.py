@@ -21,7 +21,7 @@ from commitlake.jobs.restore import command as restore
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.tables import compare_archive_runs
-from commitlake.pipelines.maintenance.data_adoption import Extents
+from commitlake.pipelines.maintenance.extents import Extents
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys

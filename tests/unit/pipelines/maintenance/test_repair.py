@@ -38,7 +38,7 @@ from commitlake.pipelines.snapshot.progress import (
 )
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from tests.support.lakes import GrowingLake, shop_messages
-from tests.support.repairs import archive, contents
+from tests.support.repairs import archive, contents, stores_of
 from tests.support.table_damages import DAMAGES, damage
 
 RUNS = 3
@@ -116,7 +116,7 @@ def test_any_damaged_file_is_restored(whole: GrowingLake, copied: Callable[[], G
         how = ways[number % len(ways)]
         damage(growing.folder / name, how)
         before = sorted(path.name for path in (growing.folder / "lake").rglob("*.parquet"))
-        missing = repair(growing.lake, first_offsets={"broker-a": 0})
+        missing = repair(growing.lake, stores=stores_of(growing))
         assert not missing or name.parts[1] in ONLY_COPIES, (name, how)
         archive(growing)
         assert take_snapshot(growing, RUNS).moved == 1, (name, how)
@@ -191,8 +191,9 @@ def test_without_a_store_a_damaged_data_file_becomes_a_gap(copied: Callable[[], 
     path = rows[first.name] if first.name in rows else next(iter(rows.values()))
     damage(path, how)
     assert [line for line in plan_repair(growing.lake).lines() if path.name in line]
-    (missing,) = repair(growing.lake)
+    missing, place = repair(growing.lake)
     assert f"{COUNT} rows" in missing
+    assert "recorded in gaps" in place
     archive(growing)
     (gap,) = delta_table(growing.lake.gaps).to_pyarrow_table().to_pylist()
     assert gap["broker"] == "broker-a"
@@ -200,15 +201,6 @@ def test_without_a_store_a_damaged_data_file_becomes_a_gap(copied: Callable[[], 
     assert gap["end_offset"] > gap["start_offset"] >= 0
     assert len(contents(growing.lake)["messages"]) == (RUNS - 1) * COUNT
     assert plan_repair(growing.lake).is_nothing
-
-
-def test_a_store_without_the_messages_is_not_used_for_a_repair(copied: Callable[[], GrowingLake]) -> None:
-    growing = copied()
-    damage(max((growing.folder / "lake" / "messages").rglob("part-*.parquet")), "cut")
-    for offsets, reason in (({}, "is not among the given stores"), ({"broker-a": 1 << 40}, "starts at 1099511627776")):
-        plan = plan_repair(growing.lake, first_offsets=offsets)
-        assert "messages" not in plan.logs
-        assert any(reason in line for line in plan.lines())
 
 
 @pytest.mark.parametrize(

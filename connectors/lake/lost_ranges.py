@@ -1,0 +1,146 @@
+"""Ranges of the brokers' logs whose messages the lake had, and lost with a data file.
+
+A repair that cannot read such messages from a store again adds a row to `gaps` with the run id `repair`, which
+remains until a later repair has them. Until then, each answer that the messages could change names the range.
+
+This module needs no schema, because look-ups, which must start quickly, import it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.file_actions import file_actions, file_bounds
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.sql import text_literal, timestamp_literal
+from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.schemas.times import EPOCH, iso_text
+
+REPAIR = "repair"
+"""`run_id` of these rows of `gaps`."""
+_SEVERAL = " to "
+"""Between the first and the last broker of a row that an earlier version wrote for several brokers."""
+_MINUTE = datetime.timedelta(minutes=1)
+_LAST = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
+"""Last minute that counts; only other programs write later ones."""
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """A range of one broker's log.
+
+    Attributes:
+        broker: the store's name.
+        start: physical offset of the first byte; None if unknown.
+        end: physical offset after the last byte; None if unknown.
+        first: earliest time at which its messages may have been stored; None if unknown.
+        last: end of the latest such minute; None if unknown.
+    """
+
+    broker: str
+    start: int | None = None
+    end: int | None = None
+    first: datetime.datetime | None = None
+    last: datetime.datetime | None = None
+
+    def __str__(self) -> str:
+        start, end = ("?" if offset is None else str(offset) for offset in (self.start, self.end))
+        times = "at an unknown time"
+        if self.first is not None and self.last is not None:
+            times = f"from {iso_text(self.first)} to {iso_text(self.last)}"
+        return (
+            f"{self.broker}: a data file of the lake is lost, and with it messages between physical offsets {start} "
+            f"and {end}, stored {times}. They are missing here until 'commitlake maintain --repair --store' reads them "
+            "from a store that still has them"
+        )
+
+    def is_of(self, brokers: Collection[str]) -> bool:
+        """Return whether the range is of one of some brokers; of any, if there are none."""
+        return not brokers or self.broker in brokers or _SEVERAL in self.broker
+
+    def may_have(self, physical_offset: int) -> bool:
+        """Return whether the range has a physical offset."""
+        return (self.start or 0) <= physical_offset and (self.end is None or physical_offset < self.end)
+
+    def may_hold(self, start: datetime.datetime | None, end: datetime.datetime | None) -> bool:
+        """Return whether a lost message may have been stored in a time range; None stands for no bound."""
+        is_before = self.last is not None and start is not None and self.last <= start
+        is_after = self.first is not None and end is not None and self.first >= end
+        return not is_before and not is_after
+
+
+def lost_ranges(
+    lake: LakePaths,
+    brokers: Collection[str] = (),
+    start: datetime.datetime | None = None,
+    end: datetime.datetime | None = None,
+) -> list[LostRange]:
+    """Return the lost ranges that may hold messages of some brokers and a time range.
+
+    Args:
+        lake: locations of the tables.
+        brokers: the brokers; all if empty.
+        start: first time at which the messages were stored; None for no bound.
+        end: end of these times; None for no bound.
+    """
+    found = [part for part in _recorded(lake) if part.is_of(brokers)]
+    return [timed for part in found if (timed := _with_times(lake, part)).may_hold(start, end)]
+
+
+def lost_sentences(lost: Collection[LostRange]) -> list[str]:
+    """Return a sentence on each range; of many, on the first ones."""
+    more = len(lost) - _SHOWN
+    return [
+        *map(str, list(lost)[:_SHOWN]),
+        *([f"{more:,} more ranges are lost, see the table gaps"] if more > 0 else ()),
+    ]
+
+
+def _recorded(lake: LakePaths) -> Iterator[LostRange]:
+    try:
+        table = delta_table(lake.gaps, lake.s3)
+    except TableNotFoundError:
+        return
+    if not _may_have_repairs(table):
+        return
+    sql = (
+        "SELECT DISTINCT broker, start_offset, end_offset FROM gaps "
+        f"WHERE run_id = {text_literal(REPAIR)} ORDER BY broker, start_offset"
+    )
+    for row in dict_rows(run_sql(table, "gaps", sql).read_all()):
+        yield LostRange(row["broker"] or "?", row["start_offset"], row["end_offset"])
+
+
+def _may_have_repairs(table: DeltaTable) -> bool:
+    """Return False if the table's log shows that no row is of a repair; most questions end here."""
+    least, greatest = file_bounds(file_actions(table), "run_id", pa.string())
+    bounds = zip(least.to_pylist(), greatest.to_pylist(), strict=True)
+    return any(first is None or last is None or first <= REPAIR <= last for first, last in bounds)
+
+
+def _with_times(lake: LakePaths, lost: LostRange) -> LostRange:
+    """Add the times from `topic_minutes`, which still counts the lost messages; without them, no times."""
+    try:
+        table = delta_table(lake.topic_minutes, lake.s3)
+    except TableNotFoundError:
+        return lost
+    is_time = f"minute BETWEEN {timestamp_literal(EPOCH)} AND {timestamp_literal(_LAST)}"
+    conditions = [f"broker = {text_literal(lost.broker)}", is_time]
+    if lost.start is not None:
+        conditions.append(f"last_physical_offset >= {lost.start}")
+    if lost.end is not None:
+        conditions.append(f"first_physical_offset < {lost.end}")
+    sql = f"SELECT min(minute) AS first, max(minute) AS last FROM topic_minutes WHERE {' AND '.join(conditions)}"
+    (row,) = dict_rows(run_sql(table, "topic_minutes", sql).read_all())
+    if row["first"] is None:
+        return lost
+    return LostRange(lost.broker, lost.start, lost.end, row["first"], row["last"] + _MINUTE)

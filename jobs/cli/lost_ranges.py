@@ -1,0 +1,38 @@
+"""Warnings of messages that a lake has lost, in the jobs whose answers lack them; such an answer has exit code 3."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection
+
+from commitlake.connectors.lake.lost_ranges import lost_ranges, lost_sentences
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.names import warn
+
+OF_MESSAGES = frozenset({"messages", "message_keys", "edges"})
+"""Tables that lack rows of lost messages; others, such as `topic_minutes`, still count these."""
+
+
+def warn_of_lost_ranges(
+    job: str,
+    lake: LakePaths,
+    brokers: Collection[str] = (),
+    start: datetime.datetime | None = None,
+    end: datetime.datetime | None = None,
+) -> list[str]:
+    """Warn of lost ranges that may hold messages of some brokers and a time range.
+
+    Args:
+        job: name of the job.
+        lake: locations of the tables.
+        brokers: the brokers; all if empty.
+        start: first time at which the messages were stored; None for no bound.
+        end: end of these times; None for no bound.
+
+    Returns:
+        The sentences, for output in JSON.
+    """
+    sentences = lost_sentences(lost_ranges(lake, brokers, start, end))
+    for sentence in sentences:
+        warn(f"commitlake {job}", sentence)
+    return sentences

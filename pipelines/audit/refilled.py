@@ -1,0 +1,118 @@
+"""Updates the profiles of windows whose messages a repair has read from a store again.
+
+Their bodies have new places in packs, so `lake_checksum`, which runs have recorded, differs. It is the only figure that
+may: the others still prove that the messages are those that were archived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import Transaction
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.audit.local.windows import window_starts
+from commitlake.pipelines.audit.moment import read_moment
+from commitlake.pipelines.audit.open_sides import open_sides
+from commitlake.pipelines.audit.sides import Sides
+from commitlake.pipelines.audit.span import AuditSpan
+from commitlake.pipelines.maintenance.refill import refilled_since
+from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
+from commitlake.schemas.tables.profile import KEY_COLUMNS
+from commitlake.schemas.times import epoch_us, with_zone
+
+APPLICATION_ID = "commitlake.refill"
+"""Delta application whose number in `profiles` is the newest version of `messages` that this module has taken over."""
+_CHECKSUM = "lake_checksum"
+_Window = tuple[str, str, int, int | None]
+"""Broker, topic, queue, and the window's start in microseconds since 1970."""
+
+
+def record_new_places(lake: LakePaths, bodies: str, runner: Runner) -> None:
+    """Take over the new places of bodies into `profiles`, if a repair has read messages again since the last time.
+
+    Args:
+        lake: locations of the tables, which must be intact.
+        bodies: root folder of the packs.
+        runner: runs the tasks.
+    """
+    try:
+        profiles = delta_table(lake.profiles, lake.s3)
+    except TableNotFoundError:
+        return
+    refilled = refilled_since(lake, profiles.transaction_version(APPLICATION_ID) or -1)
+    if not refilled.paths:
+        return
+    windows = set(_windows(lake, refilled.paths))
+    with open_sides(runner, lake, bodies, AuditSpan(), read_moment(lake)) as sides:
+        changes = {window: change for window, change in _changes(sides) if window in windows}
+    removed, added = _rewritten(lake, read_table_files(profiles), changes)
+    number = Transaction(APPLICATION_ID, refilled.version)
+    exchange_files(lake.profiles, removed, added, changes_data=True, note={"action": "repair"}, transactions=[number])
+
+
+def _windows(lake: LakePaths, paths: Sequence[str]) -> Iterator[_Window]:
+    folder = folder_of(lake.messages)
+    for path in paths:
+        with folder.open_input_file(path) as source:
+            rows = pq.read_table(source, columns=["broker", "topic", "queue_id", "store_timestamp"])
+        starts = window_starts(rows.column("store_timestamp"))
+        distinct = rows.select(["broker", "topic", "queue_id"]).append_column("window_start", starts)
+        yield from _keys(distinct.group_by(list(KEY_COLUMNS)).aggregate([]))
+
+
+def _keys(rows: pa.Table) -> Iterator[_Window]:
+    names = [rows.column(name).to_pylist() for name in KEY_COLUMNS[:-1]]
+    yield from zip(*names, rows.column(KEY_COLUMNS[-1]).cast(pa.int64()).to_pylist(), strict=True)
+
+
+def _changes(sides: Sides) -> Iterator[tuple[_Window, int]]:
+    """Yield the windows with another checksum than the runs have recorded, and the difference."""
+    counted = sides.counted()
+    if counted is None:
+        return
+    with sides.archived() as expected, sides.messages(counted.stretches) as found:
+        sides.expect_erasures(expected, counted.stretches)
+        limit = expected.totals().windows + found.totals().windows
+        for row in expected.differences(found, [_CHECKSUM], limit).rows:
+            before, after = row[f"expected_{_CHECKSUM}"], row[f"found_{_CHECKSUM}"]
+            if before is not None and after is not None:
+                broker, topic, queue_id, start = (row[name] for name in KEY_COLUMNS)
+                yield (broker, topic, queue_id, None if start is None else epoch_us(with_zone(start))), after - before
+
+
+def _rewritten(
+    lake: LakePaths, files: Sequence[TableFile], changes: Mapping[_Window, int]
+) -> tuple[list[TableFile], list[TableFile]]:
+    """Write new data files of `profiles` in which one row of each window is changed."""
+    left: dict[_Window, int] = dict(changes)
+    removed, added = [], []
+    for file in files if left else ():
+        with folder_of(lake.profiles).open_input_file(unquote(file.path)) as source:
+            rows = pq.read_table(source, page_checksum_verification=True)
+        checksums: list[Any] = rows.column(_CHECKSUM).to_pylist()
+        is_changed = False
+        for number, window in enumerate(_keys(rows)):
+            if checksums[number] is not None and window in left:
+                checksums[number], is_changed = _wrapped(checksums[number] + left.pop(window)), True
+        if is_changed:
+            column = rows.schema.get_field_index(_CHECKSUM)
+            rows = rows.set_column(column, rows.schema.field(column), pa.array(checksums, pa.int64()))
+            name = f"part-kept-{file.path.rpartition('/')[2]}"
+            new = write_plain_file(rows, lake.profiles, name, s3=lake.s3)
+            removed.append(file)
+            added.append(TableFile(new.path, {}, new.size, new.rows, file.modified_ms, statistics=new.statistics))
+    return removed, added
+
+
+def _wrapped(total: int) -> int:
+    """Return a sum modulo 2^64 as a signed number."""
+    return (total + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,0 +1,401 @@
+"""Reads messages that the lake has lost from the brokers' stores again, and adds them to `messages`.
+
+A lost data file may hold the messages of many runs and days, and earlier versions of the table may be gone. The lost
+messages are therefore those between the records that `messages` still has. They are read by the tasks of an archive
+run, but without a run: `archive_runs`, `profiles` and `topic_minutes` have counted them already, and an audit compares
+what was read with these counts. Erased messages are added in their erased form.
+
+    1. holes     parts of the logs without a record in `messages`, where lost files had theirs
+    2. read      from stores that still have them; the rest is recorded in `gaps` before anything is removed
+    3. commit    removes the lost files and adds the new ones, at once
+
+If a repair is killed, the next one continues: before the commit, all of it is repeated.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.formats.engine.plan import StoreRange, TailKind, plan_splits
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
+from commitlake.connectors.lake.committer import append_rows
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.erasures import read_erased_places
+from commitlake.connectors.lake.log_files import LogFolder, entry_name
+from commitlake.connectors.lake.log_history import read_history
+from commitlake.connectors.lake.lost_ranges import REPAIR
+from commitlake.connectors.lake.manifest import ManifestRow
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+from commitlake.pipelines.archive.task import ArchiveTasks
+from commitlake.pipelines.archive.work import check_is_archived
+from commitlake.pipelines.archive.written import check_written
+from commitlake.pipelines.maintenance.data_check import DataDamage
+from commitlake.pipelines.maintenance.derived_repair import is_of_runs, replace_rows
+from commitlake.pipelines.maintenance.expiry import read_expiries
+from commitlake.pipelines.maintenance.extents import NO_EXTENTS, Extents, extents_of, joined
+from commitlake.pipelines.maintenance.log_repair import AsideFolder, added_files
+from commitlake.pipelines.maintenance.repair_notes import read_note, repair_note
+from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
+from commitlake.pipelines.masking.archiving import ArchiveMasks
+from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
+from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.tables.gaps import GAPS
+from commitlake.schemas.tables.messages import STORE_DATE
+
+PACK_BYTES = 32 << 20
+_GAPS = to_arrow_schema(GAPS)
+_REFILLED = "refilled"
+_LAST_OFFSET = (1 << 63) - 1
+
+
+class LogRange(NamedTuple):
+    """A range of one broker's log; `end` is exclusive."""
+
+    broker: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """Part of the logs in which messages were lost.
+
+    Attributes:
+        name: the lost file, or another cause.
+        start: smallest physical offset of a lost record.
+        end: largest such offset.
+        first_broker: the first broker of lost records, in the order of names; None if unknown.
+        last_broker: the last one; None if unknown.
+        reason: what is wrong with the file.
+        needs_proof: True if messages may as well not be lost: only those that `topic_minutes` counts are.
+    """
+
+    name: str
+    start: int = 0
+    end: int = _LAST_OFFSET
+    first_broker: str | None = None
+    last_broker: str | None = None
+    reason: str = ""
+    needs_proof: bool = False
+
+    @classmethod
+    def of_file(cls, damage: DataDamage) -> Suspect:
+        """Return the part of the logs that a damaged data file of `messages` had."""
+        least, greatest = damage.bounds
+        return cls(
+            f"messages/{unquote(damage.file.path)}",
+            least.get("physical_offset") or 0,
+            _LAST_OFFSET if greatest.get("physical_offset") is None else greatest["physical_offset"],
+            least.get("broker"),
+            greatest.get("broker"),
+            damage.reason,
+        )
+
+    def is_of(self, broker: str) -> bool:
+        """Return whether the lost messages may be of a broker."""
+        return (self.first_broker or broker) <= broker <= (self.last_broker or broker)
+
+    def touches(self, start: int, end: int) -> bool:
+        """Return whether a lost record may be in a range of a log."""
+        return start <= self.end and self.start < end
+
+    def has_lost(self, broker: str, counted: int | None, there: int) -> bool:
+        """Return whether messages of a broker are lost.
+
+        Args:
+            broker: the broker.
+            counted: number of its archived messages; None if unknown.
+            there: number of those that are still there.
+        """
+        if not self.is_of(broker):
+            return False
+        if self.first_broker is not None and self.first_broker == self.last_broker:
+            return True
+        return not self.needs_proof if counted is None else counted > there
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Stores from which lost messages are read, and where their bodies go.
+
+    Attributes:
+        stores: the stores.
+        bodies: location of the packs.
+        masks: rules of the lake; None for none.
+        parser_version: version of CommitLake.
+    """
+
+    stores: Sequence[Store]
+    bodies: PackLocation
+    masks: ArchiveMasks | None = None
+    parser_version: str = ""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Messages that were read again.
+
+    Attributes:
+        files: data files with them.
+        left: parts of the holes that no store has.
+    """
+
+    files: Sequence[DataFile] = ()
+    left: Sequence[LogRange] = ()
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+
+def recorded_losses(lake: LakePaths) -> list[Suspect]:
+    """Return the ranges that earlier repairs have recorded in `gaps` as lost."""
+    try:
+        rows = delta_table(lake.gaps, lake.s3).to_pyarrow_table(filters=[("run_id", "=", REPAIR)]).to_pylist()
+    except TableNotFoundError:
+        return []
+    found = []
+    for row in rows:
+        first, _, last = (row["broker"] or "").partition(" to ")
+        end = _LAST_OFFSET if row["end_offset"] is None else row["end_offset"] - 1
+        found.append(Suspect(row["segment"] or "", row["start_offset"] or 0, end, first or None, last or first or None))
+    return found
+
+
+def restore_messages(
+    aside: AsideFolder,
+    damages: Sequence[DataDamage],
+    others: Sequence[Suspect],
+    stores: Stores | None,
+    runner: Runner,
+    parser_version: str,
+) -> Iterator[str]:
+    """Replace damaged data files of `messages` by what the stores have, and record in `gaps` what they lack.
+
+    Args:
+        aside: receives the damaged files.
+        damages: the damaged files.
+        others: other parts of the logs in which messages were lost.
+        stores: stores to read; None for none.
+        runner: runs the tasks.
+        parser_version: written to new rows of `gaps`.
+
+    Yields:
+        Sentences on what is lost.
+    """
+    lake = aside.lake
+    recorded = recorded_losses(lake)
+    suspects = [*map(Suspect.of_file, damages), *others, *(recorded if stores is not None else ())]
+    if not suspects:
+        return
+    last = read_last_commit(lake.messages) or ArchiveCommit(0, "")
+    gone = {damage.file.path for damage in damages}
+    there = [file for file in read_table_files(delta_table(lake.messages, lake.s3)) if file.path not in gone]
+    holes = _find_holes(lake, suspects, there, last)
+    read = _Read(left=holes) if stores is None else _read_again(lake, holes, stores, last, runner)
+    lost = sum(damage.file.rows or 0 for damage in damages)
+    if read.rows < lost and not read.left:  # the store has other messages there
+        read = _Read(read.files, holes)
+    gaps = list(_gaps(suspects, read.left, parser_version))
+    known = {suspect.name for suspect in recorded}  # by an earlier repair, perhaps one that was killed
+    if new := [gap for gap in gaps if gap["segment"] not in known]:
+        append_rows(lake.gaps, GAPS, pa.Table.from_pylist(new, schema=_GAPS))
+    if damages or read.files:
+        exchange_files(
+            lake.messages,
+            [damage.file for damage in damages],
+            [_table_file(file) for file in read.files],
+            # If exactly the lost messages are back, readers that follow the table see no change.
+            changes_data=bool(read.left) or read.rows != lost,
+            note={**repair_note(max(lost - read.rows, 0)), _REFILLED: len(read.files)},
+        )
+    for damage in damages:
+        aside.move(f"messages/{unquote(damage.file.path)}")
+    if stores is not None and recorded:
+        replace_rows(lake.gaps, is_of_runs([REPAIR]), pa.Table.from_pylist(gaps, schema=_GAPS))
+    if damages and read.left:
+        yield f"messages: {count_text(lost - read.rows, 'row')} of {count_text(len(damages), 'damaged data file')}"
+    for part in read.left:
+        yield f"messages: {part.broker}, physical offsets {part.start} to {part.end}: recorded in gaps"
+
+
+def _find_holes(
+    lake: LakePaths, suspects: Sequence[Suspect], files: Sequence[TableFile], last: ArchiveCommit
+) -> list[LogRange]:
+    """Return the parts of the logs between the records of some data files that touch a suspect."""
+    folder = folder_of(lake.messages)
+    extents: dict[str, Extents] = {}
+    for file in files:
+        with (
+            folder.open_input_file(unquote(file.path)) as source,
+            pq.ParquetFile(source, page_checksum_verification=True) as parquet,
+        ):
+            extents = joined([extents, extents_of(parquet)])
+    counted = _counted(lake)
+    found = []
+    for broker, progress in sorted(last.stores.items()):
+        there, known = extents.get(broker, NO_EXTENTS), counted.get(broker)
+        messages, first = (None, 0) if known is None else known
+        of_broker = [suspect for suspect in suspects if suspect.has_lost(broker, messages, there.rows)]
+        found += [
+            LogRange(broker, start, end)
+            for start, end in there.holes(first, progress.end)
+            if any(suspect.touches(start, end) for suspect in of_broker)
+        ]
+    return found
+
+
+class _Counted(NamedTuple):
+    messages: int
+    first: int
+
+
+def _counted(lake: LakePaths) -> dict[str, _Counted]:
+    """Return how many messages of each broker were archived, and the first offset; none if that is not known."""
+    if "messages" in read_expiries(delta_table(lake.messages, lake.s3)):
+        return {}
+    sql = (
+        "SELECT broker, sum(messages) AS messages, min(first_physical_offset) AS first FROM topic_minutes "
+        "WHERE broker IS NOT NULL GROUP BY broker"
+    )
+    try:
+        if count_uncounted_runs(lake):
+            return {}
+        rows = dict_rows(run_sql(open_table(lake, "topic_minutes"), "topic_minutes", sql).read_all())
+    except (TableNotFoundError, CommitLakeError):  # it is missing or damaged, and repaired later
+        return {}
+    return {row["broker"]: _Counted(row["messages"], row["first"]) for row in rows if row["first"] is not None}
+
+
+def _read_again(
+    lake: LakePaths, holes: Sequence[LogRange], stores: Stores, last: ArchiveCommit, runner: Runner
+) -> _Read:
+    """Write the messages of holes to data files and packs, as far as the stores have them."""
+    by_broker = {store.broker: store for store in stores.stores}
+    left: list[LogRange] = []
+    parts: list[Split] = []
+    for hole in holes:
+        store = by_broker.get(hole.broker)
+        if store is None or last.stores[hole.broker].topics is not None:  # only some topics were pulled
+            left.append(hole)
+            continue
+        store_end = store.segments[-1].base_offset + store.segments[-1].file_size
+        if store_end >= last.stores[hole.broker].end:  # a copy may have the older segments only
+            check_is_archived(store, last.stores[hole.broker])
+        start = min(max(hole.start, store.segments[0].base_offset), hole.end)
+        end = max(min(hole.end, store_end), start)
+        lacks = (LogRange(hole.broker, hole.start, start), LogRange(hole.broker, end, hole.end))
+        left += [part for part in lacks if part.start < part.end]
+        if start < end:
+            parts += plan_splits(store, StoreRange(start, end, TailKind.CLOSED), PACK_BYTES)
+    erased = read_erased_places(lake)
+    run_id = f"{REPAIR}-{secrets.token_hex(16)}"
+    tasks = ArchiveTasks(
+        parts, lake, stores.bodies, run_id, stores.parser_version, False, erased, stores.masks, PACK_BYTES
+    )
+    manifest = list(tasks.run_all(runner))
+    check_written(lake, stores.bodies, manifest)
+    left += _not_readable(lake, manifest)
+    expired = read_expiries(delta_table(lake.messages, lake.s3)).get("messages")
+    files = [row.data_file for row in manifest if row.path and row.table == "messages"]
+    kept = [file for file in files if expired is None or not file.store_date or file.store_date >= expired.isoformat()]
+    _delete_files(lake, manifest, kept)
+    return _Read(kept, left)
+
+
+def _not_readable(lake: LakePaths, manifest: Sequence[ManifestRow]) -> list[LogRange]:
+    """Return the ranges that could not be read now, but could when they were archived."""
+    found, known = set(), set()
+    for table in ("quarantine", "gaps"):
+        for row in manifest:
+            if row.path and row.table == table:
+                with folder_of(getattr(lake, table)).open_input_file(row.path) as source:
+                    found |= _ranges(pq.read_table(source))
+        with suppress(TableNotFoundError):
+            known |= _ranges(delta_table(getattr(lake, table), lake.s3).to_pyarrow_table())
+    return sorted(found - known)
+
+
+def _ranges(rows: pa.Table) -> set[LogRange]:
+    columns = (rows.column(name).to_pylist() for name in ("broker", "start_offset", "end_offset"))
+    return {LogRange(*values) for values in zip(*columns, strict=True)}
+
+
+def _delete_files(lake: LakePaths, manifest: Sequence[ManifestRow], kept: Sequence[DataFile]) -> None:
+    """Delete files of tasks that no table gets: counts of messages that the lake has counted already."""
+    paths = {file.path for file in kept}
+    for row in manifest:
+        if row.path and not (row.table == "messages" and row.path in paths):
+            folder_of(getattr(lake, row.table)).delete_file(row.path)
+
+
+def _table_file(file: DataFile) -> TableFile:
+    now = time.time_ns() // 1_000_000
+    return TableFile(
+        file.path, {STORE_DATE.name: file.store_date}, file.size, file.rows, now, statistics=file.statistics
+    )
+
+
+def _gaps(suspects: Sequence[Suspect], left: Sequence[LogRange], parser_version: str) -> Iterator[dict[str, Any]]:
+    """Yield a row of `gaps` for each suspect and broker of which messages are lost."""
+    for suspect in suspects:
+        for broker in sorted({part.broker for part in left if suspect.is_of(part.broker)}):
+            lost = [
+                part
+                for part in left
+                if part.broker == broker and part.start <= suspect.end and suspect.start < part.end
+            ]
+            if lost:
+                yield {
+                    "broker": broker,
+                    "segment": suspect.name,
+                    "start_offset": min(part.start for part in lost),
+                    "end_offset": max(part.end for part in lost),
+                    "found": f"a damaged data file of the lake: {suspect.reason}" if suspect.reason else "",
+                    "parser_version": parser_version,
+                    "run_id": REPAIR,
+                }
+
+
+class Refilled(NamedTuple):
+    """Data files that repairs have added to `messages`, and the version of the last of these commits."""
+
+    version: int
+    paths: tuple[str, ...]
+
+
+def refilled_since(lake: LakePaths, version: int) -> Refilled:
+    """Return the data files of messages that repairs have read again after a version of `messages`.
+
+    Args:
+        lake: locations of the tables.
+        version: the version; -1 for all, as far as the log goes back.
+    """
+    newest, paths = version, []
+    folder = LogFolder(lake.messages, storage_options(lake.messages, lake.s3), lake.s3)
+    for entry in read_history(delta_table(lake.messages, lake.s3)):
+        if entry.version <= version:
+            break
+        if (read_note(entry.metadata) or {}).get(_REFILLED):
+            newest = max(newest, entry.version)
+            paths += sorted(added_files(folder.read(entry_name(entry.version))))
+    return Refilled(newest, tuple(paths))
