@@ -9,19 +9,20 @@ from typing import Any
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.pipelines.lag.groups import times_of, worst_first
-from commitlake.pipelines.lag.measure import FigureBounds, Lag
-from commitlake.pipelines.lag.verdicts import LagVerdict
+from commitlake.pipelines.lag.measure import Lag
+from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import iso_text
 
 TABLE_COLUMNS = (
-    "group", "topic", "queue_id", "messages", "time_lag", "bytes", "consume_tps", "drain", "verdict", "filter", "why",
+    "group", "topic", "queue_id", "messages", "lost", "time_lag", "bytes", "consume_tps", "drain", "verdict", "filter",
+    "why",
 )  # fmt: skip
 PLAIN_COLUMNS = (
     "broker", "kind", "group", "topic", "queue_id", "as_of", "offset_min", "offset_max", "end", "difference",
-    "messages_min", "messages_max", "bytes_min", "bytes_max", "time_lag_s_min", "time_lag_s_max", "next_message_time",
-    "last_consumed_time", "consume_tps", "produce_tps", "drain_s", "verdict", "filter", "filter_as_of", "members",
-    "notes",
+    "messages_min", "messages_max", "lost_min", "lost_max", "bytes_min", "bytes_max", "time_lag_s_min",
+    "time_lag_s_max", "next_message_time", "last_consumed_time", "consume_tps", "produce_tps", "drain_s", "compared_at",
+    "verdict", "filter", "filter_as_of", "members", "notes",
 )  # fmt: skip
 Row = dict[str, Any]
 
@@ -35,6 +36,7 @@ def table_rows(rows: Iterable[Lag]) -> Iterator[Row]:
             "topic": row.topic,
             "queue_id": row.queue_id,
             "messages": bounded_text(row.messages, lambda number: f"{number:,.0f}"),
+            "lost": bounded_text(row.lost, lambda number: f"{number:,.0f}") if row.lost.largest else None,
             "time_lag": bounded_text(row.seconds, seconds_text),
             "bytes": bounded_text(row.bytes, size_text),
             "consume_tps": None if row.judged.consume_tps is None else f"{row.judged.consume_tps:,.1f}",
@@ -79,6 +81,8 @@ def plain_rows(rows: Iterable[Lag]) -> Iterator[Row]:
             "difference": None if row.end is None else row.end - row.offset.low,
             "messages_min": int(row.messages.low),
             "messages_max": None if row.messages.high is None else int(row.messages.high),
+            "lost_min": int(row.lost.low),
+            "lost_max": int(row.lost.largest),
             "bytes_min": int(row.bytes.low),
             "bytes_max": None if row.bytes.high is None else int(row.bytes.high),
             "time_lag_s_min": row.seconds.low,
@@ -88,6 +92,7 @@ def plain_rows(rows: Iterable[Lag]) -> Iterator[Row]:
             "consume_tps": judged.consume_tps,
             "produce_tps": judged.produce_tps,
             "drain_s": None if row.messages.high is None else judged.drain_seconds(int(row.messages.high)),
+            "compared_at": _time_text(row.compared_at),
             "verdict": str(judged.verdict),
             "filter": row.filter,
             "filter_as_of": _time_text(row.filter_as_of),

@@ -49,7 +49,7 @@ def measure_lag(arguments: argparse.Namespace) -> LagAnswer:
         lake = lake_of(arguments)
         check_brokers(lake, brokers)
         delays = _delays(arguments.broker_conf, brokers or _archived(lake))
-        given = replace(given, delay_levels_ms=delays, bodies=bodies_of(arguments, lake))
+        given = replace(given, delay_levels_ms=delays, bodies=bodies_of(arguments, lake), watch=arguments.watch)
         with naming_damaged_files(lake, _READ):
             return lag_of_lake(lake, getattr(arguments, "at", None), choice, brokers, given)
     if arguments.bodies is not None:

@@ -20,6 +20,7 @@ upper bound, or the lower one if there is no upper bound. Unknown values have no
 begin with commitlake_ are this project's own:
 
     commitlake_lag_verdict                    broker, topic, group, verdict                  queues with this verdict
+    commitlake_lag_lost_messages              broker, topic, group                           deleted before consumption
     commitlake_lag_as_of_timestamp_seconds    broker                                         time of the figures
     commitlake_lag_stores_missing                                                            stores without a snapshot
 """
@@ -64,6 +65,11 @@ def lag_families(
     verdicts = Counter((row.broker, row.topic, row.group, str(row.judged.verdict)) for row in consuming)
     labels = ("broker", "topic", "group", "verdict")
     yield gauge("commitlake_lag_verdict", "Queues of a group with this verdict", labels, verdicts.items())
+    lost: dict[Labels, float] = defaultdict(float)
+    for row in consuming:
+        lost[row.broker, row.topic, row.group] += row.lost.largest
+    help_text = "Messages that the broker deleted before the group consumed them"
+    yield gauge("commitlake_lag_lost_messages", help_text, ("broker", "topic", "group"), lost.items())
     times = {(row.broker,): row.as_of.timestamp() for row in consuming or answer.rows}
     yield gauge("commitlake_lag_as_of_timestamp_seconds", "Time of the figures", ("broker",), times.items())
     missing = [((), float(len(answer.missing)))]

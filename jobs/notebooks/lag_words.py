@@ -14,8 +14,8 @@ from commitlake.jobs.lag.source import unknown_names
 from commitlake.pipelines.lag.answer import LagAnswer
 from commitlake.pipelines.lag.groups import GroupSummary, worst_first
 from commitlake.pipelines.lag.history import LagHistory
-from commitlake.pipelines.lag.measure import Choice, FigureBounds, Lag
-from commitlake.pipelines.lag.verdicts import LagVerdict
+from commitlake.pipelines.lag.measure import Choice, Lag
+from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import plain_text
 

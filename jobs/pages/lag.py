@@ -18,8 +18,8 @@ from commitlake.jobs.pages.tables import NO_FIGURE, Cell, Column, table
 from commitlake.pipelines.lag.answer import LagAnswer
 from commitlake.pipelines.lag.groups import GROUP_KINDS, GroupSummary, by_group, summed, times_of, worst_first
 from commitlake.pipelines.lag.history import LagHistory
-from commitlake.pipelines.lag.measure import FigureBounds, Lag
-from commitlake.pipelines.lag.verdicts import LagVerdict
+from commitlake.pipelines.lag.measure import Lag
+from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import iso_text, plain_text
 
@@ -65,7 +65,7 @@ _ADVICE = {
     "read the clients' logs, and look at the message at this offset.",
     LagVerdict.STOPPED: "Messages are waiting, and it has no client. Start its clients; they continue from this "
     "offset.",
-    LagVerdict.LOST: "The broker deleted messages before the group consumed them. The archive has those that were "
+    LagVerdict.LOST: "The broker deleted messages before the group consumed them. An archive has those that were "
     "archived in time.",
 }
 
@@ -147,6 +147,8 @@ def _summary(groups: Sequence[GroupSummary]) -> Html:
         "messages behind": _messages(summed(group.messages for group in groups)),
         "longest wait": seconds_text(worst),
     }
+    if lost := summed(group.lost for group in groups).largest:
+        figures["messages lost"] = _whole(lost)
     figures |= {str(verdict): f"{verdicts[verdict]:,}" for verdict in reversed(LagVerdict) if verdicts[verdict]}
     return tiles(figures)
 
@@ -163,6 +165,7 @@ def _advice(groups: Sequence[GroupSummary], missing: Sequence[str], source: LagS
             _KINDS[group.verdict],
             title,
             paragraph(f"{_behind(group)}. {_ADVICE[group.verdict]}"),
+            *_lost(group, source),
             *_commands(group, source),
             folded("Notes", *(paragraph(reason, is_quiet=True) for reason in list(reasons)[:_MAX_NOTICES]))
             if reasons
@@ -176,6 +179,22 @@ def _advice(groups: Sequence[GroupSummary], missing: Sequence[str], source: LagS
         )
     if not ill and not missing:
         yield paragraph("No group is stalled, stopped, slow or misplaced.")
+
+
+def _lost(group: GroupSummary, source: LagSource) -> Iterator[Html]:
+    """Yield how many messages a group has lost, and how to send those again that the lake has."""
+    if not group.lost.largest:
+        return
+    text = f"{_messages(group.lost)} {'message was' if group.lost == (1, 1) else 'messages were'} lost."
+    if not source.is_lake:
+        yield paragraph(text)
+        return
+    yield paragraph(f"{text} Those that are in the lake can be sent again; this shows which, and sends nothing:")
+    at = [] if source.at is None else ["--offsets-at", iso_text(source.at).removesuffix("Z")]
+    starts = {row.broker: row.log_start for row in group.rows if row.lost.largest}
+    for broker, start in sorted(starts.items()):
+        chosen = ["--not-consumed-by", group.group, *at, "--broker", broker, "--where", f"physical_offset < {start}"]
+        yield command(["commitlake", "replay", *source.option, *chosen, "--dry-run"])
 
 
 def _commands(group: GroupSummary, source: LagSource) -> Iterator[Html]:
@@ -207,7 +226,10 @@ def _history(groups: Sequence[GroupSummary], history: LagHistory | None, source:
     lines = [Series(group.group, history.messages[group.group]) for group in drawn[:MAX_LINE_GROUPS]]
     values = [value for line in lines for value in line.values if value]
     is_log = bool(values) and max(values) > _LARGE_RATIO * min(values)
-    note = "Figures are those of snapshots; times without a snapshot have no figures"
+    note = (
+        "Figures are those of snapshots, with messages that the broker deleted since; times without a snapshot have no "
+        "figures"
+    )
     if any(row.filter is None for group in drawn for row in group.rows if row.kind == "group"):
         note += "; for groups whose filter is not known, they are upper bounds"
     left = len(groups) - len(drawn)
@@ -241,7 +263,7 @@ def _group_table(groups: Sequence[GroupSummary]) -> Html:
     columns = [
         Column("group"), Column("verdict", is_ranked=True), Column("messages behind", is_number=True),
         Column("next one has waited", is_number=True), Column("bytes behind", is_number=True),
-        Column("queues behind", is_number=True), Column("topics"),
+        Column("messages lost", is_number=True), Column("queues behind", is_number=True), Column("topics"),
     ]  # fmt: skip
     rows = [_group_row(group) for group in groups[:MAX_GROUPS]]
     others = groups[MAX_GROUPS:]
@@ -263,6 +285,7 @@ def _group_row(group: GroupSummary) -> list[Cell]:
         Cell(name(group.group)),
         Cell(badge(_KINDS[group.verdict], str(group.verdict)), group.verdict.gravity),
         *_figures(group.messages, group.seconds, group.bytes),
+        _lost_cell(group.lost),
         Cell(f"{queues:,} of {len(group.rows):,}", queues),
         Cell(joined([joined(map(name, topics[:3]), ", "), more])),
     ]
@@ -273,8 +296,8 @@ def _queue_table(rows: Sequence[Lag], first: str) -> Html:
         Column(first), Column("topic"), Column("queue", is_number=True), Column("broker"),
         Column("verdict", is_ranked=True), Column("messages behind", is_number=True),
         Column("next one has waited", is_number=True), Column("bytes behind", is_number=True),
-        Column("consumed per s", is_number=True), Column("last consumed (UTC)", is_ranked=True), Column("filter"),
-        Column("notes", can_sort=False),
+        Column("messages lost", is_number=True), Column("consumed per s", is_number=True),
+        Column("last consumed (UTC)", is_ranked=True), Column("filter"), Column("notes", can_sort=False),
     ]  # fmt: skip
     has_brokers = len({row.broker for row in rows}) > 1  # a single one is at the top of the page
     ordered = worst_first(rows)
@@ -299,6 +322,7 @@ def _queue_row(row: Lag, first: str, *, has_broker: bool) -> list[Cell]:
         Cell(name(row.broker) if has_broker else ""),
         Cell(badge(_KINDS[verdict], str(verdict)), verdict.gravity),
         *_figures(row.messages, row.seconds, row.bytes),
+        _lost_cell(row.lost),
         Cell("" if consumed is None else f"{consumed:,.1f}", consumed),
         Cell("" if last is None else moment(plain_text(last)), None if last is None else last.timestamp()),
         Cell("" if row.filter in {None, "*"} else name(row.filter)),
@@ -312,6 +336,10 @@ def _figures(messages: FigureBounds, seconds: FigureBounds, size: FigureBounds) 
         Cell(_waited(seconds), seconds.largest),
         Cell(bounded_text(size, size_text), size.largest),
     ]
+
+
+def _lost_cell(lost: FigureBounds) -> Cell:
+    return Cell(_messages(lost) if lost.largest else "", lost.largest)
 
 
 def _messages_behind(figure: FigureBounds) -> str:

@@ -22,7 +22,7 @@ from commitlake.pipelines.lag.halves import HalfLag
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.measure import Choice, GroupLag, Lag, what_is_missing
 from commitlake.pipelines.lag.messages import Messages
-from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
+from commitlake.pipelines.lag.offsets import WATCH, Moment, OffsetAt, offsets_at
 from commitlake.pipelines.lag.queues import QueueSpan, Times
 from commitlake.pipelines.lag.retry_stores import entries_of_lake, entries_of_store, rows_of_entries
 from commitlake.pipelines.lag.store_messages import StoreMessages
@@ -46,11 +46,13 @@ class Given:
         filters: Subscriptions. They replace those in the lake.
         delay_levels_ms: By store, delays of levels 1, 2, 3, …. They replace those in the lake.
         bodies: Root folder of the packs, if it is not the lake's own.
+        watch: Time over which the movement of groups is watched.
     """
 
     filters: Mapping[GroupTopic, GroupFilter] = field(default_factory=dict)
     delay_levels_ms: Mapping[str, Sequence[int]] = field(default_factory=dict)
     bodies: str | None = None
+    watch: datetime.timedelta = WATCH
 
 
 class Broadcasting(NamedTuple):
@@ -116,7 +118,7 @@ def lag_of_lake(
     positions: set[OffsetOwner] = set()
     times: dict[str, Times] = {}
     for broker in sorted(brokers or {*known, *archived}):
-        moments = {} if offsets is None else offsets_at(offsets, broker, at)
+        moments = {} if offsets is None else offsets_at(offsets, broker, at, given.watch)
         if OffsetKind.GROUP not in moments:
             missing.append(_no_snapshot(broker, at))
             continue
@@ -232,6 +234,8 @@ def _measure(
         parts.append(TimerLag(moment.broker, timers, moments.get(OffsetKind.TIMER), moment.at, timers_missing))
         parts.append(HalfLag(moment, missing))
     spans = messages.measure(_times(moment), groups.topics, [count for part in parts for count in part.counts])
+    if messages.has_deleted and (lost := groups.lost_counter(spans)) is not None:
+        messages.measure(Times(moment.at), (), [lost])
     return [row for part in parts for row in part.rows(spans)]
 
 

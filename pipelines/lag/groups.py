@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from commitlake.pipelines.lag.measure import FigureBounds, Lag
-from commitlake.pipelines.lag.verdicts import LagVerdict
+from commitlake.pipelines.lag.measure import Lag
+from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict
 
 GROUP_KINDS = frozenset({"group", "retry"})
 """Kinds of rows that belong to a consumer group."""
@@ -40,6 +40,11 @@ class GroupSummary:
     def messages(self) -> FigureBounds:
         """Messages behind in all queues."""
         return summed(row.messages for row in self.rows)
+
+    @property
+    def lost(self) -> FigureBounds:
+        """Messages that brokers deleted before the group consumed them."""
+        return summed(row.lost for row in self.rows)
 
     @property
     def bytes(self) -> FigureBounds:

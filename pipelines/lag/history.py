@@ -6,6 +6,9 @@ it, if the snapshots before and after it (or the last snapshot and the end of th
 apart. (A snapshot in which nothing changed is stored only once in ten minutes.) Other windows have no figure; nor has a
 window whose snapshot refers to a part of the log that is not archived yet.
 
+Messages that the broker deletes during this time, before a group has consumed them, still count as behind: a group that
+loses messages does not catch up.
+
 A group consumes all queues of its topics; in a queue in which it had no offset, all messages count, as in `measure`.
 Messages count if the group wanted them at the time of the figure, as far as its subscription at that time is known.
 """
@@ -238,9 +241,10 @@ class _StoreHistory:
             if queue in deleted:
                 continue
             of_queue = ends.get(queue, [(0, 0)] * len(places))
+            first = _first(of_queue)
             for place, window in enumerate(places):
                 offset = found[window.number]
-                first, end = of_queue[place]
+                end = of_queue[place][1]
                 if offset is not None and queue in floors and not end:
                     spans[key][window.number] = None
                 elif offset is not None:
@@ -253,7 +257,8 @@ class _StoreHistory:
                 of_group = offsets.get((group, queue))
                 if of_group is not None and None not in of_group:
                     continue
-                for window, (first, end) in zip(places, of_queue, strict=True):
+                first = _first(of_queue)
+                for window, (_, end) in zip(places, of_queue, strict=True):
                     number = window.number
                     if is_consumed[number] and (of_group is None or of_group[number] is None):
                         is_known = end or queue not in floors
@@ -407,6 +412,11 @@ def _window_number(windows: TimeWindows) -> str:
     return (
         f"CAST(floor(CAST(arrow_cast(as_of, 'Int64') - arrow_cast({start}, 'Int64') AS DOUBLE) / {micros}) AS BIGINT)"
     )
+
+
+def _first(of_queue: Sequence[tuple[int, int]]) -> int:
+    """Return the first offset of a queue at the earliest window with messages; later, segments may be deleted."""
+    return min((first for first, end in of_queue if end), default=0)
 
 
 def _ends(rows: Sequence[Row], places: Sequence[_Window]) -> list[tuple[int, int]]:

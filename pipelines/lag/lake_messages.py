@@ -31,6 +31,7 @@ from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.lag.counting import BacklogCounter, Queue, milliseconds, numbers
 from commitlake.pipelines.lag.messages import BODY, Count
 from commitlake.pipelines.lag.queues import QueueRun, QueueSpan, SpanFinder, Times, floors_of
+from commitlake.pipelines.lag.thresholds import ThresholdCounter
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, Kind
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
@@ -54,6 +55,8 @@ class LakeMessages:
         broker: The store's name.
         bodies: Root of the packs.
     """
+
+    has_deleted = True
 
     def __init__(self, table: DeltaTable, broker: str, bodies: str) -> None:
         self._table, self._broker, self._bodies = table, broker, bodies
@@ -329,6 +332,8 @@ class LakeMessages:
             yield f"store_date >= {date_literal(since)}"
         if count.log_start is not None:
             yield f"physical_offset >= {count.log_start}"
+        if isinstance(count, ThresholdCounter) and count.log_end is not None:
+            yield f"physical_offset < {count.log_end}"
 
     def _with_bodies(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Add the bodies to a batch. If one cannot be read, all bodies are null, and the count reports that."""

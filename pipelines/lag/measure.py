@@ -24,8 +24,9 @@ from commitlake.pipelines.lag.messages import Count
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
 from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions
-from commitlake.pipelines.lag.verdicts import Judged, Movement, judge
-from commitlake.pipelines.lag.wanted import GroupFilter
+from commitlake.pipelines.lag.thresholds import ThresholdCounter
+from commitlake.pipelines.lag.verdicts import NOTHING, FigureBounds, Judged, Movement, judge
+from commitlake.pipelines.lag.wanted import ALL, GroupFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.offset_keys import BROADCAST_SUFFIX, plain_group
@@ -44,28 +45,6 @@ UNKNOWN_FILTER = (
 """Note on a group whose subscription is not known."""
 
 
-class FigureBounds(NamedTuple):
-    """Lower and upper bound of a figure.
-
-    Attributes:
-        low: Smallest possible value.
-        high: Largest possible value; None if it is not known.
-    """
-
-    low: float
-    high: float | None
-
-    @property
-    def is_exact(self) -> bool:
-        """True if the exact value is known."""
-        return self.low == self.high
-
-    @property
-    def largest(self) -> float:
-        """The largest value that is known to be possible."""
-        return self.low if self.high is None else self.high
-
-
 class Lag(NamedTuple):
     """Lag of a group in a queue.
 
@@ -76,6 +55,9 @@ class Lag(NamedTuple):
         offset: Offset of the next message that the group consumes.
         end: Offset of the queue's next message; None if no message of the queue is known.
         messages: Messages behind that the group wants.
+        lost: Messages that the group wants, and that the broker deleted before the group consumed them.
+        log_start: Physical offset at which the broker's log began; None if not known.
+        compared_at: Time of the earlier snapshot from which the rates are measured; None if there is none.
         bytes: Size of their records in the log.
         seconds: Time that the next message has been waiting.
         next_time: Store time of the next message; None if no message is known to wait.
@@ -107,6 +89,9 @@ class Lag(NamedTuple):
     filter_as_of: datetime.datetime | None = None
     members: int | None = None
     broadcasts: bool = False
+    lost: FigureBounds = NOTHING
+    log_start: int | None = None
+    compared_at: datetime.datetime | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -173,6 +158,7 @@ class GroupLag:
         wanted = {topic: frozenset(one.wanted for one in groups.values()) for topic, groups in self._consumers.items()}
         self._counter = BacklogCounter(cursors, epoch_ms(moment.at), moment.log_start, wanted, finds_last=True)
         self.counts: Sequence[Count] = (self._counter,)
+        self._lost: ThresholdCounter | None = None
 
     @property
     def topics(self) -> frozenset[str]:
@@ -203,6 +189,24 @@ class GroupLag:
         subscribed = self._consumers[queue.topic][group]
         return _LagPlan(position, offset, queue, subscribed, is_committed=False, is_new=is_new)
 
+    def lost_counter(self, spans: Mapping[Queue, QueueSpan]) -> ThresholdCounter | None:
+        """Return a counter of deleted messages, to be fed before `rows`; None if groups without a filter lost them.
+
+        Args:
+            spans: Where the queues of `topics` begin and end.
+        """
+        places: dict[tuple[Queue, GroupFilter], list[int]] = defaultdict(list)
+        for plan in self._plans:
+            start, end = plan.deleted(spans.get(plan.queue))
+            if start < end and plan.subscribed.wanted.is_known and not plan.subscribed.wanted.takes_all:
+                for wanted in (plan.subscribed.wanted, ALL):
+                    places[plan.queue, wanted] += [start, end]
+        if not places:
+            return None
+        floors = {queue: span.floor for queue, span in spans.items() if span.floor is not None}
+        self._lost = ThresholdCounter(places, floors, self._moment.log_start)
+        return self._lost
+
     def rows(self, spans: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
         """Yield a row for each group and queue.
 
@@ -219,7 +223,7 @@ class GroupLag:
         for plan in chain(self._plans, others):
             span = spans.get(plan.queue)
             if plan.is_committed or (span is not None and (span.first or 0) < span.end):
-                yield plan.lag(self._moment, span, behind, self._missing)
+                yield plan.lag(self._moment, span, behind, plan.lost(span, self._lost), self._missing)
 
 
 def _is_outdated(key: GroupTopic, known: Collection[GroupTopic], subscriptions: Subscriptions) -> bool:
@@ -292,7 +296,41 @@ class _LagPlan(NamedTuple):
         if self.offset.high is not None and not self.offset.is_exact:
             yield self._start(self.offset.high)
 
-    def lag(self, moment: Moment, span: QueueSpan | None, counted: Mapping[Cursor, Behind], missing: str) -> Lag:
+    @property
+    def reached(self) -> int:
+        """An offset that a snapshot has; the lower bound where only bounds are known."""
+        return self.offset.low if self.offset.reached is None else self.offset.reached
+
+    def deleted(self, span: QueueSpan | None) -> tuple[int, int]:
+        """Return the offsets of the first message that the broker deleted unconsumed, and of the first that it has."""
+        first = max(0, self.reached)  # -1: nothing is consumed
+        is_lost = self.is_committed and span is not None and span.first is not None and self.reached <= span.end
+        return (first, max(first, span.first)) if is_lost and span is not None and span.first else (first, first)
+
+    def lost(self, span: QueueSpan | None, counter: ThresholdCounter | None) -> FigureBounds:
+        """Return how many messages the group has lost.
+
+        Args:
+            span: Where the queue begins and ends.
+            counter: Has the deleted messages if they can be read, and a group has a filter.
+        """
+        start, end = self.deleted(span)
+        wanted = self.subscribed.wanted
+        if wanted.takes_all or start == end:
+            return FigureBounds(end - start if wanted.is_known else 0, end - start)
+        if counter is None:
+            return FigureBounds(0, end - start)
+        counted = counter.between(self.queue, wanted, start, end)
+        return FigureBounds(counted, counted + end - start - counter.between(self.queue, ALL, start, end))
+
+    def lag(
+        self,
+        moment: Moment,
+        span: QueueSpan | None,
+        counted: Mapping[Cursor, Behind],
+        lost: FigureBounds,
+        missing: str,
+    ) -> Lag:
         """Return the row."""
         most = counted[self._start(self.offset.low)]
         least = most
@@ -309,13 +347,13 @@ class _LagPlan(NamedTuple):
             # A group that got its first offset since then was not stalled at the first message.
             compared = first if moment.compared_at and compared is None and not self.is_new else None
         movement = Movement(
-            offset=offset.low if offset.reached is None else offset.reached,
+            offset=self.reached if self.is_committed else offset.low,
             compared=compared,
             moves=moment.moves.get(self.position, ()),
             seconds=0.0 if moment.compared_at is None else (moment.taken - moment.compared_at).total_seconds(),
             has_members=None if subscribed.members is None else subscribed.members > 0,
         )
-        judged = judge(span, movement, most.messages, next_time, moment.at, is_complete=not missing)
+        judged = judge(span, movement, most.messages, next_time, moment.at, lost, is_complete=not missing)
         is_bound = not subscribed.wanted.is_known and most.messages > 0
         of_filter = subscribed.note or (UNKNOWN_FILTER if is_bound else "")
         notes = [judged.reason, "" if self.is_committed else NO_OFFSET, of_filter, missing]
@@ -351,6 +389,9 @@ class _LagPlan(NamedTuple):
             filter_as_of=subscribed.as_of,
             members=subscribed.members,
             broadcasts=broadcasts,
+            lost=lost,
+            log_start=moment.log_start,
+            compared_at=moment.compared_at,
             notes=tuple(note for note in notes if note),
         )
 

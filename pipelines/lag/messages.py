@@ -41,7 +41,13 @@ class Count(Protocol):
 
 
 class Messages(Protocol):
-    """The messages of one store: `LakeMessages` or `StoreMessages`."""
+    """The messages of one store: `LakeMessages` or `StoreMessages`.
+
+    Attributes:
+        has_deleted: True if messages that the broker has deleted can still be read.
+    """
+
+    has_deleted: bool
 
     def measure(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
         """Give each count the messages that it needs.

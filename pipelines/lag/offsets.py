@@ -25,8 +25,8 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.snapshot_tables import known_offsets, offsets_between, snapshot_marks
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 
-WINDOW = datetime.timedelta(minutes=30)
-"""Age of the oldest snapshots that are compared to see whether a group moves."""
+WATCH = datetime.timedelta(minutes=5)
+"""Time over which the movement of groups is watched by default; if snapshots are rarer, the one before is compared."""
 Row = Mapping[str, Any]
 
 
@@ -62,8 +62,8 @@ class Moment:
         log_start: Start of the log at the last snapshot.
         log_end_next: End of the log at the next snapshot.
         offsets: Offsets by position.
-        compared_at: Time of the snapshot that shows whether a group moves: the last one that is at least `WINDOW` older
-            than `taken`, or the first of all; None if there is only one snapshot.
+        compared_at: Time of the snapshot that shows whether a group moves: the last one that is older than `taken` by
+            at least the watched time, or the first of all; None if there is only one snapshot.
         compared: Offsets at that snapshot.
         moves: For each position that moved between that snapshot and `taken`, its first new offset; all of its offsets
             if one of them was lower than the one before.
@@ -85,13 +85,16 @@ class Moment:
 Moments = dict[tuple[str, OffsetKind], Moment]
 
 
-def offsets_at(table: DeltaTable, broker: str, at: datetime.datetime | None) -> dict[OffsetKind, Moment]:
+def offsets_at(
+    table: DeltaTable, broker: str, at: datetime.datetime | None, watch: datetime.timedelta = WATCH
+) -> dict[OffsetKind, Moment]:
     """Return the offsets of a store at a time, from its snapshots.
 
     Args:
         table: `consumer_offsets`.
         broker: The store's name.
         at: The time; None for the store's last snapshot.
+        watch: Time over which the movement of groups is watched.
 
     Returns:
         A moment for each kind that has a snapshot at or before the time.
@@ -102,7 +105,7 @@ def offsets_at(table: DeltaTable, broker: str, at: datetime.datetime | None) -> 
     marks = snapshot_marks(table, broker)
     found = {}
     for kind in OffsetKind:
-        of_kind = _Marks.of(marks.filter(pc.equal(marks["kind"], str(kind))), at)
+        of_kind = _Marks.of(marks.filter(pc.equal(marks["kind"], str(kind))), at, watch)
         if of_kind is not None:
             found[kind] = _moment(table, broker, kind, of_kind, at)
     return found
@@ -123,14 +126,14 @@ class _Marks:
     compared_at: datetime.datetime
 
     @classmethod
-    def of(cls, marks: pa.Table, at: datetime.datetime | None) -> _Marks | None:
+    def of(cls, marks: pa.Table, at: datetime.datetime | None, watch: datetime.timedelta) -> _Marks | None:
         """Return the snapshots around a time from all of one kind, oldest first; None if none was taken before it."""
         times: Sequence[datetime.datetime] = marks["as_of"].to_pylist()
         count = len(times) if at is None else bisect_right(times, at)
         if not count:
             return None
         taken = times[count - 1]
-        older = bisect_right(times, taken - WINDOW)
+        older = bisect_right(times, taken - watch)
         compared_at = times[older - 1] if older else times[0]
         rows = marks.slice(count - 1, 2).to_pylist()
         return cls(rows[0], rows[1] if len(rows) > 1 else None, compared_at)

@@ -50,6 +50,8 @@ class StoreMessages:
         damaged: Number of ranges that were read and hold no intact message.
     """
 
+    has_deleted = False
+
     def __init__(self, store: Store, *, use_indexes: bool = True) -> None:
         self._store = store
         self._use_indexes = use_indexes

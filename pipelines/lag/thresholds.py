@@ -23,6 +23,7 @@ class ThresholdCounter:
     Args:
         places: By queue and choice, the offsets that separate the counts, at least one each.
         floors: Physical offsets by queue; records before them do not count. Other queues have no such limit.
+        log_end: Records that begin at or after this physical offset are not needed; None for no limit.
 
     Attributes:
         starts: The queues, each with its smallest offset.
@@ -31,8 +32,12 @@ class ThresholdCounter:
     """
 
     def __init__(
-        self, places: Mapping[tuple[Queue, GroupFilter], Iterable[int]], floors: Mapping[Queue, int] | None = None
+        self,
+        places: Mapping[tuple[Queue, GroupFilter], Iterable[int]],
+        floors: Mapping[Queue, int] | None = None,
+        log_end: int | None = None,
     ) -> None:
+        self.log_end = log_end
         self._offsets = {key: np.unique(np.asarray(list(offsets), np.int64)) for key, offsets in places.items()}
         self._counts = {key: np.zeros(len(offsets) + 1, np.int64) for key, offsets in self._offsets.items()}
         self._floors = floors or {}

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.schemas.counts import count_text
 
-WAITING_PARTS = 10
+WAITING_PARTS = 5
 """A group is slow only if the next message has waited longer than the watched time divided by this number.
 
 Otherwise a sudden burst of messages would make a group slow.
@@ -50,6 +50,31 @@ class LagVerdict(StrEnum):
 
 
 _GRAVITIES = {verdict: number for number, verdict in enumerate(LagVerdict)}
+
+
+class FigureBounds(NamedTuple):
+    """Lower and upper bound of a figure.
+
+    Attributes:
+        low: Smallest possible value.
+        high: Largest possible value; None if it is not known.
+    """
+
+    low: float
+    high: float | None
+
+    @property
+    def is_exact(self) -> bool:
+        """True if the exact value is known."""
+        return self.low == self.high
+
+    @property
+    def largest(self) -> float:
+        """The largest value that is known to be possible."""
+        return self.low if self.high is None else self.high
+
+
+NOTHING = FigureBounds(0, 0)
 
 
 class Movement(NamedTuple):
@@ -115,6 +140,7 @@ def judge(
     messages: int,
     next_time: datetime.datetime | None,
     at: datetime.datetime,
+    lost: FigureBounds = NOTHING,
     *,
     is_complete: bool = True,
 ) -> Judged:
@@ -126,6 +152,7 @@ def judge(
         messages: Number of messages that wait.
         next_time: Store time of the next message; None if there is none.
         at: The time.
+        lost: Number of messages that the broker deleted before the group consumed them.
         is_complete: True if all messages up to the time are known. If not, an offset beyond the end is no sign of
             trouble.
     """
@@ -135,8 +162,10 @@ def judge(
     if span is not None and not is_complete:
         span = replace(span, end=max(span.end, movement.offset))
     produce_tps = None if span is None else span.produce_tps(movement.seconds)
-    consume_tps = movement.consume_tps
-    verdict, reason = _verdict(span, movement, messages, next_time, at)
+    # A group without a client consumes nothing, whatever it did before its last client left.
+    is_stopped = movement.has_members is False and messages > 0
+    consume_tps = 0.0 if is_stopped else movement.consume_tps
+    verdict, reason = _verdict(span, movement, messages, next_time, at, lost)
     if verdict is LagVerdict.UNKNOWN and is_new:
         reason = "its topic was created again since the earlier snapshot, so it is not known whether the group moves"
     if verdict is LagVerdict.OK and messages and consume_tps is not None and produce_tps is not None:
@@ -152,8 +181,9 @@ def _verdict(
     messages: int,
     next_time: datetime.datetime | None,
     at: datetime.datetime,
+    lost: FigureBounds,
 ) -> tuple[LagVerdict, str]:
-    if (misplaced := _misplaced(span, movement)) is not None:
+    if (misplaced := _misplaced(span, movement, lost)) is not None:
         return misplaced
     if not messages:
         return LagVerdict.OK, ""
@@ -176,7 +206,7 @@ def _waited(next_time: datetime.datetime | None, at: datetime.datetime) -> float
     return 0.0 if next_time is None else (at - next_time).total_seconds()
 
 
-def _misplaced(span: QueueSpan | None, movement: Movement) -> tuple[LagVerdict, str] | None:
+def _misplaced(span: QueueSpan | None, movement: Movement, lost: FigureBounds) -> tuple[LagVerdict, str] | None:
     """Return the verdict on an offset that is outside of its queue or was set back; None for any other offset."""
     if span is None:
         gone = "no message of this queue is known: the topic was deleted, or all of its messages were"
@@ -184,9 +214,12 @@ def _misplaced(span: QueueSpan | None, movement: Movement) -> tuple[LagVerdict, 
     if movement.offset > span.end:
         beyond = f"the offset is {movement.offset - span.end} beyond the queue's end, {span.end}"
         return LagVerdict.AHEAD, f"{beyond}: the topic was created again, or its log was cut"
-    lost = 0 if span.first is None else span.first - max(0, movement.offset)  # -1: nothing is consumed
-    if lost > 0:
-        return LagVerdict.LOST, f"{count_text(lost, 'message')} before {span.first} deleted unconsumed"
+    if lost.largest:
+        most = "" if lost.is_exact else "up to "
+        return (
+            LagVerdict.LOST,
+            f"{most}{count_text(int(lost.largest), 'message')} before {span.first} deleted unconsumed",
+        )
     if movement.is_rewound:
         return LagVerdict.REWOUND, "the group's offset was set back"
     return None

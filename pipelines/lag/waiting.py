@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Behind, Cursor, Queue, milliseconds, numbers
-from commitlake.pipelines.lag.measure import FigureBounds, Lag, queue_of
+from commitlake.pipelines.lag.measure import Lag, queue_of
 from commitlake.pipelines.lag.messages import Count
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
 from commitlake.pipelines.lag.queues import QueueSpan
-from commitlake.pipelines.lag.verdicts import Judged, LagVerdict
+from commitlake.pipelines.lag.verdicts import FigureBounds, Judged, LagVerdict
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC, TIMER_OUT

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from commitlake.pipelines.lag.counting import Queue
-from commitlake.pipelines.lag.measure import FigureBounds
+from commitlake.pipelines.lag.verdicts import FigureBounds
 from commitlake.schemas.remoting.routes import MessageQueue
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Queue
-from commitlake.pipelines.lag.measure import FigureBounds
 from commitlake.pipelines.lag.queues import QueueSpan
+from commitlake.pipelines.lag.verdicts import FigureBounds
 from commitlake.pipelines.offsets.group_offsets import GroupOffset, LiveQueue, ResultingLag
 from commitlake.pipelines.offsets.sources import OffsetSource
 from commitlake.schemas.times import EPOCH, MILLISECOND

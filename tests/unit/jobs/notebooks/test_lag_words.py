@@ -8,9 +8,9 @@ import pytest
 
 from commitlake.jobs.notebooks import lag_words as words
 from commitlake.pipelines.lag.groups import GroupSummary
-from commitlake.pipelines.lag.measure import FigureBounds, Lag
+from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.offsets import OffsetAt
-from commitlake.pipelines.lag.verdicts import Judged, LagVerdict
+from commitlake.pipelines.lag.verdicts import FigureBounds, Judged, LagVerdict
 
 AT = datetime.datetime(2026, 11, 20, 15, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)

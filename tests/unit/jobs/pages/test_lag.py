@@ -16,9 +16,9 @@ from commitlake.jobs.pages.page import Page, render_page
 from commitlake.jobs.pages.tables import NO_FIGURE
 from commitlake.pipelines.lag.answer import LagAnswer
 from commitlake.pipelines.lag.history import LagHistory
-from commitlake.pipelines.lag.measure import FigureBounds, Lag
+from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.offsets import OffsetAt
-from commitlake.pipelines.lag.verdicts import Judged, LagVerdict
+from commitlake.pipelines.lag.verdicts import FigureBounds, Judged, LagVerdict
 from commitlake.schemas.time_windows import TimeWindows
 from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
 from tests.support.lakes import GrowingLake

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import html
+import json
+import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +14,8 @@ from typing import Any
 import pytest
 
 from commitlake.jobs.archive.command import main as archive
+from commitlake.jobs.lag.command import main as lag
+from commitlake.jobs.replay.command import main as replay
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.answer import Given, lag_of_lake, queue_ends
 from commitlake.pipelines.lag.counting import Queue
@@ -17,7 +23,7 @@ from commitlake.pipelines.lag.history import lag_history
 from commitlake.pipelines.lag.measure import BROADCASTS, NO_OFFSET, Choice
 from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.pipelines.lag.standing import standing_since
-from commitlake.pipelines.lag.wanted import ALL
+from commitlake.pipelines.lag.wanted import ALL, GroupFilter
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
@@ -123,6 +129,75 @@ def test_messages_count_at_the_last_snapshot_even_if_no_group_has_moved(growing:
     growing.archive()
     (row,) = lag_of_lake(growing.lake, None, Choice()).rows
     assert (row.as_of, row.messages.high, row.seconds.high) == (START + 59 * SECOND, 50, 49.0)
+
+
+@pytest.fixture
+def losing(tmp_path: Path) -> GrowingLake:
+    """Ten orders, paid and open by turns; a group stays at the third, and the broker then deletes the first six."""
+    growing = GrowingLake(tmp_path)
+    starts = []
+    for second in range(10):
+        starts.append(len(growing.log))
+        growing.write([stored("orders", second, TAGS=TAGS[second % 2])])
+    growing.archive()
+    for second, log_start in ((60, 0), (120, 0), (900, starts[6])):
+        append_progress(growing.lake, replace(progress(second, 2), log_start=log_start, log_end=len(growing.log)))
+    return growing
+
+
+@pytest.mark.parametrize(
+    ("expression", "lost", "why"),
+    [("paid", (2, 2), "2 messages"), ("*", (4, 4), "4 messages"), (None, (0, 4), "up to 4 messages")],
+)
+def test_lost_messages_are_counted_as_the_group_filters(
+    losing: GrowingLake, expression: str | None, lost: tuple[int, int], why: str
+) -> None:
+    given = {} if expression is None else {GroupTopic("billing", "orders"): GroupFilter.of("TAG", expression)}
+    (row,) = lag_of_lake(losing.lake, None, Choice(), given=Given(given)).rows
+    assert (str(row.judged.verdict), row.lost) == ("lost", lost)
+    assert row.notes[0] == f"{why} before 6 deleted unconsumed"
+    history = lag_history(losing.lake, ["billing"], START + 900 * SECOND, given=given)
+    assert history is not None
+    assert len({figure for figure in history.messages["billing"] if figure is not None}) == 1  # nothing was consumed
+
+
+def test_a_group_that_wants_none_of_the_deleted_messages_has_lost_none(losing: GrowingLake) -> None:
+    given = Given({GroupTopic("billing", "orders"): GroupFilter.of("TAG", "refunded")})
+    (row,) = lag_of_lake(losing.lake, None, Choice(), given=given).rows
+    assert (str(row.judged.verdict), row.lost, row.messages) == ("ok", (0, 0), (0, 0))
+
+
+def test_the_page_shows_how_to_replay_what_is_lost(losing: GrowingLake, tmp_path: Path,
+                                                   capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    page = tmp_path / "lag.html"
+    assert (
+        lag(["--lake", losing.lake.root, "--filter", "billing@orders=*", "--html", str(page), "--output", "jsonl"]) == 0
+    )
+    assert json.loads(capsys.readouterr().out)["lost_max"] == 4
+    (line,) = (
+        html.unescape(re.sub("<[^>]+>", "", code))
+        for code in re.findall("<code>(.*?)</code>", page.read_text())
+        if "not-consumed-by" in code
+    )
+    program, job, *arguments = shlex.split(line)
+    assert (program, job, arguments[-1]) == ("commitlake", "replay", "--dry-run")
+    assert replay([*arguments, "--json"]) == 0
+    assert "4 messages" in capsys.readouterr().err
+
+
+def test_a_group_is_stalled_after_the_watched_time(losing: GrowingLake) -> None:
+    given = {GroupTopic("billing", "orders"): ALL}
+    for second, offset in ((1200, 7), (1260, 7), (1320, 7), (1380, 7), (1440, 7), (1500, 7), (1560, 7)):
+        append_progress(losing.lake, replace(progress(second, offset), log_end=len(losing.log) + second))
+    losing.write([stored("orders", 1561)])
+    found = {
+        watch: lag_of_lake(losing.lake, START + 1500 * SECOND, Choice(), given=Given(given, watch=watch * 60 * SECOND))
+        for watch in (5, 30)
+    }
+    verdicts = {watch: str(answer.rows[0].judged.verdict) for watch, answer in found.items()}
+    rates = {watch: answer.rows[0].judged.consume_tps for watch, answer in found.items()}
+    assert (verdicts, rates[5]) == ({5: "stalled", 30: "ok"}, 0.0)
+    assert rates[30]
 
 
 def test_a_group_reset_between_two_snapshots_has_wide_bounds(growing: GrowingLake) -> None:

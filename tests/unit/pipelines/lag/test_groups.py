@@ -6,9 +6,9 @@ import datetime
 
 from commitlake.jobs.lag.formatting import summary
 from commitlake.pipelines.lag.groups import by_group, summed, times_of
-from commitlake.pipelines.lag.measure import FigureBounds, Lag
+from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.offsets import OffsetAt
-from commitlake.pipelines.lag.verdicts import Judged, LagVerdict
+from commitlake.pipelines.lag.verdicts import FigureBounds, Judged, LagVerdict
 
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 

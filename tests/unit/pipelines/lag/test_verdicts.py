@@ -7,7 +7,7 @@ import datetime
 import pytest
 
 from commitlake.pipelines.lag.queues import QueueSpan
-from commitlake.pipelines.lag.verdicts import LagVerdict, Movement, judge
+from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict, Movement, judge
 
 AT = datetime.datetime(2026, 11, 20, 14, tzinfo=datetime.UTC)
 WINDOW = 600.0
@@ -45,7 +45,11 @@ def test_each_movement_has_its_verdict(
     span: QueueSpan | None, movement: Movement, messages: int, waited: float, expected: LagVerdict
 ) -> None:
     next_time = AT - datetime.timedelta(seconds=waited) if messages else None
-    assert judge(span, movement, messages, next_time, AT).verdict is expected
+    missing = 0 if span is None else max(0, (span.first or 0) - max(0, movement.offset))
+    judged = judge(span, movement, messages, next_time, AT, FigureBounds(missing, missing))
+    assert judged.verdict is expected
+    if movement.has_members is False:
+        assert (judged.consume_tps, judged.drain_seconds(messages)) == (0.0, None)
 
 
 def test_a_group_is_not_rewound_if_its_topic_was_created_again_since_the_earlier_snapshot() -> None:
