@@ -93,20 +93,22 @@ def _write(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _serve(arguments: argparse.Namespace, host: str, port: int) -> ExitCode:
-    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client import CollectorRegistry
 
     from commitlake.jobs.cli.process import stop_softly
     from commitlake.jobs.metrics.collector import MetricsCollector
     from commitlake.jobs.metrics.measure import Measured
+    from commitlake.jobs.metrics.server import MetricsServer, serve
 
     registry = CollectorRegistry()
     seconds = arguments.min_interval.total_seconds()
     registry.register(MetricsCollector(lambda: Measured.of(arguments).families(arguments.cluster), seconds))
     stop = threading.Event()
     try:
-        server, thread = start_http_server(port, host, registry)
+        server = MetricsServer(host, port, registry)
     except OSError as error:
         raise JobError(f"--listen {arguments.listen}: {error.strerror or error}") from None
+    thread = serve(server)
     try:
         with stop_softly(stop.set):
             if not arguments.quiet:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import socket
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -18,6 +22,7 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.jobs.metrics.collector import MetricsCollector
 from commitlake.jobs.metrics.command import main
 from commitlake.jobs.metrics.lag_families import lag_families
+from commitlake.jobs.metrics.server import MAX_CONNECTIONS, MetricsServer, serve
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.answer import LagAnswer
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
@@ -154,18 +159,69 @@ def test_metrics_are_served_whether_or_not_the_lag_can_be_read() -> None:
 
     registry = CollectorRegistry()
     registry.register(MetricsCollector(measure, 0))
-    server, thread = start_http_server(0, "127.0.0.1", registry)
-    try:
-        texts = []
+    texts = []
+    with served(registry) as server:
         for _ in range(2):
             with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics", timeout=10) as response:
                 texts.append(samples(response.read().decode()))
+    assert (texts[0]["commitlake_up"], texts[0]["commitlake_lag_stores_missing"]) == ({(): 1}, {(): 1})
+    assert (texts[1]["commitlake_up"], set(texts[1])) == ({(): 0}, {"commitlake_up"})
+
+
+@contextmanager
+def served(registry: CollectorRegistry) -> Iterator[MetricsServer]:
+    """Serve a registry."""
+    server = MetricsServer("127.0.0.1", 0, registry)
+    thread = serve(server)
+    try:
+        yield server
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
-    assert (texts[0]["commitlake_up"], texts[0]["commitlake_lag_stores_missing"]) == ({(): 1}, {(): 1})
-    assert (texts[1]["commitlake_up"], set(texts[1])) == ({(): 0}, {"commitlake_up"})
+
+
+def ask(server: MetricsServer, method: str, path: str = "/metrics") -> tuple[int, int, bytes]:
+    """Return the status, the Content-Length and the body of an answer."""
+    client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    try:
+        client.request(method, path)
+        answer = client.getresponse()
+        return answer.status, int(answer.getheader("Content-Length") or -1), answer.read()
+    finally:
+        client.close()
+
+
+def test_only_the_path_of_the_metrics_is_served() -> None:
+    registry = CollectorRegistry()
+    registry.register(MetricsCollector(lambda: (), 0))
+    with served(registry) as server:
+        status, length, body = ask(server, "GET")
+        assert (status, length, b"commitlake_up 1.0" in body) == (200, len(body), True)
+        assert ask(server, "HEAD") == (200, length, b"")
+        status, _, body = ask(server, "GET", "/other")
+        assert (status, b"The metrics are at /metrics." in body) == (404, True)
+        assert ask(server, "POST")[0] == 501
+
+
+def test_clients_that_send_half_a_request_do_not_keep_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("commitlake.jobs.metrics.server.REQUEST_SECONDS", 60.0)
+    with served(CollectorRegistry()) as server, ExitStack() as stack:
+        for _ in range(2 * MAX_CONNECTIONS):
+            half = stack.enter_context(socket.create_connection(("127.0.0.1", server.server_port), timeout=10))
+            half.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n")
+        assert ask(server, "GET")[0] == 200
+        assert threading.active_count() < MAX_CONNECTIONS + 20
+
+
+def test_a_client_has_a_limited_time_for_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("commitlake.jobs.metrics.server.REQUEST_SECONDS", 0.1)
+    with (
+        served(CollectorRegistry()) as server,
+        socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as client,
+    ):
+        client.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+        assert client.recv(1) == b""
 
 
 def test_scrapes_in_quick_succession_share_one_measurement() -> None:

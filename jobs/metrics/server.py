@@ -1,0 +1,152 @@
+"""The HTTP server of `metrics --listen`: its connections are limited in number and time, whatever clients do.
+
+Each connection has one request. A client that does not send it in time, or does not read the answer, is disconnected.
+If there are too many connections, the oldest of those that have not sent their request makes room for the newest, so
+that clients that keep their requests back cannot keep Prometheus out.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from socketserver import ThreadingMixIn
+from typing import Any
+
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+PATH = "/metrics"
+MAX_CONNECTIONS = 50
+"""Largest number of connections; each has a thread."""
+REQUEST_SECONDS = 5.0
+"""Time for a client to send its request."""
+ANSWER_SECONDS = 30.0
+"""Time for a client to read the answer, once it is measured."""
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass
+class _Connection:
+    """A connection; `due` is the time by the monotonic clock at which it is cut, None while the answer is measured."""
+
+    due: float | None
+    is_cut: bool = False
+    has_request: bool = False
+
+
+class MetricsServer(ThreadingMixIn, HTTPServer):
+    """Server of the metrics of a registry.
+
+    Args:
+        host: address to listen at.
+        port: its port.
+        registry: the metrics.
+
+    Raises:
+        OSError: The address cannot be listened at.
+    """
+
+    daemon_threads = True
+    request_queue_size = 2 * MAX_CONNECTIONS
+
+    def __init__(self, host: str, port: int, registry: Collector) -> None:
+        self.registry = registry
+        self._guard = threading.Lock()
+        self._open: dict[socket.socket, _Connection] = {}
+        self.address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        super().__init__((host, port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start a thread for a connection, and make room for it."""
+        with self._guard:
+            self._open[request] = _Connection(time.monotonic() + REQUEST_SECONDS)
+            kept = [one for one in self._open.items() if not one[1].is_cut]
+            if len(kept) > MAX_CONNECTIONS:
+                # Without any that waits for a request, the new one is cut: all others wait for their answers.
+                _cut(*next((one for one in kept if not one[1].has_request), kept[-1]))
+        super().process_request(request, client_address)
+
+    def begin(self, request: socket.socket, seconds: float | None) -> None:
+        """Set how long a connection with a request may last from now on; None for as long as its answer is measured."""
+        with self._guard:
+            connection = self._open[request]
+            connection.has_request = True
+            connection.due = None if seconds is None else time.monotonic() + seconds
+
+    def service_actions(self) -> None:
+        """Cut the connections whose time is over; called ten times a second."""
+        now = time.monotonic()
+        with self._guard:
+            for request, connection in self._open.items():
+                if connection.due is not None and connection.due < now and not connection.is_cut:
+                    _cut(request, connection)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        with self._guard:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
+        """Log the error of a connection, which may be that the client has gone."""
+        _LOG.debug("the connection to %s failed", client_address, exc_info=True)
+
+
+def _cut(request: socket.socket, connection: _Connection) -> None:
+    """End a connection, whose thread then closes it."""
+    connection.is_cut = True
+    try:
+        request.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        _LOG.debug("a connection was closed by its client")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    server: MetricsServer
+
+    def do_GET(self) -> None:
+        self._answer(self._write)
+
+    def do_HEAD(self) -> None:
+        self._answer(lambda _: None)
+
+    def _write(self, data: bytes) -> None:
+        self.wfile.write(data)
+
+    def _answer(self, write: Callable[[bytes], None]) -> None:
+        self.server.begin(self.connection, None)
+        if self.path.partition("?")[0] != PATH:
+            self.server.begin(self.connection, ANSWER_SECONDS)
+            self.send_error(HTTPStatus.NOT_FOUND, explain=f"The metrics are at {PATH}.")
+            return
+        encode, content_type = choose_encoder(self.headers.get("Accept", ""))
+        data = encode(self.server.registry)
+        self.server.begin(self.connection, ANSWER_SECONDS)
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", content_type)
+        if "gzip" in self.headers.get("Accept-Encoding", ""):
+            data = gzip.compress(data)
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        write(data)
+
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
+        """Log a request only for debugging."""
+        _LOG.debug(format, *arguments)
+
+
+def serve(server: MetricsServer) -> threading.Thread:
+    """Start a thread that serves until `server.shutdown()`."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)
+    thread.start()
+    return thread
