@@ -292,6 +292,17 @@ def _watch(read_end: int) -> None:
                 _begin_end(numbers[0])
 
 
+def end_at_once(text: str, code: int) -> NoReturn:
+    """Print a text on standard error, and end this process and its descendants; for a thread that finds a limit passed.
+
+    What the main thread has not written so far is lost.
+    """
+    _print_last_line(text, silence=True)
+    for process in descendants():
+        _send(process, signal.SIGKILL)
+    os._exit(code)
+
+
 def _begin_end(number: int) -> None:
     """Print the line about the signal, and ask all child processes to end; only once."""
     if not _state.begun.acquire(blocking=False):

@@ -6,12 +6,15 @@ import argparse
 
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.engine_argument import add_engine_argument, refuse_spark
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.places import add_place_arguments
+from commitlake.jobs.cli.store_arguments import file_size
 from commitlake.jobs.cli.times import add_time_arguments
 from commitlake.jobs.query.bodies import MAX_BODY_ROWS
+from commitlake.jobs.query.limits import check_limits
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
@@ -72,6 +75,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hbase-table", metavar="NAME", help="name of the table in HBase (default: commitlake_messages)"
     )
+    timeout_help = (
+        "end the query after this time, with exit code 4; 0s for no limit (default: 10m with --sql or --where, "
+        "otherwise no limit)"
+    )
+    parser.add_argument("--timeout", type=parse_duration, metavar="TIME", help=timeout_help)
+    memory_help = (
+        "end the query if this process needs more memory, as in 512MiB, with exit code 4 (default: half of this "
+        "machine's with --sql or --where, otherwise no limit)"
+    )
+    parser.add_argument("--memory", type=file_size, metavar="SIZE", help=memory_help)
     add_engine_argument(parser, "run the query on Spark, for results that are too large for one process")
 
 
@@ -81,6 +94,7 @@ def check(arguments: argparse.Namespace) -> None:
     Raises:
         JobError: for the first conflict.
     """
+    check_limits(arguments)
     if arguments.limit < 0:
         raise JobError(f"--limit: expected 0 or more, found {arguments.limit}")
     if arguments.start and arguments.end and arguments.start >= arguments.end:
