@@ -19,6 +19,19 @@ _UNPRINTABLE = re.compile(f"[\x00-\x08\x0b-\x1f{_NO_TEXT}]")
 _UNPRINTABLE_IN_LINE = re.compile(f"[\x00-\x1f{_NO_TEXT}]")
 
 
+FORMULA_STARTS = frozenset("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")
+"""First characters of a formula, including full-width ones, and the quote that marks a changed text."""
+
+
+def csv_text(text: str) -> str:
+    """Return a text as a field of CSV that a spreadsheet does not run as a formula; OWASP calls that CSV injection.
+
+    A formula can send the content of other fields to a stranger. Removing the first quote restores the text. Numbers
+    are not texts.
+    """
+    return f"'{text}" if text[:1] in FORMULA_STARTS else text
+
+
 def printable(text: str) -> str:
     """Escape a text for terminals, except newlines and tabs."""
     return _UNPRINTABLE.sub(_escape, text)

@@ -12,7 +12,10 @@ Differences are divided as integers, because `timestamp()` is a float without en
 from __future__ import annotations
 
 import datetime
+from contextvars import ContextVar
 
+SHOWN_ZONE: ContextVar[datetime.tzinfo | None] = ContextVar("shown_zone", default=datetime.UTC)
+"""The time zone of times in texts for people; None for the local one. Tables, files and pages are in UTC."""
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MILLISECOND = datetime.timedelta(milliseconds=1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -46,6 +49,11 @@ def iso_text(moment: datetime.datetime, timespec: str = "seconds") -> str:
 def plain_text(moment: datetime.datetime) -> str:
     """Format a time with a time zone in UTC to the second, for people: `2026-11-20 14:00:00`."""
     return moment.astimezone(datetime.UTC).replace(tzinfo=None).isoformat(sep=" ", timespec="seconds")
+
+
+def in_shown_zone(moment: datetime.datetime) -> datetime.datetime:
+    """Return a time in the zone in which the running job shows times to people."""
+    return moment.astimezone(SHOWN_ZONE.get())
 
 
 def epoch_ms(moment: datetime.datetime) -> int:

@@ -38,7 +38,7 @@ from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.rows_output import write_objects
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments, make_runner
-from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.cli.terminal import print_line, print_text
 from commitlake.jobs.cli.times import join_times, parse_time
 from commitlake.jobs.pages.output import PageFile, failure_page, page_file
 from commitlake.pipelines.audit.comparisons import (
@@ -211,7 +211,7 @@ def _print(
         write_objects(arguments.output, as_rows([*verdicts, *findings]))
         return
     whole = [] if findings else ["whole       the tables' data files, and what the runs have written"]
-    print("\n".join([*whole, *([as_text(verdicts)] if verdicts else []), *finding_lines(findings), *notes]))
+    print_text("\n".join([*whole, *([as_text(verdicts)] if verdicts else []), *finding_lines(findings), *notes]))
 
 
 def _bodies_of(arguments: argparse.Namespace, lake: LakePaths) -> str:

@@ -32,6 +32,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Any, NamedTuple, NoReturn, TextIO
 
 import configargparse
@@ -39,10 +40,13 @@ from rich_argparse import RawDescriptionRichHelpFormatter
 
 from commitlake.connectors.catalog.names import is_catalog_place
 from commitlake.connectors.worker_errors import raised_in_worker
+from commitlake.jobs.cli.output_forms import displaying
 from commitlake.jobs.cli.process import OutputError, is_own_process, stop_signal
 from commitlake.jobs.cli.repeatable import Repeatable
 from commitlake.jobs.cli.spared_packages import spare_packages
 from commitlake.jobs.cli.terminal import guarded_streams, print_line, trusted
+from commitlake.jobs.cli.text_table import fold
+from commitlake.jobs.cli.times import local_texts
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import restricted_umask
 
@@ -154,9 +158,9 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
         return super().parse_known_args(*arguments, env_vars=environment, **named)
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and the error, suggest the nearest option, and exit."""
-        self.print_usage(sys.stderr)
-        print_line(f"{self.prog}: error: {message}{self._suggestion(message)}")
+        """Print the error with the nearest option, and how to see all options, and exit."""
+        text = f"{self.prog}: error: {message}{self._suggestion(message)}"
+        print_line(f"{text}{'' if text.endswith(('.', '?')) else '.'} '{self.prog} --help' shows all options")
         raise SystemExit(ExitCode.USAGE)
 
     def _suggestion(self, message: str) -> str:
@@ -208,9 +212,11 @@ def run_job(
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names of files and topics may be invalid UTF-8, which must not stop the output.
         sys.stdout.reconfigure(errors="backslashreplace")
-    with guarded_streams():
+    with guarded_streams(edit_errors=_sentence_editor(argparse.Namespace(log_format="text"))):
         _check_settings(parser, sys.argv[1:] if argv is None else argv)
         arguments = parser.parse_args(argv)
+        if getattr(arguments, "local_time", False) and getattr(arguments, "html", None):
+            parser.error("--local-time and --html cannot be used together: pages are in UTC")
         _check_texts(parser, arguments)
     _make_places_absolute(arguments)
     with ExitStack() as streams:
@@ -218,8 +224,21 @@ def run_job(
             from commitlake.jobs.cli.json_log import json_lines
 
             streams.enter_context(json_lines(_job_name(parser)))
-        streams.enter_context(guarded_streams(raw=arguments.raw))
+        streams.enter_context(guarded_streams(raw=arguments.raw, edit_errors=_sentence_editor(arguments)))
+        streams.enter_context(displaying(arguments))
         return _measured(parser, job, arguments)
+
+
+def _sentence_editor(arguments: argparse.Namespace) -> Callable[[str], str]:
+    """Return the function that makes sentences on standard error fit their terminal, with local times if requested."""
+    is_local = getattr(arguments, "local_time", False)
+    is_folded = arguments.log_format != "json" and sys.stderr is not None and sys.stderr.isatty()
+
+    def edited(text: str) -> str:
+        shown = local_texts(text) if is_local else text
+        return fold(shown, get_terminal_size().columns) if is_folded else shown
+
+    return edited
 
 
 def _make_places_absolute(arguments: argparse.Namespace) -> None:

@@ -1,10 +1,12 @@
 """The option `--format`, which has the same meaning in every job that prints rows.
 
-table  for people: columns as wide as they need to be; a job may leave out columns
+table  for people: as wide as the terminal, or 120 columns (or $COLUMNS) in a pipe or file. What does not fit is left
+       out or shortened, which is said on standard error; `--full` shows all
 json   one JSON document: an object with `schema`, which is `SCHEMA`, and `rows`, a list of objects; if the answer
        lacks messages, also `missing`, a list of sentences
 jsonl  one row per line, as a JSON object
-csv    a header and one line per row; lists and objects in a cell are JSON
+csv    a header and one line per row; lists and objects in a cell are JSON. Texts that a spreadsheet would run as a
+       formula begin with a quote
 
 `SCHEMA` is the version of the output for programs. Keys and values may be added without a new version; if one is
 removed or changes its meaning, the number is increased. Keys of each job are listed in docs/reference/json-output.md.
@@ -13,10 +15,57 @@ removed or changes its meaning, the number is increased. Keys of each job are li
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import datetime
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from commitlake.schemas.times import SHOWN_ZONE
 
 SCHEMA = "commitlake.output/1"
 FORMS = ("table", "json", "jsonl", "csv")
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """How a job shows its output to people.
+
+    Attributes:
+        is_full: True to show all columns and whole texts.
+        is_local: True to show times in the local time zone.
+        is_quiet: True to print no remarks on what is shown.
+        is_command: True if the user can give `--full`.
+    """
+
+    is_full: bool = False
+    is_local: bool = False
+    is_quiet: bool = False
+    is_command: bool = False
+
+
+_DISPLAY: ContextVar[Display] = ContextVar("display", default=Display())  # noqa: B039 (it is frozen)
+
+
+def display() -> Display:
+    """Return how the running job shows its output."""
+    return _DISPLAY.get()
+
+
+@contextmanager
+def displaying(arguments: argparse.Namespace) -> Iterator[None]:
+    """Set what `display` returns, and the zone of texts for people, from a job's arguments."""
+    form = getattr(arguments, "output", None) or getattr(arguments, "format", None) or "table"
+    is_local = getattr(arguments, "local_time", False) and form in ("table", "tree")
+    shown = Display(
+        getattr(arguments, "full", False), is_local, getattr(arguments, "quiet", False), hasattr(arguments, "full")
+    )
+    token, zone = _DISPLAY.set(shown), SHOWN_ZONE.set(None if is_local else datetime.UTC)
+    try:
+        yield
+    finally:
+        _DISPLAY.reset(token)
+        SHOWN_ZONE.reset(zone)
 
 
 def add_format_argument(parser: argparse.ArgumentParser, more: Sequence[str] = (), scope: str = "") -> None:
@@ -36,6 +85,18 @@ def add_format_argument(parser: argparse.ArgumentParser, more: Sequence[str] = (
         default="table",
         help=f"{text} (default: table)",
     )
+    add_display_arguments(parser)
+
+
+def add_display_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--full` and `--local-time`; `add_format_argument` does so itself."""
+    full_help = (
+        "show all columns and whole texts of a table; in a pipe as wide as they are, and on a terminal in blocks if "
+        "they do not fit"
+    )
+    parser.add_argument("--full", action="store_true", help=full_help)
+    local_help = "show times in the local time zone instead of UTC; json, jsonl, csv and pages are always in UTC"
+    parser.add_argument("--local-time", action="store_true", help=local_help)
 
 
 def add_json_argument(parser: argparse.ArgumentParser) -> None:

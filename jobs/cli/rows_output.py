@@ -8,18 +8,24 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from itertools import chain, islice
 from shutil import get_terminal_size
 from typing import Any, TextIO
 
 import pyarrow as pa
 
-from commitlake.connectors.printable import printable_json, printable_line
-from commitlake.jobs.cli.output_forms import SCHEMA
-from commitlake.jobs.cli.terminal import trusted
-from commitlake.jobs.cli.text_table import TextTable
+from commitlake.connectors.printable import csv_text, printable_json, printable_line
+from commitlake.jobs.cli.output_forms import SCHEMA, display
+from commitlake.jobs.cli.terminal import GuardedStream, print_line, trusted
+from commitlake.jobs.cli.text_table import Column, TextTable, wrapped
+from commitlake.jobs.cli.times import TIME_TEXT, local_texts
+from commitlake.schemas.counts import count_text
 
 Row = dict[str, Any]
+
+PIPE_WIDTH = 120
+"""Width of a table in a pipe or a file, unless $COLUMNS is set."""
 
 _TIME_FORM = "%Y-%m-%dT%H:%M:%SZ"  # for milliseconds, %S includes the fraction
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -66,62 +72,114 @@ def write_jsonl(rows: Iterable[Row], out: TextIO) -> int:
     return count
 
 
-def write_csv(rows: Iterable[Row], columns: list[str], out: TextIO) -> int:
+def write_csv(rows: Iterable[Row], columns: Sequence[str], out: TextIO) -> int:
     """Write a header and one CSV line per row, with lists and maps as JSON, and return the number of rows.
 
-    Standard output shows control characters as escapes, as `jobs.cli.terminal` says; with --raw texts are exact.
+    Standard output shows control characters as escapes, as `jobs.cli.terminal` says, and texts are changed as
+    `csv_text` says; with --raw texts are exact.
     """
     writer = csv.writer(out, lineterminator="\n")
+    is_guarded = isinstance(out, GuardedStream)
     remaining = iter(rows)
     first = list(islice(remaining, 1))  # before the header, so that a refused query prints nothing
-    writer.writerow(columns)
+    writer.writerow(map(csv_text, columns) if is_guarded else columns)
     count = 0
     for row in chain(first, remaining):
-        cells = map(row.get, columns)
-        writer.writerow([_to_json(cell) if isinstance(cell, dict | list) else cell for cell in cells])
+        writer.writerow([_csv_field(row.get(name), is_guarded=is_guarded) for name in columns])
         count += 1
     return count
 
 
-def write_table(rows: Iterable[Row], columns: list[str], out: TextIO) -> int:
-    """Write a table as wide as the terminal, or as wide as its content without one, and return the number of rows."""
-    cells = [[_table_cell(row[name]) for name in columns] for row in rows]
+def _csv_field(value: object, *, is_guarded: bool) -> object:
+    if isinstance(value, dict | list):
+        return _to_json(value)
+    return csv_text(value) if is_guarded and isinstance(value, str) else value
+
+
+def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO) -> int:
+    """Write a table that is no wider than the terminal, and return the number of rows.
+
+    Args:
+        rows: the rows.
+        columns: names of columns; a `Column` says what can be left out.
+        out: the output. In a pipe or file the table is `PIPE_WIDTH` or $COLUMNS wide, or, with `--full`, as wide as its
+            content.
+    """
+    shown = display()
+    notes: dict[str, int] = {}
+    named = [column if isinstance(column, Column) else Column(column) for column in columns]
+    cells, numeric = [], [True] * len(named)
+    for row in rows:
+        values = [row[name] for name in named]
+        for number, value in enumerate(values):
+            numeric[number] = numeric[number] and (value is None or _is_number(value))
+        cells.append(
+            [
+                _note_numbers(value, notes) if column.is_notes else _table_cell(value, is_local=shown.is_local)
+                for column, value in zip(named, values, strict=True)
+            ]
+        )
     if not cells:
         return 0
-    titles = [_table_cell(name) for name in columns]  # --sql names columns freely
-    table = TextTable(titles, cells)
-    if out.isatty() and table.width > get_terminal_size().columns:
-        _write_folded(cells, titles, out)
-    else:
-        first, *others = table.lines()
-        is_styled = out.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
-        lines = [f"{_BOLD}{first}{_PLAIN}" if is_styled else first, *others]
-        trusted(out).write("".join(f"{line}\n" for line in lines))
+    titles = [
+        Column(_table_cell(name), name.spare, is_right=name.is_right or is_numeric, is_whole=name.is_whole)
+        for name, is_numeric in zip(named, numeric, strict=True)
+        if notes or not name.is_notes
+    ]
+    if not notes:
+        cells = [[cell for cell, name in zip(row, named, strict=True) if not name.is_notes] for row in cells]
+    width = _width(out, is_full=shown.is_full)
+    table = TextTable(titles, cells, width, is_full=shown.is_full)
+    lines = list(table.lines())
+    is_styled = out.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+    head = [f"{_BOLD}{line}{_PLAIN}" if is_styled else line for line in table.titles[:-1]] + table.titles[-1:]
+    lines += [""] if notes else []
+    for note, number in notes.items():
+        mark = f"{number:>{len(str(len(notes)))}}  "
+        lines += wrapped(note, width or PIPE_WIDTH, mark, " " * len(mark))
+    trusted(out).write("".join(f"{line}\n" for line in head + lines))
+    if (remark := _remark(table)) and not shown.is_quiet:
+        out.flush()
+        print_line(remark + ("; --full shows all" if shown.is_command else ""))
     return len(cells)
 
 
-def _write_folded(rows: list[list[str]], columns: list[str], out: TextIO) -> None:
-    """Write a table whose cells are folded to the width of the terminal."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def _width(out: TextIO, *, is_full: bool) -> int | None:
+    if out.isatty():
+        return get_terminal_size().columns
+    given = os.environ.get("COLUMNS", "")
+    return None if is_full else int(given) if given.isdecimal() and int(given) else PIPE_WIDTH
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in columns:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    Console(file=trusted(out), markup=False, highlight=False).print(table)
+
+def _remark(table: TextTable) -> str:
+    """Return which columns are not shown, and how many texts are shortened."""
+    parts = []
+    if table.left_out:
+        parts.append(f"not shown: {', '.join(table.left_out)}")
+    if table.shortened:
+        parts.append(f"{count_text(table.shortened, 'text is', 'texts are')} shortened")
+    return "; ".join(parts)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _note_numbers(sentences: Iterable[str], notes: dict[str, int]) -> str:
+    """Return the numbers of sentences, and add new ones to the notes."""
+    numbers = [notes.setdefault(printable_line(sentence), len(notes) + 1) for sentence in sentences]
+    return ", ".join(str(number) for number in sorted(set(numbers)))
 
 
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-def _table_cell(value: object) -> str:
+def _table_cell(value: object, *, is_local: bool = False) -> str:
     match value:
         case None:
             text = ""
+        case str():
+            text = local_texts(value) if is_local and TIME_TEXT.fullmatch(value) else value
         case list():
             text = " ".join(str(item) for item in value)
         case dict():
@@ -150,7 +208,7 @@ def write_objects(form: str, rows: Sequence[Row]) -> int:
     return write(form, rows, list(dict.fromkeys(key for row in rows for key in row)))
 
 
-def write(form: str, rows: Iterable[Row], columns: list[str], missing: Sequence[str] = ()) -> int:
+def write(form: str, rows: Iterable[Row], columns: Sequence[str], missing: Sequence[str] = ()) -> int:
     """Write rows to standard output in a form of `jobs.cli.output_forms`, and return their number.
 
     The output is flushed, so that it comes before later lines of standard error if both go to one pipe or file.

@@ -8,22 +8,33 @@ bars and text that is already printable are written through `trusted`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from shutil import get_terminal_size
 from typing import Any, TextIO, cast
 
 from commitlake.connectors.printable import printable, printable_line
+from commitlake.jobs.cli.output_forms import display
+from commitlake.jobs.cli.text_table import fold
+from commitlake.jobs.cli.times import local_texts
 
 
 class GuardedStream:
     """A stream that escapes control characters except newline and tab; see `connectors.printable`."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, edit: Callable[[str], str] | None = None) -> None:
+        """Guard a stream.
+
+        Args:
+            stream: the stream.
+            edit: function that changes each text before it is written, if any.
+        """
         self.stream = stream
+        self._edit = edit
 
     def write(self, text: str) -> int:
         """Write a text with its control characters escaped."""
-        self.stream.write(printable(text))
+        self.stream.write(printable(text if self._edit is None else self._edit(text)))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -36,15 +47,16 @@ class GuardedStream:
 
 
 @contextmanager
-def guarded_streams(*, raw: bool = False) -> Iterator[None]:
+def guarded_streams(*, raw: bool = False, edit_errors: Callable[[str], str] | None = None) -> Iterator[None]:
     """Guard standard output and standard error.
 
     Args:
         raw: whether they stay unguarded.
+        edit_errors: function that changes each text for standard error, if any.
     """
     before = sys.stdout, sys.stderr
     if not raw:
-        sys.stdout, sys.stderr = (_guarded(stream) for stream in before)
+        sys.stdout, sys.stderr = _guarded(before[0]), _guarded(before[1], edit_errors)
     try:
         yield
     finally:
@@ -59,10 +71,17 @@ def print_line(line: str) -> None:
     print(printable_line(line) if isinstance(sys.stderr, GuardedStream) else line, file=sys.stderr, flush=True)
 
 
+def print_text(text: str) -> None:
+    """Print lines on standard output, with local times if requested; on a terminal, broken between words."""
+    shown = local_texts(text) if display().is_local else text
+    is_terminal = isinstance(sys.stdout, GuardedStream) and sys.stdout.isatty()
+    print(fold(shown, get_terminal_size().columns) if is_terminal else shown)
+
+
 def trusted(stream: TextIO) -> TextIO:
     """Return the unguarded stream, for libraries that draw progress bars or colours from printable text."""
     return stream.stream if isinstance(stream, GuardedStream) else stream
 
 
-def _guarded(stream: TextIO) -> TextIO:
-    return cast("TextIO", GuardedStream(stream)) if stream is not None else stream
+def _guarded(stream: TextIO, edit: Callable[[str], str] | None = None) -> TextIO:
+    return cast("TextIO", GuardedStream(stream, edit)) if stream is not None else stream

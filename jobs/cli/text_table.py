@@ -1,40 +1,301 @@
-"""Layout of a table as lines of text, with each cell on one line.
+"""Layout of a table as lines of text that are no wider than a terminal.
 
-Rich lays out tables that must be folded to the width of a terminal. Importing it takes longer than many queries, so
-this module lays out tables that fit, and tables for files and pipes. Both look the same.
+A row is a line. If a table is too wide, columns that a command declares as spare are left out, the least important
+first, and texts are shortened; numbers and times never are. If even that is too wide, each row becomes a block with a
+line for each column.
+
+    group     topic   messages  notes
+    ─────────────────────────────────
+    billing   orders     1,203      1
+    shipping  orders         0
+
+    1  no committed offset: counted from the queue's first message
+
+This module does not import rich.console, which takes longer than many queries.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Self
 
-from rich.cells import cell_len  # width of a text on a terminal; does not import rich.console
+from rich.cells import cell_len, chop_cells, set_cell_size  # do not import rich.console
 
-_BETWEEN = "   "
+_BETWEEN = "  "
+_CUT = "…"
+_LEAST = 8
+"""Smallest width of a shortened text."""
+_COMFORTABLE, _COMFORTABLE_SPARE = 32, 20
+"""Widths of texts, in needed and in spare columns, that are not shortened further to make room for a spare column."""
+_MOST_FIXED = 40
+"""Largest width of a column of numbers or times that is never shortened."""
+_WORD = re.compile(r"(?<!\S)'[^'\n]+'(?!\w)[^\s\w]?|\S+")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?)?")
 
 
-class TextTable:
-    """The cells of a table, and the width of each column.
+class Column(str):
+    """The name of a column, with hints for its layout.
 
-    Args:
-        names: displayed names of the columns.
-        rows: cells, one for each column.
+    Attributes:
+        spare: 0 if the column is always shown; of the others, those with the largest numbers are left out first.
+        is_right: True if texts are aligned right, as numbers always are.
+        is_whole: True if a text is of no use if it is shortened, such as an id.
+        is_notes: True if the cells are sentences, which are listed below the table, each once.
     """
 
-    def __init__(self, names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        self._lines = [names, *rows]
-        self._lengths = [[_length(cell) for cell in line] for line in self._lines]
-        self._widths = [max(lengths) for lengths in zip(*self._lengths, strict=True)]
-        self.width = sum(self._widths) + len(_BETWEEN) * max(0, len(names) - 1)
+    spare: int
+    is_right: bool
+    is_whole: bool
+    is_notes: bool
+
+    def __new__(
+        cls, name: str, spare: int = 0, *, is_right: bool = False, is_whole: bool = False, is_notes: bool = False
+    ) -> Self:
+        """Create a name with its hints."""
+        column = super().__new__(cls, name)
+        column.spare, column.is_right, column.is_whole, column.is_notes = spare, is_right, is_whole, is_notes
+        return column
+
+
+@dataclass(slots=True)
+class TextTable:
+    """A table that is laid out.
+
+    Args:
+        columns: the columns.
+        rows: printable cells without line breaks, one for each column.
+        width: number of columns of the terminal; None for no limit.
+        is_full: true to show all columns and texts, in blocks if they do not fit.
+
+    Attributes:
+        titles: lines with the names of the columns, and a rule; empty if rows are blocks.
+        left_out: columns that are not shown.
+        shortened: number of shortened texts.
+    """
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+    width: int | None
+    is_full: bool = False
+    titles: list[str] = field(default_factory=list, init=False)
+    left_out: list[Column] = field(default_factory=list, init=False)
+    shortened: int = field(default=0, init=False)
+    _natural: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Measure the cells."""
+        self._natural = [max(map(_length, cells), default=0) for cells in zip(*self.rows, strict=True)]
 
     def lines(self) -> Iterator[str]:
-        """Yield the names, a rule, and the rows; each padded to the table's width."""
-        for number, (cells, lengths) in enumerate(zip(self._lines, self._lengths, strict=True)):
-            yield _BETWEEN.join(
-                cell + " " * (width - length) for cell, length, width in zip(cells, lengths, self._widths, strict=True)
-            )
-            if number == 0:
-                yield "─" * self.width
+        """Yield the lines below `titles`, which are complete when the first line is there, as are the other figures."""
+        widths, titles = self._layout()
+        if widths is None:
+            self.left_out.clear()
+            yield from self._blocks()
+            return
+        shown = [number for number, width in enumerate(widths) if width is not None]
+        for line in zip(*(titles[number] for number in shown), strict=True):
+            if any(line):
+                self.titles.append(self._line(line, shown, widths))
+        total = sum(widths[number] or 0 for number in shown) + len(_BETWEEN) * (len(shown) - 1)
+        self.titles.append("─" * total)
+        for row in self.rows:
+            yield self._line([self._cut(row[number], widths[number]) for number in shown], shown, widths)
+
+    def _line(self, cells: Sequence[str], shown: Sequence[int], widths: Sequence[int | None]) -> str:
+        parts = []
+        for cell, number in zip(cells, shown, strict=True):
+            padding = " " * ((widths[number] or 0) - _length(cell))
+            parts.append(padding + cell if self.columns[number].is_right else cell + padding)
+        return _BETWEEN.join(parts).rstrip()
+
+    def _cut(self, text: str, width: int | None) -> str:
+        if width is None or _length(text) <= width:
+            return text
+        self.shortened += 1
+        return shortened(text, width)
+
+    def _layout(self) -> tuple[list[int | None] | None, list[list[str]]]:
+        """Return the width of each column, None for one that is left out, and its titles; no widths for blocks."""
+        whole = [[str(column)] for column in self.columns]
+        widths: list[int | None] = [max(_length(t[0]), n) for t, n in zip(whole, self._natural, strict=True)]
+        if self._fits(widths):
+            return widths, whole
+        folded = [_folded_title(column, n) for column, n in zip(self.columns, self._natural, strict=True)]
+        wide = [max(*map(_length, t), n) for t, n in zip(folded, self._natural, strict=True)]
+        if self._fits(wide):
+            return list(wide), folded
+        return (None if self.is_full else self._reduced(wide, [max(map(_length, t)) for t in folded])), folded
+
+    def _fits(self, widths: Sequence[int | None]) -> bool:
+        shown = [width for width in widths if width is not None]
+        return self.width is None or sum(shown) + len(_BETWEEN) * (len(shown) - 1) <= self.width
+
+    def _reduced(self, wide: Sequence[int], titles: Sequence[int]) -> list[int | None] | None:
+        """Return widths with which a line fits, or None if there are none."""
+        least, comfortable = list(wide), list(wide)
+        for number in range(len(wide)):
+            if not self._is_fixed(number):
+                least[number] = max(titles[number], min(wide[number], _LEAST))
+                most = _COMFORTABLE_SPARE if self.columns[number].spare else _COMFORTABLE
+                comfortable[number] = max(titles[number], min(wide[number], most))
+        needed = [number for number, column in enumerate(self.columns) if not column.spare]
+        spare = sorted(
+            (number for number, column in enumerate(self.columns) if column.spare),
+            key=lambda number: (self._is_empty(number), self.columns[number].spare),
+        )
+        if not needed:  # a table has at least one column
+            needed = [spare.pop(0)]
+        widths: list[int | None] = [None] * len(wide)
+        for number in needed:
+            widths[number] = comfortable[number]
+        while not self._fits(widths):
+            excess = {number: comfortable[number] - least[number] for number in needed}
+            widest = max(needed, key=lambda number: (excess[number] > 0, comfortable[number]))
+            if excess[widest] <= 0:
+                return None
+            comfortable[widest] -= 1
+            widths[widest] = comfortable[widest]
+        for number in spare:
+            widths[number] = comfortable[number]
+            if not self._fits(widths):
+                widths[number] = None
+        self.left_out = [column for column, width in zip(self.columns, widths, strict=True) if width is None]
+        self._widen(widths, wide)
+        return widths
+
+    def _widen(self, widths: list[int | None], wide: Sequence[int]) -> None:
+        """Give the remaining space to shortened columns, first to those that need the least."""
+        shown = {number: width for number, width in enumerate(widths) if width is not None}
+        room = (self.width or 0) - sum(shown.values()) - len(_BETWEEN) * (len(shown) - 1)
+        for number in sorted(shown, key=lambda number: wide[number] - shown[number]):
+            more = min(room, wide[number] - shown[number])
+            widths[number] = shown[number] + more
+            room -= more
+
+    def _is_fixed(self, number: int) -> bool:
+        if self._natural[number] > _MOST_FIXED:
+            return False
+        column = self.columns[number]
+        return (
+            column.is_right
+            or column.is_whole
+            or all(not row[number] or _TIME.fullmatch(row[number]) for row in self.rows)
+        )
+
+    def _is_empty(self, number: int) -> bool:
+        return all(row[number] in ("", "0", "0.0") for row in self.rows)
+
+    def _blocks(self) -> Iterator[str]:
+        """Yield a line for each cell, with the column's name; with `is_full` long cells are wrapped."""
+        names = max(map(_length, self.columns))
+        room = max((self.width or 0) - names - len(_BETWEEN), _LEAST)
+        for place, row in enumerate(self.rows):
+            if place:
+                yield ""
+            for column, cell in zip(self.columns, row, strict=True):
+                name = column + " " * (names - _length(column)) + _BETWEEN
+                if not cell:
+                    continue
+                if self.is_full:
+                    yield from wrapped(cell, self.width or 0, name, " " * _length(name))
+                elif _length(cell) > room and _TIME.fullmatch(cell):
+                    yield column
+                    yield _BETWEEN + cell
+                else:
+                    yield name + self._cut(cell, room)
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text of at most this width, with a sign for what is missing.
+
+    A sentence loses its last words. A name, or a path with a place in the file, loses its middle, because such texts
+    often differ at the end.
+
+    >>> shortened("no committed offset: counted", 14)
+    'no committed…'
+    >>> shortened("C0A8000100002A9F0000000000001000", 12)
+    'C0A800…01000'
+    """
+    if width < _LEAST and _length(text) > width:
+        return set_cell_size(text, max(0, width - 1)).rstrip() + _CUT
+    head = set_cell_size(text, width - 1)
+    if _length(text.partition(" ")[0]) <= width // 2:
+        kept = head if text[len(head) : len(head) + 1] == " " else head.rpartition(" ")[0]
+        if _length(kept) >= width // 2:
+            return kept.rstrip(" ,;:") + _CUT
+        return head.rstrip() + _CUT
+    start = set_cell_size(text, width - width // 2).rstrip()
+    return start[:-1].rstrip() + _CUT + _tail(text, width // 2) if _length(start) > 1 else head.rstrip() + _CUT
+
+
+def _tail(text: str, width: int) -> str:
+    """Return the end of a text, at most this wide."""
+    tail = text[-width:] if width else ""
+    while _length(tail) > width:
+        tail = tail[1:]
+    return tail
+
+
+def wrapped(text: str, width: int, first: str = "", rest: str = "", *, breaks_words: bool = True) -> Iterator[str]:
+    """Yield a text in lines of at most this width, broken between words.
+
+    Args:
+        text: the text.
+        width: number of columns.
+        first: text before the first line.
+        rest: text before the other lines.
+        breaks_words: true to break words that are wider than a line.
+    """
+    line, before = "", first
+    room, later = (max(width - _length(part), _LEAST) for part in (first, rest))
+    for word in _words(text, min(room, later)):
+        if not line or _length(line) + 1 + _length(word) <= room:
+            line = f"{line} {word}" if line else word
+        else:
+            yield before + line
+            line, before, room = word, rest, later
+        while breaks_words and _length(line) > room:
+            piece, *_ = chop_cells(line, room)
+            yield before + piece
+            line, before, room = line[len(piece) :], rest, later
+    yield before + line
+
+
+def _words(text: str, room: int) -> Iterator[str]:
+    """Yield the words of a text; a command in quotes is one word if it fits into a line, so that it can be copied."""
+    for found in _WORD.finditer(text):
+        word = found[0]
+        yield from [word] if _length(word) <= room else word.split(" ")
+
+
+def fold(text: str, width: int) -> str:
+    """Return a text whose lines are broken between words to be at most this wide; what follows a break is indented.
+
+    A wider word, such as a path, is a longer line, so that it can be copied.
+    """
+    lines = text.split("\n")
+    if all(len(line) <= width and _length(line) <= width for line in lines):
+        return text
+    folded: list[str] = []
+    for line in lines:
+        indent = line[: len(line) - len(line.lstrip(" "))]
+        if _length(line) > width:
+            folded += wrapped(line[len(indent) :], width, indent, indent + _BETWEEN, breaks_words=False)
+        else:
+            folded.append(line)
+    return "\n".join(folded)
+
+
+def _folded_title(name: str, width: int) -> list[str]:
+    """Return a name in two lines, split where that is narrowest, if it is wider than its column and can be split."""
+    splits = [place.end() for place in re.finditer(r"_(?=[^_])", name)]
+    if not splits or len(name) <= width:
+        return ["", name]
+    best = min(splits, key=lambda place: max(place, len(name) - place))
+    return [name[:best], name[best:]]
 
 
 def _length(cell: str) -> int:

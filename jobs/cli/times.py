@@ -12,6 +12,8 @@ from commitlake.schemas.times import EPOCH, MILLISECOND, iso_text, parse_iso
 
 _AGO = re.compile(r"(?:now)?-([0-9]{1,12})([smhdw])")
 _EPOCH_MS = re.compile(r"[0-9]{12,14}")
+TIME_TEXT = re.compile(r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z")
+"""A time in UTC, as `time_text` and `iso_text` write it."""
 
 
 def parse_time(text: str) -> datetime.datetime:
@@ -58,3 +60,16 @@ def add_time_arguments(parser: argparse.ArgumentParser) -> None:
 def time_text(moment: datetime.datetime) -> str:
     """Format a time as ISO 8601 in UTC, with milliseconds if it has any."""
     return iso_text(moment, "milliseconds" if moment.microsecond else "seconds")
+
+
+def local_texts(text: str) -> str:
+    """Return a text with its times in the local time zone, with their offset from UTC, instead of in UTC."""
+    return TIME_TEXT.sub(_local, text)
+
+
+def _local(match: re.Match[str]) -> str:
+    try:
+        moment = parse_iso(match[0]).astimezone()
+    except (ValueError, OverflowError):  # it only looks like a time, or is at the end of the calendar
+        return match[0]
+    return moment.isoformat(timespec="milliseconds" if "." in match[0] else "seconds")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.output_forms import FORMS
+from commitlake.jobs.cli.output_forms import FORMS, add_display_arguments
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.times import add_time_arguments
 from commitlake.jobs.replay.arguments import add_sending_arguments, check_sending
@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--samples", type=int, metavar="N", help=samples_help + "cause is chosen, otherwise 0)")
     form_help = "output format (default: table), or the format of the file of 'export' (default: from its suffix)"
     parser.add_argument("--format", "--output", dest="format", choices=(*FORMS, "parquet"), help=form_help)
+    add_display_arguments(parser)
     json_help = "same as --format jsonl"
     parser.add_argument("--json", dest="format", action="store_const", const="jsonl", help=json_help)
     _add_export(parser)

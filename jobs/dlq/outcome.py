@@ -19,6 +19,7 @@ from commitlake.jobs.cli.output_forms import SCHEMA
 from commitlake.jobs.cli.process import stop_softly
 from commitlake.jobs.cli.rows_output import Row, write_objects, write_table
 from commitlake.jobs.cli.terminal import print_line, trusted
+from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.replay.target import target_client
 from commitlake.pipelines.replay.ledger import read_state
 from commitlake.pipelines.replay.outcomes import (
@@ -37,7 +38,13 @@ _SAMPLES = 3
 _FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 1.0, 10.0
 _LINE_SECONDS = 10.0
 _COLUMNS = ["group", "outcome", "messages", "retried"]
-_SAMPLE_COLUMNS = ["group", "outcome", "msg_id", "target", "detail"]
+_SAMPLE_COLUMNS = [
+    Column("group", 2),
+    Column("outcome"),
+    Column("msg_id", is_whole=True),
+    Column("target", 1),
+    Column("detail", 3),
+]
 
 
 def print_outcome(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:

@@ -14,25 +14,29 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.printable import printable_json, printable_line
 from commitlake.jobs.cli.output_forms import SCHEMA
 from commitlake.jobs.cli.rows_output import Row, write_objects, write_table
-from commitlake.jobs.cli.terminal import GuardedStream, trusted
+from commitlake.jobs.cli.terminal import GuardedStream, print_text, trusted
+from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.dlq.choice import choose
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, Sample
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.times import in_shown_zone
 
 MAX_ROWS = 50
 """Largest number of causes in the table; JSON has all of them."""
 MAX_BARS = 48
 BAR_WIDTH = 50
-_TEXT_WIDTH = 60
-"""Largest width of a reason and of a shape in the table."""
 _BODY_WIDTH = 300
 _HOUR = datetime.timedelta(hours=1)
 _STEPS = (1, 2, 3, 6, 12, 24, 48, 168, 336, 720, 2160, 8760)
 """Possible widths of a bar in hours."""
 _SAMPLES_OF_ONE = 3
-_COLUMNS = ["n", "cause", "group", "topic", "tag", "attempts", "reason", "shape", "letters", "again", "first", "last"]
+CAUSE_COLUMNS = (
+    Column("n"), Column("cause", 2), Column("group"), Column("topic"), Column("tag", 5), Column("attempts", 4),
+    Column("reason", 1), Column("shape", 8), Column("letters"), Column("again", 7), Column("first", 6),
+    Column("last", 3),
+)  # fmt: skip
 
 
 def show(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
@@ -54,7 +58,7 @@ def show(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     if chosen.cause is not None:
         _print_one(*chosen.cause, samples)
         return ExitCode.OK
-    write_table((_row(number, cause) for number, cause in shown[:MAX_ROWS]), _COLUMNS, sys.stdout)
+    write_table((_row(number, cause) for number, cause in shown[:MAX_ROWS]), CAUSE_COLUMNS, sys.stdout)
     if samples:
         for number, cause in shown[:MAX_ROWS]:
             print(f"\ncause {number}")
@@ -74,17 +78,13 @@ def _row(number: int, cause: Cause) -> Row:
         "topic": cause.topic,
         "tag": cause.tag,
         "attempts": cause.attempts,
-        "reason": _short(cause.reason),
-        "shape": _short(cause.shape),
+        "reason": cause.reason,
+        "shape": cause.shape,
         "letters": cause.messages,
         "again": cause.replayed,
         "first": time_text(cause.first),
         "last": time_text(cause.last),
     }
-
-
-def _short(text: str | None) -> str | None:
-    return text if text is None or len(text) <= _TEXT_WIDTH else text[:_TEXT_WIDTH] + "…"
 
 
 def _summary(letters: DeadLetters, shown: int) -> Iterator[str]:
@@ -103,11 +103,11 @@ def _summary(letters: DeadLetters, shown: int) -> Iterator[str]:
 
 def _print_one(number: int, cause: Cause, samples: int) -> None:
     row = _row(number, cause) | {"reason": cause.reason, "shape": None}
-    for name in _COLUMNS:
+    for name in CAUSE_COLUMNS:
         if row[name] is not None:
-            print(f"{name:<10}{printable_line(str(row[name]))}")
+            print_text(f"{name:<10}{printable_line(str(row[name]))}")
     for part in (cause.shape or "").split(", ") if cause.shape else ():
-        print(f"{'shape':<10}{printable_line(part)}")
+        print_text(f"{'shape':<10}{printable_line(part)}")
     print()
     _print_chart([cause.hours])
     _print_samples(cause.samples[:samples])
@@ -116,7 +116,7 @@ def _print_one(number: int, cause: Cause, samples: int) -> None:
 def _print_samples(samples: Iterable[Sample]) -> None:
     for sample in samples:
         keys = f" keys {' '.join(sample.keys)}" if sample.keys else ""
-        print(f"\n{time_text(sample.stored_at)} {sample.msg_id}{printable_line(keys)}")
+        print_text(f"\n{time_text(sample.stored_at)} {sample.msg_id}{printable_line(keys)}")
         if sample.body is not None:
             text = sample.body[:_BODY_WIDTH].decode(errors="replace")
             more = f" … ({sample.body_size:,} bytes)" if (sample.body_size or 0) > _BODY_WIDTH else ""
@@ -149,9 +149,9 @@ def chart(counts: Mapping[datetime.datetime, int]) -> Iterator[str]:
     for hour, count in counts.items():
         bars[int((hour - first) / _HOUR) // step] += count
     most = max(bars)
-    yield f"dead letters {'per hour' if step == 1 else f'in {step} hours'}, UTC"
+    yield f"dead letters {'per hour' if step == 1 else f'in {step} hours'}, {in_shown_zone(first):%Z}"
     for number, count in enumerate(bars):
-        at = first + number * step * _HOUR
+        at = in_shown_zone(first + number * step * _HOUR)
         bar = "#" * -(-count * BAR_WIDTH // most)
         yield f"{at:%Y-%m-%d %H:%M}  {bar:<{BAR_WIDTH}} {count:,}".rstrip()
 

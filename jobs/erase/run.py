@@ -20,6 +20,7 @@ from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.runner import make_runner
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import time_text
 from commitlake.pipelines.archive.places import IN_LAKE, bodies_root, check_same_root
 from commitlake.pipelines.erasure.facts import erasure_facts, purge_facts
@@ -44,7 +45,10 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _SHOWN = 5
-_COLUMNS = ["number", "state", "begun_at", "messages", "reason", "erased_at", "older_versions_until", "purged_at"]
+_COLUMNS = (
+    Column("number"), Column("state"), Column("begun_at"), Column("messages"), Column("reason", 1),
+    Column("erased_at", 2), Column("older_versions_until", 3), Column("purged_at", 4),
+)  # fmt: skip
 
 
 def erase(arguments: argparse.Namespace, wanted: KeysToErase) -> ExitCode:

@@ -11,6 +11,7 @@ from typing import Any
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.rows_output import Row, write, write_table
 from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.cli.text_table import Column
 from commitlake.pipelines.retention.disk import Disk
 from commitlake.pipelines.retention.rules import Rules
 from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedStore
@@ -20,7 +21,8 @@ from commitlake.schemas.times import iso_text
 
 _HOUR_SECONDS = 3600
 COLUMNS = (
-    "broker", "segment", "size", "modified", "archived", "expires_at", "deleted_at", "cause", "verdict",
+    Column("broker"), Column("segment"), Column("size", 1, is_right=True), Column("modified", 5), Column("archived", 2),
+    Column("expires_at", 6), Column("deleted_at", 3), Column("cause", 4), Column("verdict"),
 )  # fmt: skip
 
 

@@ -4,11 +4,11 @@
     commitlake lag --store /data/rocketmq/store
 
 Reads `messages`, `consumer_offsets` and `subscriptions` of a lake, or a store's own log and offsets; writes a row for
-each group, topic and queue to standard output, and one for each delay level, for timers and for half messages of
-transactions. Messages in the retry store of a JMQ store (in a lake, from `edges`) have rows, too. It never starts
-Spark. Messages that a group's filter excludes do not count. Exit codes: 0; 2 for a wrong lake, store or option; 3 if a
-row meets a condition of --fail-if, if the lag of a store, a group or a topic is unknown, if a range of a store's log
-is damaged, or if the lake has lost messages that a group has still to consume.
+each group, or with `--by queue` for each of its queues, to standard output, and for delay levels, for timers and for
+half messages of transactions. Messages in the retry store of a JMQ store (in a lake, from `edges`) have rows, too. It
+never starts Spark. Messages that a group's filter excludes do not count. Exit codes: 0; 2 for a wrong lake, store or
+option; 3 if a row meets a condition of --fail-if, if the lag of a store, a group or a topic is unknown, if a range of
+a store's log is damaged, or if the lake has lost messages that a group has still to consume.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
 from commitlake.jobs.lag.arguments import add_lag_arguments
 from commitlake.jobs.lag.conditions import parse_condition
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ DESCRIPTION = (
 )
 EXAMPLES = (
     ("lag --lake /data/lake", "all groups that are behind, the worst first"),
-    ("lag --lake /data/lake --group shipping --all", "every queue of one group"),
+    ("lag --lake /data/lake --group shipping --all --by queue", "every queue of one group"),
     ("lag --lake /data/lake --at 2026-11-20T14:05", "the lag at that minute"),
     ("lag --lake /data/lake --html lag.html", "a page with charts"),
     ("lag --store /data/rocketmq/store", "a store that is not archived"),
@@ -74,6 +75,10 @@ def build_parser() -> argparse.ArgumentParser:
         "--filter", action="append", default=[], type=_filter, metavar="GROUP@TOPIC=FILTER", help=filter_help
     )
     parser.add_argument("--all", action="store_true", help="also print groups that are not behind")
+    by_help = (
+        "rows of the table: a row for each group, or for each of its queues, as in all other formats (default: group)"
+    )
+    parser.add_argument("--by", choices=("group", "queue"), help=by_help)
     add_format_argument(parser)
     add_html_argument(parser)
     fail_help = (
@@ -111,20 +116,24 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 def _answer(file: PageFile | None, arguments: argparse.Namespace) -> ExitCode:
     from commitlake.jobs.cli.rows_output import write
-    from commitlake.jobs.lag.formatting import PLAIN_COLUMNS, TABLE_COLUMNS, plain_rows, summary, table_rows
+    from commitlake.jobs.lag import formatting
     from commitlake.jobs.lag.source import measure_lag, unknown_names
     from commitlake.pipelines.lag.groups import worst_first
 
+    if arguments.by == "group" and arguments.output != "table":
+        raise JobError(f"--by group: rows of --format {arguments.output} are queues", "leave --by out")
     if arguments.store is not None and arguments.at is not None:
         raise JobError("--at needs --lake", "a store has no history of its groups; 'commitlake snapshot' records one")
     answer = measure_lag(arguments)
     missing = [*answer.missing, *unknown_names(arguments, answer)]
     failing = [(row, condition) for row in answer.rows for condition in arguments.fail_if if condition.holds(row)]
     rows = worst_first(row for row in answer.rows if arguments.all or _is_behind(row))
-    if arguments.output == "table":
-        write("table", table_rows(rows), list(TABLE_COLUMNS))
+    if arguments.output != "table":
+        write(arguments.output, formatting.plain_rows(rows), formatting.PLAIN_COLUMNS, missing)
+    elif arguments.by == "queue":
+        write("table", formatting.queue_rows(rows), formatting.QUEUE_COLUMNS)
     else:
-        write(arguments.output, plain_rows(rows), list(PLAIN_COLUMNS), missing)
+        write("table", formatting.group_rows(rows), formatting.GROUP_COLUMNS)
     sys.stdout.flush()
     if file is not None:
         file.write(_page(arguments, replace(answer, missing=missing)))
@@ -133,7 +142,9 @@ def _answer(file: PageFile | None, arguments: argparse.Namespace) -> ExitCode:
     if not arguments.quiet:
         for group in answer.broadcasting:
             print_line(str(group))
-        print_line(summary(answer.rows))
+        print_line(formatting.summary(answer.rows))
+        if hidden := len(answer.rows) - len(rows):
+            print_line(f"not shown: {count_text(hidden, 'queue')} without anything behind; --all shows them")
     for row, condition in failing:
         where = f"{row.group or row.kind} on {row.topic}, queue {row.queue_id}"
         print_line(f"failed: {where}: {condition.text}")

@@ -8,16 +8,21 @@ from typing import Any
 
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.pipelines.lag.groups import times_of, worst_first
+from commitlake.jobs.cli.text_table import Column
+from commitlake.pipelines.lag.groups import GroupSummary, summed, times_of, worst_first
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 from commitlake.schemas.times import iso_text
 
-TABLE_COLUMNS = (
-    "group", "topic", "queue_id", "messages", "lost", "time_lag", "bytes", "consume_tps", "drain", "verdict", "filter",
-    "why",
+_FIGURES = (
+    Column("messages", is_right=True), Column("lost", 1, is_right=True), Column("time_lag", is_right=True), Column("bytes", 4, is_right=True),
+    Column("consume_tps", 2, is_right=True), Column("drain", 3, is_right=True), Column("verdict"),
+    Column("filter", 5), Column("notes", is_notes=True),
 )  # fmt: skip
+GROUP_COLUMNS = (Column("group"), Column("topics", 1), Column("queues", 6, is_right=True), *_FIGURES)
+QUEUE_COLUMNS = (Column("group"), Column("topic"), Column("queue_id"), *_FIGURES)
 PLAIN_COLUMNS = (
     "broker", "kind", "group", "topic", "queue_id", "as_of", "offset_min", "offset_max", "end", "difference",
     "messages_min", "messages_max", "lost_min", "lost_max", "bytes_min", "bytes_max", "time_lag_s_min",
@@ -27,24 +32,54 @@ PLAIN_COLUMNS = (
 Row = dict[str, Any]
 
 
-def table_rows(rows: Iterable[Lag]) -> Iterator[Row]:
-    """Yield rows for people."""
+def queue_rows(rows: Iterable[Lag]) -> Iterator[Row]:
+    """Yield a row for people for each queue."""
+    for row in rows:
+        yield {"topic": row.topic, "queue_id": row.queue_id, **_figures(GroupSummary(_name_of(row), [row]))}
+
+
+def group_rows(rows: Iterable[Lag]) -> Iterator[Row]:
+    """Yield a row for people for each group, and for each kind of messages that no group consumes."""
+    found: dict[str, list[Lag]] = {}
+    for row in rows:
+        found.setdefault(_name_of(row), []).append(row)
+    for name, of_group in found.items():
+        group = GroupSummary(name, of_group)
+        first, *others = sorted(group.topics, key=lambda topic: (topic.startswith(RETRY_PREFIX), topic))
+        more = f" and {len(others):,} more" if others else ""
+        yield {"topics": first + more, "queues": f"{len(of_group):,}", **_figures(group)}
+
+
+def _name_of(row: Lag) -> str:
+    return row.group or f"({row.kind})"
+
+
+def _figures(group: GroupSummary) -> Row:
+    rates = [row.judged.consume_tps for row in group.rows if row.judged.consume_tps is not None]
+    lost = summed(row.lost for row in group.rows)
+    return {
+        "group": group.group,
+        "messages": bounded_text(group.messages, lambda number: f"{number:,.0f}"),
+        "lost": bounded_text(lost, lambda number: f"{number:,.0f}") if lost.largest else None,
+        "time_lag": bounded_text(group.seconds, seconds_text),
+        "bytes": bounded_text(group.bytes, size_text),
+        "consume_tps": f"{sum(rates):,.1f}" if rates else None,
+        "drain": _drain_text(group.rows),
+        "verdict": str(group.verdict),
+        "filter": " / ".join(dict.fromkeys(row.filter for row in group.rows if row.filter)),
+        "notes": [note for row in group.rows for note in row.notes],
+    }
+
+
+def _drain_text(rows: Sequence[Lag]) -> str | None:
+    """Return how long the slowest queue takes until nothing waits; None if one of them does not get there."""
+    longest = 0.0
     for row in rows:
         drain = None if row.messages.high is None else row.judged.drain_seconds(int(row.messages.high))
-        yield {
-            "group": row.group or f"({row.kind})",
-            "topic": row.topic,
-            "queue_id": row.queue_id,
-            "messages": bounded_text(row.messages, lambda number: f"{number:,.0f}"),
-            "lost": bounded_text(row.lost, lambda number: f"{number:,.0f}") if row.lost.largest else None,
-            "time_lag": bounded_text(row.seconds, seconds_text),
-            "bytes": bounded_text(row.bytes, size_text),
-            "consume_tps": None if row.judged.consume_tps is None else f"{row.judged.consume_tps:,.1f}",
-            "drain": None if not drain else seconds_text(drain),
-            "verdict": str(row.judged.verdict),
-            "filter": row.filter,
-            "why": "; ".join(row.notes),
-        }
+        if drain is None:
+            return None
+        longest = max(longest, drain)
+    return seconds_text(longest) if longest else None
 
 
 def seconds_text(seconds: float) -> str:

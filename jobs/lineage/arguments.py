@@ -11,6 +11,7 @@ from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.lake_names import check_brokers
 from commitlake.jobs.cli.once import Once
+from commitlake.jobs.cli.output_forms import add_display_arguments
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.times import add_time_arguments
 from commitlake.pipelines.lineage.question import MAX_RECORDS, Question
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     forms = (TREE, TABLE, JSON, MERMAID)
     form_help = "output format; mermaid is a diagram for a ticket or a wiki (default: tree)"
     parser.add_argument("--format", "--output", dest="format", choices=forms, default=TREE, help=form_help)
+    add_display_arguments(parser)
     add_html_argument(parser)
     parser.add_argument("--body", action="store_true", help="include bodies, for --format json and for --html")
     mask_help = (

@@ -27,6 +27,7 @@ from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.jobs.cli.places import bodies_of, lake_of
 from commitlake.jobs.cli.rows_output import Row, write_table
 from commitlake.jobs.cli.terminal import print_line, trusted
+from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import join_times
 from commitlake.jobs.lineage.arguments import JSON, MERMAID, TABLE, add_arguments, check, masks_of, question_of
 from commitlake.pipelines.lineage.answer import story_and_rows
@@ -54,7 +55,10 @@ EXAMPLES = (
     ("lineage --lake lake --key order-4711 --openlineage http://marquez:5000", "for a tool that reads OpenLineage"),
 )
 _READ = ("messages", "message_keys", "edges", "consumer_offsets")
-_COLUMNS = ["time", "gap", "kind", "lane", "title", "text", "id"]
+STEP_COLUMNS = (
+    Column("time"), Column("gap", 1, is_right=True), Column("kind", 2), Column("lane", 4), Column("title"),
+    Column("text", 3), Column("id", 5, is_whole=True),
+)  # fmt: skip
 _FOLLOWED = datetime.timedelta(minutes=10)
 
 
@@ -130,7 +134,7 @@ def _print_story(arguments: argparse.Namespace, story: Story, started: float) ->
 
         sys.stdout.write(mermaid(story))
     elif arguments.format == TABLE:
-        write_table(_rows(story), _COLUMNS, sys.stdout)
+        write_table(_rows(story), STEP_COLUMNS, sys.stdout)
     elif story.steps:
         from commitlake.jobs.lineage.tree import write_tree
 

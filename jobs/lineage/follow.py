@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from commitlake.connectors.printable import printable_line
 from commitlake.pipelines.lineage.story import OutcomeState, Step, Story
-from commitlake.schemas.times import plain_text
+from commitlake.schemas.times import in_shown_zone
 
 FINAL = frozenset({
     OutcomeState.CONSUMED, OutcomeState.PASSED, OutcomeState.ROLLED_BACK, OutcomeState.CANCELLED, OutcomeState.DEAD,
@@ -71,7 +71,7 @@ def follow(
 
 
 def _line(step: Step) -> str:
-    when = "" if step.at is None else plain_text(step.at)
+    when = "" if step.at is None else f"{in_shown_zone(step.at):%Y-%m-%d %H:%M:%S}"
     text = f": {_cut(step.text)}" if step.text and step.text != step.title else ""
     return f"{when:19}  {_cut(step.title)}{text}"
 

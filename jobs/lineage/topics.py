@@ -7,6 +7,7 @@ from typing import Any
 
 from commitlake.connectors.printable import printable_json
 from commitlake.jobs.cli.rows_output import Row
+from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.pages.lineage.mermaid import MAX_CHARACTERS, MAX_EDGES, MAX_STEPS, label
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
 from commitlake.pipelines.lineage.words import length_text
@@ -14,7 +15,10 @@ from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import MILLISECOND, iso_text
 
 VERSION = 1
-COLUMNS = ["from", "to", "passes", "keys", "median", "p95"]
+COLUMNS = (
+    Column("from"), Column("to"), Column("passes", is_right=True), Column("keys", 1, is_right=True),
+    Column("median", 2, is_right=True), Column("p95", 3, is_right=True),
+)  # fmt: skip
 
 
 def link_rows(graph: TopicGraph) -> list[Row]:

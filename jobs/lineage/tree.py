@@ -29,7 +29,7 @@ from commitlake.jobs.cli.terminal import trusted
 from commitlake.pipelines.lineage.story import Branch, OutcomeState, Step, StepKind, Story
 from commitlake.pipelines.lineage.words import length_text
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.times import plain_text
+from commitlake.schemas.times import in_shown_zone
 
 MAX_TEXT = 400
 _TIMES = 23
@@ -90,7 +90,9 @@ def write_tree(story: Story, out: TextIO, *, width: int | None = None) -> None:
 def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[Text]:
     """Yield the lines of a story."""
     known = (
-        "nothing is archived" if story.as_of is None else f"the lake is complete until {plain_text(story.as_of)} UTC"
+        "nothing is archived"
+        if story.as_of is None
+        else f"the lake is complete until {in_shown_zone(story.as_of):%Y-%m-%d %H:%M:%S %Z}"
     )
     yield from _wrapped("", Text(_shown(story.asked), "bold"), width)
     yield from _wrapped("", Text(f"{count_text(len(story.steps), 'step')}; {known}"), width)
@@ -137,10 +139,10 @@ def _steps(story: Story, width: int, glyphs: _Glyphs) -> Iterator[Text]:
         above = stack[-1] if stack else None
         first, rest = _prefix(branch, above, glyphs)
         at = branch.step.at
-        if at is not None and (today := at.astimezone(datetime.UTC).date()) != day:
-            day = today
+        if at is not None and (today := in_shown_zone(at)).date() != day:
+            day = today.date()
             yield Text("")
-            yield Text(f"{today.isoformat()} (UTC)", "dim")
+            yield Text(f"{today:%Y-%m-%d (%Z)}", "dim")
         yield from _step(branch, first, rest, width)
         below = rest if _TIMES + cell_len(rest) + _LEAST < width else rest[:-3] or rest
         stack.append(_OpenStep(children[number], below, branch.depth))
@@ -205,8 +207,8 @@ def _wrapped(first: str, text: Text, width: int, rest: str | None = None) -> Ite
 
 
 def _clock(moment: datetime.datetime) -> str:
-    utc = moment.astimezone(datetime.UTC)
-    return f"{utc:%H:%M:%S}.{utc.microsecond // 1000:03d}"
+    shown = in_shown_zone(moment)
+    return f"{shown:%H:%M:%S}.{shown.microsecond // 1000:03d}"
 
 
 def _shown(text: str) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.lag.formatting import bounded_text, seconds_text, table_rows
+from commitlake.jobs.lag import formatting
+from commitlake.jobs.lag.formatting import bounded_text, seconds_text
 from commitlake.jobs.lag.source import unknown_names
 from commitlake.pipelines.lag.answer import LagAnswer
 from commitlake.pipelines.lag.groups import GroupSummary, worst_first
@@ -123,7 +124,8 @@ def group_rows(groups: Iterable[GroupSummary]) -> Iterator[Row]:
 
 def queue_rows(rows: Iterable[Lag]) -> Iterator[Row]:
     """Yield a row for each queue that is behind or not ok, and for messages that brokers hold back, the worst first."""
-    return table_rows(worst_first(row for row in rows if row.messages.largest or row.judged.verdict != LagVerdict.OK))
+    shown = worst_first(row for row in rows if row.messages.largest or row.judged.verdict != LagVerdict.OK)
+    return (row | {"notes": "; ".join(row["notes"])} for row in formatting.queue_rows(shown))
 
 
 def history_table(history: LagHistory | None) -> Iterator[Row]:

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Iterable, Iterator, Sequence
 
 from commitlake.jobs.cli.rows_output import Row
+from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.lag.formatting import bounded_text, seconds_text
 from commitlake.pipelines.lag.groups import summed
@@ -13,7 +14,9 @@ from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.schemas.counts import count_text
 
 TABLE_COLUMNS = (
-    "broker", "topic", "queue_id", "offset", "bounds", "now", "messages", "time_lag", "next_message", "notes",
+    Column("broker", 6), Column("topic"), Column("queue_id"), Column("offset"), Column("bounds", 2), Column("now", 1),
+    Column("messages", 3, is_right=True), Column("time_lag", 4, is_right=True), Column("next_message", 5),
+    Column("notes", is_notes=True),
 )  # fmt: skip
 PLAIN_COLUMNS = (
     "broker", "group", "topic", "queue_id", "offset", "offset_min", "offset_max", "current", "first", "end",
@@ -36,7 +39,7 @@ def table_rows(rows: Iterable[PlannedOffset], now: datetime.datetime) -> Iterato
             "messages": None if lag is None else bounded_text(lag.messages, lambda number: f"{number:,.0f}"),
             "time_lag": None if waited is None else seconds_text(waited),
             "next_message": None if lag is None or lag.next_time is None else time_text(lag.next_time),
-            "notes": "; ".join(filter(None, (asked.problem, *asked.notes))),
+            "notes": list(filter(None, (asked.problem, *asked.notes))),
         }
 
 

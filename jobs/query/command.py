@@ -6,7 +6,8 @@ Reads a table of the lake; writes rows to standard output, and on standard error
 them. It needs no JVM; `--spark` is for results that are too large for one process. `--body` prints the body of
 the only message found, with one ranged read of its pack. `--grep` searches the bodies of all selected messages. Exit
 codes: 0, also if nothing matches; 2 for a wrong lake, option or predicate, or if the only body cannot be read; 3 for a
-damaged table, if some of several bodies could not be read, and if the lake has lost messages that may match.
+damaged table, if some of several bodies could not be read, and if the lake has lost messages that may match; 4 if the
+query passed `--timeout` or `--memory`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.jobs.cli.places import bodies_of, lake_of
 from commitlake.jobs.cli.rows_output import Row, plain_rows, write
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import join_times
 from commitlake.jobs.query.arguments import add_arguments, check
 from commitlake.jobs.query.bodies import (
@@ -44,6 +46,7 @@ from commitlake.jobs.query.bodies import (
     write_one_body,
 )
 from commitlake.jobs.query.grep import answer_grep
+from commitlake.jobs.query.limits import limited
 from commitlake.jobs.query.sql_question import answer_sql, check_sql
 from commitlake.pipelines.message_keys.opening import open_messages
 from commitlake.pipelines.query.engines import ask_deltalake, ask_hbase, ask_spark
@@ -103,8 +106,9 @@ EXAMPLES = (
     ),
 )
 SHORT_COLUMNS = (
-    "store_timestamp", "topic", "queue_id", "queue_offset", "kind", "keys", "tags", "reconsume_times", "body_size",
-    "msg_id",
+    Column("store_timestamp"), Column("topic"), Column("queue_id", 4), Column("queue_offset", 3), Column("kind", 1),
+    Column("keys"), Column("tags", 5), Column("reconsume_times", 7), Column("body_size", 6),
+    Column("msg_id", 2, is_whole=True),
 )  # fmt: skip
 MADE_WHEN_NEEDED = tables_of(Origin.COMMITS)
 _ORDER = {
@@ -137,6 +141,11 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     """Run the query, print the rows, and report how many there were."""
     arguments.body = arguments.body or arguments.body_out is not None
     check(arguments)
+    with limited(arguments):
+        return _answer(arguments)
+
+
+def _answer(arguments: argparse.Namespace) -> ExitCode:
     if arguments.sql is not None:
         check_sql(arguments)
         return answer_sql(arguments, lake_of(arguments), _open)

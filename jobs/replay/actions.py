@@ -10,6 +10,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import time_text
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.ledger import (
@@ -25,8 +26,15 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
 PROG = "commitlake replay"
-_COLUMNS = ["replay_id", "state", "since", "messages", "sent", "failed", "target", "choice", "detail"]
-_EVENT_COLUMNS = ["at", "event", "owner", "rate", "speed", "sent", "failed", "detail"]
+_COLUMNS = (
+    Column("replay_id", is_whole=True), Column("state"), Column("since", 2), Column("messages"), Column("sent"),
+    Column("failed", 1),
+    Column("target", 3), Column("choice", 5), Column("detail", 4),
+)  # fmt: skip
+_EVENT_COLUMNS = [
+    Column("at"), Column("event"), Column("owner", 5), Column("rate", 3), Column("speed", 4), Column("sent"),
+    Column("failed", 1), Column("detail", 2),
+]  # fmt: skip
 _LANDING_COLUMNS = [
     "target_topic", "target_broker", "target_queue_id", "outcome", "messages", "first_offset", "last_offset",
 ]  # fmt: skip

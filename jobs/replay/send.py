@@ -27,6 +27,7 @@ from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.changes import changes_of, show_changes, write_changes
@@ -72,7 +73,8 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
 _COLUMNS = (
-    "broker", "topic", "queue_id", "messages", "bytes", "first_offset", "last_offset", "first_at", "last_at",
+    Column("broker", 1), Column("topic"), Column("queue_id"), Column("messages"), Column("bytes", 2),
+    Column("first_offset", 5), Column("last_offset", 6), Column("first_at", 3), Column("last_at", 4),
 )  # fmt: skip
 _OFFSET_COLUMNS = ("group_offset", "offsets_as_of")
 _USUAL_MESSAGES, _USUAL_BYTES = 20_000, 50 << 20

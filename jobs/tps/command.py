@@ -29,6 +29,7 @@ from commitlake.jobs.cli.damaged_files import named_damage
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.rows_output import Row, write
+from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import join_times
 from commitlake.jobs.tps import notes
 from commitlake.jobs.tps.arguments import COMPARED, DELAYED, HOT_KEYS, HOT_QUEUES, build_parser, check, groups_of
@@ -45,6 +46,11 @@ if TYPE_CHECKING:
 
 _SHOWN = ("messages", "messages_per_s", "bytes_per_s")
 _ALSO = ("sent", "retries", "dead_letters", "prepared", "committed", "clock_skew")
+_SPARE = (
+    "bytes_per_s", "sent", "messages_before", "peak_per_s", "change_percent", "topic_share_percent", "skew", "retries",
+    "dead_letters", "peak_at", "committed", "prepared", "rolled_back", "given_up", "open", "clock_skew", "archived",
+)  # fmt: skip
+"""Columns that can be left out of a table, the most important first."""
 OUTCOME_COLUMNS = ("rolled_back", "given_up", "open")
 """Columns of the single row of `--by none`: transactions by outcome, from `edges`."""
 _COUNTED = ("counted_from", "counted_to")
@@ -114,7 +120,7 @@ def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, starte
         shown, groups = _largest(rows, by, arguments.top)
         columns += () if arguments.output == "table" else _COUNTED
         missing = _warn_of_lost(arguments, source, question)
-        write(arguments.output, (_plain(_with_times(row, question), columns) for row in shown), columns, missing)
+        _print_rows(arguments, [_with_times(row, question) for row in shown], columns, missing)
         widened = notes.widened_note(question, arguments.start, arguments.end, _unit(arguments))
         if file is not None:
             file.write(_page(arguments, source, question, widened))
@@ -178,7 +184,7 @@ def _show_hot_queues(arguments: argparse.Namespace, started: float) -> ExitCode:
         rows = hot_queues(source.lake, source.coverage, question, Engine(arguments.engine))
         shown = rows[: arguments.top] if arguments.top else rows
         missing = _warn_of_lost(arguments, source, question)
-        write(arguments.output, (_plain(row, COLUMNS) for row in shown), list(COLUMNS), missing)
+        _print_rows(arguments, shown, COLUMNS, missing)
         _explain_empty(arguments, source, rows)
         if not arguments.quiet:
             lines = notes.cut_note(len(shown), len(rows), "queues")
@@ -199,7 +205,7 @@ def _show_hot_keys(arguments: argparse.Namespace, started: float) -> ExitCode:
         found = hot_keys(source.lake, question)
         shown = found.rows[: arguments.top] if arguments.top else found.rows
         missing = _warn_of_lost(arguments, source, question)
-        write(arguments.output, (_plain(row, COLUMNS) for row in shown), list(COLUMNS), missing)
+        _print_rows(arguments, shown, COLUMNS, missing)
         _explain_empty(arguments, source, found.rows)
         if not arguments.quiet:
             lines = notes.cut_note(len(shown), len(found.rows), "keys")
@@ -224,7 +230,7 @@ def _show_delayed(arguments: argparse.Namespace, started: float) -> ExitCode:
         rows = delayed_messages(source.lake, source.coverage, question, life, has_config=not source.stores)
         shown = rows[: arguments.top] if arguments.top else rows
         missing = _warn_of_lost(arguments, source, question)
-        write(arguments.output, (_plain(row, COLUMNS) for row in shown), list(COLUMNS), missing)
+        _print_rows(arguments, shown, COLUMNS, missing)
         if not arguments.quiet:
             lines = notes.cut_note(len(shown), len(rows), "rows")
             _print_lines([*lines, *_delayed_notes(rows)], question, MESSAGES, source, started)
@@ -334,6 +340,17 @@ def _with_times(row: Row, question: RatesQuestion) -> Row:
     """Add the time that the figures of a row cover."""
     start = row.get("window_start", question.start)
     return row | {"counted_from": start, "counted_to": start + (question.window or question.end - question.start)}
+
+
+def rate_columns(names: Sequence[str]) -> list[Column]:
+    """Return the columns of a table, with those that can be left out."""
+    return [Column(name, _SPARE.index(name) + 1 if name in _SPARE else 0) for name in names]
+
+
+def _print_rows(
+    arguments: argparse.Namespace, rows: Sequence[Row], columns: Sequence[str], missing: Sequence[str]
+) -> None:
+    write(arguments.output, (_plain(row, columns) for row in rows), rate_columns(columns), missing)
 
 
 def _largest(rows: Sequence[Row], by: Sequence[str], top: int) -> tuple[Sequence[Row], int]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from commitlake.jobs.cli.rows_output import Row, write, write_table
 from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.cli.terminal import print_text
+from commitlake.jobs.cli.text_table import Column
 from commitlake.pipelines.verify.classes import CLASSES, Severity
 from commitlake.pipelines.verify.doctor import StoreReport, join_findings
 from commitlake.pipelines.verify.findings import Finding
@@ -15,7 +17,10 @@ from commitlake.pipelines.verify.verdict import verdict_of
 from commitlake.schemas.counts import count_text
 
 _SHOWN = 3
-_COLUMNS = ["severity", "class", "count", "store", "place", "found", "expected"]
+FINDING_COLUMNS = (
+    Column("severity", 2), Column("class"), Column("count", is_right=True), Column("store", 3), Column("place"),
+    Column("found"), Column("expected", 1),
+)  # fmt: skip
 
 
 def print_report(form: str, reports: Sequence[StoreReport]) -> None:
@@ -24,11 +29,11 @@ def print_report(form: str, reports: Sequence[StoreReport]) -> None:
         write(form, map(_to_object, reports), [])
         return
     if form == "csv":
-        write(form, _finding_rows(reports), _COLUMNS)
+        write(form, _finding_rows(reports), FINDING_COLUMNS)
         return
-    write_table(_rows(reports), _COLUMNS, sys.stdout)
+    write_table(_rows(reports), FINDING_COLUMNS, sys.stdout)
     for line in _meanings(reports):
-        print(line)
+        print_text(line)
 
 
 def _rows(reports: Sequence[StoreReport]) -> Iterator[Row]:

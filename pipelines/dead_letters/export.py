@@ -3,13 +3,10 @@ r"""Dead letters as a file for other programs: CSV, JSON lines or Parquet.
 The file appears complete or not at all, and only its owner and group may read it. Rows are in the order of the log and
 are written while they are read.
 
-Spreadsheets treat a CSV field that begins with `=`, `+`, `-` or `@` as a formula, and a formula can send the content of
-other cells to a stranger. A text that begins with one of these characters, a tab, a line break or a quote (`'`) is
-therefore prefixed with a quote; removing the first quote restores it. Numbers and times are not changed.
-
+Texts in CSV that a spreadsheet would run as a formula are prefixed with a quote, see `connectors.printable.csv_text`.
 Files may also be printed to a terminal. Control characters, and characters that reorder or hide text, are therefore
-escaped: with JSON's own escapes in JSON lines, which stay exact, and as `\x1b` or similar in CSV, unless raw texts are
-requested. Parquet is exact.
+escaped: with JSON's own escapes in JSON lines, which stay exact, and as `\x1b` or similar in CSV. If raw texts are
+requested, CSV is exact, too. Parquet always is.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.connectors.printable import printable, printable_json
+from commitlake.connectors.printable import csv_text, printable, printable_json
 from commitlake.connectors.whole_files import write_whole
 from commitlake.pipelines.dead_letters.causes import cause_texts, digest_of
 from commitlake.pipelines.dead_letters.errors import DeadLetterError
@@ -37,8 +34,6 @@ from commitlake.pipelines.dead_letters.letters import Letters, read_letters, rea
 from commitlake.pipelines.replay.origins import origin_sql
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
-FORMULA_STARTS = frozenset("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")
-"""First characters of a formula, including full-width ones, and the quote that marks a changed text."""
 _ROW_GROUP_BYTES = 32 << 20
 _ROW_BYTES = 1000
 """Estimated size of a row without its body."""
@@ -88,7 +83,7 @@ def export_letters(
         path: the file; an existing one is replaced.
         form: its format.
         with_bodies: true to include bodies: as text or base64, in Parquet as bytes.
-        is_raw: true to write control characters into texts of a CSV file as they are.
+        is_raw: true to write texts of a CSV file as they are.
 
     Raises:
         DeadLetterError: if the file cannot be written.
@@ -252,7 +247,6 @@ def _with_body_as_text(row: Row) -> Row:
 
 def _field(value: object, *, is_raw: bool = False) -> object:
     """Return a CSV field that spreadsheets do not treat as a formula, and terminals not as a command."""
-    if not isinstance(value, str):
+    if is_raw or not isinstance(value, str):
         return value
-    text = value if is_raw else "\r\n".join(printable(line) for line in value.split("\r\n"))
-    return f"'{text}" if value[:1] in FORMULA_STARTS else text
+    return "\r\n".join(printable(line) for line in csv_text(value).split("\r\n"))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
 from commitlake.schemas.layouts.rocketmq.properties import ORIGIN_GROUP, REAL_TOPIC
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
-from commitlake.schemas.times import MILLISECOND
+from commitlake.schemas.times import MILLISECOND, in_shown_zone
 
 _ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _SUFFIXES = {1: "st", 2: "nd", 3: "rd"}
@@ -50,19 +50,19 @@ def length_text(length: datetime.timedelta) -> str:
 
 
 def when_text(moment: datetime.datetime, now: datetime.datetime | None) -> str:
-    """Return a time in UTC, relative to another time: with its date if that is different.
+    """Return a time in the zone of texts for people, relative to another time: with its date if that is different.
 
     >>> now = datetime.datetime(2026, 11, 24, 15, tzinfo=datetime.UTC)
     >>> [when_text(now - datetime.timedelta(days=days), now) for days in (0, 1, 30)]
     ['15:00:00', 'Mon 2026-11-23 15:00:00', '2026-10-25 15:00:00']
     """
-    utc = moment.astimezone(datetime.UTC)
-    clock = f"{utc:%H:%M:%S}"
-    if now is not None and utc.date() == now.astimezone(datetime.UTC).date():
+    shown = in_shown_zone(moment)
+    clock = f"{shown:%H:%M:%S}"
+    if now is not None and shown.date() == in_shown_zone(now).date():
         return clock
-    day = utc.date().isoformat()
+    day = shown.date().isoformat()
     is_near = now is not None and abs(now - moment) <= _NEAR
-    return f"{utc:%a} {day} {clock}" if is_near else f"{day} {clock}"
+    return f"{shown:%a} {day} {clock}" if is_near else f"{day} {clock}"
 
 
 def group_of(topic: str, properties: Mapping[str, str]) -> str | None:

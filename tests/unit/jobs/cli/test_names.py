@@ -277,11 +277,15 @@ def test_a_variable_of_another_jobs_option_is_not_read_as_an_older_name(monkeypa
 @pytest.mark.parametrize(
     ("job", "given", "error"),
     [
-        (query, "--lak", "required: --lake; --lak is not an option. Did you mean '--lake'?\n"),
-        (query, "--keep", "required: --lake; --keep is not an option\n"),  # four of six characters are as in --lake
-        (query, "--lak=x", "required: --lake; --lak is not an option. Did you mean '--lake'?\n"),
+        (query, "--lak", "required: --lake; --lak is not an option. Did you mean '--lake'?"),
+        (
+            query,
+            "--keep",
+            "required: --lake; --keep is not an option. 'commitlake query --help' shows",
+        ),  # four of six characters are as in --lake
+        (query, "--lak=x", "required: --lake; --lak is not an option. Did you mean '--lake'?"),
         (lag, "--stroe", "one of the arguments --lake --store is required; --stroe is not an option. Did you mean"),
-        (query, "--body", "the following arguments are required: --lake\n"),
+        (query, "--body", "the following arguments are required: --lake. 'commitlake query --help' shows all options"),
     ],
 )
 def test_a_missing_option_is_reported_with_an_unknown_one(
@@ -290,4 +294,6 @@ def test_a_missing_option_is_reported_with_an_unknown_one(
     with pytest.raises(SystemExit) as ended:
         job.main([given])
     assert ended.value.code == ExitCode.USAGE
-    assert error in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert error in printed
+    assert printed.count("\n") == 1, "the usage is not printed"

@@ -417,7 +417,7 @@ def test_a_table_has_a_line_for_each_row_and_no_control_characters(ask: Ask) -> 
 
 
 def test_a_table_shows_the_main_columns(ask: Ask) -> None:
-    header = ask("--output", "table", "--limit", 1).out.splitlines()[0]
+    header = ask("--output", "table", "--limit", 1, "--full").out.splitlines()[0]
     for name in query.SHORT_COLUMNS:
         assert name in header
 

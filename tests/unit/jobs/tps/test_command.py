@@ -401,7 +401,7 @@ def test_a_time_that_is_widened_to_whole_windows_is_said(by_second: GrowingLake,
 
 
 def test_a_table_and_csv_have_the_same_columns(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
-    assert tps.main(["--lake", growing.lake.root, "--quiet"]) == ExitCode.OK
+    assert tps.main(["--lake", growing.lake.root, "--quiet", "--full"]) == ExitCode.OK
     table = capsys.readouterr().out.splitlines()[0].split()
     assert tps.main(["--lake", growing.lake.root, "--quiet", "--output", "csv"]) == ExitCode.OK
     assert capsys.readouterr().out.splitlines()[0].split(",") == [*table, "counted_from", "counted_to"]

@@ -15,7 +15,7 @@ import pytest
 
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.reader import QueryError, open_table
-from commitlake.connectors.printable import printable
+from commitlake.connectors.printable import FORMULA_STARTS, printable
 from commitlake.pipelines.dead_letters import export, letters
 from commitlake.pipelines.dead_letters.errors import DeadLetterError
 from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
@@ -57,9 +57,10 @@ def test_no_field_of_csv_is_a_formula(write: Export) -> None:
     assert path.stat().st_mode & 0o777 == 0o640
 
 
-@pytest.mark.parametrize("first", sorted(export.FORMULA_STARTS))
+@pytest.mark.parametrize("first", sorted(FORMULA_STARTS))
 def test_a_csv_field_like_a_formula_begins_with_a_quote(first: str) -> None:
-    assert export._field(f"{first}x", is_raw=True) == f"'{first}x"
+    assert export._field(f"{first}x") == printable(f"'{first}x")
+    assert export._field(f"{first}x", is_raw=True) == f"{first}x"
     assert str(export._field(f"{first}x")).startswith("'")
 
 
