@@ -20,7 +20,7 @@ from commitlake.connectors.lake.lost_tables import check_messages_are_there
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
-_ENGINE_PREFIX = re.compile(r"^(?:[A-Z]\w* error(?:: | -> )|\w+Error\(\"?|Execution error: )+")
+_ENGINE_PREFIX = re.compile(r"^(?:[A-Z]\w* error(?:: | -> )|\w+Error\(\"?|Execution error: |Error during planning: )+")
 _TIME_RANGE = re.compile(r"Timestamp -?\d+ out of range")
 _SORT_MEMORY = "512M"
 _ONE_SORT = {"datafusion.execution.target_partitions": "1"}
@@ -143,6 +143,6 @@ def _engine_errors() -> Iterator[None]:
 
 
 def clean_message(text: str) -> str:
-    """Return the first line of an engine's message, without the names of its error classes."""
+    """Return the first line of an engine's message, and its suggestion, without the names of its error classes."""
     lines = _ENGINE_PREFIX.sub("", text.strip()).removesuffix('")').replace("\\n", " ").splitlines()
-    return lines[0] if lines else "no message"
+    return " ".join([*lines[:1], *(line for line in lines[1:2] if line.startswith("Did you mean"))]) or "no message"

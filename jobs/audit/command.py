@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -170,13 +171,19 @@ def _audit(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None
         of_keys, note = verdicts.pop() if compares_keys else ([], "")
     of_minutes, minutes_note = ([], "") if _is_damaged("topic_minutes", findings) else compare_minutes(lake, moment)
     of_edges, edges_note = ([], "") if _is_damaged("edges", findings) else compare_edges(lake, moment)
+    if span.first is not None or span.last is not None:
+        verdicts = [replace(verdict, compared=verdict.windows > 0) for verdict in verdicts]
     findings += [*of_keys, *of_minutes, *of_edges, *find_lost_messages(lake, span)]
     notes = [each for each in (note, minutes_note, edges_note) if each]
     if file is not None:
         file.write(audit_page(lake, span, moment, verdicts, findings, notes))
     _print(arguments, verdicts, findings, notes)
-    if not any(verdict.compared for verdict in verdicts):
-        raise JobError("there was nothing to compare", "Name a store with --store, or leave out --no-bodies")
+    if not findings and not any(verdict.compared for verdict in verdicts):
+        is_empty = any(not verdict.windows for verdict in verdicts)
+        raise JobError(
+            "there was nothing to compare" + (f": no message was stored in this time, {span}" if is_empty else ""),
+            "Name another time" if is_empty else "Name a store with --store, or leave out --no-bodies",
+        )
     code = ExitCode.DAMAGE if findings or any(verdict.differing for verdict in verdicts) else ExitCode.OK
     return _signed(arguments, lake, key, audit_facts(moment, span, verdicts, findings, notes), code)
 

@@ -96,7 +96,7 @@ def _csv_field(value: object, *, is_guarded: bool) -> object:
     return csv_text(value) if is_guarded and isinstance(value, str) else value
 
 
-def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO) -> int:
+def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO, *, is_full: bool = False) -> int:
     """Write a table that is no wider than the terminal, and return the number of rows.
 
     Args:
@@ -104,8 +104,10 @@ def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO) -> int
         columns: names of columns; a `Column` says what can be left out.
         out: the output. In a pipe or file the table is `PIPE_WIDTH` or $COLUMNS wide, or, with `--full`, as wide as its
             content.
+        is_full: true for a table as with `--full`.
     """
     shown = display()
+    is_full = is_full or shown.is_full
     notes: dict[str, int] = {}
     named = [column if isinstance(column, Column) else Column(column) for column in columns]
     cells, numeric = [], [True] * len(named)
@@ -128,8 +130,8 @@ def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO) -> int
     ]
     if not notes:
         cells = [[cell for cell, name in zip(row, named, strict=True) if not name.is_notes] for row in cells]
-    width = _width(out, is_full=shown.is_full)
-    table = TextTable(titles, cells, width, is_full=shown.is_full)
+    width = _width(out, is_full=is_full)
+    table = TextTable(titles, cells, width, is_full=is_full)
     lines = list(table.lines())
     is_styled = out.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
     head = [f"{_BOLD}{line}{_PLAIN}" if is_styled else line for line in table.titles[:-1]] + table.titles[-1:]

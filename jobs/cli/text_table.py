@@ -223,7 +223,7 @@ def shortened(text: str, width: int) -> str:
         return set_cell_size(text, max(0, width - 1)).rstrip() + _CUT
     head = set_cell_size(text, width - 1)
     if _length(text.partition(" ")[0]) <= width // 2:
-        kept = head if text[len(head) : len(head) + 1] == " " else head.rpartition(" ")[0]
+        kept = head if text[len(head) : len(head) + 1] in " ,;:" else head.rpartition(" ")[0]
         if _length(kept) >= width // 2:
             return kept.rstrip(" ,;:") + _CUT
         return head.rstrip() + _CUT

@@ -20,6 +20,7 @@ from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.rows_output import write
 from commitlake.jobs.cli.s3_arguments import add_s3_arguments
+from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.doctor.findings import DoctorFinding, State
 from commitlake.schemas.errors import ExitCode
 
@@ -40,6 +41,7 @@ EXAMPLES = (
 )
 _SERVERS = ("store", "lake", "s3", "hbase", "broker")
 _COLUMNS = list(DoctorFinding._fields)
+_TABLE_COLUMNS = (Column("check"), Column("state"), Column("found"), Column("advice", is_notes=True))
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -64,9 +66,11 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.jobs.doctor.machine import completed
 
     findings = completed(list(_checks(arguments)), _SERVERS)
-    write(
-        arguments.output, ({name: str(value) for name, value in each._asdict().items()} for each in findings), _COLUMNS
-    )
+    rows = [{name: str(value) for name, value in each._asdict().items()} for each in findings]
+    if arguments.output == "table":
+        write("table", (row | {"advice": [row["advice"]] if row["advice"] else []} for row in rows), _TABLE_COLUMNS)
+    else:
+        write(arguments.output, rows, _COLUMNS)
     missing = [finding.check for finding in findings if finding.state is State.MISSING]
     warnings = [finding.check for finding in findings if finding.state is State.WARNING]
     if not arguments.quiet:

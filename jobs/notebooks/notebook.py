@@ -145,7 +145,7 @@ class Notebook:
             with pd.option_context("display.html.use_mathjax", False):  # a name like $x$ is not a formula
                 display(pd.DataFrame(shown))
         else:
-            write_table(shown, list(shown[0]), sys.stdout)
+            write_table(shown, list(shown[0]), sys.stdout, is_full=not sys.stdout.isatty())
 
     def draw(self, name: str, draw: Callable[[], bytes]) -> None:
         """Show a picture, or write it to the folder `plots`; a script without that folder does neither.

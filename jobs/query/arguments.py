@@ -18,6 +18,8 @@ from commitlake.jobs.query.limits import check_limits
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
+_CONDITIONS = ("topic", "queue", "kind", "key", "id", "broker", "start", "end")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `query`."""
@@ -41,6 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "With --spark it is Spark's SQL"
     )
     parser.add_argument("--sql", metavar="SELECT", help=sql_help)
+    parser.add_argument("--tables", action="store_true", help="print the lake's tables, with their number of rows")
+    parser.add_argument(
+        "--describe", metavar="TABLE", help="print the columns of a table, with their types and contents"
+    )
     parser.add_argument("--where", metavar="SQL", help="any predicate over the table's columns")
     grep_help = (
         "search the bodies of the messages for a regular expression (RE2's syntax, over bytes), on all cores or, with "
@@ -95,12 +101,13 @@ def check(arguments: argparse.Namespace) -> None:
         JobError: for the first conflict.
     """
     check_limits(arguments)
+    if arguments.tables or arguments.describe is not None:
+        _check_tables(arguments)
     if arguments.limit < 0:
         raise JobError(f"--limit: expected 0 or more, found {arguments.limit}")
     if arguments.start and arguments.end and arguments.start >= arguments.end:
         raise JobError(f"--from {arguments.start} is not before --to {arguments.end}")
-    conditions = ("topic", "queue", "kind", "key", "id", "broker", "start", "end")
-    if arguments.table != "messages" and any(getattr(arguments, name) not in (None, []) for name in conditions):
+    if arguments.table != "messages" and any(getattr(arguments, name) not in (None, []) for name in _CONDITIONS):
         raise JobError(
             f"the table {arguments.table} accepts no condition except --where", "the other conditions are for messages"
         )
@@ -114,6 +121,16 @@ def check(arguments: argparse.Namespace) -> None:
         _check_body(arguments)
     elif arguments.stored_body and arguments.sql is None:
         raise JobError("--stored-body needs --body")
+
+
+def _check_tables(arguments: argparse.Namespace) -> None:
+    option = "--tables" if arguments.tables else "--describe"
+    if arguments.tables and arguments.describe is not None:
+        raise JobError("--tables and --describe cannot be used together")
+    for name in (*_CONDITIONS, "where", "sql", "grep", "columns", "order_by", "body"):
+        if getattr(arguments, name) not in (None, [], False):
+            shown = {"start": "from", "end": "to"}.get(name, name).replace("_", "-")
+            raise JobError(f"--{shown} has no effect with {option}")
 
 
 def _check_grep(arguments: argparse.Namespace) -> None:

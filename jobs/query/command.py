@@ -87,6 +87,8 @@ EXAMPLES = (
     ),
     ("query --lake lake --from -1d --grep '(?i)timeout' --limit 0 --format jsonl --spark", "many, on Spark"),
     ("query --lake lake --table quarantine", "damaged ranges of logs"),
+    ("query --lake lake --tables", "the lake's tables"),
+    ("query --lake lake --describe messages", "the columns of a table"),
     (
         "query --lake lake --id 0A00000100002A9F0000000000001000 --body | jq .",
         "the body of one message, as it was sent",
@@ -141,6 +143,10 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     """Run the query, print the rows, and report how many there were."""
     arguments.body = arguments.body or arguments.body_out is not None
     check(arguments)
+    if arguments.tables or arguments.describe is not None:
+        from commitlake.jobs.query.tables import answer_tables
+
+        return answer_tables(arguments, lake_of(arguments))
     with limited(arguments):
         return _answer(arguments)
 

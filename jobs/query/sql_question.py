@@ -18,6 +18,7 @@ from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.lost_ranges import OF_MESSAGES, warn_of_lost_ranges
+from commitlake.jobs.cli.names import did_you_mean
 from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.rows_output import plain_rows, write
 from commitlake.jobs.query.bodies import BodyTexts, body_fetcher
@@ -29,6 +30,9 @@ from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 _OTHERS = (
     "topic", "queue", "kind", "key", "id", "broker", "start", "end", "where", "columns", "order_by", "count", "body",
 )  # fmt: skip
+_NO_TABLE = re.compile(
+    r"table '(?P<name>[^']+)' not found|table or view `(?P<spark>[^ ]+)` cannot be found", re.IGNORECASE
+)
 _SPELLED = {"start": "from", "end": "to"}
 
 
@@ -81,8 +85,9 @@ def answer_sql(
     except QueryError as error:
         for table in tables:
             refuse_damaged_files(getattr(lake, table), str(error))
-        reason = explain_body_error(arguments.sql, str(error))
-        raise JobError(f"the query is invalid: {reason}", f"tables are: {', '.join(LAKE_TABLES)}") from None
+        reason = _explain_table_error(explain_body_error(arguments.sql, str(error)))
+        hint = "'commitlake query --tables' lists the tables, and --describe TABLE the columns of one"
+        raise JobError(f"the query is invalid: {reason}", hint) from None
     if not arguments.quiet:
         seconds = time.monotonic() - started
         more = f", and there are more: --limit {arguments.limit} cut the result; --limit 0 gives all" if cut else ""
@@ -93,6 +98,15 @@ def answer_sql(
 
 def _reads_messages(sql: str) -> bool:
     return any(re.search(rf"\b{name}\b", sql, re.IGNORECASE) for name in OF_MESSAGES)
+
+
+def _explain_table_error(message: str) -> str:
+    """Return an engine's message; if it is about an unknown table, with the nearest one."""
+    unknown = _NO_TABLE.search(message)
+    if unknown is None:
+        return message
+    name = (unknown["name"] or unknown["spark"]).removeprefix("datafusion.public.").strip("`")
+    return f"there is no table {name!a}.{did_you_mean(name, LAKE_TABLES)}"
 
 
 def _named_tables(

@@ -11,6 +11,7 @@ import pytest
 
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.verify import command as verify
+from commitlake.schemas.errors import ExitCode
 from tests.support.audited_lakes import (
     ROWS,
     audit_json,
@@ -136,3 +137,17 @@ def test_verify_compares_the_lake_without_spark(root: Path, capsys: pytest.Captu
     (report,) = json.loads(capsys.readouterr().out)["rows"]
     found = {code: count for code, count in report["counts"].items() if code.startswith("lake_")}
     assert found == {"lake_missing": 2, "lake_extra": 1}
+
+
+def test_a_time_without_messages_is_not_reported_as_the_same(
+    archived: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "audit.html"
+    code = audit.main(
+        ["--lake", str(archived / "lake"), "--local", "--from", "2030-01-01", "--to", "2030-01-02", "--html", str(page)]
+    )
+    printed = capsys.readouterr()
+    assert code == ExitCode.USAGE
+    assert "the same" not in printed.out
+    assert "no message was stored in this time, from 2030-01-01 00:00 to 2030-01-02 00:00" in printed.err
+    assert "there was nothing to compare" in page.read_text()

@@ -64,7 +64,7 @@ def printed(rows: Sequence[dict[str, Any]], columns: Sequence[str], out: io.Stri
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_of_commands_fit_every_terminal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = TABLES[name]
-    row = {column: CELLS.get(column, "x") for column in columns}
+    row: dict[str, Any] = {str(column): CELLS.get(column, "x") for column in columns}
     for width in range(40, 201):
         monkeypatch.setenv("COLUMNS", str(width))
         lines = printed([row, row | {"group": "audit"}], columns)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import time
 
 import pytest
 
-from commitlake.jobs.cli.times import parse_time
+from commitlake.jobs.cli.times import local_texts, parse_time
 
 UTC = datetime.UTC
 HOUR = datetime.timedelta(hours=1)
@@ -64,3 +65,17 @@ def test_a_relative_time_is_counted_back_from_now(text: str, ago: datetime.timed
 def test_an_invalid_time_is_refused_with_the_accepted_forms(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=r"is not a time: expected 2026-11-20T14:00, .* or -2h"):
         parse_time(text)
+
+
+def test_times_in_sentences_are_shown_in_the_local_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        text = "from 2026-11-20T14:00:00Z to 2026-11-20T23:59:59.999Z, in 9999-12-31T23:59:59Z and 2026-13-40T99:00:00Z"
+        assert local_texts(text) == (
+            "from 2026-11-20T19:30:00+05:30 to 2026-11-21T05:29:59.999+05:30, in 9999-12-31T23:59:59Z and "
+            "2026-13-40T99:00:00Z"
+        )
+    finally:
+        monkeypatch.undo()
+        time.tzset()

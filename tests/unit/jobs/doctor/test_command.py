@@ -35,7 +35,7 @@ def test_a_table_ends_with_a_summary(capsys: pytest.CaptureFixture[str]) -> None
     assert main([]) == 0
     out, err = capsys.readouterr()
     assert "python" in out
-    assert err.startswith("everything that was asked for is available")
+    assert "everything that was asked for is available" in err
 
 
 def test_a_store_and_a_lake_are_shown_with_their_contents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

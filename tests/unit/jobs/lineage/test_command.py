@@ -44,7 +44,7 @@ def test_json_has_its_version_and_every_detail(lake: str, capsys: pytest.Capture
 
 def test_tables_and_diagrams_are_printed(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--lake", lake, "--key", KEY, "--format", "table", "--quiet"]) == ExitCode.OK
-    assert "2026-11-20T14:00:10.500Z   10 s" in capsys.readouterr().out
+    assert "2026-11-20T14:00:10.500Z    10 s" in capsys.readouterr().out
     assert main(["--lake", lake, "--key", KEY, "--format", "mermaid", "--quiet"]) == ExitCode.OK
     assert capsys.readouterr().out.startswith("flowchart TD\n")
 

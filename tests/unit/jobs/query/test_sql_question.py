@@ -96,7 +96,7 @@ def test_anything_but_one_select_is_refused(ask: Ask, tmp_path: Path, statement:
 
 def test_a_file_in_place_of_a_table_is_refused(ask: Ask) -> None:
     code, _, printed = ask("SELECT * FROM '/etc/hostname'")
-    assert (code, "tables are: messages" in printed) == (ExitCode.USAGE, True)
+    assert (code, "there is no table '/etc/hostname'" in printed) == (ExitCode.USAGE, True)
 
 
 def test_a_table_that_does_not_exist_yet_is_refused(ask: Ask) -> None:

@@ -49,7 +49,7 @@ def test_an_intact_store_ends_with_exit_code_0(intact: Path, capsys: pytest.Capt
 
 
 def test_a_damaged_store_ends_with_exit_code_3_and_advice(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(damaged), *LOCAL]) == ExitCode.DAMAGE
+    assert main([str(damaged), *LOCAL, "--full"]) == ExitCode.DAMAGE
     printed = capsys.readouterr()
     assert printed.out.splitlines()[0].split() == [
         "severity", "class", "count", "store", "place", "found", "expected"

@@ -1,0 +1,48 @@
+"""`query --tables` and `query --describe TABLE`: the tables of a lake, and the columns of one."""
+
+from __future__ import annotations
+
+import argparse
+
+from commitlake.connectors.lake.catalog_tables import catalog_tables
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import open_table
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.names import did_you_mean, there_are
+from commitlake.jobs.cli.rows_output import write
+from commitlake.jobs.cli.text_table import Column
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
+
+_TABLES = (Column("table"), Column("rows", 1), Column("columns", 2), Column("contents"))
+_COLUMNS = (Column("column"), Column("type", 1), Column("contents"))
+
+
+def answer_tables(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+    """Print the tables that the lake has by now, with their number of rows, or the columns of the requested table.
+
+    Raises:
+        JobError: if the lake does not have the requested table.
+        LakeError: if there is no lake.
+    """
+    tables = {table.name: table for table in catalog_tables(lake)}
+    if arguments.describe is None:
+        rows = [
+            {
+                "table": table.name,
+                "rows": open_table(lake, table.name).count(),
+                "columns": len(table.columns),
+                "contents": table.comment.removeprefix("Table of ").removeprefix("Table with "),
+            }
+            for table in tables.values()
+        ]
+        write(arguments.output, rows, _TABLES)
+        return ExitCode.OK
+    if arguments.describe not in tables:
+        is_known = arguments.describe in LAKE_TABLES
+        why = " yet; it is created with its first row" if is_known else f".{did_you_mean(arguments.describe, tables)}"
+        raise JobError(f"--describe: the lake has no table {arguments.describe!a}{why}", there_are(tables))
+    columns = tables[arguments.describe].columns
+    shown = [{"column": one["name"], "type": one["type_text"], "contents": one.get("comment")} for one in columns]
+    write(arguments.output, shown, _COLUMNS)
+    return ExitCode.OK
