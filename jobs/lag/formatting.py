@@ -9,7 +9,7 @@ from typing import Any
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.text_table import Column
-from commitlake.pipelines.lag.groups import GroupSummary, summed, times_of, worst_first
+from commitlake.pipelines.lag.groups import GroupSummary, times_of, worst_first
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict
 from commitlake.schemas.counts import count_text
@@ -17,9 +17,9 @@ from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 from commitlake.schemas.times import iso_text
 
 _FIGURES = (
-    Column("messages", is_right=True), Column("lost", 1, is_right=True), Column("time_lag", is_right=True), Column("bytes", 4, is_right=True),
-    Column("consume_tps", 2, is_right=True), Column("drain", 3, is_right=True), Column("verdict"),
-    Column("filter", 5), Column("notes", is_notes=True),
+    Column("messages", is_right=True), Column("lost", 1, is_right=True), Column("time_lag", is_right=True),
+    Column("bytes", 4, is_right=True), Column("consume_tps", 2, is_right=True), Column("drain", 3, is_right=True),
+    Column("verdict"), Column("filter", 5), Column("notes", is_notes=True),
 )  # fmt: skip
 GROUP_COLUMNS = (Column("group"), Column("topics", 1), Column("queues", 6, is_right=True), *_FIGURES)
 QUEUE_COLUMNS = (Column("group"), Column("topic"), Column("queue_id"), *_FIGURES)
@@ -56,11 +56,10 @@ def _name_of(row: Lag) -> str:
 
 def _figures(group: GroupSummary) -> Row:
     rates = [row.judged.consume_tps for row in group.rows if row.judged.consume_tps is not None]
-    lost = summed(row.lost for row in group.rows)
     return {
         "group": group.group,
         "messages": bounded_text(group.messages, lambda number: f"{number:,.0f}"),
-        "lost": bounded_text(lost, lambda number: f"{number:,.0f}") if lost.largest else None,
+        "lost": bounded_text(group.lost, lambda number: f"{number:,.0f}") if group.lost.largest else None,
         "time_lag": bounded_text(group.seconds, seconds_text),
         "bytes": bounded_text(group.bytes, size_text),
         "consume_tps": f"{sum(rates):,.1f}" if rates else None,
