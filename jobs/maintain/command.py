@@ -96,6 +96,7 @@ def _parse_keep(text: str) -> tuple[str, datetime.timedelta]:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Maintain the tables, and print what was done."""
+    from commitlake.connectors.lake.packs.location import pack_location
     from commitlake.connectors.lake.packs.stores import open_store
     from commitlake.connectors.lake.reader import open_table
     from commitlake.connectors.runtime.local_runner import HERE
@@ -110,7 +111,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         from commitlake.jobs.maintain.repair import run_repair
 
         return run_repair(arguments, lake)
-    store = open_store(bodies_of(arguments, lake))  # fails for an invalid place before a table has changed
+    location = pack_location(bodies_of(arguments, lake))
+    open_store(location)  # fails for an invalid place before a table has changed
     open_table(lake, "messages")  # raises an error if this is not a lake
     _check_bodies(lake, arguments.bodies)
     now = datetime.datetime.now(datetime.UTC)
@@ -126,7 +128,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     )
     for care in care_for_tables(plan):
         _print(table_lines(care, dry_run=arguments.dry_run), quiet=arguments.quiet)
-    packs = care_for_packs(plan, store)
+    packs = care_for_packs(plan, location)
     _print(_purge(arguments, plan), quiet=arguments.quiet)
     _print(pack_lines(packs, dry_run=arguments.dry_run), quiet=arguments.quiet)
     took = duration_text(datetime.timedelta(seconds=round(time.monotonic() - started)))
@@ -235,7 +237,13 @@ def pack_lines(care: PackCare, *, dry_run: bool) -> list[str]:
         lines.append(f"  named by no row: {count_text(care.orphans.count, 'pack')} ({size_text(care.orphans.bytes)})")
     if care.unfinished:
         lines.append(f"  unfinished, from killed runs: {count_text(care.unfinished, 'pack')}")
-    return [f"bodies: {'to delete' if dry_run else 'deleted'}", *lines] if lines else ["bodies: nothing to delete"]
+    lines = [f"bodies: {'to delete' if dry_run else 'deleted'}", *lines] if lines else ["bodies: nothing to delete"]
+    if care.merges.merged:
+        lines.append(
+            f"  {'to merge' if dry_run else 'merged'}: {count_text(care.merges.merged, 'small pack')} into "
+            f"{care.merges.written:,} ({size_text(care.merges.bytes)})"
+        )
+    return [*lines, *(f"  not merged: {reason}" for reason in care.merges.left)]
 
 
 def _expired_text(expired: Expired) -> str:

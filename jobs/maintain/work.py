@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
+from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress, read_last_commit
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.follower import FOLLOWING, unfinished_commits
-from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.packs.names import PackFile
+from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.cli.progress import runner_progress
+from commitlake.pipelines.erasure.bodies import erase_bodies
 from commitlake.pipelines.maintenance.compaction import Compaction, Join, compact, plan_compaction
 from commitlake.pipelines.maintenance.expiry import (
     Expired,
@@ -32,7 +35,14 @@ from commitlake.pipelines.maintenance.expiry import (
     measure,
 )
 from commitlake.pipelines.maintenance.log_care import Garbage, clean_log, find_garbage, vacuum, write_checkpoint
-from commitlake.pipelines.maintenance.orphans import find_orphans
+from commitlake.pipelines.maintenance.orphans import find_orphans, named_packs
+from commitlake.pipelines.maintenance.pack_merging import (
+    PackMerges,
+    candidates,
+    delete_merged,
+    merge_packs,
+    plan_pack_merges,
+)
 from commitlake.pipelines.maintenance.table_files import read_table_files
 from commitlake.pipelines.replay.expiry import DEFAULT_KEEP, drop_copies, find_old_copies
 from commitlake.pipelines.topic_minutes.joining import join_sorted
@@ -108,6 +118,7 @@ class PackCare:
     expired: Expired = field(default_factory=Expired)
     orphans: Expired = field(default_factory=Expired)
     unfinished: int = 0
+    merges: PackMerges = field(default_factory=PackMerges)
 
 
 def care_for_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
@@ -206,18 +217,19 @@ def _vacuum(plan: MaintenancePlan, uri: str) -> Garbage:
     return found
 
 
-def care_for_packs(plan: MaintenancePlan, store: PackStore) -> PackCare:
-    """Delete packs that are expired, that no row names, or that are unfinished.
+def care_for_packs(plan: MaintenancePlan, location: PackLocation) -> PackCare:
+    """Delete packs that are expired, that no row names, or that are unfinished, and merge small ones.
 
     Raises:
         PackStoreError: if packs may not be listed or deleted.
         ConcurrentMaintenanceError: if another process does the same work.
     """
     last = read_last_commit(plan.lake.messages) or ArchiveCommit(0, "")
+    store = open_store(location)
     packs = list(store.list_packs())
     dates = [date for table in ("messages", BODIES) if (date := plan.before(table)) is not None]
     expired = expired_packs(packs, max(dates), last.stores) if dates else []
-    orphans = find_orphans(plan.lake.messages, packs, last.stores, plan.now, plan.retention)
+    orphans = find_orphans(store, plan.lake.messages, packs, last.stores, plan.now, plan.retention)
     orphans = [pack for pack in orphans if pack not in expired]
     unfinished = 0
     if not plan.dry_run:
@@ -225,4 +237,29 @@ def care_for_packs(plan: MaintenancePlan, store: PackStore) -> PackCare:
             announce_expiry(plan.lake.messages, BODIES, max(dates))
         delete_packs(store, [*expired, *orphans])
         unfinished = store.delete_unfinished(plan.now - plan.retention)
-    return PackCare(measure(expired), measure(orphans), unfinished)
+    gone = {pack.name for pack in (*expired, *orphans)}
+    merges = _merge_packs(plan, location, [pack for pack in packs if pack.name not in gone], last.stores)
+    return PackCare(measure(expired), measure(orphans), unfinished, merges)
+
+
+def _merge_packs(
+    plan: MaintenancePlan, location: PackLocation, packs: Sequence[PackFile], progress: Mapping[str, StoreProgress]
+) -> PackMerges:
+    """Merge small packs of each date and broker, and finish the merges of killed runs."""
+    store = open_store(location)
+    found = candidates(packs, progress)
+    if not found:
+        return PackMerges()
+    named = named_packs(plan.lake.messages, {pack.store_date for pack in found})
+    bins, planned = plan_pack_merges(store, found, named, progress)
+    size = sum(one.size for one in bins)
+    if plan.dry_run:
+        return replace(planned, merged=sum(len(one.files) for one in bins), written=len(bins), bytes=size)
+    with runner_progress(plan.runner, "merging packs", size, quiet=plan.quiet) as advance:
+        merges = merge_packs(store, bins, plan.runner, advance)
+    left = delete_merged(
+        store,
+        candidates([*store.list_packs()], progress),
+        lambda names: erase_bodies(plan.lake, location, names, plan.runner)[1],
+    )
+    return replace(merges, left=[*planned.left, *merges.left, *left])

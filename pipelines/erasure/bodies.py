@@ -7,6 +7,7 @@ until nothing is left to erase. A pack that cannot be read or written does not s
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
-from commitlake.connectors.lake.packs.frames import PackRefs
+from commitlake.connectors.lake.packs.frames import PackRefs, join_refs
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.merged import Copies, find_copies, pack_size
+from commitlake.connectors.lake.packs.stores import PackStore, open_store
 from commitlake.connectors.lake.packs.wiping import Wiped, wipe_bodies
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
@@ -69,7 +71,6 @@ class PackWork:
             bodies=self.bodies + wiped.bodies,
             body_bytes=self.body_bytes + wiped.bytes,
             rewritten_bytes=self.rewritten_bytes + wiped.rewritten_bytes,
-            gone=self.gone + wiped.is_gone,
         )
 
 
@@ -96,21 +97,51 @@ def bodies_of(rows: pa.Table) -> list[PackBodies]:
     return found
 
 
-def measure_packs(bodies: Sequence[PackBodies], location: PackLocation) -> PackWork:
-    """Return the work that `erase_bodies` would do."""
-    store = open_store(location)
-    work = PackWork()
+@dataclass(frozen=True, slots=True)
+class _FileBodies:
+    """Bodies in one file, of one or several packs; see `connectors.lake.packs.merged`."""
+
+    file: str
+    refs: PackRefs
+    packs: Sequence[str]
+
+
+def _in_files(store: PackStore, bodies: Sequence[PackBodies]) -> tuple[list[_FileBodies], dict[str, Copies]]:
+    """Return the same bodies by file, in all copies of their packs, and what was found of each pack."""
+    copies = find_copies(store, [one.pack for one in bodies])
+    parts: dict[str, list[tuple[str, PackRefs]]] = defaultdict(list)
     for one in bodies:
-        body_bytes = int(one.refs.lengths.sum())
-        if body_bytes:
-            work = work.with_more(Wiped(int((one.refs.lengths > 0).sum()), body_bytes, store.size(one.pack)))
+        for place in copies[one.pack].places:
+            parts[place.file].append((one.pack, replace(one.refs, frame_offsets=one.refs.frame_offsets + place.offset)))
+    return [
+        _FileBodies(file, join_refs([refs for _, refs in found]), [pack for pack, _ in found])
+        for file, found in sorted(parts.items())
+    ], copies
+
+
+def measure_packs(bodies: Sequence[PackBodies], location: PackLocation) -> PackWork:
+    """Return the work that `erase_bodies` would do.
+
+    Raises:
+        PackError: if a pack does not exist.
+    """
+    store = open_store(location)
+    with_bytes = [one for one in bodies if one.refs.lengths.any()]
+    files, copies = _in_files(store, with_bytes)
+    for pack, found in copies.items():
+        if not found.places:
+            pack_size(store, pack)  # reports what is missing
+    work = PackWork()
+    for one in files:
+        wiped = Wiped(int((one.refs.lengths > 0).sum()), int(one.refs.lengths.sum()), store.size(one.file))
+        work = work.with_more(wiped)
     return work
 
 
 def erase_bodies(
     lake: LakePaths, location: PackLocation, packs: set[str], runner: Runner = HERE
 ) -> tuple[PackWork, dict[str, PackError]]:
-    """Erase the bodies of all erased messages in the given packs.
+    """Erase the bodies of all erased messages in the given packs, in all copies of them.
 
     Args:
         lake: locations of the tables.
@@ -127,24 +158,30 @@ def erase_bodies(
     """
     work = PackWork()
     errors: dict[str, PackError] = {}
-    for _ in range(_MAX_TRIES):
-        found = [one for one in bodies_of(read_rows(lake)) if one.pack in packs]
+    store = open_store(location)
+    for attempt in range(_MAX_TRIES):
+        bodies = [one for one in bodies_of(read_rows(lake)) if one.pack in packs]
+        files, copies = _in_files(store, bodies)
+        errors |= {pack: found.error for pack, found in copies.items() if found.error is not None}
+        if not attempt:
+            gone = sum(not found.places and found.error is None for found in copies.values())
+            work = replace(work, gone=gone)
         packs = set()
-        for number, wiped in runner.run(partial(_wipe, location), found):
+        for number, wiped in runner.run(partial(_wipe, location), files):
             if isinstance(wiped, PackError):
-                errors[found[number].pack] = wiped
+                errors |= dict.fromkeys(files[number].packs, wiped)
                 continue
             work = work.with_more(wiped)
-            if wiped.rewritten_bytes:
-                packs.add(found[number].pack)
+            if wiped.rewritten_bytes or wiped.is_gone:  # look again: it may have been merged meanwhile
+                packs.update(files[number].packs)
         if not packs:
             return work, errors
     raise ConcurrentErasureError(f"other processes have written the same packs {_MAX_TRIES} times. Run it again")
 
 
-def _wipe(location: PackLocation, bodies: PackBodies) -> Wiped | PackError:
+def _wipe(location: PackLocation, bodies: _FileBodies) -> Wiped | PackError:
     try:
-        return wipe_bodies(open_store(location), bodies.pack, bodies.refs)
+        return wipe_bodies(open_store(location), bodies.file, bodies.refs)
     except PackStoreError:
         raise
     except PackError as error:

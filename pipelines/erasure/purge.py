@@ -130,7 +130,9 @@ def _purge_packs(
     purged: Purged,
 ) -> Purged:
     store = open_store(location)
-    orphans = find_orphans(lake.messages, store.list_packs(), last.stores, now, age, look_back=datetime.timedelta.max)
+    orphans = find_orphans(
+        store, lake.messages, store.list_packs(), last.stores, now, age, look_back=datetime.timedelta.max
+    )
     delete_packs(store, orphans)
     store.delete_unfinished(now - age)
     found = measure(orphans)

@@ -8,14 +8,17 @@ file by file.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.archive_log import StoreProgress
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
+from commitlake.connectors.lake.packs.merged import read_members
 from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
+from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.pipelines.maintenance.table_files import folder_of, read_table_files
 from commitlake.schemas.tables.messages import BODY_REF, STORE_DATE
 
@@ -24,6 +27,7 @@ _LOOK_BACK = datetime.timedelta(days=30)
 
 
 def find_orphans(
+    store: PackStore,
     messages_uri: str,
     packs: Iterable[PackFile],
     progress: Mapping[str, StoreProgress],
@@ -34,6 +38,7 @@ def find_orphans(
     """Return packs that no row of the newest version refers to.
 
     Args:
+        store: the store of the packs.
         messages_uri: path or URI of `messages`.
         packs: all packs, listed after `progress` was read.
         progress: archived end of each store.
@@ -44,19 +49,31 @@ def find_orphans(
     asked = [
         pack
         for pack in packs
-        if datetime.timedelta() <= now - pack.modified - age <= look_back and _is_behind(pack, progress)
+        if datetime.timedelta() <= now - pack.modified - age <= look_back and is_archived(pack, progress)
     ]
-    named = _named_packs(messages_uri, {pack.store_date for pack in asked})
-    return [pack for pack in asked if pack.name not in named]
+    named = named_packs(messages_uri, {pack.store_date for pack in asked})
+    return [pack for pack in asked if not _is_named(store, pack, named)]
 
 
-def _is_behind(pack: PackFile, progress: Mapping[str, StoreProgress]) -> bool:
+def _is_named(store: PackStore, pack: PackFile, named: Collection[str]) -> bool:
+    if not parse_pack_name(pack.name).is_merged:
+        return pack.name in named
+    try:
+        return any(name in named for name in read_members(store, pack))
+    except PackStoreError:
+        raise
+    except PackError:  # an audit reports it
+        return True
+
+
+def is_archived(pack: PackFile, progress: Mapping[str, StoreProgress]) -> bool:
+    """Return whether a pack is of the archived part of a log, so that no running archive is writing it."""
     parsed = parse_pack_name(pack.name)
     store = progress.get(parsed.broker)
     return store is not None and parsed.end <= store.end
 
 
-def _named_packs(messages_uri: str, dates: set[datetime.date | None]) -> set[str]:
+def named_packs(messages_uri: str, dates: set[datetime.date | None]) -> set[str]:
     """Return the packs that rows refer to, for the given dates.
 
     A pack with a date is referred to only by rows of that date. A pack without one holds bodies of several dates, so

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from commitlake.pipelines.quality.judgement import MAX_EXAMPLES, Judgement
+from commitlake.pipelines.quality.judgement import Judgement
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.quality.suites import SUITES
 
@@ -78,8 +78,16 @@ def _join(one: Judgement, other: Judgement) -> Judgement:
         observed=observed,
         judged=one.judged + other.judged,
         unexpected=one.unexpected + other.unexpected,
-        examples=[*one.examples, *other.examples][:MAX_EXAMPLES],
+        examples=_join_examples(one, other)[: one.max_examples],
     )
+
+
+def _join_examples(one: Judgement, other: Judgement) -> list[Mapping[str, object]]:
+    examples = [*one.examples, *other.examples]
+    if not one.is_damage:
+        return examples
+    by_queue = {tuple(example.get(name) for name in _PLACES): example for example in reversed(examples)}
+    return [*by_queue.values()][::-1]
 
 
 def sentences(report: QualityReport) -> list[str]:

@@ -51,10 +51,11 @@ class MemoryStore:
     def check(self) -> None:
         """See PackStore."""
 
-    def list_packs(self) -> Iterator[PackFile]:
+    def list_packs(self, folder: str = "") -> Iterator[PackFile]:
         """See PackStore."""
         for name, pack in sorted(self.packs.items()):
-            yield PackFile(name, parse_pack_name(name).store_date, len(pack), _LONG_AGO)
+            if name.startswith(f"{folder}/" if folder else ""):
+                yield PackFile(name, parse_pack_name(name).store_date, len(pack), _LONG_AGO)
 
     def delete(self, names: Iterable[str]) -> None:
         """See PackStore."""

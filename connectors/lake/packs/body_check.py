@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, pack_runs
 from commitlake.connectors.lake.packs.errors import PackError
+from commitlake.connectors.lake.packs.merged import pack_size
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import PackStore
 
@@ -41,7 +42,7 @@ def _check_pack(rows: pa.RecordBatch, pack: str | None, store: PackStore, cache:
     if pack is None:
         return [_missing(rows, "the message has no body_ref")]
     try:
-        store.size(pack)
+        pack_size(store, pack)
     except PackError as error:
         return [_missing(rows, str(error))]
     return _check(rows, store, cache)

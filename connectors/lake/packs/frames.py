@@ -3,6 +3,8 @@
     pack  = frame*                      nothing before, between or after: `zstd -d` returns all bodies, joined
     frame = zstd(body*), at most 256 KiB of bodies; a larger body has a frame of its own
 
+Small packs may be joined to a merged one, which has an index at its end; see `merged`.
+
 A body has no header. Its reference contains the pack's name, the start of the frame (`frame_offset`) and its stored
 size (`frame_length`), and the place of the body in the frame's content (`offset`, `length`).
 
@@ -18,8 +20,10 @@ than the references to it allow, before it allocates memory: see `decompress_fra
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
+import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
@@ -77,6 +81,11 @@ class PackRefs:
     def take(self, rows: Array | slice) -> PackRefs:
         """Return the places that an index, a boolean mask or a slice selects."""
         return PackRefs(self.frame_offsets[rows], self.frame_lengths[rows], self.offsets[rows], self.lengths[rows])
+
+
+def join_refs(parts: Sequence[PackRefs]) -> PackRefs:
+    """Return the places of several lists as one."""
+    return PackRefs(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(PackRefs)))
 
 
 class FrameError(CommitLakeError, ValueError):

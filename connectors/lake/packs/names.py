@@ -2,6 +2,9 @@
 
     store_date=2026-11-20/broker=broker-a/00000000000000000000-00000000000134217728-5f0c3a9e77d2b164.zst
 
+A merged pack has `-merged` before `.zst`, and the range from the first to the last byte of the packs that it holds, see
+`merged`; no row refers to its name.
+
 The date is first so that a rule of an object store can expire bodies by date. The numbers are the range of the broker's
 log that the bodies come from: its start, and its end, exclusive. The last part is a random token of the writer. Rows
 refer to frames by their position, so a pack that rows refer to must never be replaced by another, not even by the same
@@ -30,7 +33,7 @@ _TOKEN = re.compile("[0-9a-f]{16}")
 _NAME = re.compile(
     rf"store_date=(?P<date>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}|{_NULL_DATE})/"
     r"broker=(?P<broker>[A-Za-z0-9._~%-]*)/"
-    r"(?P<start>[0-9]{20})-(?P<end>[0-9]{20})-(?P<token>[0-9a-f]{16})\.zst"
+    r"(?P<start>[0-9]{20})-(?P<end>[0-9]{20})-(?P<token>[0-9a-f]{16})(?P<merged>-merged)?\.zst"
 )
 
 
@@ -43,6 +46,7 @@ class PackName:
     start: int
     end: int
     token: str
+    is_merged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,9 @@ def new_token() -> str:
     return secrets.token_hex(8)
 
 
-def pack_name(store_date: datetime.date | None, broker: str, start: int, end: int, token: str) -> str:
+def pack_name(
+    store_date: datetime.date | None, broker: str, start: int, end: int, token: str, *, is_merged: bool = False
+) -> str:
     """Return the name of a pack.
 
     Args:
@@ -76,6 +82,7 @@ def pack_name(store_date: datetime.date | None, broker: str, start: int, end: in
         start: start of the range.
         end: end of the range, exclusive.
         token: result of `new_token`.
+        is_merged: True for a merged pack.
 
     Raises:
         ValueError: if the range or the token is not valid, or the broker's name is too long for a folder.
@@ -88,7 +95,7 @@ def pack_name(store_date: datetime.date | None, broker: str, start: int, end: in
     date = _NULL_DATE if store_date is None else f"{store_date.year:04}-{store_date.month:02}-{store_date.day:02}"
     if not fits_folder(broker):
         raise ValueError(f"broker {broker[:100]!r}: expected at most {_MAX_PART_BYTES} bytes once escaped, found more")
-    return f"store_date={date}/{_folder(broker)}/{start:020}-{end:020}-{token}.zst"
+    return f"store_date={date}/{_folder(broker)}/{start:020}-{end:020}-{token}{'-merged' if is_merged else ''}.zst"
 
 
 def fits_folder(broker: str) -> bool:
@@ -115,8 +122,10 @@ def parse_pack_name(name: str) -> PackName:
                 int(found["start"]),
                 int(found["end"]),
                 found["token"],
+                found["merged"] is not None,
             )
-            if pack_name(parsed.store_date, parsed.broker, parsed.start, parsed.end, parsed.token) == name:
+            date, broker, is_merged = parsed.store_date, parsed.broker, parsed.is_merged
+            if pack_name(date, broker, parsed.start, parsed.end, parsed.token, is_merged=is_merged) == name:
                 return parsed
         except ValueError:  # invalid date, invalid range, or not UTF-8
             pass

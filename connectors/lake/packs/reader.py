@@ -34,6 +34,7 @@ from commitlake.connectors.lake.packs.frames import (
     decompress_frame,
     max_stored_bytes,
 )
+from commitlake.connectors.lake.packs.merged import read_pack
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 
@@ -218,7 +219,7 @@ def _contents(
     for run in _runs(missing):
         start = run[0].offset
         wanted = max(frame.offset + frame.length for frame in run) - start
-        data = pa.py_buffer(store.read_range(pack, start, wanted))
+        data = pa.py_buffer(read_pack(store, pack, start, wanted))
         for frame in run:
             content = _decompress(pack, data.slice(min(frame.offset - start, data.size)), frame)
             cache.put(pack, frame.offset, frame.length, content)

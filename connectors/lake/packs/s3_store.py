@@ -85,14 +85,16 @@ class S3PackStore:
         except ERRORS as error:
             raise self._store_error(error, "a bucket to write to") from None
 
-    def list_packs(self) -> Iterator[PackFile]:
+    def list_packs(self, folder: str = "") -> Iterator[PackFile]:
         """See PackStore."""
-        folder = self._root.key("")
+        root = self._root.key("")
         pages = self._client().get_paginator("list_objects_v2")
         try:
-            for page in pages.paginate(Bucket=self._root.bucket, Prefix=self._root.key("store_date=")):
+            for page in pages.paginate(
+                Bucket=self._root.bucket, Prefix=self._root.key(f"{folder}/" if folder else "store_date=")
+            ):
                 for found in page.get("Contents", ()):
-                    name = found["Key"].removeprefix(folder)
+                    name = found["Key"].removeprefix(root)
                     try:
                         store_date = parse_pack_name(name).store_date
                     except PackNameError:

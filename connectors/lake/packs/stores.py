@@ -27,7 +27,7 @@ from commitlake.schemas.store_files import (
 )
 from commitlake.schemas.times import from_seconds
 
-_TEMPORARY = re.compile(r"\.[0-9]{20}-[0-9]{20}-[0-9a-f]{16}\.zst\.[0-9]+-[0-9a-f]{16}\.tmp")
+_TEMPORARY = re.compile(r"\.[0-9]{20}-[0-9]{20}-[0-9a-f]{16}(-merged)?\.zst\.[0-9]+-[0-9a-f]{16}\.tmp")
 
 
 class PackOutput(Protocol):
@@ -69,8 +69,11 @@ class PackStore(Protocol):
         """
         ...
 
-    def list_packs(self) -> Iterator[PackFile]:
+    def list_packs(self, folder: str = "") -> Iterator[PackFile]:
         """Yield all packs by date, broker and range; other files are skipped.
+
+        Args:
+            folder: only those of one date and broker: the part of a pack's name before the last '/'.
 
         Raises:
             PackStoreError: if they cannot be listed.
@@ -145,11 +148,11 @@ class LocalPackStore:
             found = f"{folder}, which {reason}"
             raise PackStoreError(str(self._root), "a folder to write to", found, "Name another folder for bodies")
 
-    def list_packs(self) -> Iterator[PackFile]:
+    def list_packs(self, folder: str = "") -> Iterator[PackFile]:
         """See PackStore."""
-        for folder in self._folders():
-            for file_name in self._listed(files_in, folder, lambda name: name.endswith(".zst")):
-                path = folder / file_name
+        for each in [self._root / folder] if folder else self._folders():
+            for file_name in self._listed(files_in, each, lambda name: name.endswith(".zst")):
+                path = each / file_name
                 name = path.relative_to(self._root).as_posix()
                 with suppress(PackNameError, FileNotFoundError):  # not a pack, or deleted meanwhile
                     store_date, status = parse_pack_name(name).store_date, path.lstat()

@@ -251,7 +251,12 @@ def orphans_of(growing: GrowingLake) -> list[str]:
     last = read_last_commit(growing.lake.messages)
     assert last is not None
     packs = list(packs_of(growing).list_packs())
-    return [pack.name for pack in find_orphans(growing.lake.messages, packs, last.stores, now(), WEEK)]
+    return [
+        pack.name
+        for pack in find_orphans(
+            LocalPackStore(growing.lake.bodies), growing.lake.messages, packs, last.stores, now(), WEEK
+        )
+    ]
 
 
 def test_a_pack_that_no_row_references_is_found(growing: GrowingLake) -> None:

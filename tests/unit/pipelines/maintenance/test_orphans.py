@@ -26,4 +26,7 @@ def test_a_pack_without_a_date_is_referenced_by_rows_of_any_date(tmp_path: Path,
     last = read_last_commit(growing.lake.messages)
     assert last is not None
     later = datetime.datetime.now(datetime.UTC) + 10 * DAY
-    assert find_orphans(growing.lake.messages, packs, last.stores, later, 7 * DAY) == []
+    assert (
+        find_orphans(LocalPackStore(growing.lake.bodies), growing.lake.messages, packs, last.stores, later, 7 * DAY)
+        == []
+    )

@@ -15,6 +15,8 @@ from commitlake.pipelines.quality.figures import PageFigures
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.report import join_reports
 from commitlake.pipelines.quality.stretches import stretches_of
+from commitlake.schemas.quality.expectation import Severity
+from commitlake.schemas.quality.suites import SUITES
 from tests.support.profiles import message, profile_of
 from tests.support.reports import figures_of, report_of
 from tests.support.shown_runs import page_of_run
@@ -92,6 +94,10 @@ def test_an_expectation_is_met_by_a_run_if_it_is_met_by_each_commit() -> None:
     (unmet,) = [found for found in joined.judgements if not found.success]
     assert (unmet.expectation.name, unmet.judged, unmet.unexpected) == (name, 30, 2)
     assert unmet.examples == [{"topic": "a"}, {"topic": "b"}]
+    damage = next(each.name for suite in SUITES for each in suite.expectations if each.severity is Severity.DAMAGE)
+    queue = {"broker": "a", "topic": "a", "queue_id": 0}
+    (unmet,) = join_reports([report_of((damage, queue)), report_of((damage, queue | {"missing": 2}))]).damage
+    assert unmet.examples == [queue]  # the queues are counted
     assert len(joined.judgements) == len(report_of().judgements)
     observed = {found.expectation.type: found.observed for found in joined.judgements}
     assert (observed["ExpectColumnSumToBeBetween"], observed["ExpectColumnMaxToBeBetween"]) == (9, 3)

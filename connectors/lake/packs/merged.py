@@ -1,0 +1,256 @@
+"""Merged packs: many small packs joined to one file, in which bodies are found by the names of the small packs.
+
+References do not change, wherever they are: in rows, in their copies in HBase, in the ledgers of replays. A reader that
+finds no file of a pack's name looks for it in the merged packs of the same date and broker whose range covers its own.
+
+    merged pack = pack* index
+    index       = skippable frame (RFC 8878, 3.1.2) of zlib(JSON), the two sizes of that as uint32, and "CLMP"
+    JSON        = [[START-END-TOKEN, size], ...], the joined packs in order
+
+So `zstd -d` still returns all bodies, joined. A merged pack holds each pack once, and never another merged pack: those
+that are merged again are taken apart.
+
+While packs are merged, a body may be in several files. `find_copies` returns all of them, so that none survives an
+erasure.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
+from commitlake.connectors.lake.packs.names import PackFile, PackName, parse_pack_name
+from commitlake.connectors.lake.packs.stores import PackStore
+
+MAX_MEMBERS = 4096
+"""Largest number of packs in a merged one."""
+_SKIPPABLE = struct.Struct("<II")
+_SKIPPABLE_MAGIC = 0x184D2A50
+_FOOTER = struct.Struct("<II4s")
+_FOOTER_MAGIC = b"CLMP"
+_TAIL_BYTES = 64 << 10
+_MAX_INDEX_BYTES = 256 * MAX_MEMBERS
+_COPY_BYTES = 8 << 20
+_MAX_KNOWN = 1 << 16
+_TRIES = 3  # while a pack is looked up, it may be merged, and merged again
+_DAMAGED = "Restore the merged pack from a backup of the lake"
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class PackPlace:
+    """A pack's bytes: a file of its own, or a part of a merged pack.
+
+    Attributes:
+        file: name of the file.
+        offset: position of the pack's first byte in it.
+        size: size of the pack; None for all of the file.
+    """
+
+    file: str
+    offset: int = 0
+    size: int | None = None
+
+
+def read_members(store: PackStore, file: PackFile) -> dict[str, PackPlace]:
+    """Return the places of the packs that a merged pack holds, by their names.
+
+    Raises:
+        PackError: if the file cannot be read, or is not a merged pack.
+    """
+    tail = store.read_range(file.name, max(0, file.size - _TAIL_BYTES), _TAIL_BYTES)
+    packed, plain, magic = _FOOTER.unpack(tail[-_FOOTER.size :]) if len(tail) >= _FOOTER.size else (0, 0, b"")
+    frame = _SKIPPABLE.size + packed + _FOOTER.size
+    if magic != _FOOTER_MAGIC or frame > file.size or max(packed, plain) > _MAX_INDEX_BYTES:
+        raise _damaged(file, bytes(tail[-_FOOTER.size :]).hex(" ") or "nothing")
+    if frame > len(tail):
+        tail = store.read_range(file.name, file.size - frame, frame)
+    folder, places, offset = file.name.rpartition("/")[0], {}, 0
+    try:
+        stored = tail[len(tail) - frame + _SKIPPABLE.size : -_FOOTER.size]
+        listed = json.loads(zlib.decompressobj().decompress(stored, plain))
+        for stem, size in listed:
+            name = f"{folder}/{stem}.zst"
+            if parse_pack_name(name).is_merged or not isinstance(size, int) or size < 0:
+                raise ValueError(name)  # noqa: TRY301 (reported like other damage)
+            places[name] = PackPlace(file.name, offset, size)
+            offset += size
+    except (zlib.error, ValueError, TypeError, PackError) as error:
+        raise _damaged(file, f"an index that cannot be read: {error}") from None
+    if offset + frame != file.size:
+        raise _damaged(file, f"an index of {offset + frame} bytes, in a file of {file.size}")
+    return places
+
+
+def _damaged(file: PackFile, found: str) -> PackError:
+    return PackError(file.name, None, "an index at the end of a merged pack", found, _DAMAGED)
+
+
+def write_merged(store: PackStore, name: str, places: Sequence[tuple[str, PackPlace]]) -> int:
+    """Write a merged pack.
+
+    Args:
+        store: the store of the packs.
+        name: name of the merged pack.
+        places: name, and place with its size, of each pack that it will hold, in order.
+
+    Returns:
+        The size of the file.
+
+    Raises:
+        PackError: if a pack cannot be read as a whole, or the file cannot be written.
+    """
+    listed = [[pack.rpartition("/")[2].removesuffix(".zst"), place.size] for pack, place in places]
+    plain = json.dumps(listed, separators=(",", ":")).encode()
+    packed = zlib.compress(plain)
+    footer = packed + _FOOTER.pack(len(packed), len(plain), _FOOTER_MAGIC)
+    index = _SKIPPABLE.pack(_SKIPPABLE_MAGIC, len(footer)) + footer
+    total = len(index)
+    with store.open_write(name) as output:
+        for run in _runs([place for _, place in places]):
+            assert run.size is not None  # of `places`
+            end = run.offset + run.size
+            for offset in range(run.offset, end, _COPY_BYTES):
+                wanted = min(_COPY_BYTES, end - offset)
+                data = store.read_range(run.file, offset, wanted)
+                if len(data) != wanted:
+                    raise PackError(run.file, offset, f"{wanted} bytes", f"{len(data)}", "Run it again")
+                output.write(memoryview(data))
+            total += run.size
+        output.write(memoryview(index))
+    return total
+
+
+def _runs(places: Sequence[PackPlace]) -> Iterator[PackPlace]:
+    """Join neighbouring parts of one file."""
+    run: PackPlace | None = None
+    for place in places:
+        if run is not None and (run.file, run.offset + (run.size or 0)) == (place.file, place.offset):
+            run = PackPlace(run.file, run.offset, (run.size or 0) + (place.size or 0))
+            continue
+        if run is not None:
+            yield run
+        run = place
+    if run is not None:
+        yield run
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Places of one pack.
+
+    Attributes:
+        places: its own file, and parts of merged packs; none if it does not exist.
+        error: why it, or a merged pack that may hold it, cannot be looked for; None if everything was.
+    """
+
+    places: Sequence[PackPlace] = ()
+    error: PackError | None = None
+
+
+def find_copies(store: PackStore, names: Iterable[str]) -> dict[str, Copies]:
+    """Return all places of packs.
+
+    Raises:
+        PackStoreError: if packs cannot be listed.
+    """
+    by_folder: dict[str, list[str]] = defaultdict(list)
+    found: dict[str, Copies] = {}
+    for name in names:
+        try:
+            parse_pack_name(name)  # before it becomes a part of a path
+        except PackNameError as error:
+            found[name] = Copies(error=error)
+        else:
+            by_folder[name.rpartition("/")[0]].append(name)
+    for folder, wanted in by_folder.items():
+        found |= _copies_in(store, folder, wanted)
+    return found
+
+
+def _copies_in(store: PackStore, folder: str, names: Sequence[str]) -> dict[str, Copies]:
+    for _ in range(_TRIES):
+        files = list(store.list_packs(folder))
+        own = {file.name: PackPlace(file.name, 0, file.size) for file in files}
+        found = {name: Copies([own[name]] if name in own else []) for name in names}
+        try:
+            for file in files:
+                held = parse_pack_name(file.name)
+                covered = [name for name in names if held.is_merged and covers(held, parse_pack_name(name))]
+                if covered:
+                    _add_places(store, file, covered, found)
+        except PackError as error:
+            if error.found != "none":
+                raise
+            gone = error  # it was merged again since it was listed
+        else:
+            return found
+    raise gone
+
+
+def _add_places(store: PackStore, file: PackFile, names: Sequence[str], found: dict[str, Copies]) -> None:
+    try:
+        members = read_members(store, file)
+    except PackStoreError:
+        raise
+    except PackError as error:
+        if error.found == "none":
+            raise
+        for name in names:
+            found[name] = replace(found[name], error=error)
+        return
+    for name in names:
+        if name in members:
+            found[name] = replace(found[name], places=[*found[name].places, members[name]])
+
+
+def covers(merged: PackName, pack: PackName) -> bool:
+    """Return whether the range of a merged pack covers that of a pack of the same date and broker."""
+    return merged.start <= pack.start and pack.end <= merged.end
+
+
+_known: WeakKeyDictionary[PackStore, dict[str, PackPlace]] = WeakKeyDictionary()
+"""Places of packs that were found in merged ones, so that their next bodies need no search."""
+
+
+def read_pack(store: PackStore, name: str, offset: int, length: int) -> bytes:
+    """Read a range of a pack, merged or not; see `PackStore.read_range`."""
+
+    def read(place: PackPlace) -> bytes:
+        wanted = length if place.size is None else max(0, min(length, place.size - offset))
+        return store.read_range(place.file, place.offset + offset, wanted)
+
+    return _ask(store, name, read)
+
+
+def pack_size(store: PackStore, name: str) -> int:
+    """Return the size of a pack in bytes, merged or not; see `PackStore.size`."""
+    return _ask(store, name, lambda place: store.size(place.file) if place.size is None else place.size)
+
+
+def _ask(store: PackStore, name: str, ask: Callable[[PackPlace], _Answer]) -> _Answer:
+    known = _known.setdefault(store, {})
+    for _ in range(_TRIES):
+        place = known.get(name) or PackPlace(name)
+        try:
+            return ask(place)
+        except PackError as error:
+            if error.found != "none":
+                raise
+            missing = error
+        known.pop(name, None)
+        copies = find_copies(store, [name])[name]
+        if not copies.places:
+            raise copies.error or missing
+        if len(known) >= _MAX_KNOWN:
+            known.clear()
+        if copies.places[0].file != name:
+            known[name] = copies.places[0]
+    raise missing

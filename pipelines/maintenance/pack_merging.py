@@ -1,0 +1,240 @@
+"""Merges small packs of one date and broker, see `connectors.lake.packs.merged`.
+
+    1. write the merged pack; from now on its bodies are in two files
+    2. wipe the bodies of erased messages in both: an erasure may have wiped the small packs while they were read
+    3. delete the small packs
+
+An erasure first records its messages, and then looks for the files that have their bodies. A merge first writes its
+file, and then looks for recorded messages. So at least one of them wipes the merged pack.
+
+If a merge is killed, both files remain, and any reader finds the bodies in one of them. The next merge continues at the
+second step. Only packs that rows name are merged; others are deleted once they are old enough.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
+from commitlake.connectors.lake.packs.merged import MAX_MEMBERS, PackPlace, covers, read_members, write_merged
+from commitlake.connectors.lake.packs.names import PackFile, new_token, pack_name, parse_pack_name
+from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.maintenance.orphans import is_archived
+
+SMALL_BYTES = 4 << 20
+"""Size from which a pack stays as it is: larger ones save no request, and an erasure rewrites whole files."""
+_MERGED_BYTES = 32 << 20
+Members = Mapping[str, PackPlace]
+"""Places of packs by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackBin:
+    """Small packs to merge into one.
+
+    Attributes:
+        files: the files, in the order of the log; some may be merged packs.
+        members: the packs in them.
+    """
+
+    files: Sequence[PackFile]
+    members: Members
+
+    @property
+    def size(self) -> int:
+        """Total size of the files in bytes."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class PackMerges:
+    """Work that was done, or would be.
+
+    Attributes:
+        merged: number of files that were merged.
+        written: number of files that replaced them.
+        bytes: size of the merged files.
+        left: reasons why packs are left as they are.
+    """
+
+    merged: int = 0
+    written: int = 0
+    bytes: int = 0
+    left: Sequence[str] = ()
+
+
+def plan_pack_merges(
+    store: PackStore, packs: Collection[PackFile], named: Collection[str], progress: Mapping[str, StoreProgress]
+) -> tuple[list[PackBin], PackMerges]:
+    """Return the packs to merge, and which merged packs could not be read.
+
+    Args:
+        store: the store of the packs.
+        packs: all packs of `candidates`.
+        named: the packs that rows name.
+        progress: archived end of each store.
+    """
+    bins: list[PackBin] = []
+    left: list[str] = []
+    for files in _by_folder(packs).values():
+        small = [file for file in files if _is_small(file, progress)]
+        if len(small) < 2:
+            continue
+        found: list[tuple[PackFile, Members]] = []
+        for file in small:
+            if not parse_pack_name(file.name).is_merged:
+                if file.name in named:
+                    found.append((file, {file.name: PackPlace(file.name, 0, file.size)}))
+                continue
+            try:
+                found.append((file, read_members(store, file)))
+            except PackStoreError:
+                raise
+            except PackError as error:
+                left.append(f"{error}")
+        bins += _fill(found)
+    return bins, PackMerges(left=left)
+
+
+def candidates(packs: Collection[PackFile], progress: Mapping[str, StoreProgress]) -> list[PackFile]:
+    """Return the files of dates and brokers with several small packs, or with a merged pack and packs in its range."""
+    return [
+        file
+        for files in _by_folder(packs).values()
+        if sum(_is_small(file, progress) for file in files) > 1 or any(_covered(files))
+        for file in files
+    ]
+
+
+def _by_folder(packs: Collection[PackFile]) -> dict[str, list[PackFile]]:
+    """Group packs that have a date: without one, a pack expires by its last change, which a merge would renew."""
+    folders: dict[str, list[PackFile]] = defaultdict(list)
+    for file in packs:
+        if file.store_date is not None:
+            folders[file.name.rpartition("/")[0]].append(file)
+    return folders
+
+
+def _is_small(file: PackFile, progress: Mapping[str, StoreProgress]) -> bool:
+    return file.size < SMALL_BYTES and is_archived(file, progress)
+
+
+def _covered(files: Sequence[PackFile]) -> Iterator[tuple[PackFile, list[PackFile]]]:
+    """Yield merged packs, and the files within their ranges that they may hold."""
+    parsed = [(file, parse_pack_name(file.name)) for file in files]
+    for merged, name in parsed:
+        if name.is_merged:
+            inside = [file for file, other in parsed if file is not merged and covers(name, other)]
+            if inside:
+                yield merged, inside
+
+
+def _fill(found: Sequence[tuple[PackFile, Members]]) -> list[PackBin]:
+    bins: list[tuple[list[PackFile], dict[str, PackPlace]]] = []
+    size = 0
+    for file, places in sorted(found, key=lambda one: parse_pack_name(one[0].name).start):
+        if not bins or size + file.size > _MERGED_BYTES or len(bins[-1][1]) + len(places) > MAX_MEMBERS:
+            bins.append(([], {}))
+            size = 0
+        size += file.size
+        files, members = bins[-1]
+        files.append(file)
+        for name, place in places.items():
+            members.setdefault(name, place)  # two merged packs may have it, if two processes have merged
+    return [PackBin(files, members) for files, members in bins if len(files) > 1]
+
+
+def merge_packs(
+    store: PackStore,
+    bins: Sequence[PackBin],
+    runner: Runner = HERE,
+    advance: Callable[[int], None] = lambda _: None,
+) -> PackMerges:
+    """Write merged packs; `delete_merged` then deletes the small ones.
+
+    Args:
+        store: the store of the packs; it must be picklable.
+        bins: from `plan_pack_merges`.
+        runner: runs the tasks that write packs.
+        advance: called with the number of bytes that were done.
+
+    Raises:
+        PackStoreError: if packs may not be written.
+    """
+    done = PackMerges()
+    for number, error in runner.run(partial(_merge_bin, store), bins):
+        advance(bins[number].size)
+        if error:
+            done = replace(done, left=[*done.left, error])
+        else:
+            done = replace(
+                done,
+                merged=done.merged + len(bins[number].files),
+                written=done.written + 1,
+                bytes=done.bytes + bins[number].size,
+            )
+    return done
+
+
+def _merge_bin(store: PackStore, one: PackBin) -> str:
+    """Write one merged pack; return why it cannot be written, such as a pack that another process has merged."""
+    names = [parse_pack_name(file.name) for file in one.files]
+    start, end = min(name.start for name in names), max(name.end for name in names)
+    places = sorted(one.members.items(), key=lambda item: (item[1].file, item[1].offset))
+    name = pack_name(names[0].store_date, names[0].broker, start, end, new_token(), is_merged=True)
+    try:
+        write_merged(store, name, places)
+    except PackStoreError:
+        raise
+    except PackError as error:
+        return f"{error}"
+    return ""
+
+
+def delete_merged(
+    store: PackStore, packs: Collection[PackFile], wipe: Callable[[set[str]], Mapping[str, PackError]]
+) -> list[str]:
+    """Delete files whose packs are all in a merged pack, after a last look for erased bodies in it.
+
+    Args:
+        store: the store of the packs.
+        packs: all files of `candidates`, as they are now.
+        wipe: wipes the bodies of erased messages in all copies of packs, and returns the packs where that failed.
+
+    Returns:
+        Reasons why files were left.
+    """
+    superfluous: dict[str, set[str]] = {}  # of each file to delete: the packs in it
+    left: list[str] = []
+    for files in _by_folder(packs).values():
+        members: dict[str, Members] = {}
+        for merged, inside in _covered(files):
+            for file in [merged, *inside]:
+                if file.name not in members:
+                    try:
+                        is_merged = parse_pack_name(file.name).is_merged
+                        members[file.name] = (
+                            read_members(store, file) if is_merged else {file.name: PackPlace(file.name)}
+                        )
+                    except PackStoreError:
+                        raise
+                    except PackError as error:
+                        left.append(f"{error}")
+                        members[file.name] = {}
+            for file in inside:
+                held = members[file.name].keys()
+                is_twin = held == members[merged.name].keys() and file.name < merged.name  # of two, one stays
+                if held and held <= members[merged.name].keys() and not is_twin:
+                    superfluous[file.name] = set(held)
+    if not superfluous:
+        return left
+    failed = wipe(set().union(*superfluous.values()))
+    left += [f"{error}" for error in failed.values()]
+    store.delete([file for file, held in superfluous.items() if not held & failed.keys()])
+    return left
