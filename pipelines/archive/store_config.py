@@ -189,6 +189,13 @@ def _json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
+def topics_of(store: Store) -> dict[str, Any]:
+    """Return the topics in a store's own settings, by name; empty if they cannot be read."""
+    with small_files_folder(store.root) as root:
+        found = None if root is None else _table(root, TOPICS, TABLE, [])
+    return {_text(name): value for name, value in (found or {}).items()}
+
+
 def settings_of(store: Store, problems: list[str] | None = None) -> dict[str, Any]:
     """Return the settings of a store's broker that follow from its files.
 

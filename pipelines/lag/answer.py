@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from commitlake.connectors.formats.engine.errors import IndexMismatchError
 from commitlake.connectors.formats.engine.stores import Store
@@ -15,8 +15,8 @@ from commitlake.connectors.lake.lost_ranges import LostRange, lost_ranges, lost_
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
-from commitlake.connectors.lake.store_config import SETTING, read_store_config
-from commitlake.pipelines.archive.store_config import settings_of
+from commitlake.connectors.lake.store_config import SETTING, TOPIC, read_store_config
+from commitlake.pipelines.archive.store_config import settings_of, topics_of
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.halves import HalfLag
 from commitlake.pipelines.lag.lake_messages import LakeMessages
@@ -33,8 +33,12 @@ from commitlake.pipelines.snapshot.files import read_store_progress
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, StoreSnapshot
 from commitlake.pipelines.verify.observed_delays import known_levels, with_observed
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.layouts.numbers import INT32_MAX, int_within
+from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.offset_keys import plain_group
 
+MAX_IMPOSSIBLE = 1_000
+"""Largest number of offsets in queues that do not exist which have rows."""
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -127,7 +131,10 @@ def lag_of_lake(
         times[broker] = _times(moments[OffsetKind.GROUP])
         subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, at).aged(when)
         broadcasting += _broadcasting(broker, subscriptions, moments[OffsetKind.GROUP], choice)
-        levels = _levels(given.delay_levels_ms.get(broker), _settings(lake, broker, when))
+        config = read_store_config(lake, broker, when)
+        moments[OffsetKind.GROUP], left_out = _without_impossible(moments[OffsetKind.GROUP], config.of_kind(TOPIC))
+        missing += left_out
+        levels = _levels(given.delay_levels_ms.get(broker), config.of_kind(SETTING))
         store = LakeMessages(messages, broker, given.bodies or lake.bodies)
         progress = archived.get(broker, StoreProgress(0))
         subscriptions = subscriptions.with_given(given.filters)
@@ -192,8 +199,40 @@ def _broadcasting(broker: str, subscriptions: Subscriptions, moment: Moment, cho
             yield Broadcasting(broker, *key)
 
 
-def _settings(lake: LakePaths, broker: str, at: datetime.datetime) -> Mapping[str, object]:
-    return read_store_config(lake, broker, at).of_kind(SETTING)
+def _without_impossible(moment: Moment, topics: Mapping[str, Any]) -> tuple[Moment, list[str]]:
+    """Leave out offsets in queues that their topics do not have, if there are more than a program writes by mistake.
+
+    Args:
+        moment: Offsets of the groups.
+        topics: The topics in the store's own settings; empty if they are not known.
+
+    Returns:
+        The offsets that are left, and a sentence on the others.
+    """
+    counts = {topic: _queue_count(settings) for topic, settings in topics.items()}
+    impossible = [
+        position
+        for position in moment.offsets
+        if position.kind == OffsetKind.GROUP
+        and position.queue_id >= counts.get(position.topic, 0)
+        and not position.topic.startswith(LIGHT_PREFIX)
+    ]
+    if not topics or len(impossible) <= MAX_IMPOSSIBLE:
+        return moment, []
+    first, leaves_out = impossible[0], set(impossible)
+    sentence = (
+        f"{moment.broker}: {len(impossible):,} offsets of groups are in queues that their topics do not have, such as "
+        f"that of {first.group} in queue {first.queue_id} of {first.topic}: they are left out"
+    )
+    left = {position: offset for position, offset in moment.offsets.items() if position not in leaves_out}
+    return replace(moment, offsets=left), [sentence]
+
+
+def _queue_count(settings: Any) -> int:
+    """Return a topic's number of queues; more than any queue id if its settings do not have it."""
+    names = ("readQueueNums", "writeQueueNums")
+    counts = [int_within(settings.get(name), 0, INT32_MAX) for name in names] if isinstance(settings, dict) else []
+    return max((count for count in counts if count is not None), default=INT32_MAX + 1)
 
 
 def _levels(stated_ms: Sequence[int] | None, settings: Mapping[str, object]) -> DelayLevels:
@@ -276,6 +315,7 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
         )
         return LagAnswer([], [f"{store.broker}: {why}"])
     moments = moments_of(progress)
+    moments[OffsetKind.GROUP], left_out = _without_impossible(moments[OffsetKind.GROUP], topics_of(store))
     subscriptions = subscriptions_of(progress).with_given(given.filters)
     levels = _levels(given.delay_levels_ms.get(store.broker), settings_of(store))
     messages = StoreMessages(store)
@@ -285,7 +325,7 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
         _LOGGER.warning("%s; reading the log instead of the indexes", error)
         messages = StoreMessages(store, use_indexes=False)
         rows = _measure(moments, messages, subscriptions, choice, levels)
-    missing = [_damaged(store.broker, messages.damaged)] if messages.damaged else []
+    missing = [*left_out, *([_damaged(store.broker, messages.damaged)] if messages.damaged else [])]
     entries, problems = entries_of_store(store)
     rows += rows_of_entries(moments[OffsetKind.GROUP], entries, choice)
     return LagAnswer(rows, [*missing, *problems], _all_groups(moments[OffsetKind.GROUP]))

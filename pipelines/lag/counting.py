@@ -194,6 +194,9 @@ class BacklogCounter:
             for queue, choices in self._places.items()
         }
         wanted = {cursor.wanted for cursor in cursors}.union(*self.topics.values())
+        self._needs_messages = {
+            cursor.queue.topic for cursor in cursors if not cursor.wanted.takes_all or cursor.until_ms is not None
+        } | {topic for topic, choices in self.topics.items() if not all(choice.takes_all for choice in choices)}
         self.columns: Collection[str] = (
             *COLUMNS,
             *(["tags"] if any(choice.tags is not None for choice in wanted) else []),
@@ -202,12 +205,7 @@ class BacklogCounter:
 
     def takes_entries(self, topic: str) -> bool:
         """Return whether index entries are enough for a topic, because all of its cursors take every message."""
-        return all(wanted.takes_all for wanted in self.topics.get(topic, ())) and all(
-            wanted.takes_all and until_ms is None
-            for queue, choices in self._places.items()
-            if queue.topic == topic
-            for wanted, until_ms in choices
-        )
+        return topic not in self._needs_messages
 
     def add_queue(self, queue: Queue) -> None:
         """Count a queue from its first message if it has no cursor and its topic is one of `topics`."""

@@ -35,7 +35,7 @@ from commitlake.pipelines.snapshot.progress import (
     Subscription,
 )
 from tests.support.indexed_stores import write_indexed_store
-from tests.support.lag_places import WRITTEN, lag_rows, places_of, put_offsets, stored
+from tests.support.lag_places import WRITTEN, lag_rows, places_of, put_bytes, put_offsets, stored
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
 
@@ -183,6 +183,26 @@ def test_the_page_shows_how_to_replay_what_is_lost(losing: GrowingLake, tmp_path
     assert (program, job, arguments[-1]) == ("commitlake", "replay", "--dry-run")
     assert replay([*arguments, "--json"]) == 0
     assert "4 messages" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("count", [10, 20])
+def test_offsets_in_many_queues_that_do_not_exist_have_no_rows(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr("commitlake.pipelines.lag.answer.MAX_IMPOSSIBLE", 10)
+    topics = {"topicConfigTable": {"orders": {"readQueueNums": 1, "writeQueueNums": 1}}}
+    put_bytes(growing.store, "topics.json", json.dumps(topics).encode())
+    impossible = {f"gone-{number}@billing": {0: 1} for number in range(count // 2)}
+    impossible["orders@shipping"] = dict.fromkeys(range(1, count // 2 + 1), 1)
+    put_offsets(growing.store, "consumerOffset.json", {"orders@billing": {0: 4}, **impossible})
+    growing.write([stored("orders", 10)])  # the next archive run records the topics
+    for arguments in places_of(growing).values():
+        rows = lag_rows(capsys, *arguments, code=0 if count == 10 else 3)
+        billing = [row for row in rows if (row["group"], row["topic"]) == ("billing", "orders")]
+        assert [row["messages_max"] for row in billing] == [7]
+        assert len(rows) == (count + 2 if count == 10 else 1)
+        assert lag(["--quiet", *arguments]) == 3 * (count > 10)
+        assert ("20 offsets of groups are in queues" in capsys.readouterr().err) == (count > 10)
 
 
 def test_a_group_is_stalled_after_the_watched_time(losing: GrowingLake) -> None:
