@@ -24,6 +24,7 @@ from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.log_history import read_history
+from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.store_progress import LastRecord, PulledProgress
 
 APPLICATION_ID = "commitlake.archive"
@@ -121,9 +122,12 @@ class ArchiveCommit:
     def from_metadata(cls, text: str | None) -> ArchiveCommit | None:
         """Parse a commit's metadata; return None for the commit of another program."""
         try:
-            value = json.loads(text or "")[_KEY]
-        except (ValueError, KeyError, TypeError):
+            return cls._from_object(parse_json(text or "")[_KEY])
+        except (ValueError, KeyError, TypeError, AttributeError):
             return None
+
+    @classmethod
+    def _from_object(cls, value: dict[str, Any]) -> ArchiveCommit:
         counts = value.get("counts")
         files = value.get("files", {})
         return cls(

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import logging
-import re
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.kept_tables import LentTable, is_continued, take
-from commitlake.connectors.lake.log_check import check_log, seal_log
+from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError, check_log, check_sizes, seal_log
 from commitlake.connectors.lake.log_files import LogFolder, LogListing
-from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.lake.log_json import OUTSIDE
 from commitlake.connectors.object_store.errors import S3Error
 from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.object_store.uris import is_s3
-
-_OUTSIDE = re.compile(r"^/|^[A-Za-z][A-Za-z0-9+.-]*:|(^|/|%2[fF])(\.|%2[eE]){2}(/|%2[fF]|$)")
-"""An absolute path, a URI, or a path with `..`, also percent-encoded as in Delta's log."""
 
 
 def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
@@ -30,8 +26,7 @@ def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
 
     Raises:
         TableNotFoundError: if there is none.
-        LogDamagedError: if its log is damaged.
-        LakeError: if its log names files outside of the table.
+        LogDamagedError: if its log is damaged, or names files outside of the table.
         S3Error: if an object store requires credentials, and there are none.
         OSError: if an object store cannot be reached.
     """
@@ -52,6 +47,7 @@ def _open_again(uri: str, options: dict[str, str] | None) -> tuple[LentTable, Lo
     table, before = kept
     try:
         listed = LogFolder(uri, options).read_entries()
+        check_sizes(uri, options, listed)
         table.update_incremental()
     except DeltaError:
         return None
@@ -65,6 +61,7 @@ def _open(uri: str, options: dict[str, str] | None) -> tuple[LentTable, LogListi
         before = LogFolder(uri, options).read_entries()
         if before.newest < 0:
             raise TableNotFoundError(f"{uri}: expected a table, found no log")
+        check_sizes(uri, options, before)
         table = LentTable(uri, storage_options=options)
     except DeltaError:  # check_log names a damaged file; TableNotFoundError is a subclass
         check_log(uri, options)
@@ -86,11 +83,11 @@ def _check_paths(uri: str, table: DeltaTable) -> None:
 
     A shallow clone does so by design; it cannot be a table of a lake.
     """
-    outside = next(filter(_OUTSIDE.search, file_actions(table).column("path").to_pylist()), None)
+    outside = next(filter(OUTSIDE.search, file_actions(table).column("path").to_pylist()), None)
     if outside is not None:
-        raise LakeError(
+        raise LogDamagedError(
             f"{uri}: expected a log that names files of this table, found {outside!r}: another program has "
-            "written to it. 'commitlake maintain --repair' shows which versions an archive run wrote"
+            f"written to it. {WAY_OUT}"
         )
 
 

@@ -8,7 +8,6 @@ Every job opens tables with `connectors.lake.delta`, which calls this module, so
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.log_files import LogFile, LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.log_json import OUTSIDE, check_action, parse_json
 from commitlake.connectors.lake.log_names import LOG, POINTER
 from commitlake.connectors.lake.log_seals import Seal, digest_of, newest_seal, newest_version, read_files, write_seal
 from commitlake.connectors.lake.newest_versions import read_newest
@@ -34,6 +34,9 @@ WAY_OUT = (
 )
 
 _MAX_LISTINGS = 20
+MAX_ENTRY_BYTES = 128 << 20
+"""Largest entry of another program that is read. Entries of this project are sealed, and may be larger: an archive run
+writes some 5 KB for each data file. Delta's readers need 90 ms and 5 MB of memory for each MB."""
 MAX_MISSING = 1000
 """Largest number of reported missing entries; a forged note of the newest version could cause very many."""
 
@@ -83,6 +86,16 @@ def check_log(table_uri: str, storage_options: StorageOptions = None) -> LogList
     return listing
 
 
+def check_sizes(table_uri: str, storage_options: StorageOptions, listing: LogListing) -> None:
+    """Refuse a log with a huge entry of another program before a reader parses it, which takes much time and memory.
+
+    Raises:
+        LogDamagedError: if the log is damaged.
+    """
+    if any(file.size > MAX_ENTRY_BYTES for file in listing.entries.values() if file.version > listing.base):
+        check_log(table_uri, storage_options)
+
+
 def missing_log(newest: int) -> LogDamage | None:
     """Return the damage of a table without a log; None if it never had one.
 
@@ -118,23 +131,29 @@ def seal_log(table_uri: str, storage_options: StorageOptions = None, s3: S3Optio
             folder.note_newest(listing.newest)
         if listing.noted <= listing.newest:
             return
-    damage = next(find_damage(folder, listing), None)
+    damage = next(find_damage(folder, listing, is_own=True), None)
     if damage is not None:
         raise damaged_error(table_uri, damage)
     write_seal(folder, listing)
 
 
-def find_damage(folder: LogFolder, listing: LogListing | None = None) -> Iterator[LogDamage]:
+def find_damage(folder: LogFolder, listing: LogListing | None = None, *, is_own: bool = False) -> Iterator[LogDamage]:
     """Find damage in the files that a reader of the newest version needs; oldest first.
 
     If a writer deletes files or adds a checkpoint during the check, that is not damage: the log is listed again until
     it does not change during the check.
+
+    Args:
+        folder: the log.
+        listing: its files; by default they are listed.
+        is_own: True if this process has written the newest entries, which may then have any size.
     """
     for attempt in count():
         listing = listing or folder.read_listing()
         seal, _ = newest_seal(folder, listing)
         try:
-            found = [*_find_missing(listing, seal), *_find_changed(folder, listing, seal), *_find_lost(folder, listing)]
+            found = [*_find_missing(listing, seal), *_find_changed(folder, listing, seal, is_own=is_own)]
+            found += _find_lost(folder, listing)
         except FileNotFoundError:
             if folder.read_listing() == listing:
                 raise
@@ -168,7 +187,7 @@ def missing_versions(listing: LogListing, newest: int) -> Iterator[int]:
     return (version for version in range(listing.base + 1, newest + 1) if version not in listing.entries)
 
 
-def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None) -> Iterator[LogDamage]:
+def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None, *, is_own: bool) -> Iterator[LogDamage]:
     """Yield the files that have changed or cannot be read."""
     sealed = seal.files if seal else {}
     for file in read_files(listing):
@@ -182,6 +201,8 @@ def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None) -> 
                 reason = f"expected {size:,} bytes, found {file.size:,}"
             elif digest_of(folder, file) != digest:
                 reason = f"its bytes were changed: expected SHA-256 {digest[:16]}…, found another"
+        elif is_entry and not is_own and file.size > MAX_ENTRY_BYTES:
+            reason = f"expected at most {MAX_ENTRY_BYTES:,} bytes, found {file.size:,}: another program has written it"
         else:
             data = folder.read(file.name)
             reason = check_entry(data) if is_entry else _check_checkpoint(file, data)
@@ -207,13 +228,57 @@ def check_entry(data: bytes) -> str:
     if not data.strip():
         return f"expected lines of JSON, found {'nothing' if not data else f'{len(data):,} blank bytes'}"
     for number, line in enumerate(data.splitlines(), 1):
+        if not line.strip():
+            continue
         try:
-            is_action = not line.strip() or isinstance(json.loads(line), dict)
-        except ValueError:
-            is_action = False
-        if not is_action:
-            return f"expected lines of JSON, found {line[:40]!r}{'…' if len(line) > 40 else ''} in line {number}"
+            reason = check_action(parse_json(line))
+        except ValueError as error:
+            reason = f"expected JSON ({error})" if "digits" in str(error) or "nested" in str(error) else "expected JSON"
+        if reason:
+            return f"line {number}: {reason}, found {line[:40]!r}{'…' if len(line) > 40 else ''}"
     return ""
+
+
+def find_planted(folder: LogFolder, listing: LogListing) -> Iterator[LogDamage]:
+    """Find entries of a log, sealed or not, that no program of this lake writes, and such a newest checkpoint.
+
+    They name files outside of the table's folder, or have statistics that are none. A reader of the newest version may
+    not need them any more, but followers read each entry.
+    """
+    for version, file in sorted(listing.entries.items()):
+        reason = _planted(folder, file) if file.size <= MAX_ENTRY_BYTES else ""
+        if reason:
+            yield LogDamage(file.name, version, reason)
+    for file in listing.checkpoints.get(listing.base, ()):
+        outside = _outside_in_checkpoint(folder, file)
+        if outside is not None:
+            yield LogDamage(file.name, file.version, f"expected files of this table, found {outside[:200]!r}", False)
+
+
+def _planted(folder: LogFolder, file: LogFile) -> str:
+    try:
+        data = folder.read(file.name)
+    except FileNotFoundError:  # deleted by a cleanup meanwhile
+        return ""
+    for line in data.splitlines():
+        try:
+            reason = check_action(parse_json(line)) if line.strip() else ""
+        except ValueError:  # see find_damage
+            continue
+        if reason:
+            return reason
+    return ""
+
+
+def _outside_in_checkpoint(folder: LogFolder, file: LogFile) -> str | None:
+    if not file.name.endswith(".parquet"):
+        return None
+    try:
+        added = pq.ParquetFile(pa.BufferReader(folder.read(file.name))).read(["add.path"]).column("add")
+    except (pa.ArrowException, OSError):  # see find_damage
+        return None
+    paths = (action["path"] for action in added.to_pylist() if action is not None)
+    return next((path for path in paths if path is not None and OUTSIDE.search(path)), None)
 
 
 def _check_checkpoint(file: LogFile, data: bytes) -> str:

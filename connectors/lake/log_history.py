@@ -6,7 +6,6 @@ longer need it, because otherwise the table could not have been opened.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
+from commitlake.connectors.lake.log_json import parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def _commit_info(entry: bytes) -> dict[str, Any] | None:
     for line in entry.splitlines():
         if b'"commitInfo"' in line:
             try:
-                info = json.loads(line)["commitInfo"]
+                info = parse_json(line)["commitInfo"]
             except (ValueError, KeyError, TypeError):
                 return None
             return info if isinstance(info, dict) else None

@@ -25,7 +25,6 @@ VersionsError
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -39,6 +38,7 @@ from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 
 from commitlake.connectors.lake.file_actions import file_actions, file_bounds
+from commitlake.connectors.lake.log_json import count_rows, parse_json
 from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.plain_arrays import numbers_of
 from commitlake.schemas.counts import count_text
@@ -68,6 +68,8 @@ class NotAppendOnlyError(VersionsError):
 
 class NotReadableError(VersionsError):
     """A file of the table cannot be read on its own."""
+
+    exit_code = ExitCode.DAMAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,25 +242,26 @@ def _read_version(table_uri: str, version: int, files: pafs.FileSystem) -> Added
             "the tables that follow it, or update them before the log is cleaned (delta.logRetentionDuration)"
         ) from None
     try:
-        actions = [json.loads(line) for line in data.splitlines() if line.strip()]
-    except ValueError:
+        actions = [parse_json(line) for line in data.splitlines() if line.strip()]
+        added = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
+        removed = [action["remove"] for action in actions if action.get("remove", {}).get("dataChange")]
+        return AddedVersion(
+            version,
+            tuple(_file_of(table_uri, action) for action in added),
+            tuple(_file_of(table_uri, action) for action in removed),
+            any(_is_of_erasure(action.get("commitInfo")) for action in actions),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotReadableError(
-            f"version {version} of {table_uri}: {LOG}/{version:020d}.json is damaged: expected lines of JSON"
+            f"version {version} of {table_uri}: {LOG}/{version:020d}.json is damaged: expected actions of a Delta log, "
+            f"found {type(error).__name__}: {str(error)[:200]}"
         ) from None
-    added = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
-    removed = [action["remove"] for action in actions if action.get("remove", {}).get("dataChange")]
-    return AddedVersion(
-        version,
-        tuple(_file_of(table_uri, action) for action in added),
-        tuple(_file_of(table_uri, action) for action in removed),
-        any(_is_of_erasure(action.get("commitInfo")) for action in actions),
-    )
 
 
 def _is_of_erasure(info: object) -> bool:
     """Return True if a commit's metadata marks it as an erasure; see `erasures`."""
     try:
-        return isinstance(info, dict) and ERASURE_KEY in json.loads(info.get("userMetadata") or "{}")
+        return isinstance(info, dict) and ERASURE_KEY in parse_json(info.get("userMetadata") or "{}")
     except (ValueError, TypeError):  # written by another program
         return False
 
@@ -267,14 +270,16 @@ def _file_of(table_uri: str, action: dict[str, Any]) -> AddedFile:
     if action.get("deletionVector"):
         raise _deletion_vector(action["path"])
     date = (action.get("partitionValues") or {}).get(PARTITION) or None  # an empty text also means null
-    rows = json.loads(action.get("stats") or "{}").get("numRecords")
-    return _file(table_uri, action["path"], date, action.get("size") or 0, rows)
+    return _file(table_uri, action["path"], date, action.get("size") or 0, count_rows(action.get("stats")))
 
 
 def _file(table_uri: str, encoded: str, date: str | None, size: int, rows: int | None) -> AddedFile:
     name = unquote(encoded)
     if "://" in name or name.startswith(("/", "file:")):
-        raise NotReadableError(f"the file {name} is not in the table's folder {table_uri}: expected no shallow clone")
+        raise NotReadableError(
+            f"the file {name} is not in the table's folder {table_uri}: expected no shallow clone. "
+            "'commitlake maintain --repair' undoes such a version"
+        )
     root = table_uri if "://" in table_uri else str(Path(table_uri).absolute())
     return AddedFile(f"{root.rstrip('/')}/{name}", name, date, size, rows)
 

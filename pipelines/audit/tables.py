@@ -11,7 +11,6 @@ edges            a step for each dead letter, each delayed record, and each half
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -22,8 +21,11 @@ from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.data_files import DataFile
-from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.follower import FOLLOWING
+from commitlake.connectors.lake.log_check import find_planted
+from commitlake.connectors.lake.log_files import LogFolder
+from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.lost_ranges import lost_ranges, lost_sentences
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
@@ -70,7 +72,7 @@ class TableFinding:
 
 
 def damaged_files(lake: LakePaths, *, deep: bool, runner: Runner = HERE) -> list[TableFinding]:
-    """Find the data files that do not match the log, table by table.
+    """Find the data files that do not match the log, and entries of the log that name other files, table by table.
 
     Args:
         lake: locations of the tables.
@@ -85,6 +87,10 @@ def damaged_files(lake: LakePaths, *, deep: bool, runner: Runner = HERE) -> list
             continue
         if damages:
             found.append(TableFinding(table, len(damages), "data files", damages[:SHOWN]))
+        folder = LogFolder(getattr(lake, table), storage_options(getattr(lake, table), lake.s3), lake.s3)
+        outside = [str(damage) for damage in find_planted(folder, folder.read_listing())]
+        if outside:
+            found.append(TableFinding(table, len(outside), "entries of the log", outside[:SHOWN]))
     return found
 
 
@@ -176,7 +182,7 @@ def _counts_by_run(lake: LakePaths, table: str) -> list[dict[str, Any]]:
 
 def _written_checksums(files: Sequence[DataFile]) -> dict[str, int]:
     """Return the number of rows with each optional checksum, as a run has written them."""
-    known = [(file.rows, json.loads(file.statistics).get("nullCount", {})) for file in files]
+    known = [(file.rows, parse_json(file.statistics).get("nullCount", {})) for file in files]
     return {
         name: sum(rows - nulls[name] for rows, nulls in known)
         for name in OPTIONAL_CHECKSUMS

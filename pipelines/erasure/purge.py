@@ -29,6 +29,7 @@ from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.links import check_folder_links, check_lake_links, check_table_links
 from commitlake.connectors.lake.log_files import LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.log_names import LOG, POINTER, SEALS
 from commitlake.connectors.lake.log_seals import write_seal
 from commitlake.connectors.lake.packs.location import PackLocation
@@ -178,7 +179,7 @@ def _strip_entry(folder: LogFolder, version: int) -> bool:
 def _stripped(line: bytes) -> bytes:
     """Return a line of an entry without minimum and maximum values."""
     try:
-        action = json.loads(line)
+        action = parse_json(line)
     except ValueError:  # no reader uses it any more
         return line
     if not isinstance(action, dict):
@@ -200,7 +201,7 @@ def _stripped(line: bytes) -> bytes:
 
 def _rows_only(stats: str) -> str:
     try:
-        rows = json.loads(stats).get("numRecords")
+        rows = parse_json(stats).get("numRecords")
     except (ValueError, AttributeError):
         rows = None
     return "{}" if rows is None else json.dumps({"numRecords": rows}, separators=(",", ":"))

@@ -11,7 +11,6 @@ A store counts as archived up to the end of its last row, so the next archive ru
 from __future__ import annotations
 
 import datetime
-import json
 import re
 import secrets
 import tempfile
@@ -33,6 +32,7 @@ from commitlake.connectors.lake.data_files import NO_DATE
 from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
+from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.newest_versions import delete_newest
 from commitlake.connectors.lake.paths import LakePaths
@@ -273,7 +273,7 @@ def _newest_known(lake: LakePaths) -> ArchiveCommit | None:
     for version in sorted(folder.read_listing().entries, reverse=True):
         for line in folder.read(entry_name(version)).splitlines():
             try:
-                commit = ArchiveCommit.from_metadata(json.loads(line)["commitInfo"]["userMetadata"])
+                commit = ArchiveCommit.from_metadata(parse_json(line)["commitInfo"]["userMetadata"])
             except (ValueError, KeyError, TypeError):
                 continue
             if commit is not None:

@@ -2,6 +2,7 @@
 
     checkpoint 40 damaged, entries 20 to 45 intact    the checkpoint is moved aside; readers use the previous one
     entry 43 damaged, 45 the newest                   43 to 45 are moved aside; the table is as it was at version 42
+    entry 43 was planted: it names files elsewhere    43 alone is moved aside
 
 An entry that is moved aside is replaced by one that changes nothing. Version numbers therefore never decrease, which
 readers that follow the table rely on. Files are moved to `_damaged/<time>/` in the lake. Data files that only lost
@@ -32,8 +33,16 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.file_actions import file_actions
-from commitlake.connectors.lake.log_check import MAX_MISSING, LogDamage, find_damage, missing_log, missing_versions
+from commitlake.connectors.lake.log_check import (
+    MAX_MISSING,
+    LogDamage,
+    find_damage,
+    find_planted,
+    missing_log,
+    missing_versions,
+)
 from commitlake.connectors.lake.log_files import LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.log_names import LOG, POINTER
 from commitlake.connectors.lake.log_seals import newest_seal, newest_version, write_seal
 from commitlake.connectors.lake.newest_versions import read_newest
@@ -47,6 +56,7 @@ from commitlake.schemas.store_files import files_in, folders_in, make_folders, o
 ASIDE = "_damaged"
 """Folder in the lake for files that a repair has replaced."""
 REPAIR_KEY = "commitlake.repair"
+_UNDONE_KEY = "commitlake.undone"
 _MARGIN_NS = 86_400_000_000_000
 _BLOCK_BYTES = 8 << 20
 
@@ -64,6 +74,7 @@ class LogRepair:
         only_first: True if only entry `first` is replaced, because a checkpoint covers it.
         is_lost: True if no version is intact.
         writes_first: True if entry 0, which only defines the columns, is written again.
+        undone: versions that no program of this lake writes, see `find_planted`; they are replaced alone.
     """
 
     table: str
@@ -74,13 +85,15 @@ class LogRepair:
     only_first: bool = False
     is_lost: bool = False
     writes_first: bool = False
+    undone: Sequence[int] = ()
 
     @property
     def versions(self) -> list[int]:
         """Versions whose entries are replaced, the newest first."""
-        if self.first is None:
-            return []
-        return [self.first] if self.only_first else list(range(self.last, self.first - 1, -1))
+        found = set(self.undone)
+        if self.first is not None:
+            found |= {self.first} if self.only_first else set(range(self.first, self.last + 1))
+        return sorted(found, reverse=True)
 
     @property
     def goes_back(self) -> bool:
@@ -185,6 +198,10 @@ def plan_log_repair(lake: LakePaths, table: str) -> LogRepair | None:
         return None if gone is None else LogRepair(table, [gone], is_lost=True)
     listing = folder.read_listing()
     damages = list(find_damage(folder, listing))
+    planted = list(find_planted(folder, listing))
+    undone = {damage.version for damage in planted if damage.is_entry}
+    known = {damage.name for damage in damages}
+    damages += [damage for damage in planted if damage.name not in known]
     if not damages:
         return None
     if listing.newest < 0:
@@ -200,17 +217,18 @@ def plan_log_repair(lake: LakePaths, table: str) -> LogRepair | None:
     bad = {damage.version for damage in damages if damage.is_entry}
     bad |= {damage.version for damage in find_damage(folder, rest) if damage.is_entry}
     bad |= set(islice(missing_versions(rest, newest), MAX_MISSING))
+    bad -= undone
     needed = sorted(version for version in bad if version > rest.base)
     if not needed:
         first = min(bad, default=None)
-        return LogRepair(table, damages, aside, first, newest, only_first=first is not None)
+        return LogRepair(table, damages, aside, first, newest, only_first=first is not None, undone=sorted(undone))
     # If there is no checkpoint, entry 0 is the one that created the table. It added no file.
     writes_first = needed[0] == 0 and min(rest.entries, default=0) <= 1
     rest_of_needed = [version for version in needed if version > 0]
     if writes_first:
         first = rest_of_needed[0] if rest_of_needed else None
-        return LogRepair(table, damages, aside, first, newest, writes_first=True)
-    return LogRepair(table, damages, aside, needed[0], newest, is_lost=needed[0] <= 0)
+        return LogRepair(table, damages, aside, first, newest, writes_first=True, undone=sorted(undone))
+    return LogRepair(table, damages, aside, needed[0], newest, is_lost=needed[0] <= 0, undone=sorted(undone))
 
 
 def repair_log(
@@ -252,7 +270,8 @@ def repair_log(
     files = added() if repair.goes_back else ()
     for version in repair.versions:
         aside.copy(f"{repair.table}/{LOG}/{entry_name(version)}")
-        folder.write(entry_name(version), _placeholder(note, files if version == repair.first else ()))
+        replaced = {_UNDONE_KEY: version} if version in repair.undone else {REPAIR_KEY: note}
+        folder.write(entry_name(version), _placeholder(replaced, files if version == repair.first else ()))
     write_seal(folder, folder.read_listing(), from_scratch=True)
 
 
@@ -265,7 +284,7 @@ def _read_or_nothing(folder: LogFolder, name: str) -> bytes:
 
 def _placeholder(note: dict[str, Any], files: Sequence[DataFile]) -> bytes:
     now = time.time_ns() // 1_000_000
-    metadata = json.dumps({REPAIR_KEY: note}, sort_keys=True)
+    metadata = json.dumps(note, sort_keys=True)
     info = {"timestamp": now, "operation": "REPAIR", "operationParameters": {}, "userMetadata": metadata}
     actions: list[dict[str, Any]] = [{"commitInfo": info}]
     for file in files:
@@ -307,8 +326,8 @@ def added_files(entry: bytes) -> set[str]:
     found = set()
     for line in entry.splitlines():
         try:
-            found.add(unquote(json.loads(line)["add"]["path"]))
-        except (ValueError, KeyError, TypeError):
+            found.add(unquote(parse_json(line)["add"]["path"]))
+        except (ValueError, KeyError, TypeError, AttributeError):
             continue
     return found
 

@@ -28,6 +28,7 @@ from commitlake.connectors.lake.archive_log import (
 from commitlake.connectors.lake.delta import delta_table, seal
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.log_history import CommitNote, read_history
+from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.maintenance.log_repair import REPAIR_KEY
 from commitlake.pipelines.maintenance.table_files import NO_HOOKS, folder_of, read_table_files
@@ -121,7 +122,7 @@ def commit_repair(lake: LakePaths, note: dict[str, Any]) -> ArchiveCommit:
 
 def _note(entry: CommitNote) -> dict[str, Any] | None:
     try:
-        note = json.loads(entry.metadata or "")[REPAIR_KEY]
+        note = parse_json(entry.metadata or "")[REPAIR_KEY]
     except (ValueError, KeyError, TypeError):
         return None
     return note if isinstance(note, dict) else None

@@ -19,7 +19,6 @@ completes it. No other process may write to the lake meanwhile.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -38,15 +37,18 @@ from commitlake.connectors.lake.follower import FOLLOWING, lacking_runs, restore
 from commitlake.connectors.lake.links import check_lake_links, check_table_links
 from commitlake.connectors.lake.log_check import LogDamage, LogDamagedError
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
+from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.lost_tables import followers_of, has_log
+from commitlake.connectors.lake.new_files import new_files
 from commitlake.connectors.lake.newest_versions import delete_newest
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
-from commitlake.connectors.lake.versions import VersionsError
+from commitlake.connectors.lake.versions import VersionGoneError, VersionsError
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.edges.follow import follow_edges
+from commitlake.pipelines.edges.progress import followed_version as followed_edges
 from commitlake.pipelines.edges.progress import is_ahead
 from commitlake.pipelines.maintenance import replay_repair
 from commitlake.pipelines.maintenance.data_adoption import Adoption, adopt_files, find_adoption
@@ -167,10 +169,8 @@ class RepairPlan:
 
 
 def _way_of(table: str, repair: LogRepair) -> str:
-    if table in KEPT_TABLES:
-        return KEPT_WAY
-    if repair.is_lost:
-        return _WAYS.get(table, _AS_COMMITS_TELL)
+    if table in KEPT_TABLES or repair.is_lost:
+        return KEPT_WAY if table in KEPT_TABLES else _WAYS.get(table, _AS_COMMITS_TELL)
     if repair.goes_back:
         assert repair.first is not None
         continues = table in {"messages", _CONSUMPTIONS}
@@ -179,6 +179,8 @@ def _way_of(table: str, repair: LogRepair) -> str:
             more = "the snapshots since then are lost"
         more = replay_repair.CONTINUES.get(table, more)
         return f"{table} is restored to version {repair.first - 1}, the last intact one; {more}"
+    if repair.undone and repair.first is None:
+        return "entries of another program are moved aside, and replaced by ones that change nothing"
     if repair.writes_first:
         return "entry 0, which defines the table's columns, is written again"
     if repair.first is not None:
@@ -309,6 +311,8 @@ def _wrong_keys(lake: LakePaths, runner: Runner, *, deep: bool) -> str:
     for lost in lost_runs(lake.messages):
         if lost.first <= followed < lost.last:
             return f"it follows version {followed} of messages, which is lost"
+    if stuck := _why_stuck(lake, followed):
+        return stuck
     if not deep or followed < 0:
         return ""
     check = check_keys(lake, runner=runner)
@@ -316,6 +320,17 @@ def _wrong_keys(lake: LakePaths, runner: Runner, *, deep: bool) -> str:
         return ""
     expected = count_text(check.expected, "key")
     return check.note or f"expected {expected}, as messages has them, found {check.found:,} or different ones"
+
+
+def _why_stuck(lake: LakePaths, followed: int) -> str:
+    """Return the reason why a table cannot follow `messages` from a version on; empty if it can."""
+    try:
+        new_files(lake, followed)
+    except VersionGoneError:  # it starts from scratch
+        return ""
+    except VersionsError as error:
+        return str(error)
+    return ""
 
 
 def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: Runner = HERE) -> list[str]:
@@ -502,8 +517,9 @@ def _repair_edges(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
     lake = aside.lake
     if not has_log(lake, _EDGES) and _EDGES not in {*plan.logs, *plan.files}:
         return
-    sources = {_EDGES, _CONSUMPTIONS, "messages"}
-    if plan.adoption is not None or plan.recorded or sources & {*plan.logs, *plan.files} or is_ahead(lake):
+    is_damaged = bool({_EDGES, _CONSUMPTIONS, "messages"} & {*plan.logs, *plan.files})
+    is_changed = is_damaged or plan.adoption is not None or plan.recorded
+    if is_changed or is_ahead(lake) or _why_stuck(lake, followed_edges(lake)):
         aside.move_folder(_EDGES)
         delete_newest(lake.edges, storage_options(lake.root, lake.s3))
         follow_edges(lake, runner)
@@ -520,7 +536,7 @@ def _note(lake: LakePaths, repair: LogRepair) -> dict[str, Any]:
             continue
         for line in data.splitlines():
             try:
-                commit = ArchiveCommit.from_metadata(json.loads(line)["commitInfo"]["userMetadata"])
+                commit = ArchiveCommit.from_metadata(parse_json(line)["commitInfo"]["userMetadata"])
             except (ValueError, KeyError, TypeError):
                 continue
             if commit is not None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.log_history import read_history
+from commitlake.connectors.lake.log_json import parse_json
 from commitlake.pipelines.maintenance.table_files import METADATA_KEY
 from commitlake.schemas.layouts.numbers import parse_int64
 
@@ -36,7 +36,7 @@ def _lost_rows(metadata: str | None) -> int:
 def read_note(metadata: str | None) -> dict[str, Any] | None:
     """Return the note of a commit of maintain; None for the commit of another program."""
     try:
-        document: Any = json.loads(metadata or "null")
+        document: Any = parse_json(metadata or "null")
     except ValueError:
         return None
     note = document.get(METADATA_KEY) if isinstance(document, dict) else None

@@ -80,7 +80,10 @@ def test_files_of_earlier_versions_are_gone(whole: GrowingLake) -> None:
     assert run_audit(whole) == ExitCode.OK
 
 
-@pytest.mark.parametrize("how", ["deleted", "flipped"])
+LONG = pytest.mark.long("each reads a lake's data files again")
+
+
+@pytest.mark.parametrize("how", ["deleted", pytest.param("flipped", marks=LONG)])
 def test_a_lost_file_is_read_from_the_store_again(
     whole: GrowingLake, growing: GrowingLake, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,6 +97,7 @@ def test_a_lost_file_is_read_from_the_store_again(
     assert run_audit(growing) == ExitCode.OK, capsys.readouterr().out
 
 
+@LONG
 def test_all_files_lost(whole: GrowingLake, growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(DAYS):
         damage(file_of(growing, number), "deleted")
@@ -140,6 +144,7 @@ def test_without_a_store_each_answer_names_what_is_lost_until_it_is_there_again(
     assert run_audit(growing) == ExitCode.OK
 
 
+@LONG
 def test_a_store_that_was_restored_from_another_lake_will_do(
     whole: GrowingLake, growing: GrowingLake, tmp_path: Path
 ) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from commitlake.connectors.lake import delta, log_check
 from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
+from commitlake.connectors.lake.log_seals import write_seal
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.jobs.archive.snapshots import append_snapshots
@@ -250,3 +254,66 @@ def _kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
             return _real(*arguments, **options)
 
         monkeypatch.setattr(owner, name, counting)
+
+
+_PLANTED = {"size": 1, "modificationTime": 1, "dataChange": True, "partitionValues": {"store_date": "2023-11-15"}}
+PLANTS = {
+    "add outside": {"add": {"path": "../../outside.parquet", "stats": "{}", **_PLANTED}},
+    "remove outside": {"remove": {"path": "../../outside.parquet", "deletionTimestamp": 1, "dataChange": True}},
+    "huge number": {"add": {"path": "planted.parquet", "stats": f'{{"numRecords":{"9" * 5000}}}', **_PLANTED}},
+}
+
+
+def plant(table_uri: str, action: object) -> None:
+    """Add a version to a table as another program with access to the lake can."""
+    version = max(int(path.stem) for path in Path(table_uri).glob("_delta_log/*.json")) + 1
+    path = Path(table_uri, "_delta_log", entry_name(version))
+    path.write_text('{"commitInfo":{"operation":"WRITE"}}\n' + json.dumps(action) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("what", "is_sealed"),
+    [
+        ("remove outside", True),
+        ("huge number", False),
+        *(
+            pytest.param(*one, marks=pytest.mark.long("each plant, sealed and not"))
+            for one in (("add outside", False), ("add outside", True), ("remove outside", False), ("huge number", True))
+        ),
+    ],
+)
+def test_a_planted_version_is_found_and_undone(
+    whole: GrowingLake, copied: Callable[[], GrowingLake], what: str, is_sealed: bool
+) -> None:
+    growing = copied()
+    uri = growing.lake.messages
+    plant(uri, PLANTS[what])
+    if is_sealed:  # by a version of CommitLake that did not check entries so thoroughly
+        folder = LogFolder(uri)
+        write_seal(folder, folder.read_listing(), from_scratch=True)
+    if is_sealed and what != "add outside":
+        (finding,) = (each for each in damaged_files(growing.lake, deep=False) if each.what == "entries of the log")
+        assert finding.count == 1
+    else:
+        with pytest.raises(LogDamagedError, match="maintain --lake LAKE --repair"):
+            delta_table(uri)
+    plan = plan_repair(growing.lake)
+    assert {*plan.logs} == {"messages"}
+    assert not repair_lake(growing.lake, plan, "1")
+    assert contents(growing.lake) == contents(whole.lake)
+    assert plan_repair(growing.lake).is_nothing
+    growing.write(shop_messages(COUNT, seed=RUNS))
+    archive(growing)
+    assert len(contents(growing.lake)["messages"]) == (RUNS + 1) * COUNT
+    assert check_keys(growing.lake).same
+
+
+def test_a_huge_version_of_another_program_is_not_read(
+    copied: Callable[[], GrowingLake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    growing = copied()
+    plant(growing.lake.messages, {"add": {"path": "a.parquet", "stats": "{}", "padding": " " * 100_000}})
+    monkeypatch.setattr(log_check, "MAX_ENTRY_BYTES", 50_000)
+    monkeypatch.setattr(delta, "LentTable", None)  # the engine must not read it either
+    with pytest.raises(LogDamagedError, match="expected at most 50,000 bytes"):
+        delta_table(growing.lake.messages)

@@ -1,0 +1,73 @@
+"""JSON in Delta logs, which other programs may have written: any text gives a value, or a `ValueError`."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from commitlake.schemas.layouts.numbers import INT64_MAX
+
+OUTSIDE = re.compile(r"^/|^[A-Za-z][A-Za-z0-9+.-]*:|(^|/|%2[fF])(\.|%2[eE]){2}(/|%2[fF]|$)")
+"""An absolute path, a URI, or a path with `..`, also percent-encoded as in Delta's log."""
+_FILES = ("add", "remove", "cdc")
+"""Actions that name a data file."""
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON.
+
+    Raises:
+        ValueError: if the text is not JSON, is nested too deeply, or has a number of thousands of digits.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("found values that are nested too deeply") from None
+
+
+def count_rows(stats: object) -> int | None:
+    """Return the number of rows in the statistics of a data file; None if they do not have it.
+
+    Raises:
+        ValueError: if they are not statistics.
+    """
+    if stats is None or stats == "":
+        return None
+    found = parse_json(stats) if isinstance(stats, str) else None
+    rows = found.get("numRecords") if isinstance(found, dict) else ""
+    if rows is not None and (type(rows) is not int or not 0 <= rows <= INT64_MAX):
+        raise ValueError("expected an object with a number of rows")
+    return rows
+
+
+def outside_path(action: object) -> str | None:
+    """Return the path in an action of a log if it leads out of the table's folder; else None."""
+    if not isinstance(action, dict):
+        return None
+    for kind in _FILES:
+        file = action.get(kind)
+        path = file.get("path") if isinstance(file, dict) else None
+        if isinstance(path, str) and OUTSIDE.search(path):
+            return path
+    return None
+
+
+def check_action(action: object) -> str:
+    """Return the reason why a value is not an action of a log of this lake; empty for one that is."""
+    if not isinstance(action, dict):
+        return "expected an object"
+    outside = outside_path(action)
+    if outside is not None:
+        return f"expected files of this table, found {outside[:200]!r}"
+    for kind in _FILES:
+        file = action.get(kind)
+        if file is None:
+            continue
+        if not isinstance(file, dict) or not isinstance(file.get("path"), str):
+            return f"expected the path of a file in {kind!r}"
+        try:
+            count_rows(file.get("stats"))
+        except ValueError as error:
+            return f"statistics of {file['path'][:200]!r}: {error}"
+    return ""
