@@ -49,22 +49,22 @@ class MessageConditions:
     """Conditions on messages. All given conditions must hold; a condition with several values needs one to match.
 
     Attributes:
-        message_id: offset message id, or client message id for messages without one.
+        message_ids: offset message ids, or client message ids for messages without one.
         unique_key: client message id.
         keys: business keys.
         topics: stored topics.
-        queue_id: queue.
+        queue_ids: queues.
         kinds: kinds.
         brokers: names of stores.
         start: earliest store time.
         end: latest store time, exclusive.
     """
 
-    message_id: str | None = None
+    message_ids: Sequence[str] = ()
     unique_key: str | None = None
     keys: Sequence[str] = ()
     topics: Sequence[str] = ()
-    queue_id: int | None = None
+    queue_ids: Sequence[int] = ()
     kinds: Sequence[str] = ()
     brokers: Sequence[str] = ()
     start: datetime.datetime | None = None
@@ -77,7 +77,7 @@ class MessageConditions:
             (self.unique_key is None or row.get("unique_key") == self.unique_key)
             and (not self.keys or not set(self.keys).isdisjoint(row.get("keys", ())))
             and (not self.topics or row.get("topic") in self.topics)
-            and (self.queue_id is None or row.get("queue_id") == self.queue_id)
+            and (not self.queue_ids or row.get("queue_id") in self.queue_ids)
             and (not self.kinds or row.get("kind") in self.kinds)
             and (not self.brokers or row["broker"] in self.brokers)
             and (self.start is None or (time is not None and time >= epoch_us(self.start)))
@@ -112,6 +112,11 @@ def read_all(batches: Iterable[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(batches, ARROW_SCHEMA)
 
 
+def _order(row: _Row) -> tuple[bool, int, str, int]:
+    time = row.get("store_timestamp")
+    return time is None, time or 0, row["broker"], row["physical_offset"]
+
+
 class _LookUp:
     """A look-up in one table."""
 
@@ -124,8 +129,8 @@ class _LookUp:
 
     def rows(self) -> Iterator[_Row]:
         wanted = self._wanted
-        if wanted.message_id is not None:
-            return self._by_message_id(wanted.message_id)
+        if wanted.message_ids:
+            return self._by_message_ids(wanted.message_ids)
         if wanted.unique_key is not None:
             return self._checked([self._entries(BY_UNIQUE_KEY, wanted.unique_key)])
         if wanted.keys:
@@ -134,6 +139,14 @@ class _LookUp:
             topics = dict.fromkeys(wanted.topics)
             return self._checked([self._topic(salt, topic) for topic in topics for salt in range(self._salts)])
         raise QuestionError("HBase answers by id, key, or topic and time: expected one of them. Delta answers the rest")
+
+    def _by_message_ids(self, message_ids: Sequence[str]) -> Iterator[_Row]:
+        """Return the messages of each id, each message once; an id has few."""
+        if len(message_ids) == 1:
+            return self._by_message_id(message_ids[0])
+        rows = (row for message_id in message_ids for row in self._by_message_id(message_id))
+        found = {(row["broker"], row["physical_offset"]): row for row in rows}
+        return iter(sorted(found.values(), key=_order))
 
     def _by_message_id(self, message_id: str) -> Iterator[_Row]:
         found = False

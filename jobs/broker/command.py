@@ -23,6 +23,7 @@ from commitlake.jobs.broker.store import add_store_arguments, open_store
 from commitlake.jobs.broker.tls import add_tls_arguments, asking_options, ports_tls, tls_properties
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.store_arguments import at_least, positive
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.errors import ExitCode
@@ -101,7 +102,7 @@ def build_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add_tls_arguments(network)
     names = parser.add_argument_group("broker")
-    names.add_argument("--broker", "--name", help="the broker's name (default: broker-a)")
+    names.add_argument("--broker", "--name", action=Once, help="the broker's name (default: broker-a)")
     names.add_argument("--cluster", default="DefaultCluster", help="the name of its cluster (default: DefaultCluster)")
     names.add_argument("--no-auto-create", action="store_true", help="only administrators can create topics and groups")
     names.add_argument(

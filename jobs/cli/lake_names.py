@@ -60,9 +60,9 @@ def unknown_topics(lake: LakePaths, messages: DeltaTable, topics: Iterable[str])
     return found
 
 
-def unknown_queues(messages: DeltaTable, topics: Sequence[str], queue_id: int) -> list[str]:
-    """Return a sentence if no message of these topics (or of any topic, if none is given) is in a given queue."""
-    condition = f"queue_id = {queue_id}"
+def unknown_queues(messages: DeltaTable, topics: Sequence[str], queues: Sequence[int]) -> list[str]:
+    """Return a sentence if no message of these topics (or of any topic, if none is given) is in one of the queues."""
+    condition = f"queue_id IN ({', '.join(map(str, queues))})"
     names = [text_literal(topic) for topic in topics]
     of_topics = f"topic IN ({', '.join(names)})" if names else "true"
     found = run_sql(messages, "messages", f"SELECT topic FROM messages WHERE {condition} AND {of_topics} LIMIT 1")
@@ -74,7 +74,8 @@ def unknown_queues(messages: DeltaTable, topics: Sequence[str], queue_id: int) -
         return []
     of_what = " or ".join(f"{topic!a}" for topic in topics) if topics else "any topic"
     shown = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
-    return [f"the lake has no message in queue {queue_id} of {of_what}; it has messages in queues {shown}"]
+    asked = " or ".join(map(str, queues))
+    return [f"the lake has no message in queue {asked} of {of_what}; it has messages in queues {shown}"]
 
 
 def unknown_tags(messages: DeltaTable, tags: Iterable[str], where: str = "true") -> list[str]:

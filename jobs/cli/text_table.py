@@ -71,7 +71,7 @@ class TextTable:
 
     Attributes:
         titles: lines with the names of the columns, and a rule; empty if rows are blocks.
-        left_out: columns that are not shown.
+        left_out: columns with a text that are not shown.
         shortened: number of shortened texts.
     """
 
@@ -162,7 +162,11 @@ class TextTable:
             widths[number] = comfortable[number]
             if not self._fits(widths):
                 widths[number] = None
-        self.left_out = [column for column, width in zip(self.columns, widths, strict=True) if width is None]
+        self.left_out = [
+            column
+            for number, column in enumerate(self.columns)
+            if widths[number] is None and any(row[number] for row in self.rows)
+        ]
         self._widen(widths, wide)
         return widths
 

@@ -60,8 +60,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     index_help = "print the entries of the IndexFiles instead (a copy in an object store lacks the newest one)"
     what.add_argument("--index", action="store_true", help=index_help)
-    parser.add_argument("--topic", action=Once, help="with --consumequeue: only this topic")
-    parser.add_argument("--queue", action=Once, type=at_least(0), help="with --consumequeue: only this queue")
+    parser.add_argument("--topic", action="append", default=[], help="with --consumequeue: only this topic")
+    queue_help = "with --consumequeue: only this queue"
+    parser.add_argument("--queue", action="append", default=[], type=at_least(0), help=queue_help)
     add_broker_conf_argument(parser)
     parser.add_argument("--index-slots", type=int, metavar="N", help="with --index: the broker's maxHashSlotNum")
     parser.add_argument("--index-entries", type=int, metavar="N", help="with --index: the broker's maxIndexNum")
@@ -142,17 +143,17 @@ def _geometry(arguments: argparse.Namespace, store: Store) -> Geometry | None:
     return Geometry(conf.index_slots, conf.index_entries)
 
 
-def _check_names(store: Store, topic: str | None, queue: int | None) -> None:
+def _check_names(store: Store, topics: Sequence[str], queues: Sequence[int]) -> None:
     """Refuse a topic or queue that has no folder."""
     from commitlake.jobs.cli.store_queues import queues_by_topic, unknown_names
 
-    unknown = unknown_names([store], [] if topic is None else [topic], [] if queue is None else [queue])
+    unknown = unknown_names([store], topics, queues)
     if unknown:
         raise JobError(f"the store has {unknown[0]}", f"topics with queues: {some_names(queues_by_topic(store))}")
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    if (arguments.topic is not None or arguments.queue is not None) and not arguments.consumequeue:
+    if (arguments.topic or arguments.queue) and not arguments.consumequeue:
         raise JobError(
             "--topic and --queue need --consumequeue", "to pick records, filter the JSON, or use 'query' on a lake"
         )

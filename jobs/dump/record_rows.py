@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from commitlake.connectors.formats.engine.bodies import decompress
@@ -95,16 +96,20 @@ def how_it_ended(report: DumpReport) -> str:
     return f"stopped in segment {last.segment} at physical offset {why}"
 
 
-def dump_queues(store: Store, topic: str | None, queue_id: int | None, damage: Callable[[str], None]) -> Iterator[Row]:
+def dump_queues(
+    store: Store, topics: Sequence[str], queue_ids: Sequence[int], damage: Callable[[str], None]
+) -> Iterator[Row]:
     """Yield one row per entry of the store's queues.
 
     Args:
         store: a store from `find_stores`.
-        topic: return only this topic.
-        queue_id: return only queues with this id.
+        topics: return only these topics; all if empty.
+        queue_ids: return only queues with these ids; all if empty.
         damage: receives a sentence about each invalid entry, if the format's entries can be checked.
     """
-    return store.format.walk_queues(open_store_files(store_of(store.root)), topic, queue_id, damage)
+    files = open_store_files(store_of(store.root))
+    for topic, queue_id in product(dict.fromkeys(topics) or [None], dict.fromkeys(queue_ids) or [None]):
+        yield from store.format.walk_queues(files, topic, queue_id, damage)
 
 
 def dump_index_files(store: Store, geometry: Geometry | None) -> Iterator[Row]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.lake_names import check_brokers
-from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_display_arguments
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.times import add_time_arguments
@@ -26,8 +26,10 @@ _OF_STORIES = ("depth", "related_by", "mask", "body", "follow", "limit")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `lineage`."""
     add_place_arguments(parser)
-    parser.add_argument("--key", action=Once, help="business key")
-    parser.add_argument("--id", action=Once, help="offset message id, or client message id (UNIQ_KEY)")
+    several = "; of several, each has its own story"
+    parser.add_argument("--key", action="append", default=[], help=f"business key{several}")
+    id_help = f"offset message id, or client message id (UNIQ_KEY){several}"
+    parser.add_argument("--id", action="append", default=[], help=id_help)
     parser.add_argument("--offset", metavar="BROKER:OFFSET", help="the record at a physical offset of a broker's log")
     topics_help = "show which topics feed which, between --from and --to, by keys that pass from one to the other"
     parser.add_argument("--topics", action="store_true", help=topics_help)
@@ -70,7 +72,7 @@ def check(arguments: argparse.Namespace) -> None:
     Raises:
         JobError: for the first conflict.
     """
-    asked = [f"--{name}" for name in (*_ONE_RECORD, "topics") if getattr(arguments, name) not in (None, False)]
+    asked = [f"--{name}" for name in (*_ONE_RECORD, "topics") if getattr(arguments, name) not in (None, False, [])]
     if len(asked) != 1:
         found = " and ".join(asked) or "none of them"
         raise JobError(
@@ -80,6 +82,9 @@ def check(arguments: argparse.Namespace) -> None:
         raise JobError(f"--from {arguments.start} is not before --to {arguments.end}")
     if arguments.topics:
         _check_topics(arguments)
+    if len(arguments.key) + len(arguments.id) > 1 and (arguments.follow or arguments.html or arguments.openlineage):
+        option = "follow" if arguments.follow else "html" if arguments.html else "openlineage"
+        raise JobError(f"--{option} is for one story: expected one --key or --id")
     if arguments.follow and (arguments.format not in (TREE, TABLE) or arguments.html or arguments.openlineage):
         raise JobError("--follow prints steps as they are archived: it needs --format tree, and no --html")
     if arguments.follow_for is not None and not arguments.follow:
@@ -94,6 +99,15 @@ def _check_topics(arguments: argparse.Namespace) -> None:
             raise JobError(f"--{name.replace('_', '-')} belongs to a single story, found --topics")
     if arguments.start is None or arguments.end is None:
         raise JobError("--topics needs --from and --to", "as in --from -1d --to now")
+
+
+def one_by_one(arguments: argparse.Namespace) -> Iterator[argparse.Namespace]:
+    """Yield the arguments of each story."""
+    asked = [*(("key", key) for key in arguments.key), *(("id", each) for each in arguments.id)]
+    for name, value in asked:
+        yield argparse.Namespace(**{**vars(arguments), "key": [], "id": [], name: [value]})
+    if not asked:
+        yield arguments
 
 
 def question_of(arguments: argparse.Namespace, lake: LakePaths) -> Question:
@@ -113,7 +127,14 @@ def question_of(arguments: argparse.Namespace, lake: LakePaths) -> Question:
         place = broker, offset
     limit = MAX_RECORDS if arguments.limit is None else arguments.limit
     return Question(
-        arguments.key, arguments.id, place, arguments.start, arguments.end, arguments.depth, arguments.related_by, limit
+        next(iter(arguments.key), None),
+        next(iter(arguments.id), None),
+        place,
+        arguments.start,
+        arguments.end,
+        arguments.depth,
+        arguments.related_by,
+        limit,
     )
 
 

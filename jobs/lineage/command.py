@@ -29,7 +29,16 @@ from commitlake.jobs.cli.rows_output import Row, write_table
 from commitlake.jobs.cli.terminal import print_line, trusted
 from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import join_times
-from commitlake.jobs.lineage.arguments import JSON, MERMAID, TABLE, add_arguments, check, masks_of, question_of
+from commitlake.jobs.lineage.arguments import (
+    JSON,
+    MERMAID,
+    TABLE,
+    add_arguments,
+    check,
+    masks_of,
+    one_by_one,
+    question_of,
+)
 from commitlake.pipelines.lineage.answer import story_and_rows
 from commitlake.pipelines.lineage.masked import mask_story
 from commitlake.pipelines.lineage.story import Story
@@ -83,7 +92,12 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             return _show_topics(arguments, lake, started)
         if arguments.follow:
             return _follow(arguments, lake)
-        return _show_story(arguments, lake, started)
+        code = ExitCode.OK
+        for number, one in enumerate(one_by_one(arguments)):
+            if number:
+                print()
+            code = max(code, _show_story(one, lake, started))
+        return code
 
 
 def _show_story(arguments: argparse.Namespace, lake: LakePaths, started: float) -> ExitCode:

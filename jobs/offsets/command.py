@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.names import warn
-from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument, add_json_argument
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
@@ -55,7 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = job_parser("offsets", DESCRIPTION, EXAMPLES)
     parser.set_defaults(spark=False)
     add_source_arguments(parser)
-    parser.add_argument("--group", action=Once, required=True, help="the consumer group")
+    parser.add_argument("--group", action="append", required=True, help="the consumer group")
     time = parser.add_mutually_exclusive_group(required=True)
     at_help = "with --lake: the offsets that the group had at this time: 2026-11-20T14:00, ms since 1970, or -2h"
     time.add_argument("--at", type=parse_time, metavar="TIME", help=at_help)
@@ -108,26 +107,35 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 def _answer(arguments: argparse.Namespace, client: OffsetClient | None) -> ExitCode:
     from commitlake.jobs.cli.rows_output import write
     from commitlake.jobs.offsets.apply import apply_offsets, mqadmin_lines
-    from commitlake.jobs.offsets.formatting import PLAIN_COLUMNS, TABLE_COLUMNS, plain_rows, summary, table_rows
+    from commitlake.jobs.offsets.formatting import GROUP_COLUMNS, PLAIN_COLUMNS, plain_rows, summary, table_rows
     from commitlake.jobs.offsets.gather import gather
 
-    gathered = gather(arguments, client)
-    rows, now = gathered.rows, datetime.datetime.now(datetime.UTC)
+    groups = [argparse.Namespace(**vars(arguments) | {"group": group}) for group in dict.fromkeys(arguments.group)]
+    found = [(one, gather(one, client)) for one in groups]
+    now = datetime.datetime.now(datetime.UTC)
     if arguments.output == MQADMIN and client is not None:
-        for line in mqadmin_lines(arguments, rows, client):
-            print(line)
+        for one, gathered in found:
+            for line in mqadmin_lines(one, gathered.rows, client):
+                print(line)
     elif arguments.output == "table":
-        write("table", table_rows(rows, now), list(TABLE_COLUMNS))
+        columns = GROUP_COLUMNS if len(found) > 1 else GROUP_COLUMNS[1:]
+        write("table", (row for one, of in found for row in table_rows(of.rows, one.group, now)), columns)
     else:
-        write(arguments.output, plain_rows(rows, arguments.group, now), list(PLAIN_COLUMNS))
+        write(
+            arguments.output, (row for one, of in found for row in plain_rows(of.rows, one.group, now)), PLAIN_COLUMNS
+        )
     sys.stdout.flush()
-    for sentence in gathered.missing:
-        warn("commitlake offsets", sentence)
-    if rows and not arguments.quiet:
-        print_line(summary(rows, arguments.group))
-    is_complete = bool(rows) and not gathered.missing and not any(row.asked.problem for row in rows)
-    if arguments.apply and client is not None:
-        is_complete = apply_offsets(arguments, rows, client) and is_complete
+    is_complete = True
+    for one, gathered in found:
+        rows = gathered.rows
+        for sentence in gathered.missing:
+            warn("commitlake offsets", sentence)
+        if rows and not arguments.quiet:
+            print_line(summary(rows, one.group))
+        is_whole = bool(rows) and not gathered.missing and not any(row.asked.problem for row in rows)
+        if arguments.apply and client is not None:
+            is_whole = apply_offsets(one, rows, client) and is_whole
+        is_complete = is_complete and is_whole
     return ExitCode.OK if is_complete else ExitCode.DAMAGE
 
 

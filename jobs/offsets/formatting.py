@@ -13,10 +13,10 @@ from commitlake.pipelines.lag.groups import summed
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.schemas.counts import count_text
 
-TABLE_COLUMNS = (
-    Column("broker", 6), Column("topic"), Column("queue_id"), Column("offset"), Column("bounds", 2), Column("now", 1),
-    Column("messages", 3, is_right=True), Column("time_lag", 4, is_right=True), Column("next_message", 5),
-    Column("notes", is_notes=True),
+GROUP_COLUMNS = (
+    Column("group"), Column("broker", 6), Column("topic"), Column("queue_id"), Column("offset"), Column("bounds", 2),
+    Column("now", 1), Column("messages", 3, is_right=True), Column("time_lag", 4, is_right=True),
+    Column("next_message", 5), Column("notes", is_notes=True),
 )  # fmt: skip
 PLAIN_COLUMNS = (
     "broker", "group", "topic", "queue_id", "offset", "offset_min", "offset_max", "current", "first", "end",
@@ -24,12 +24,13 @@ PLAIN_COLUMNS = (
 )  # fmt: skip
 
 
-def table_rows(rows: Iterable[PlannedOffset], now: datetime.datetime) -> Iterator[Row]:
+def table_rows(rows: Iterable[PlannedOffset], group: str, now: datetime.datetime) -> Iterator[Row]:
     """Yield rows for people."""
     for row in rows:
         asked, lag = row.asked, row.lag
         waited = _waited(row, now)
         yield {
+            "group": group,
             "broker": asked.queue.broker,
             "topic": asked.queue.topic,
             "queue_id": asked.queue.queue_id,

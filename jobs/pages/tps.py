@@ -466,7 +466,7 @@ def _brokers(report: RatesReport) -> str:
 def _filters(report: RatesReport) -> Iterator[tuple[str, Sequence[object]]]:
     question = report.question
     yield "Only topic", question.topics
-    yield "Only queue", [] if question.queue_id is None else [question.queue_id]
+    yield "Only queue", question.queue_ids
     yield "Only tag", question.tags
     yield "Only kind", question.kinds
 

@@ -8,10 +8,9 @@ from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.engine_argument import add_engine_argument, refuse_spark
-from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.places import add_place_arguments
-from commitlake.jobs.cli.store_arguments import file_size
+from commitlake.jobs.cli.store_arguments import at_least, file_size
 from commitlake.jobs.cli.times import add_time_arguments
 from commitlake.jobs.query.bodies import MAX_BODY_ROWS
 from commitlake.jobs.query.limits import check_limits
@@ -28,12 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--table", choices=tuple(LAKE_TABLES), default="messages", help="the table to query (default: messages)"
     )
     parser.add_argument("--topic", action="append", default=[], help="stored topic")
-    parser.add_argument("--queue", action=Once, type=int, help="queue id")
+    parser.add_argument("--queue", action="append", default=[], type=at_least(0), help="queue id")
     parser.add_argument(
         "--kind", action="append", default=[], choices=[str(kind) for kind in Kind], help="kind of record"
     )
     parser.add_argument("--key", action="append", default=[], help="business key")
-    parser.add_argument("--id", action=Once, help="offset message id, or client message id (UNIQ_KEY)")
+    id_help = "offset message id, or client message id (UNIQ_KEY)"
+    parser.add_argument("--id", action="append", default=[], help=id_help)
     parser.add_argument("--broker", action="append", default=[], help="the store's name")
     add_time_arguments(parser)
     sql_help = (

@@ -229,7 +229,7 @@ def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, table: DeltaT
     """Warn of topics that the lake does not have; after an empty result, also of an unknown queue and masked keys."""
     if not count and arguments.key and table is not None:
         _explain_masks(lake)
-    if arguments.table != "messages" or not (arguments.topic or arguments.queue is not None):
+    if arguments.table != "messages" or not (arguments.topic or arguments.queue):
         return
     if count and len(arguments.topic) < 2:  # of several topics, one may be misspelled
         return
@@ -241,7 +241,7 @@ def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, table: DeltaT
         except LakeError:
             return
     sentences = unknown_topics(lake, table, arguments.topic)
-    if arguments.queue is not None and not sentences and not count:
+    if arguments.queue and not sentences and not count:
         sentences = unknown_queues(table, arguments.topic, arguments.queue)
     for sentence in sentences:
         _warn(sentence)
@@ -311,11 +311,11 @@ def _with_places(question: Question, lake: LakePaths) -> Question:
     """Add the physical places of the messages to a question, if the table of keys knows them."""
     from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key
 
-    keys, message_id = question.conditions.keys, question.message_id
+    keys = question.conditions.keys
     return replace(
         question,
         key_places=condition_of_keys(lake, keys) if keys else None,
-        unique_key_places=None if message_id is None else partial(condition_of_unique_key, lake, message_id),
+        unique_key_places=partial(condition_of_unique_key, lake) if question.message_ids else None,
     )
 
 
@@ -324,7 +324,7 @@ def _question(arguments: argparse.Namespace, columns: Sequence[str], known: Sequ
         table=arguments.table,
         conditions=Conditions(
             topics=arguments.topic,
-            queue_id=arguments.queue,
+            queue_ids=arguments.queue,
             kinds=arguments.kind,
             keys=arguments.key,
             brokers=arguments.broker,
@@ -332,7 +332,7 @@ def _question(arguments: argparse.Namespace, columns: Sequence[str], known: Sequ
             end=arguments.end,
             where=arguments.where,
         ),
-        message_id=arguments.id,
+        message_ids=arguments.id,
         columns=columns,
         order=_order(arguments, known),
         limit=arguments.limit + 1 if arguments.limit else 0,  # one more row shows whether there are more

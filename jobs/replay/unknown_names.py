@@ -58,4 +58,4 @@ def _sentences(arguments: argparse.Namespace, lake: LakePaths, source: MessageSo
     yield from unknown_tags(source.table, arguments.tag)
     if not unknown:
         for queue_id in arguments.queue:
-            yield from unknown_queues(source.table, arguments.topic, queue_id)
+            yield from unknown_queues(source.table, arguments.topic, [queue_id])

@@ -27,6 +27,7 @@ from commitlake.jobs.cli.broker_conf import read_store_conf
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import FOLDERS
+from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.s3_arguments import add_s3_arguments
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import parse_decimal
@@ -64,7 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
         "folder; each store needs a place of its own"
     )  # fmt: skip
     parser.add_argument(
-        "--broker", help="the store's name (default: brokerName in broker.conf beside the store, or "
+        "--broker", action=Once, help="the store's name (default: brokerName in broker.conf beside the store, or "
         "the name of its folder)"
     )  # fmt: skip
     parser.add_argument(

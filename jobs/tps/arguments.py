@@ -11,8 +11,8 @@ from commitlake.jobs.cli.durations import duration_text, parse_duration
 from commitlake.jobs.cli.engine_argument import add_engine_argument, refuse_spark
 from commitlake.jobs.cli.html import add_html_argument
 from commitlake.jobs.cli.names import did_you_mean
-from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.output_forms import add_format_argument
+from commitlake.jobs.cli.store_arguments import at_least
 from commitlake.jobs.cli.times import add_time_arguments
 from commitlake.jobs.lag.arguments import add_source_arguments
 from commitlake.pipelines.tps.question import GROUPS, SECOND
@@ -72,7 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
     step_help = "with --window: begin a window at this interval, so that windows overlap; must divide --window"
     parser.add_argument("--step", type=parse_duration, metavar="TIME", help=step_help)
     parser.add_argument("--topic", action="append", default=[], help="only this stored topic")
-    parser.add_argument("--queue", action=Once, type=int, help="only this queue id")
+    parser.add_argument("--queue", action="append", default=[], type=at_least(0), help="only this queue id")
     parser.add_argument("--tag", action="append", default=[], help="only this tag")
     kinds = [str(kind) for kind in Kind]
     parser.add_argument("--kind", action="append", default=[], choices=kinds, help="only this kind of record")

@@ -312,7 +312,7 @@ def _question(arguments: argparse.Namespace, by: Sequence[str], source: TpsSourc
         window=arguments.window,
         step=arguments.step,
         topics=arguments.topic,
-        queue_id=arguments.queue,
+        queue_ids=arguments.queue,
         tags=arguments.tag,
         kinds=arguments.kind,
         brokers=arguments.broker,
@@ -380,7 +380,7 @@ def _plain(row: Row, columns: Sequence[str]) -> Row:
 def _explain_empty(arguments: argparse.Namespace, source: TpsSource, rows: Sequence[Row]) -> None:
     is_empty = not any(row["messages"] for row in rows)
     if is_empty or max(len(arguments.topic), len(arguments.tag)) > 1:  # of several names, one may be misspelled
-        source.warn_of_unknown_names(arguments.topic, arguments.tag, arguments.queue if is_empty else None)
+        source.warn_of_unknown_names(arguments.topic, arguments.tag, arguments.queue if is_empty else [])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

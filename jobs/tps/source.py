@@ -46,15 +46,15 @@ class TpsSource:
     table: CountedTable = MINUTES
     damaged: Mapping[str, int] = field(default_factory=dict)
 
-    def warn_of_unknown_names(self, topics: Sequence[str], tags: Sequence[str], queue_id: int | None) -> None:
-        """Warn of topics, tags and a queue that do not exist; of a store, tags of the messages that were read."""
+    def warn_of_unknown_names(self, topics: Sequence[str], tags: Sequence[str], queues: Sequence[int]) -> None:
+        """Warn of topics, tags and queues that do not exist; of a store, tags of the messages that were read."""
         from commitlake.connectors.lake.reader import open_table
         from commitlake.jobs.cli.lake_names import unknown_queues, unknown_tags, unknown_topics, unknown_values
 
         if self.stores:
             from commitlake.jobs.cli.store_queues import unknown_names
 
-            sentences = unknown_names(self.stores, topics, () if queue_id is None else (queue_id,))
+            sentences = unknown_names(self.stores, topics, queues)
             read = open_table(self.lake, self.table.name)
             if not sentences and not (self.table is MINUTES and _has_unnamed_tags(read)):
                 sentence = "no message that was read has the tag {}"
@@ -62,8 +62,8 @@ class TpsSource:
         else:
             messages = open_table(self.lake, "messages")
             sentences = [*unknown_topics(self.lake, messages, topics), *unknown_tags(messages, tags)]
-            if queue_id is not None and not sentences:
-                sentences = unknown_queues(messages, topics, queue_id)
+            if queues and not sentences:
+                sentences = unknown_queues(messages, topics, queues)
         for sentence in sentences:
             warn("commitlake tps", sentence)
 
@@ -153,7 +153,7 @@ def _read_store(
         start=start - earlier if start is not None and earlier is not None else start,
         end=None if end is None else rounded(end, unit, up=True),
         topics=arguments.topic,
-        queue_id=arguments.queue,
+        queue_ids=arguments.queue,
         columns=columns,
     )
     lake = LakePaths(folder)

@@ -58,10 +58,10 @@ def ask_hbase(question: Question, address: str, table: str | None) -> Iterator[p
 
     asked = question.conditions
     wanted = MessageConditions(
-        message_id=question.message_id,
+        message_ids=question.message_ids,
         keys=asked.keys,
         topics=asked.topics,
-        queue_id=asked.queue_id,
+        queue_ids=asked.queue_ids,
         kinds=asked.kinds,
         brokers=asked.brokers,
         start=asked.start,

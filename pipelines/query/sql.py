@@ -6,7 +6,15 @@ import datetime
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from commitlake.connectors.lake.sql import Engine, column_name, date_literal, has_any, text_literal, timestamp_literal
+from commitlake.connectors.lake.sql import (
+    Engine,
+    any_of,
+    column_name,
+    date_literal,
+    has_any,
+    text_literal,
+    timestamp_literal,
+)
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 
@@ -16,7 +24,6 @@ class Conditions:
     """Conditions on a message; None and empty values are no condition. Times are store times, the end exclusive."""
 
     topics: Sequence[str] = ()
-    queue_id: int | None = None
     queue_ids: Sequence[int] = ()
     kinds: Sequence[str] = ()
     keys: Sequence[str] = ()
@@ -33,8 +40,6 @@ def predicates(conditions: Conditions, engine: Engine) -> list[str]:
         return [f"{column} IN ({', '.join(text_literal(value, engine) for value in values)})"] if values else []
 
     found = one_of("broker", conditions.brokers) + one_of("topic", conditions.topics) + one_of("kind", conditions.kinds)
-    if conditions.queue_id is not None:
-        found.append(f"queue_id = {conditions.queue_id}")
     if conditions.queue_ids:
         found.append(f"queue_id IN ({', '.join(map(str, sorted(conditions.queue_ids)))})")
     if conditions.keys:
@@ -74,40 +79,41 @@ class Question:
     Attributes:
         table: name of the table in the lake.
         conditions: conditions on rows.
-        message_id: id of the wanted message, or None.
+        message_ids: ids of the wanted messages; empty for any.
         columns: columns to return.
         order: columns to sort by, followed by `DESC` for descending order; nulls come last.
         limit: maximum number of rows; 0 for no limit.
         count: True to return only the number of rows.
         key_places: SQL for the locations of the messages of the wanted keys, if known.
-        unique_key_places: function that returns such SQL for `message_id` as a client's id. It is called only if no
-            message has the id as its offset message id.
+        unique_key_places: function that returns such SQL for one of `message_ids` as a client's id. If there is only
+            one, it is called only if no message has the id as its offset message id.
     """
 
     table: str
     conditions: Conditions
-    message_id: str | None
+    message_ids: Sequence[str]
     columns: Sequence[str]
     order: Sequence[str]
     limit: int
     count: bool = False
     key_places: str | None = None
-    unique_key_places: Callable[[], str | None] | None = None
+    unique_key_places: Callable[[str], str | None] | None = None
 
     def statements(self, name: str, engine: Engine) -> Iterator[str]:
         """Yield SQL statements for an engine that calls the table `name`; stop at the first that finds rows."""
-        if self.message_id is None or self.count:
+        if len(self.message_ids) != 1 or self.count:
             yield self._select(name, self.where(engine), engine)
             return
         fixed = self._fixed(engine)
-        for condition in self._wanted_ids(self.message_id, engine):
+        for condition in self._wanted_ids(self.message_ids[0], engine):
             yield self._select(name, [*fixed, condition], engine)
 
     def where(self, engine: Engine) -> list[str]:
         """Return the conditions of a single statement, in which a message id may be of either kind."""
-        if self.message_id is None:
+        if not self.message_ids:
             return self._fixed(engine)
-        return [*self._fixed(engine), "(" + " OR ".join(self._wanted_ids(self.message_id, engine)) + ")"]
+        wanted = [f"({part})" for each in self.message_ids for part in self._wanted_ids(each, engine)]
+        return [*self._fixed(engine), any_of(wanted)]
 
     def _fixed(self, engine: Engine) -> list[str]:
         places = [] if self.key_places is None else [self.key_places]
@@ -116,7 +122,7 @@ class Question:
     def _wanted_ids(self, message_id: str, engine: Engine) -> Iterator[str]:
         *by_offset, by_unique_key = id_predicates(message_id, engine)
         yield from by_offset
-        places = None if self.unique_key_places is None else self.unique_key_places()
+        places = None if self.unique_key_places is None else self.unique_key_places(message_id)
         yield by_unique_key if places is None else f"({by_unique_key} AND {places})"
 
     def _select(self, name: str, where: Sequence[str], engine: Engine) -> str:

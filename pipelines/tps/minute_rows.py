@@ -175,7 +175,7 @@ def _conditions(question: RatesQuestion) -> dict[str, Collection[Any]]:
     """Return the values that each column of the wanted rows may have."""
     asked: dict[str, Collection[Any]] = {
         "topic": question.topics,
-        "queue_id": [] if question.queue_id is None else [question.queue_id],
+        "queue_id": question.queue_ids,
         "tag": question.tags,
         "kind": question.kinds,
         "broker": question.brokers,

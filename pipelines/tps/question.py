@@ -128,7 +128,7 @@ class RatesQuestion:
         window: length of a window; None for one window over the whole time range.
         step: distance of two windows; by default they do not overlap.
         topics: topics to count; all if empty, as for the following attributes.
-        queue_id: queue to count.
+        queue_ids: queues to count.
         tags: tags to count.
         kinds: kinds to count.
         brokers: brokers to count.
@@ -145,7 +145,7 @@ class RatesQuestion:
     window: datetime.timedelta | None = None
     step: datetime.timedelta | None = None
     topics: Sequence[str] = ()
-    queue_id: int | None = None
+    queue_ids: Sequence[int] = ()
     tags: Sequence[str] = ()
     kinds: Sequence[str] = ()
     brokers: Sequence[str] = ()
@@ -195,7 +195,7 @@ class RatesQuestion:
         """Return SQL for the wanted rows of `table`, or of another table."""
         table = table or self.table
         found = predicates(
-            Conditions(topics=self.topics, queue_id=self.queue_id, kinds=self.kinds, brokers=self.brokers),
+            Conditions(topics=self.topics, queue_ids=self.queue_ids, kinds=self.kinds, brokers=self.brokers),
             self.engine,
         )
         if self.tags:

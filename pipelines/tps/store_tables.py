@@ -71,14 +71,14 @@ class LogSelection:
         start: first store time; None for no limit, as for the following attributes.
         end: end of the store time, exclusive.
         topics: topics to read; all if empty.
-        queue_id: queue to read.
+        queue_ids: queues to read.
         columns: columns of a table of messages in addition to those for rates.
     """
 
     start: datetime.datetime | None = None
     end: datetime.datetime | None = None
     topics: Sequence[str] = ()
-    queue_id: int | None = None
+    queue_ids: Sequence[int] = ()
     columns: Sequence[str] = ()
 
 
@@ -157,7 +157,7 @@ class StoreLogs:
             path="",
             mode=Mode.PERMISSIVE,
             topics=frozenset(wanted.topics) or None,
-            queue_ids=None if wanted.queue_id is None else frozenset([wanted.queue_id]),
+            queue_ids=frozenset(wanted.queue_ids) or None,
             starting_timestamp=None if wanted.start is None else epoch_ms(wanted.start),
             ending_timestamp=None if wanted.end is None else epoch_ms(wanted.end),
         )

@@ -124,8 +124,8 @@ def _sql(question: RatesQuestion, engine: Engine) -> str:
     ]
     if question.brokers:
         conditions.append(f"from_broker IN ({', '.join(text_literal(name, engine) for name in question.brokers)})")
-    if question.queue_id is not None:
-        conditions.append(f"from_queue_id = {question.queue_id}")
+    if question.queue_ids:
+        conditions.append(f"from_queue_id IN ({', '.join(map(str, question.queue_ids))})")
     outcome = (
         f"max(CASE WHEN outcome = '{StepOutcome.COMMITTED}' THEN {_COMMITTED} "
         f"WHEN outcome = '{StepOutcome.ROLLED_BACK}' THEN {_ROLLED_BACK} "

@@ -87,7 +87,7 @@ def _time_look_ups(options: HBaseOptions, messages: int) -> None:
             return MessageConditions(keys=[f"order-{chance.randrange(messages // 4)}"])
 
         def by_id() -> MessageConditions:
-            return MessageConditions(message_id=f"0A00000100002A9F{1000 * chance.randrange(messages // 2):016X}")
+            return MessageConditions(message_ids=[f"0A00000100002A9F{1000 * chance.randrange(messages // 2):016X}"])
 
         def by_topic() -> MessageConditions:
             start = START + datetime.timedelta(seconds=chance.uniform(0, seconds))

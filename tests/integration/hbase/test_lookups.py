@@ -59,23 +59,23 @@ def _plain(name: str, value: Any) -> Any:
 def test_an_offset_message_id_gives_its_message(client: Client, rows: Rows) -> None:
     for row in rows[::500]:
         if row["msg_id"] is not None:
-            assert _ask(client, MessageConditions(message_id=row["msg_id"])) == [row]
-            assert _ask(client, MessageConditions(message_id=row["msg_id"].lower())) == [row]
+            assert _ask(client, MessageConditions(message_ids=[row["msg_id"]])) == [row]
+            assert _ask(client, MessageConditions(message_ids=[row["msg_id"].lower()])) == [row]
 
 
 def test_records_at_one_offset_are_distinguished_by_their_brokers(client: Client, rows: Rows) -> None:
     first, second = (row for row in rows if row["physical_offset"] == 2000)
     assert first["broker"] != second["broker"]
-    assert _ask(client, MessageConditions(message_id=second["msg_id"])) == [second]
+    assert _ask(client, MessageConditions(message_ids=[second["msg_id"]])) == [second]
 
 
 def test_an_id_without_an_offset_is_looked_up_as_a_unique_key(client: Client, rows: Rows) -> None:
     wanted = next(row["unique_key"] for row in rows[50:] if row["unique_key"])
     expected = [row for row in rows if row["unique_key"] == wanted]
-    assert _ask(client, MessageConditions(message_id=wanted)) == expected
+    assert _ask(client, MessageConditions(message_ids=[wanted])) == expected
     assert _ask(client, MessageConditions(unique_key=wanted)) == expected
-    assert len(_ask(client, MessageConditions(message_id="ü" * 300))) == 1
-    assert _ask(client, MessageConditions(message_id="nobody's")) == []
+    assert len(_ask(client, MessageConditions(message_ids=["ü" * 300]))) == 1
+    assert _ask(client, MessageConditions(message_ids=["nobody's"])) == []
 
 
 @pytest.mark.parametrize("keys", [["order-0"], ["order-1", "order-2", "order-1"], ["a"], [""], ["k" * 40_000], ["no"]])
@@ -115,7 +115,7 @@ def _ways() -> list[tuple[MessageConditions, Callable[[dict[str, Any]], bool]]]:
 
 
 def test_other_conditions_filter_the_messages_that_the_keys_find(client: Client, rows: Rows) -> None:
-    wanted = MessageConditions(topics=["orders"], queue_id=1, kinds=["normal"], brokers=["broker-b"])
+    wanted = MessageConditions(topics=["orders"], queue_ids=[1], kinds=["normal"], brokers=["broker-b"])
     expected = [row for row in rows if (row["topic"], row["queue_id"], row["broker"]) == ("orders", 1, "broker-b")]
     assert expected
     assert _ask(client, wanted) == expected

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -77,6 +77,7 @@ def test_tables_of_commands_fit_every_terminal(name: str, monkeypatch: pytest.Mo
                 assert "…" in word or word == "audit" or word in "1, 2" or any(word in text.split() for text in texts)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # another process may take the time
 @given(
     st.lists(st.lists(st.text(max_size=60), min_size=3, max_size=3), min_size=1, max_size=4),
     st.lists(st.integers(0, 3), min_size=3, max_size=3),

@@ -505,7 +505,7 @@ def test_an_empty_list_of_columns_is_refused(ask: Ask, columns: str) -> None:
         (["--output", "xml"], "invalid choice"),
         (["--engine", "duckdb"], "invalid choice"),
         (["--table", "users"], "invalid choice"),
-        (["--queue", "x"], "invalid int"),
+        (["--queue", "x"], "expected a whole number, 0 or more"),
         (["--limit", "x"], "invalid int"),
         (["--table", "quarantine", "--topic", "a"], "accepts no condition except --where"),
         (["--table", "quarantine", "--queue", "0"], "accepts no condition except --where"),
@@ -627,3 +627,16 @@ def test_a_reader_that_closes_the_pipe_ends_the_query_without_an_error(lake: Pat
     assert json.loads(first.splitlines()[0])
     whole = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=True).stdout
     assert len(whole) > 2 * room
+
+
+def test_several_ids_and_queues_are_alternatives(ask: Ask) -> None:
+    rows = [json.loads(line) for line in ask("--output", "jsonl", "--topic", "orders", "--limit", 0).out.splitlines()]
+    first, last = rows[0], rows[-1]
+    for ids in ([first["msg_id"], last["unique_key"] or last["msg_id"]], [last["msg_id"], first["msg_id"], "none"]):
+        options = [part for each in ids for part in ("--id", each)]
+        found = [json.loads(line)["msg_id"] for line in ask("--output", "jsonl", *options).out.splitlines()]
+        assert found == [first["msg_id"], last["msg_id"]]
+    queues = {row["queue_id"] for row in rows}
+    counts = [int(ask("--topic", "orders", "--count", "--queue", each).out) for each in queues]
+    together = [part for each in queues for part in ("--queue", each)]
+    assert int(ask("--topic", "orders", "--count", *together).out) == sum(counts) == len(rows)

@@ -285,12 +285,13 @@ def test_a_look_up_of_a_key_does_not_import_pandas(lake: LakePaths) -> None:
 def test_a_unique_key_is_looked_up_only_if_no_message_has_the_offset_id() -> None:
     asked: list[str] = []
 
-    def places() -> str:
+    def places(unique_key: str) -> str:
+        assert unique_key == message_id
         asked.append("unique key")
         return "physical_offset IN (7)"
 
     message_id = "0A00000100002A9F00000000000003E8"
-    question = Question("messages", Conditions(), message_id, ["topic"], ["topic"], 0, unique_key_places=places)
+    question = Question("messages", Conditions(), [message_id], ["topic"], ["topic"], 0, unique_key_places=places)
     statements = question.statements("messages", Engine.DELTALAKE)
     assert "physical_offset = 1000" in next(statements)
     assert asked == []

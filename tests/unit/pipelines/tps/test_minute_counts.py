@@ -89,7 +89,7 @@ def chosen(rows: list[list[Row]], question: RatesQuestion) -> list[Row]:
         if row["minute"] is not None
         and question.start <= row["minute"] < question.end
         and all(row[name] in values for name, values in asked.items() if values)
-        and question.queue_id in (None, row["queue_id"])
+        and (not question.queue_ids or row["queue_id"] in question.queue_ids)
         and (question.only is None or key_of(row, question) in question.only)
     ]
 
@@ -104,7 +104,7 @@ QUESTIONS = {
     "all columns": RatesQuestion(["broker", "topic", "queue", "tag", "kind"], START, START + 2 * HOUR),
     "a part of the time": RatesQuestion(["queue"], START + 30 * MINUTE, START + HOUR),
     "conditions": RatesQuestion(
-        ["tag"], START, START + HOUR, topics=["orders"], kinds=["normal", "half"], brokers=["a"], queue_id=7
+        ["tag"], START, START + HOUR, topics=["orders"], kinds=["normal", "half"], brokers=["a"], queue_ids=[7]
     ),
     "a tag": RatesQuestion(["kind"], START, START + HOUR, tags=["x"]),
     "some groups": RatesQuestion(

@@ -76,9 +76,9 @@ def test_a_transaction_belongs_to_the_time_of_its_first_half_message(growing: Gr
 
 
 def test_brokers_and_queues_are_selected(growing: GrowingLake) -> None:
-    assert read_outcomes(growing.lake, question(brokers=["broker-a"], queue_id=0), 5) == ALL
+    assert read_outcomes(growing.lake, question(brokers=["broker-a"], queue_ids=[0]), 5) == ALL
     assert read_outcomes(growing.lake, question(brokers=["other"]), 5) is None
-    assert read_outcomes(growing.lake, question(queue_id=1), 5) is None
+    assert read_outcomes(growing.lake, question(queue_ids=[1]), 5) is None
 
 
 @pytest.mark.parametrize("filters", [{"topics": ["orders"]}, {"tags": ["x"]}, {"kinds": ["normal"]}])
