@@ -219,4 +219,4 @@ class TrackedConnections(Closable):
                     if connection.peer.is_open:
                         self._register(connection)
                 except RocketMQError as error:
-                    _log.warning("heartbeat: %s", error)
+                    _log.debug("heartbeat: %s", error)  # a send over a broken connection reports it

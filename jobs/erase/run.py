@@ -15,6 +15,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.jobs.cli.confirm import confirm
 from commitlake.jobs.cli.evidence import evidence_key, last_subject, write_evidence
+from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.places import bodies_of, lake_of
 from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.runner import make_runner
@@ -37,13 +38,15 @@ from commitlake.pipelines.erasure.run import (
     run_erasure,
     unfinished_erasures,
 )
-from commitlake.pipelines.erasure.selection import KeysToErase
+from commitlake.pipelines.erasure.selection import KeysToErase, count_inner_batches
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+PROG = "commitlake erase"
 _SHOWN = 5
 _COLUMNS = (
     Column("number"), Column("state"), Column("begun_at"), Column("messages"), Column("reason", 1),
@@ -53,6 +56,20 @@ _COLUMNS = (
 
 def erase(arguments: argparse.Namespace, wanted: KeysToErase) -> ExitCode:
     """Finish interrupted erasures, then erase the requested messages."""
+    code = _erase(arguments, wanted)
+    batches = count_inner_batches(lake_of(arguments)) if wanted.keys or wanted.unique_keys else 0
+    if not batches:
+        return code
+    warn(
+        PROG,
+        f"the lake has {count_text(batches, 'record')} of topics with queue.type=BatchCQ that hold several messages "
+        "each. Their keys and ids are in the bodies only, and were not looked for: 'commitlake query --where "
+        f"\"sys_flag & {INNER_BATCH} <> 0\" --grep KEY' finds such records, and 'erase --id' erases one",
+    )
+    return max(code, ExitCode.DAMAGE)
+
+
+def _erase(arguments: argparse.Namespace, wanted: KeysToErase) -> ExitCode:
     say = _printer(arguments)
     key = evidence_key(arguments)
     place = _place(arguments)

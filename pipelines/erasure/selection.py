@@ -22,7 +22,9 @@ from commitlake.pipelines.erasure.hits import find_hits, read_hits, unerased
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
 from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
+from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
 
@@ -91,6 +93,17 @@ def select_messages(lake: LakePaths, wanted: KeysToErase) -> Selection:
             break
         rows = read_rows(lake, _places(more))
     return Selection(rows, wanted.texts | known, wanted.texts - _texts_of(rows))
+
+
+def count_inner_batches(lake: LakePaths) -> int:
+    """Return the number of records that hold several messages, whose keys and ids no table has, so that none is found.
+
+    Raises:
+        LakeError: if there is no lake, or `messages` is damaged.
+    """
+    condition = f"(sys_flag & {INNER_BATCH}) <> 0 AND body_size > 0 AND properties['{INNER_NUM}'] IS NOT NULL"
+    sql = f"SELECT count(*) AS batches FROM messages WHERE {condition}"
+    return int(run_sql(open_table(lake, "messages"), "messages", sql).read_all().column("batches")[0].as_py())
 
 
 def read_rows(lake: LakePaths, places: ErasedPlaces) -> pa.Table:

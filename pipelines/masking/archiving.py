@@ -9,9 +9,10 @@ therefore those of the masked rows, and `audit --store` applies the same rules t
     property.X   the property; for UNIQ_KEY the column unique_key as well
     body         the body, compressed as before; body_size and body_crc are those of the masked body
 
-A body that cannot be masked (not JSON, not text, damaged) is left out: it becomes empty, and the message gets the
-property COMMITLAKE_MASKED. A lake has one set of rules and one key from its first message on. Each commit contains the
-rules and a number derived from the key, from which the key cannot be computed.
+The body of an inner batch (5.x) holds messages with keys, tags and properties of their own, and each is masked like
+another. A body that cannot be masked (not JSON, not text, damaged) is left out: it becomes empty, and the message gets
+the property COMMITLAKE_MASKED. A lake has one set of rules and one key from its first message on. Each commit contains
+the rules and a number derived from the key, from which the key cannot be computed.
 """
 
 from __future__ import annotations
@@ -52,12 +53,21 @@ from commitlake.pipelines.masking.masks import (
     check_key,
     parse_mask,
 )
+from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
-from commitlake.schemas.layouts.rocketmq.properties import KEY_SEPARATOR, UNIQ_KEY
+from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_NUM
+from commitlake.schemas.layouts.rocketmq.properties import (
+    KEY_SEPARATOR,
+    UNIQ_KEY,
+    parse_properties,
+    serialize_properties,
+    split_keys,
+)
 from commitlake.schemas.layouts.rocketmq.properties import KEYS as KEYS_PROPERTY
 from commitlake.schemas.layouts.rocketmq.properties import TAGS as TAGS_PROPERTY
-from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
+from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, BodyCodec
 from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.remoting.batch import BatchItem, parse_batch, serialize_batch
 
 MASKED = "COMMITLAKE_MASKED"
 """Property of a message whose body was left out because it could not be masked; its value is `body`."""
@@ -81,8 +91,8 @@ class ArchiveMasks:
 
     @property
     def reads_bodies(self) -> bool:
-        """True if the rules change bodies."""
-        return any(mask.field in {BODY, KEYS} for mask in self.masks)
+        """True if the rules change bodies; each rule may change a message in an inner batch."""
+        return bool(self.masks)
 
     def to_text(self) -> str:
         """Return the text stored in the lake: the rules, and a number that identifies the key."""
@@ -123,12 +133,14 @@ class ArchiveMasks:
         if not len(numbers):
             return rows, 0
         found = rows.select(["kind", "body_codec", "body"]).take(pa.array(numbers))
+        is_batch = _is_inner_batch(rows)[numbers]
         kinds, codecs = (pc.cast(found.column(name), pa.string()).to_pylist() for name in ("kind", "body_codec"))
         bodies: list[bytes] = []
         marks: list[str | None] = []
-        for kind, codec, body in zip(kinds, codecs, found.column("body").to_pylist(), strict=True):
+        plain = found.column("body").to_pylist()
+        for kind, codec, body, holds_messages in zip(kinds, codecs, plain, is_batch.tolist(), strict=True):
             try:
-                bodies.append(self._masked_body(kind, codec, body))
+                bodies.append(self._masked_body(kind, codec, body, holds_messages=holds_messages))
                 marks.append(None)
             except (MaskError, BodyError):
                 bodies.append(_compressed(b"", _codec(codec)))
@@ -152,10 +164,11 @@ class ArchiveMasks:
             is_wanted = pc.invert(pc.is_in(kinds, pa.array(_UNMASKED_KINDS)))
         else:
             is_wanted = pc.equal(kinds, str(Kind.TRACE)).fill_null(False)
+        is_wanted = pc.or_(is_wanted, pa.array(_is_inner_batch(rows)))
         is_wanted = pc.and_(is_wanted, pc.greater(pc.binary_length(rows.column("body")), 0).fill_null(False))
         return np.asarray(is_wanted.to_numpy(zero_copy_only=False), bool)
 
-    def _masked_body(self, kind: str, codec: str, body: bytes) -> bytes:
+    def _masked_body(self, kind: str, codec: str, body: bytes, *, holds_messages: bool) -> bytes:
         """Return a stored body with its fields masked and compressed as before; unchanged bodies stay byte for byte.
 
         Raises:
@@ -165,11 +178,42 @@ class ArchiveMasks:
         if kind == Kind.TRACE and any(mask.field == KEYS for mask in self.masks):
             raise MaskError("body: a trace message names keys")
         masks = [mask for mask in self.masks if mask.field == BODY]
-        if not masks:
+        if not masks and not holds_messages:
             return body
         plain = decompress_as(body, _codec(codec))
-        masked = apply_masks(Message(plain, (), None, {}), masks, self.key).body
+        if holds_messages:
+            masked = self._masked_batch(plain)
+        else:
+            masked = apply_masks(Message(plain, (), None, {}), masks, self.key).body
         return body if masked == plain else _compressed(masked, _codec(codec))
+
+    def _masked_batch(self, body: bytes) -> bytes:
+        """Return the body of an inner batch with each of its messages masked."""
+        try:
+            return serialize_batch([self._masked_item(item) for item in parse_batch(body)])
+        except (LayoutError, UnserializableError) as error:
+            raise MaskError(f"body: {error}") from None
+
+    def _masked_item(self, item: BatchItem) -> BatchItem:
+        others = dict(parse_properties(item.properties))
+        keys, tags = split_keys(others.pop(KEYS_PROPERTY, "")), others.pop(TAGS_PROPERTY, None)
+        message = Message(item.body, keys, tags, others)
+        masked = apply_masks(message, self.masks, self.key)
+        if masked == message:
+            return item
+        own = {KEYS_PROPERTY: KEY_SEPARATOR.join(masked.keys), TAGS_PROPERTY: masked.tags or ""}
+        pairs = {**masked.properties, **{name: text for name, text in own.items() if text}}
+        return BatchItem(item.flag, masked.body, serialize_properties(pairs.items()))
+
+
+def _is_inner_batch(rows: pa.RecordBatch) -> Array:
+    """Return whether each row holds several messages."""
+    flags = np.asarray(pc.fill_null(rows.column("sys_flag"), 0).to_numpy(zero_copy_only=False))
+    found: Array = flags & INNER_BATCH != 0
+    properties = rows.column("properties")
+    for row in np.flatnonzero(found).tolist():
+        found[row] = INNER_NUM in dict(properties[row].as_py() or ())
+    return found
 
 
 @lru_cache(maxsize=8)

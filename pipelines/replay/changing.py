@@ -76,7 +76,10 @@ def _copied_files(lake: LakePaths, messages: PlannedMessages) -> Iterator[DataFi
     for number in range(len(messages.plan.parts)):
         rows = messages.rows(number, before)
         before += rows.num_rows
-        yield _file(lake, messages.plan.replay_id, rows, [None] * rows.num_rows, is_changed=True)
+        stored = messages.bodies(rows)
+        rows = rows.set_column(rows.column_names.index("body"), "body", stored.values)
+        errors = [stored.errors.get(row) for row in range(rows.num_rows)]
+        yield _file(lake, messages.plan.replay_id, rows, errors, is_changed=True)
 
 
 def _commit(lake: LakePaths, replay_id: str, stage: str, files: Iterable[DataFile]) -> None:

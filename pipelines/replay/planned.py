@@ -11,6 +11,7 @@ from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.pipelines.replay.changed_rows import bodies_of_changed, read_changed
+from commitlake.pipelines.replay.inner_batches import bodies_of_split, split_inner_batches
 from commitlake.pipelines.replay.parts import StoredBodies, bodies_in_rows, read_bodies_of, read_part
 from commitlake.pipelines.replay.plan import ReplayPlan
 from commitlake.schemas.tables.replay_messages import SendOutcome
@@ -39,14 +40,15 @@ class PlannedMessages:
             before: number of messages in the parts before it, which count for the plan's limit.
 
         Returns:
-            `parts.COLUMNS` of `messages`.
+            `parts.COLUMNS` of `messages`; an inner batch has a row for each of its messages.
 
         Raises:
             QueryError: if the table cannot be read.
+            PackStoreError: if the packs cannot be reached.
         """
         plan = self.plan
         read = read_changed if plan.is_changed else read_part
-        rows = read(self.table, plan.condition, plan.parts[number])
+        rows = split_inner_batches(read(self.table, plan.condition, plan.parts[number]), self._stored_bodies)
         return rows.slice(0, max(0, plan.limit - before)) if plan.limit else rows
 
     def bodies(self, rows: pa.Table) -> StoredBodies:
@@ -55,6 +57,9 @@ class PlannedMessages:
         Raises:
             PackStoreError: if the packs cannot be reached.
         """
+        return bodies_of_split(rows, self._stored_bodies)
+
+    def _stored_bodies(self, rows: pa.Table) -> StoredBodies:
         if self.plan.is_changed:
             return bodies_of_changed(rows)
         return bodies_in_rows(rows) if self.packs is None else read_bodies_of(rows, self.packs)

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -17,6 +17,7 @@ from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError
 from commitlake.pipelines.replay.changed_rows import changed_condition
 from commitlake.pipelines.replay.errors import ReplayError, TargetError, TargetGoneError
+from commitlake.pipelines.replay.inner_batches import IS_FLAGGED, further_messages
 from commitlake.pipelines.replay.mapping import target_queues
 from commitlake.pipelines.replay.origins import origin_sql
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
@@ -61,7 +62,7 @@ class QueueChoice:
 
 
 def count_choice(table: DeltaTable, condition: str) -> list[QueueChoice]:
-    """Count the chosen messages of each queue, sorted by store, topic and queue.
+    """Count the chosen messages of each queue, also those in inner batches, sorted by store, topic and queue.
 
     Args:
         table: the table `messages`.
@@ -72,10 +73,16 @@ def count_choice(table: DeltaTable, condition: str) -> list[QueueChoice]:
     """
     sql = (
         "SELECT broker, topic, queue_id, count(*) AS messages, sum(size) AS bytes, min(queue_offset) AS first_offset, "
-        "max(queue_offset) AS last_offset, min(store_timestamp) AS first_at, max(store_timestamp) AS last_at "
-        f"FROM messages WHERE {condition} GROUP BY broker, topic, queue_id ORDER BY broker, topic, queue_id"
+        "max(queue_offset) AS last_offset, min(store_timestamp) AS first_at, max(store_timestamp) AS last_at, "
+        f"{_FLAGGED} FROM messages WHERE {condition} GROUP BY broker, topic, queue_id ORDER BY broker, topic, queue_id"
     )
-    return [QueueChoice(**row) for row in dict_rows(run_sql(table, "messages", sql).read_all())]
+    queues = list(dict_rows(run_sql(table, "messages", sql).read_all()))
+    is_flagged = [row.pop("flagged") > 0 for row in queues]
+    more = further_messages(table, condition, "broker, topic, queue_id") if any(is_flagged) else {}
+    for row in queues:
+        further = more.get((row["broker"], row["topic"], row["queue_id"]), 0)
+        row["messages"] += further
+    return [QueueChoice(**row) for row in queues]
 
 
 def cut_parts(table: DeltaTable, condition: str) -> list[tuple[LogRange, ...]]:
@@ -89,10 +96,18 @@ def cut_parts(table: DeltaTable, condition: str) -> list[tuple[LogRange, ...]]:
     """
     sql = (
         f"SELECT broker, physical_offset / {STRETCH_BYTES} AS stretch, min(physical_offset) AS first, "
-        "max(physical_offset) AS last, count(*) AS messages, sum(size) AS bytes, max(store_timestamp) AS last_at "
-        f"FROM messages WHERE {condition} GROUP BY 1, 2 ORDER BY 1, 2"
+        "max(physical_offset) AS last, count(*) AS messages, sum(size) AS bytes, max(store_timestamp) AS last_at, "
+        f"{_FLAGGED} FROM messages WHERE {condition} GROUP BY 1, 2 ORDER BY 1, 2"
     )
-    return list(_parts(_by_time(run_sql(table, "messages", sql).read_all())))
+    stretches = list(dict_rows(run_sql(table, "messages", sql).read_all()))
+    if any(row["flagged"] for row in stretches):
+        more = further_messages(table, condition, f"broker, physical_offset / {STRETCH_BYTES}")
+        for row in stretches:
+            row["messages"] += more.get((row["broker"], row["stretch"]), 0)
+    return list(_parts(_by_time(stretches)))
+
+
+_FLAGGED = f"sum(CASE WHEN {IS_FLAGGED} THEN 1 ELSE 0 END) AS flagged"
 
 
 class _Stretch(NamedTuple):
@@ -101,11 +116,11 @@ class _Stretch(NamedTuple):
     bytes: int
 
 
-def _by_time(rows: pa.Table) -> list[_Stretch]:
+def _by_time(rows: Iterable[dict[str, Any]]) -> list[_Stretch]:
     """Return the ranges, sorted by the largest time so far in each store."""
     newest: dict[str, datetime.datetime] = {}
     found = []
-    for row in rows.to_pylist():
+    for row in rows:
         broker, last_at = row["broker"], row["last_at"] or EPOCH
         newest[broker] = max(newest.get(broker, last_at), last_at)
         where = LogRange(broker, row["first"], row["last"] + 1)

@@ -41,6 +41,7 @@ from commitlake.connectors.rocketmq.messages import (
     check_topic,
 )
 from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_BASE, INNER_NUM
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, Kind, kind_of
 from commitlake.schemas.remoting.batch import ITEM, MIN_ITEM_SIZE
@@ -62,7 +63,7 @@ TYPES: dict[str, pa.DataType] = {
 }
 _ALLOWED = (props.TAGS, props.KEYS, props.UNIQ_KEY, props.WAIT)
 _OVERRIDDEN_BY = {props.TAGS: "tags", props.KEYS: "keys", props.UNIQ_KEY: "unique_key"}
-_REFUSED = sorted(RESERVED_PROPERTIES - SET_BY_BROKERS - set(_ALLOWED))
+_REFUSED = sorted({INNER_NUM, INNER_BASE} | RESERVED_PROPERTIES - SET_BY_BROKERS - set(_ALLOWED))
 _DELAYS = frozenset({props.DELAY, TIMER_DELIVER_MS})
 _CODECS = [BodyCodec.NONE, BodyCodec.ZLIB, BodyCodec.LZ4, BodyCodec.ZSTD]
 _ITEM_TYPE = np.dtype([(field.name, ">i4") for field in ITEM.fields])
@@ -394,6 +395,8 @@ class _Preparing:
         refused = kept & _is_in(names, _REFUSED)
         for entry in np.flatnonzero(refused).tolist():
             text = f"properties: expected names of your own, found {names[entry]}, which is RocketMQ's"
+            if names[entry].as_py() in (INNER_NUM, INNER_BASE):
+                text = "body: expected one message, found an inner batch of several; 'commitlake replay' sends each"
             self._errors.setdefault(int(rows[entry]), text)
         wrong = pc.or_(pc.equal(names, ""), pc.fill_null(pc.equal(values, ""), True))
         for separator in ("\x01", "\x02"):

@@ -87,7 +87,8 @@ def start(world: ReplayWorld, *arguments: str) -> subprocess.Popen[bytes]:
     """Start `commitlake replay` as users do."""
     command = [sys.executable, "-m", "commitlake.jobs.cli.main", "replay", *arguments]
     with Path(world.lake.root, "printed.txt").open("ab") as printed:
-        return subprocess.Popen([*command, "--lake", world.lake.root, "--rate", str(RATE)], stdout=printed)
+        command += ["--lake", world.lake.root, "--rate", str(RATE)]
+        return subprocess.Popen(command, stdout=printed, stderr=subprocess.STDOUT)
 
 
 def begin(world: ReplayWorld) -> subprocess.Popen[bytes]:

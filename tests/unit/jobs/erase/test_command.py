@@ -26,6 +26,9 @@ from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.layouts.rocketmq.properties import serialize_properties
+from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
+from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
 from commitlake.schemas.tables.quarantine import QUARANTINE
 from commitlake.schemas.tables.replay_rows import REPLAY_ROWS
 from commitlake.schemas.tables.replays import REPLAYS
@@ -35,6 +38,7 @@ from tests.support.indexed_stores import Clock
 from tests.support.jmq_stores import OPTIONS
 from tests.support.journals import new_message as journal_message
 from tests.support.lakes import GrowingLake, rows_of
+from tests.support.logs import new_message
 
 REASON = ("--reason", "request 17 of 2026-11-20")
 
@@ -178,6 +182,20 @@ def _listed(capsys: pytest.CaptureFixture[str], growing: GrowingLake) -> str:
     capsys.readouterr()
     assert erase.main(["--lake", growing.lake.root, "--list", "--output", "jsonl"]) == ExitCode.OK
     return capsys.readouterr().out.strip()
+
+
+def test_records_in_which_keys_are_not_looked_for_are_named(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = serialize_batch([BatchItem(0, MARK.encode(), serialize_properties([("KEYS", KEY)]))])
+    properties = (("INNER_BASE", "0"), ("INNER_NUM", "1"))
+    growing.write([new_message(0, topic="Batched", body=body, sys_flag=INNER_BATCH, properties=properties)])
+    archive(growing)
+    code, printed = run(capsys, growing, "--key", KEY, *REASON, "--dry-run")
+    assert code == ExitCode.DAMAGE
+    assert "1 record of topics with queue.type=BatchCQ that hold several messages each." in printed
+    code, _ = run(capsys, growing, "--id", "7F0000010000000000000000000000FF", *REASON, "--dry-run")
+    assert code == ExitCode.OK
 
 
 def test_a_dry_run_prints_what_would_be_done_and_changes_nothing(

@@ -23,7 +23,9 @@ from commitlake.pipelines.masking.errors import MaskRuleError, MasksChangedError
 from commitlake.pipelines.masking.masks import parse_mask
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, body_crc
-from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
+from commitlake.schemas.layouts.rocketmq.properties import parse_properties, serialize_properties
+from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, BodyCodec, compression_bits
+from commitlake.schemas.remoting.batch import BatchItem, parse_batch, serialize_batch
 from tests.support.audited_lakes import judge_nothing
 from tests.support.erased_lakes import KEY, SECRET, UNIQUE_KEY, shop_message, shop_messages, traces
 from tests.support.lakes import GrowingLake
@@ -159,6 +161,30 @@ def test_a_body_that_cannot_be_masked_is_left_out_with_a_note(tmp_path: Path) ->
     assert [row["properties"].get(MASKED) for row in rows] == ["body", "body", None, None]
     assert list(result.notes) == ["2 bodies could not be masked and were left out (property COMMITLAKE_MASKED)"]
     assert traces(Path(growing.lake.root)) == []
+    assert audited(growing) == ExitCode.OK
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("keys=null", [(JSON, {"TAGS": "CANARY", "mine": "CANARY"}), (b"text", {"KEYS": ""})]),
+        ("tags=null", [(JSON, {"KEYS": "CANARY k2", "mine": "CANARY"}), (b"text", {})]),
+        ("property.mine=null", [(JSON, {"KEYS": "CANARY k2", "TAGS": "CANARY"}), (b"text", {})]),
+        ("body=text:gone", [(b"gone", {"KEYS": "CANARY k2", "TAGS": "CANARY", "mine": "CANARY"}), (b"gone", {})]),
+        ("body.name=null", None),  # the second message is not JSON
+    ],
+)
+def test_each_message_of_an_inner_batch_is_masked(
+    tmp_path: Path, rule: str, expected: list[tuple[bytes, dict[str, str]]] | None
+) -> None:
+    first = serialize_properties([("KEYS", "CANARY k2"), ("TAGS", "CANARY"), ("mine", "CANARY")])
+    body = serialize_batch([BatchItem(1, JSON, first), BatchItem(2, b"text", b"")])
+    properties = (("WAIT", "true"), ("INNER_BASE", "0"), ("INNER_NUM", "2"))
+    growing, _ = write(tmp_path, [new_message(0, body=body, sys_flag=INNER_BATCH, properties=properties)], rule)
+    (row,) = rows_of(growing)
+    found = [(item.body, dict(parse_properties(item.properties))) for item in parse_batch(row["body"])]
+    assert found == [(text, {name: value for name, value in own.items() if value}) for text, own in expected or ()]
+    assert row["body_crc"] == body_crc(row["body"])
     assert audited(growing) == ExitCode.OK
 
 
