@@ -11,7 +11,8 @@ from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.reader import open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.names import did_you_mean, there_are, warn
+from commitlake.jobs.cli.names import did_you_mean, nearest_or_all, there_are, warn
+from commitlake.jobs.cli.times import time_text
 
 _SHOWN = 8
 _MAX_KNOWN = 10_000
@@ -56,7 +57,7 @@ def unknown_topics(lake: LakePaths, messages: DeltaTable, topics: Iterable[str])
         if any(batch.num_rows for batch in run_sql(messages, "messages", sql)):
             continue
         known = _topics(lake, messages) if known is None else known
-        found.append(f"the lake has no message of the topic {topic!a}.{did_you_mean(topic, known)}")
+        found.append(f"the lake has no message of the topic {topic!a}.{nearest_or_all(topic, known)}")
     return found
 
 
@@ -76,6 +77,13 @@ def unknown_queues(messages: DeltaTable, topics: Sequence[str], queues: Sequence
     shown = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
     asked = " or ".join(map(str, queues))
     return [f"the lake has no message in queue {asked} of {of_what}; it has messages in queues {shown}"]
+
+
+def archived_time(messages: DeltaTable) -> str:
+    """Return a sentence on the store times of all messages; empty if there are none."""
+    sql = "SELECT min(store_timestamp) AS first, max(store_timestamp) AS last FROM messages"
+    first, last = next(batch for batch in run_sql(messages, "messages", sql) if batch.num_rows).to_pylist()[0].values()
+    return "" if first is None else f"the lake has messages stored from {time_text(first)} to {time_text(last)}"
 
 
 def unknown_tags(messages: DeltaTable, tags: Iterable[str], where: str = "true") -> list[str]:
@@ -106,7 +114,7 @@ def unknown_values(
             sql = f"SELECT DISTINCT {column} FROM messages WHERE {where} AND {column} IS NOT NULL LIMIT {_MAX_KNOWN}"
             batches = run_sql(messages, "messages", sql)
             known = [text.removeprefix(prefix) for batch in batches for text in batch.column(0).to_pylist()]
-        found.append(f"{sentence.format(ascii(value))}.{did_you_mean(value, known)}")
+        found.append(f"{sentence.format(ascii(value))}.{nearest_or_all(value, known)}")
     return found
 
 

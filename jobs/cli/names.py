@@ -32,6 +32,18 @@ def did_you_mean_option(name: str, options: Iterable[str]) -> str:
     return f" Did you mean {'--' + close[0]!a}?" if close else ""
 
 
+def nearest_or_all(name: str, known: Iterable[str]) -> str:
+    """Return "Did you mean" with the nearest known name, or the known names, after a space.
+
+    >>> nearest_or_all("ordes", ["orders", "payments"])
+    " Did you mean 'orders'?"
+    >>> nearest_or_all("x", ["orders", "payments"])
+    ' There are: orders, payments'
+    """
+    names = list(known)
+    return did_you_mean(name, names) or (f" There are: {some_names(names)}" if names else " There are none")
+
+
 def there_are(known: Iterable[str]) -> str:
     """Return a hint that lists the known names; of many, only the first ones."""
     names = some_names(known)

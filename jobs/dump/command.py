@@ -18,7 +18,7 @@ from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store
 from commitlake.jobs.cli.combinations import check_has_effect
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
-from commitlake.jobs.cli.names import some_names
+from commitlake.jobs.cli.names import some_names, warn
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.store_arguments import add_store_argument, at_least, check_store_is_given
 from commitlake.jobs.cli.terminal import trusted
@@ -144,12 +144,11 @@ def _geometry(arguments: argparse.Namespace, store: Store) -> Geometry | None:
 
 
 def _check_names(store: Store, topics: Sequence[str], queues: Sequence[int]) -> None:
-    """Refuse a topic or queue that has no folder."""
+    """Warn of a topic or queue that has no folder."""
     from commitlake.jobs.cli.store_queues import queues_by_topic, unknown_names
 
-    unknown = unknown_names([store], topics, queues)
-    if unknown:
-        raise JobError(f"the store has {unknown[0]}", f"topics with queues: {some_names(queues_by_topic(store))}")
+    for sentence in unknown_names([store], topics, queues):
+        warn("commitlake dump", f"the store has {sentence}; topics with queues: {some_names(queues_by_topic(store))}")
 
 
 def _check(arguments: argparse.Namespace) -> None:

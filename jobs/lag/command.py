@@ -7,8 +7,9 @@ Reads `messages`, `consumer_offsets` and `subscriptions` of a lake, or a store's
 each group, or with `--by queue` for each of its queues, to standard output, and for delay levels, for timers and for
 half messages of transactions. Messages in the retry store of a JMQ store (in a lake, from `edges`) have rows, too. It
 never starts Spark. Messages that a group's filter excludes do not count. Exit codes: 0; 2 for a wrong lake, store or
-option; 3 if a row meets a condition of --fail-if, if the lag of a store, a group or a topic is unknown, if a range of
-a store's log is damaged, or if the lake has lost messages that a group has still to consume.
+option; 3 if a row meets a condition of --fail-if, if the lag of a store is unknown, or that of a group or topic
+that --fail-if is to check, if a range of a store's log is damaged, or if the lake has lost messages that a group has
+still to consume.
 """
 
 from __future__ import annotations
@@ -125,7 +126,8 @@ def _answer(file: PageFile | None, arguments: argparse.Namespace) -> ExitCode:
     if arguments.store is not None and arguments.at is not None:
         raise JobError("--at needs --lake", "a store has no history of its groups; 'commitlake snapshot' records one")
     answer = measure_lag(arguments)
-    missing = [*answer.missing, *unknown_names(arguments, answer)]
+    unknown = unknown_names(arguments, answer)
+    missing = [*answer.missing, *unknown]
     failing = [(row, condition) for row in answer.rows for condition in arguments.fail_if if condition.holds(row)]
     rows = worst_first(row for row in answer.rows if arguments.all or _is_behind(row))
     if arguments.output != "table":
@@ -148,7 +150,8 @@ def _answer(file: PageFile | None, arguments: argparse.Namespace) -> ExitCode:
     for row, condition in failing:
         where = f"{row.group or row.kind} on {row.topic}, queue {row.queue_id}"
         print_line(f"failed: {where}: {condition.text}")
-    return ExitCode.DAMAGE if failing or missing else ExitCode.OK
+    is_unchecked = bool(unknown and arguments.fail_if)  # a check of a misspelt group must not succeed
+    return ExitCode.DAMAGE if failing or answer.missing or is_unchecked else ExitCode.OK
 
 
 def _page(arguments: argparse.Namespace, answer: LagAnswer) -> Page:

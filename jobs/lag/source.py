@@ -16,7 +16,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.lake_names import check_brokers
 from commitlake.jobs.cli.layouts import layout_of
-from commitlake.jobs.cli.names import did_you_mean, some_names
+from commitlake.jobs.cli.names import nearest_or_all, some_names
 from commitlake.jobs.cli.places import bodies_of, lake_of
 from commitlake.pipelines.lag.answer import Given, LagAnswer, lag_of_lake, lag_of_store
 from commitlake.pipelines.lag.groups import by_group
@@ -98,7 +98,7 @@ def unknown_names(arguments: argparse.Namespace, answer: LagAnswer) -> list[str]
         for name in ("group", "topic")
     }
     return [
-        f"--{name}: no offset of the {name} {asked!a} is known.{did_you_mean(asked, names)}"
+        f"--{name}: no offset of the {name} {asked!a} is known.{nearest_or_all(asked, names)}"
         for name, names in known.items()
         for asked in _given(arguments, name)
         if names and asked not in names

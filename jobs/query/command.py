@@ -226,14 +226,15 @@ def _explain_masks(lake: LakePaths) -> None:
 
 
 def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable | None, count: int) -> None:
-    """Warn of topics that the lake does not have; after an empty result, also of an unknown queue and masked keys."""
+    """Warn of topics that the lake does not have; after an empty result, also of queues, masked keys and the time."""
     if not count and arguments.key and table is not None:
         _explain_masks(lake)
-    if arguments.table != "messages" or not (arguments.topic or arguments.queue):
+    has_time = not count and (arguments.start or arguments.end)
+    if arguments.table != "messages" or not (arguments.topic or arguments.queue or has_time):
         return
     if count and len(arguments.topic) < 2:  # of several topics, one may be misspelled
         return
-    from commitlake.jobs.cli.lake_names import unknown_queues, unknown_topics
+    from commitlake.jobs.cli.lake_names import archived_time, unknown_queues, unknown_topics
 
     if table is None:  # HBase was queried
         try:
@@ -243,6 +244,8 @@ def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, table: DeltaT
     sentences = unknown_topics(lake, table, arguments.topic)
     if arguments.queue and not sentences and not count:
         sentences = unknown_queues(table, arguments.topic, arguments.queue)
+    if has_time and not sentences and (known := archived_time(table)):
+        sentences = [known]
     for sentence in sentences:
         _warn(sentence)
 
