@@ -123,6 +123,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _answer(self, write: Callable[[bytes], None]) -> None:
+        if self._has_ended():
+            return
         self.server.begin(self.connection, None)
         if self.path.partition("?")[0] != PATH:
             self.server.begin(self.connection, ANSWER_SECONDS)
@@ -139,6 +141,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         write(data)
+
+    def _has_ended(self) -> bool:
+        """Return whether the connection was cut, or its client has left.
+
+        The end of the connection within a request is read as the end of the request.
+        """
+        self.connection.setblocking(False)
+        try:
+            return self.connection.recv(1, socket.MSG_PEEK) == b""
+        except BlockingIOError:
+            return False
+        finally:
+            self.connection.setblocking(True)
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
         """Log a request only for debugging."""

@@ -206,12 +206,14 @@ def test_only_the_path_of_the_metrics_is_served() -> None:
 
 def test_clients_that_send_half_a_request_do_not_keep_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commitlake.jobs.metrics.server.REQUEST_SECONDS", 60.0)
-    with served(CollectorRegistry()) as server, ExitStack() as stack:
+    registry, measured = CollectorRegistry(), []
+    registry.register(MetricsCollector(lambda: measured.append(1) or (), 0))
+    with served(registry) as server, ExitStack() as stack:
         for _ in range(2 * MAX_CONNECTIONS):
             half = stack.enter_context(socket.create_connection(("127.0.0.1", server.server_port), timeout=10))
             half.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n")
         assert ask(server, "GET")[0] == 200
-        assert threading.active_count() < MAX_CONNECTIONS + 20
+        assert (len(measured), threading.active_count() < MAX_CONNECTIONS + 20) == (1, True)
 
 
 def test_a_client_has_a_limited_time_for_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
