@@ -169,14 +169,15 @@ def read_erased_places(lake: LakePaths) -> ErasedPlaces:
     if table is None:
         return NOTHING_ERASED
     rows = table.to_pyarrow_table(columns=[*_COLUMNS, "event"])
-    return erased_places(rows.filter(pc.equal(rows.column("event"), "message")), erasure_number(table))
+    is_first = pc.is_in(rows.column("event"), pa.array(["message", "copy"]))
+    return erased_places(rows.filter(is_first), erasure_number(table))
 
 
 def erased_places(rows: pa.Table, number: int) -> ErasedPlaces:
     """Return the places in rows of `erasures`.
 
     Args:
-        rows: rows of the event `message`; if a message was erased twice, the first erasure counts.
+        rows: rows of the events `message` and `copy`; if a message was erased twice, the first erasure counts.
         number: number of the newest erasure.
 
     Raises:

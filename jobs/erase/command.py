@@ -16,8 +16,10 @@ Older versions of the tables, which still contain the data, are deleted by `eras
 retention and a day, with old log entries and unused files; with --now they are deleted at once. Topics, tags, times,
 hosts and sizes stay, and so do the body's CRC-32 and, in `erasures`, 64-bit hashes of the row; with these, a correct
 guess of the erased data can be confirmed. A bucket that keeps old versions of objects needs a rule of its own to delete
-them. A record that comes into the lake later is another message and must be erased again. The same is true of a
-replayed copy if the message is erased by id, not by key.
+them.
+
+A later message with one of the keys, or a later copy of one of the messages (a delivered timer, a retry, a replay), is
+erased when it is archived, unless --keep-later-copies is given; `erasures` has hashes to recognise it.
 
 If the job is killed at any point, it completes its work when it is run again. Exit codes: 0; 1 if it did not complete
 and a retry may help; 2 for a wrong lake or option; 3 if a table is damaged; 4 if the answer was no, or other processes
@@ -74,6 +76,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     now_help = "delete older versions at once; use it only while no other job reads or writes the lake"
     parser.add_argument("--now", action="store_true", help=now_help)
+    parser.add_argument(
+        "--keep-later-copies",
+        action="store_true",
+        help="archive later messages with these keys and ids as they are; by default, they are erased when they arrive",
+    )
     parser.add_argument("--hbase", metavar="HOST[:PORT]", help="also erase in HBase, through its Thrift server")
     parser.add_argument(
         "--hbase-table", metavar="NAME", help="name of the table in HBase (default: commitlake_messages)"

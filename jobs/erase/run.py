@@ -74,7 +74,7 @@ def _erase(arguments: argparse.Namespace, wanted: KeysToErase) -> ExitCode:
     key = evidence_key(arguments)
     place = _place(arguments)
     error = None if arguments.dry_run else _finish(place, say)[1]
-    plan = plan_erasure(place, wanted)
+    plan = plan_erasure(place, wanted, keeps_later_copies=arguments.keep_later_copies)
     if plan.is_nothing:
         say("the lake has no matching message: nothing was erased")
         return ExitCode.OK if arguments.dry_run else _complete(arguments, place, key, say, error)

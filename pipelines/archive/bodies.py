@@ -11,7 +11,7 @@ range is therefore limited: bodies of further dates go to a pack without a date,
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -30,12 +30,12 @@ from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.packs.writer import PackWriter, write_pack
 from commitlake.connectors.plain_arrays import text_spans
 from commitlake.pipelines.archive.parts import Part
+from commitlake.pipelines.masking.later_copies import NO_COPIES, LaterCopies
 
 _DAY_MS = 86_400_000
 _MILLISECOND_US = 1000
 _MAX_DAYS = 16  # each needs an open file, and memory for a frame
 _NO_DAY = -1
-_NONE = np.empty(0, np.int64)
 _LAST_DAY = (datetime.date.max - datetime.date(1970, 1, 1)).days
 
 
@@ -47,6 +47,16 @@ def date_of(day: int) -> datetime.date | None:
 def _days_of(store_timestamps: Array) -> Array:
     days = store_timestamps // _DAY_MS
     return np.where((store_timestamps < 0) | (days > _LAST_DAY), _NO_DAY, days)
+
+
+def _without(window: Array, erased: Array, positions: Array, lengths: Array) -> Array:
+    """Return a window in which the bodies of erased messages are zeros."""
+    if not len(erased):
+        return window
+    window = np.array(window)
+    for row in erased.tolist():
+        window[positions[row] : positions[row] + lengths[row]] = 0
+    return window
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +88,19 @@ class BodyPacks:
         parts: the parts of the range, in order; all are of one broker.
         store: receives the packs.
         erased: messages whose bodies are left out.
+        copies: recognises copies of erased messages, whose bodies are left out, too.
     """
 
-    def __init__(self, parts: Sequence[Part], store: PackStore, erased: ErasedPlaces = NOTHING_ERASED) -> None:
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        store: PackStore,
+        erased: ErasedPlaces = NOTHING_ERASED,
+        copies: LaterCopies = NO_COPIES,
+    ) -> None:
         self._broker, self._start, self._end = parts[0].broker, parts[0].start, parts[-1].end
         self._erased = erased
+        self._copies = copies
         self._store = store
         self._token = new_token()
         self._stack = ExitStack()
@@ -101,7 +119,8 @@ class BodyPacks:
     def add(self, decoded: DecodedBatch) -> None:
         """Add the bodies of a batch, while its window is in memory."""
         positions, lengths = decoded.parts[h.BODY], decoded.parts[h.BODY_LENGTH]
-        window = self._without_erased(decoded.window, decoded.int64("physical_offset"), positions, lengths)
+        erased = self._erased_rows(decoded.int64("physical_offset"), decoded.column)
+        window = _without(decoded.window, erased, positions, lengths)
         self._append(_days_of(decoded.int64("store_timestamp")), window, positions, lengths)
 
     def add_rows(self, rows: pa.RecordBatch) -> None:
@@ -116,7 +135,8 @@ class BodyPacks:
         physical = rows.column("physical_offset").to_numpy(zero_copy_only=False)
         times = rows.column("store_timestamp").cast(pa.int64()).fill_null(-_MILLISECOND_US)
         days = _days_of(times.to_numpy(zero_copy_only=False) // _MILLISECOND_US)
-        self._append(days, self._without_erased(window, physical, positions, lengths), positions, lengths)
+        erased = self._erased_rows(physical, rows.column)
+        self._append(days, _without(window, erased, positions, lengths), positions, lengths)
 
     def _append(self, days: Array, window: Array, positions: Array, lengths: Array) -> None:
         known = np.unique(days)
@@ -138,16 +158,12 @@ class BodyPacks:
             for _, pack in sorted(self._packs.items())
         ]
 
-    def _without_erased(self, window: Array, offsets: Array, positions: Array, lengths: Array) -> Array:
-        """Return a window in which the bodies of erased messages are zeros."""
-        ids = self._erased.ids_of(self._broker, offsets) if self._erased else _NONE
-        erased = np.flatnonzero(ids >= 0)
-        if not len(erased):
-            return window
-        window = np.array(window)
-        for row in erased.tolist():
-            window[positions[row] : positions[row] + lengths[row]] = 0
-        return window
+    def _erased_rows(self, offsets: Array, column: Callable[[str], pa.Array]) -> Array:
+        """Return the rows of messages that were erased before, or are copies of erased ones."""
+        found = self._erased.ids_of(self._broker, offsets) >= 0 if self._erased else np.zeros(len(offsets), bool)
+        if self._copies and len(offsets):
+            found |= self._copies.find(len(offsets), column) > 0
+        return np.flatnonzero(found)
 
     def _has_room_for(self, day: int) -> bool:
         if day not in self._packs and len(self._packs) < _MAX_DAYS:

@@ -57,6 +57,7 @@ from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from commitlake.pipelines.archive.written import check_written
 from commitlake.pipelines.masking.archiving import MASKED, ArchiveMasks, check_masks
+from commitlake.pipelines.masking.later_copies import read_later_copies
 from commitlake.pipelines.message_keys.files import PreparedKeys
 from commitlake.pipelines.quality.loading import prepare
 from commitlake.pipelines.quality.profile_judge import BeginJudging
@@ -285,6 +286,7 @@ def run_archive(
         config.parser_version,
         config.quality,
         erased,
+        read_later_copies(lake),
         config.masks,
         config.max_partition_bytes,
         keyed=config.keys,
@@ -351,7 +353,7 @@ def run_archive(
         edges_seconds=followed.edges.seconds,
         recovered=[commit.sequence for commit in work.unfinished],
         unfinished_tables=_unfinished_tables(followed, put),
-        notes=[*outcome.notes, *_left_out(manifest), *followed.notes],
+        notes=[*outcome.notes, *_left_out(manifest), *_erased_on_arrival(manifest), *followed.notes],
         problems=followed.problems,
     )
 
@@ -378,6 +380,12 @@ def _left_out(manifest: Sequence[ManifestRow]) -> list[str]:
         if count
         else []
     )
+
+
+def _erased_on_arrival(manifest: Sequence[ManifestRow]) -> list[str]:
+    count = sum(row.rows for row in manifest if row.table == "erasures")
+    erased = count_text(count, "message was", "messages were")
+    return [f"{erased} erased on arrival: copies of erased ones, or archived again (table erasures)"] if count else []
 
 
 def _show(config: Config, run: ShownRun) -> None:

@@ -40,6 +40,7 @@ from commitlake.pipelines.archive.refusals import Refusals
 from commitlake.pipelines.archive.staged import inline_bytes, stage_profile
 from commitlake.pipelines.archive.waiting_rows import WaitingRows, join_rows
 from commitlake.pipelines.masking.archiving import ArchiveMasks
+from commitlake.pipelines.masking.later_copies import NO_COPIES, LaterCopies
 from commitlake.pipelines.message_keys.files import KeyWriter
 from commitlake.pipelines.topic_minutes.files import MinutesFiles
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
@@ -66,6 +67,7 @@ class ArchiveTasks:
         parser_version: written to rows on ranges that could not be read.
         profiled: True to compute a profile of the rows.
         erased: messages of the ranges that were erased before, when an earlier version of the lake had them.
+        copies: recognises later copies of erased messages.
         masks: rules to mask rows and bodies; None for none.
         pack_bytes: size of the log whose bodies go into one pack; None for one pack for each part.
         keyed: True to write the keys of the rows, too, if the tasks are large.
@@ -78,6 +80,7 @@ class ArchiveTasks:
     parser_version: str
     profiled: bool = True
     erased: ErasedPlaces = NOTHING_ERASED
+    copies: LaterCopies = NO_COPIES
     masks: ArchiveMasks | None = None
     pack_bytes: int | None = None
     keyed: bool = False
@@ -115,20 +118,22 @@ class ArchiveTasks:
         name = f"part-{number:05d}-{self.run_id}-{secrets.token_hex(4)}"
         minutes = MinutesFiles(self.lake, name, self.run_id)
         refusals = Refusals(self.lake, name, self.run_id, self.parser_version, hides_bytes=self.masks is not None)
-        masking = Masking(self.masks)
+        erases = bool(self.erased or self.copies)
+        masking = Masking(self.masks, needs_rows=bool(self.copies))
         # A kept decoder also has strings of earlier packs, which later data files would store: never erased ones.
-        last_decoder = None if self.erased else LastDecoder()
+        last_decoder = None if erases else LastDecoder()
         sizes: dict[str, int] = {}
         with ThreadPoolExecutor(1) as background:
             closing = _Closing(background)
-            again = AgainErased(self.lake, name, self.erased, self.parser_version) if self.erased else None
+            again = AgainErased(self.lake, name, self.erased, self.copies, self.parser_version) if erases else None
             keys = KeyWriter(self.lake, name, self.erased) if self.keyed else None
             waiting = WaitingRows(
                 self.lake, name, minutes, closing.add, profiled=self.profiled, erased=again, keys=keys
             )
             for stretch in self._of_packs(parts):
                 with ExitStack() as open_packs:
-                    packs = open_packs.enter_context(BodyPacks(stretch, open_store(self.bodies), self.erased))
+                    store = open_store(self.bodies)
+                    packs = open_packs.enter_context(BodyPacks(stretch, store, self.erased, self.copies))
                     rows, refused = _read(stretch, packs, refusals, masking, last_decoder)
                     yield from refused
                     written = packs.finish()
@@ -228,19 +233,21 @@ class Masking:
 
     Args:
         masks: rules; None for none.
+        needs_rows: True if bodies are to be added to packs with their masked rows.
 
     Attributes:
         left_out: number of bodies that could not be masked and were left out.
     """
 
-    def __init__(self, masks: ArchiveMasks | None) -> None:
+    def __init__(self, masks: ArchiveMasks | None, *, needs_rows: bool = False) -> None:
         self._masks = masks
+        self._needs_rows = needs_rows
         self.left_out = 0
 
     @property
     def reads_bodies(self) -> bool:
-        """True if masks change bodies, which are then read as a column."""
-        return self._masks is not None and self._masks.reads_bodies
+        """True if bodies are read as a column: masks change them, or the packs need masked keys."""
+        return self._masks is not None and (self._masks.reads_bodies or self._needs_rows)
 
     def mask(self, batch: pa.RecordBatch, packs: BodyPacks) -> pa.RecordBatch:
         """Return the rows of a batch without their bodies, which go to the packs if they are a column."""

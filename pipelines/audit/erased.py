@@ -26,13 +26,14 @@ from commitlake.pipelines.audit.sides import Stretch
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.masking.tombstones import CHECKSUMS
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.tables.erasures import ErasureEvent
+from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
 
 _COLUMNS = (
     "number", "event", "at", "erasure_id", "broker", "physical_offset", "topic", "queue_id", "store_timestamp",
     "row_before", "row_after", "lake_before", "lake_after",
 )  # fmt: skip
-_EVENTS = texts_of([str(ErasureEvent.MESSAGE), str(ErasureEvent.AGAIN)])
+_EVENTS = texts_of([str(event) for event in MESSAGE_EVENTS])
+_ON_ARRIVAL = texts_of([str(ErasureEvent.COPY), str(ErasureEvent.AGAIN)])
 
 
 @dataclass(frozen=True)
@@ -125,8 +126,8 @@ def read_erased(lake: LakePaths, moment: Moment) -> Erased:
         return Erased()
     rows = table.to_pyarrow_table(columns=list(_COLUMNS))
     rows = rows.filter(pc.is_in(rows.column("event"), _EVENTS))
-    is_again = pc.equal(rows.column("event"), str(ErasureEvent.AGAIN))
-    is_done = pc.or_(pc.less_equal(rows.column("number"), moment.erasure), is_again)
+    was_erased = pc.is_in(rows.column("event"), _ON_ARRIVAL)
+    is_done = pc.or_(pc.less_equal(rows.column("number"), moment.erasure), was_erased)
     done = _newest(rows.filter(is_done))
     known = erased_places(done, 0)
     return Erased(done if done.num_rows else None, known.without(rows.filter(pc.invert(is_done))).num_rows)

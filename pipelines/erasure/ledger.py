@@ -13,7 +13,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +28,10 @@ from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.plain_arrays import times_of
 from commitlake.pipelines.erasure.errors import ConcurrentErasureError, ErasureError
 from commitlake.pipelines.masking.erased_rows import erase_rows
+from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts, read_later_copies, with_key
 from commitlake.pipelines.masking.tombstones import Writer, conform, tombstones
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
+from commitlake.schemas.tables.erasures import ERASURES, MESSAGE_EVENTS, ErasureEvent
 from commitlake.schemas.times import EPOCH
 
 _MAX_TRIES = 20
@@ -99,7 +100,8 @@ def read_states(lake: LakePaths) -> list[ErasureState]:
         ErasureError: if this version cannot read a row.
     """
     rows = read_rows(lake)
-    events = rows.filter(pc.invert(pc.is_in(rows.column("event"), pa.array(["message", "again"]))))
+    others = pa.array([*map(str, MESSAGE_EVENTS), str(ErasureEvent.LATER)])
+    events = rows.filter(pc.invert(pc.is_in(rows.column("event"), others)))
     messages = rows.filter(pc.equal(rows.column("event"), str(ErasureEvent.MESSAGE)))
     counts = messages.group_by("number").aggregate([([], "count_all")]).to_pylist()
     counted = {row["number"]: row["count_all"] for row in counts}
@@ -142,13 +144,22 @@ def _state(number: int, events: Mapping[str, list[dict[str, Any]]], messages: in
 
 
 def begin(
-    lake: LakePaths, rows: pa.Table, reason: str, retention: datetime.timedelta, parser_version: str
+    lake: LakePaths,
+    rows: pa.Table,
+    reason: str,
+    retention: datetime.timedelta,
+    parser_version: str,
+    texts: CopyTexts = NO_TEXTS,
+    *,
+    keeps_later_copies: bool = False,
 ) -> ErasureState:
-    """Make an erasure valid, with one commit that has its messages.
+    """Make an erasure valid, with one commit that has its messages, and hashes that recognise their later copies.
 
     Args:
         lake: locations of the tables.
         rows: rows of `messages` before the erasure, each column in one chunk.
+        texts: texts that later copies have.
+        keeps_later_copies: True to archive later copies as they are, also if an earlier erasure has these texts.
         reason: reason given by the user.
         retention: time for which older versions of tables are kept.
         parser_version: version of CommitLake.
@@ -160,10 +171,12 @@ def begin(
     for _ in range(_MAX_TRIES):
         number = erasure_number(open_erasures(lake)) + 1
         by = writer(parser_version)
-        detail = {"retention_s": retention.total_seconds()}
+        copies = with_key(read_later_copies(lake))
+        detail = {"retention_s": retention.total_seconds(), "copies_key": copies.key.hex()}
         table = pa.concat_tables([
             _event(number, erasure_id, ErasureEvent.BEGUN, detail, by, reason),
             _messages(rows, number, erasure_id, by),
+            _later(number, erasure_id, copies.details(texts, is_kept=keeps_later_copies), by),
         ])  # fmt: skip
         file = write_plain_file(table, lake.erasures, f"part-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
         before = number - 1 or None
@@ -184,6 +197,20 @@ def _messages(rows: pa.Table, number: int, erasure_id: str, by: Writer) -> pa.Ta
         f"{count_text(count, 'message was', 'messages were')} selected, {len(hits)} of them can be erased"
     )
     return tombstones(rows, after, [erasure_id] * count, [number] * count, ErasureEvent.MESSAGE, by)
+
+
+def _later(number: int, erasure_id: str, details: Iterable[str], by: Writer) -> pa.Table:
+    found = list(details)
+    values = {
+        "number": pa.array([number] * len(found), pa.int64()),
+        "erasure_id": pa.array([erasure_id] * len(found), pa.string()),
+        "event": pa.array([str(ErasureEvent.LATER)] * len(found), pa.string()),
+        "at": pa.array(np.full(len(found), by.at, np.int64)),
+        "owner": pa.array([by.owner] * len(found), pa.string()),
+        "detail": pa.array(found, pa.string()),
+        "parser_version": pa.array([by.parser_version] * len(found), pa.string()),
+    }
+    return conform(pa.table(values))
 
 
 def add_event(

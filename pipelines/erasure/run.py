@@ -41,6 +41,7 @@ from commitlake.pipelines.erasure.rewriting import CHANGES, TableWork, erase_fro
 from commitlake.pipelines.erasure.selection import KeysToErase, Selection, select_messages
 from commitlake.pipelines.erasure.texts import TABLES, erase_texts, find_texts
 from commitlake.pipelines.maintenance.log_care import SHORTEST_RETENTION
+from commitlake.pipelines.masking.later_copies import read_later_copies
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import ErasureEvent
 
@@ -81,11 +82,15 @@ class ErasurePlan:
         selection: the messages.
         tables: tables that have data of them.
         packs: packs that have their bodies.
+        kept_copies: True to archive later copies of the messages as they are.
+        lifted: number of keys and ids whose later copies earlier erasures would erase, and this one keeps.
     """
 
     selection: Selection
     tables: Sequence[TableWork]
     packs: PackWork
+    kept_copies: bool = False
+    lifted: int = 0
 
     @property
     def messages(self) -> int:
@@ -95,7 +100,7 @@ class ErasurePlan:
     @property
     def is_nothing(self) -> bool:
         """True if the lake has none of the requested data."""
-        return not self.messages and not any(work.rows for work in self.tables)
+        return not self.messages and not self.lifted and not any(work.rows for work in self.tables)
 
 
 @dataclass(frozen=True)
@@ -123,8 +128,13 @@ class ErasureResult:
         return {"messages": self.state.messages, "tables": tables, "packs": asdict(self.packs), "hbase": self.hbase}
 
 
-def plan_erasure(place: Place, wanted: KeysToErase) -> ErasurePlan:
+def plan_erasure(place: Place, wanted: KeysToErase, *, keeps_later_copies: bool = False) -> ErasurePlan:
     """Find the work that an erasure would do.
+
+    Args:
+        place: the lake.
+        wanted: keys and ids of the messages.
+        keeps_later_copies: True to archive later copies of the messages as they are.
 
     Raises:
         ErasureError: if there are too many messages.
@@ -139,7 +149,10 @@ def plan_erasure(place: Place, wanted: KeysToErase) -> ErasurePlan:
     works = [find_texts(place.lake, table, selection.texts) for table in TABLES]
     works += [find_work(place.lake, table, selection.places) for table in CHANGES]
     packs = measure_packs(bodies_of(selection.rows), place.packs)
-    return ErasurePlan(selection, [work for work in works if work is not None], packs)
+    lifted = 0
+    if keeps_later_copies:
+        lifted = len(list(read_later_copies(place.lake).details(selection.copies, is_kept=True)))
+    return ErasurePlan(selection, [work for work in works if work is not None], packs, keeps_later_copies, lifted)
 
 
 def run_erasure(
@@ -166,7 +179,10 @@ def run_erasure(
         on_step(table)
         works.append(erase_texts(place.lake, table, plan.selection.texts))
     on_step("erasures")
-    state = begin(place.lake, plan.selection.rows, reason, retention, place.parser_version)
+    state = begin(
+        place.lake, plan.selection.rows, reason, retention, place.parser_version, plan.selection.copies,
+        keeps_later_copies=plan.kept_copies,
+    )  # fmt: skip
     (outcome,) = finish_erasures(place, on_step, only=state)
     if outcome.error is not None:
         raise outcome.error

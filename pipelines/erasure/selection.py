@@ -19,6 +19,7 @@ from commitlake.connectors.lake.reader import open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.erasure.hits import find_hits, read_hits, unerased
+from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
 from commitlake.schemas.layouts.errors import LayoutError
@@ -61,11 +62,13 @@ class Selection:
         rows: rows of `messages` before the erasure, with the columns of `ROWS`.
         texts: texts that must be erased everywhere: the requested keys and ids, and the unique keys of the messages.
         unmatched: requested keys and ids that no message has.
+        copies: texts that later copies of the messages have.
     """
 
     rows: pa.Table
     texts: Collection[str] = field(default=())
     unmatched: Collection[str] = field(default=())
+    copies: CopyTexts = NO_TEXTS
 
     @property
     def places(self) -> ErasedPlaces:
@@ -92,7 +95,10 @@ def select_messages(lake: LakePaths, wanted: KeysToErase) -> Selection:
         if more.num_rows == rows.num_rows:
             break
         rows = read_rows(lake, _places(more))
-    return Selection(rows, wanted.texts | known, wanted.texts - _texts_of(rows))
+    found = _texts_of(rows)
+    ids = {*known, *rows.column("msg_id").drop_null().to_pylist(), *wanted.ids}
+    copies = CopyTexts(ids, set(wanted.keys))
+    return Selection(rows, wanted.texts | known, wanted.texts - found, copies)
 
 
 def count_inner_batches(lake: LakePaths) -> int:

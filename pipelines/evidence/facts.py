@@ -40,6 +40,7 @@ def _facts_of(lake: LakePaths, commit: ArchiveCommit) -> dict[str, Any]:
         "started_at": counts.started_at if counts else None,
         "stores": stores,
         "messages": counts.messages if counts else None,
+        "erased_on_arrival": sum(file.rows for file in commit.files.get("erasures", ())),
         "quarantined": counts.quarantined if counts else None,
         "gaps": counts.gaps if counts else None,
         "bytes": commit.bytes,

@@ -70,7 +70,7 @@ def restore_erasures(lake: LakePaths, rows: pa.Table) -> RestoredErasures:
     """
     known = dict(_pairs(rows))
     newest = max([*known.values(), *(_applied(lake, table) for table in _FOLLOWING)], default=0)
-    recorded = rows.filter(pc.equal(rows.column("event"), str(ErasureEvent.MESSAGE)))
+    recorded = rows.filter(pc.is_in(rows.column("event"), pa.array([ErasureEvent.MESSAGE, ErasureEvent.COPY])))
     erased = _unrecorded(_marked_rows(lake), recorded)
     ids = sorted({*erased.column("erasure_id").to_pylist()} - known.keys())
     used = {*known.values()}
@@ -243,7 +243,8 @@ def _lines(begun: pa.Table, restored: pa.Table, incomplete: int) -> Iterator[str
         numbers = ", ".join(map(str, begun.column("number").to_pylist()[:5]))
         yield (
             f"erasures: reason and retention of {count_text(begun.num_rows, 'erasure')} (number {numbers}): it is "
-            f"listed as restored, with a retention of {RETENTION.days} days"
+            f"listed as restored, with a retention of {RETENTION.days} days; later copies of its messages are not "
+            "recognised until they are erased again"
         )
     if incomplete:
         yield (

@@ -4,5 +4,6 @@ masks         rules for one field of one message, such as hash or text; json_val
 mask_columns  the same rules for columns
 archiving     masks for rows and bodies before they are archived, and the rules stored in a lake
 erased_rows   removal of data from the rows of erased messages
+later_copies  recognition of messages that are copies of erased ones
 tombstones    rows of `erasures`: hashes of each row before and after its erasure
 """

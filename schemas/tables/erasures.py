@@ -8,12 +8,14 @@ property.
     event      one row for                  when
     begun      an erasure                   its messages are selected; from now on they are only written erased
     message    an erased message            with `begun`, in the same commit
+    later      a key or id of an erasure    with `begun`: a hash in `detail` by which later copies are recognised
+    copy       an erased message            an archive run has archived a later copy of an erased one, already erased
     again      an erased message            an archive run has archived its record again, already erased
     erased     an erasure                   the messages are erased in all tables and packs: `detail` has the counts
     purged     an erasure                   no older version of a table and no unused file contains any of it
 
-Key: (`number`, `event`, `broker`, `physical_offset`, `at`). Append-only. If a message has several rows `message` and
-`again`, the newest one is valid.
+Key: (`number`, `event`, `broker`, `physical_offset`, `at`); rows `later` differ in `detail`. Append-only. If a message
+has several rows `message`, `copy` and `again`, the newest one is valid.
 """
 
 from __future__ import annotations
@@ -31,11 +33,15 @@ class ErasureEvent(StrEnum):
 
     BEGUN = "begun"
     MESSAGE = "message"
+    LATER = "later"
+    COPY = "copy"
     AGAIN = "again"
     ERASED = "erased"
     PURGED = "purged"
 
 
+MESSAGE_EVENTS = (ErasureEvent.MESSAGE, ErasureEvent.COPY, ErasureEvent.AGAIN)
+"""Events of a message; the others are those of an erasure."""
 ERASURES = StructType(
     [
         column("number", LongType(), "number of the erasure, from 1"),
@@ -44,11 +50,15 @@ ERASURES = StructType(
             StringType(),
             "random id of the erasure; an erased message has it in the property COMMITLAKE_ERASED",
         ),
-        column("event", StringType(), "begun, message, again, erased or purged"),
+        column("event", StringType(), "begun, message, later, copy, again, erased or purged"),
         column("at", TimestampType(), "time of the event, UTC, by the clock of the host that wrote the row"),
         column("reason", StringType(), "reason given by the user; in rows begun"),
         column("owner", StringType(), "host and process id of the run that wrote the row"),
-        column("detail", StringType(), "JSON: the retention in rows begun; counts by place in rows erased and purged"),
+        column(
+            "detail",
+            StringType(),
+            "JSON: retention and key of hashes in rows begun; hash in rows later; counts by place in others",
+        ),
         column("broker", StringType(), "store of an erased message, as in messages"),
         column("physical_offset", LongType(), "physical offset of an erased message"),
         column("topic", StringType(), "topic of an erased message"),

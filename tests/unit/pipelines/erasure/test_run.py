@@ -37,11 +37,23 @@ from commitlake.pipelines.erasure.run import (
     unfinished_erasures,
 )
 from commitlake.pipelines.erasure.selection import KeysToErase
+from commitlake.pipelines.evidence.facts import archive_facts
 from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
 from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.schemas.errors import ExitCode
-from tests.support.erased_lakes import KEY, MARK, SECRET, archive, shop_message, shop_messages, traces, write_lake
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from tests.support.erased_lakes import (
+    KEY,
+    MARK,
+    SECRET,
+    UNIQUE_KEY,
+    archive,
+    shop_message,
+    shop_messages,
+    traces,
+    write_lake,
+)
 from tests.support.lakes import GrowingLake, archive_store, rows_of
 
 NOW = datetime.datetime.now(datetime.UTC)
@@ -500,3 +512,71 @@ def test_the_property_of_erased_messages_protects_no_message_whose_producer_sent
     purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
     assert MARK not in repr(rows_of(growing.lake.messages))
     assert audited(growing) == ExitCode.OK
+
+
+def properties_of(key: str, unique_key: str, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    return (("KEYS", key), ("UNIQ_KEY", unique_key), *more)
+
+
+def later_messages(growing: GrowingLake) -> list[NewMessage]:
+    """Return messages that are archived after the erasure: four copies of the erased one, and one that is none."""
+    (msg_id,) = [row["msg_id"] for row in rows_of(growing.lake.messages) if row["keys"] == [KEY]]
+    body = f'{{"name":"{MARK}"}}'.encode()
+    origin = ("ORIGIN_MESSAGE_ID", msg_id)
+    return [
+        shop_message(100, body=body, properties=properties_of(KEY, UNIQUE_KEY, ("phone", MARK))),  # a delivered timer
+        shop_message(101, body=body, properties=properties_of(f"x {KEY}", f"7F{MARK}99")),  # sent again
+        shop_message(102, body=body, properties=(("ORIGIN_MESSAGE_ID", msg_id), ("x", MARK))),  # a retry without ids
+        shop_message(103, topic="rmq_trace", body=body, properties=properties_of(UNIQUE_KEY, "8F03")),  # a trace
+        shop_message(104, topic="%RETRY%g", body=body, properties=properties_of("other", "8F04", origin)),
+        shop_message(105),
+    ]
+
+
+def test_later_copies_of_an_erased_message_are_erased_when_they_arrive(growing: GrowingLake) -> None:
+    later = later_messages(growing)
+    erase(growing, is_alone=True)
+    growing.write(later)
+    result = archive(growing)
+    assert any("5 messages were erased on arrival" in note for note in result.notes)
+    events = [row["event"] for row in rows_of(growing.lake.erasures)]
+    assert events.count("copy") == 5
+    keys = {row["key"] for row in rows_of(growing.lake.message_keys)}
+    assert "order-105" in keys
+    assert not {KEY, UNIQUE_KEY, "x", "other"} & keys
+    assert [facts["erased_on_arrival"] for facts in archive_facts(growing.lake, 0)] == [0, 0, 5]
+    check_done(growing, messages=106)
+    assert read_states(growing.lake)[0].messages == 1
+
+
+def test_an_erasure_by_id_recognises_copies_of_the_message_and_no_other_message_with_its_key(
+    growing: GrowingLake,
+) -> None:
+    later = later_messages(growing)
+    place = place_of(growing)
+    run_erasure(place, plan_erasure(place, KeysToErase(ids=[UNIQUE_KEY])), "a test", WEEK, lambda _: None)
+    growing.write(later)
+    archive(growing)
+    left = [row["properties"] for row in rows_of(growing.lake.messages) if KEY in (row["keys"] or [])]
+    assert [dict(properties)["UNIQ_KEY"] for properties in left] == [f"7F{MARK}99"]
+    assert audited(growing) == ExitCode.OK
+
+
+def test_later_copies_can_be_kept_and_an_earlier_erasure_does_not_erase_them_then(growing: GrowingLake) -> None:
+    later = later_messages(growing)
+    erase(growing)
+    options = ["--lake", growing.lake.root, "--key", KEY, "--reason", "a test", "--yes", "--keep-later-copies"]
+    assert erase_job.main(options) == ExitCode.OK
+    growing.write([later[1]])
+    archive(growing)
+    assert sum(KEY in (row["keys"] or []) for row in rows_of(growing.lake.messages)) == 1
+    growing.write([later[0]])  # its id is still known
+    archive(growing)
+    assert sum(KEY in (row["keys"] or []) for row in rows_of(growing.lake.messages)) == 1
+
+
+def test_no_row_of_erasures_has_a_text_by_which_copies_are_recognised(growing: GrowingLake) -> None:
+    erase(growing)
+    rows = rows_of(growing.lake.erasures)
+    assert [row["event"] for row in rows].count("later") == 3  # the key, the unique key and the message id
+    assert MARK not in repr(rows)
