@@ -22,6 +22,9 @@ from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.paths import LakePaths
 
 APPLICATION_ID = "commitlake.erasure"
+FORM_ID = "commitlake.erasure.form"
+FORM = 2
+"""What an erasure removes from `messages`, recorded in its log as FORM_ID: 1, or nothing, before body_crc and tags."""
 MARKER = "COMMITLAKE_ERASED"
 """Property of an erased message; its value is the erasure's id."""
 _COLUMNS = ["broker", "physical_offset", "erasure_id", "number"]
@@ -157,6 +160,11 @@ def lacks_erasures(lake: LakePaths) -> bool:
 def erasure_number(table: DeltaTable | None) -> int:
     """Return the number of the newest erasure recorded in a table's log; 0 for none."""
     return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
+
+
+def erased_form(table: DeltaTable) -> int:
+    """Return the form in which `messages` has its erased rows."""
+    return table.transaction_version(FORM_ID) or 1
 
 
 def read_erased_places(lake: LakePaths) -> ErasedPlaces:

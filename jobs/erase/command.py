@@ -5,18 +5,20 @@
 The rows of erased messages stay, without their contents, so that counts do not change; the table `erasures` has the
 proof, and `commitlake audit` checks it. Erased data, by place:
 
-    messages      body_ref, unique_key, keys, and all properties but the broker's own, of the messages and of the copies
-                  that a broker made of them (delayed, retried, dead), and of trace messages that name them
+    messages      body_ref, body_size, body_crc, unique_key, keys, tags, born_host, and all properties but the broker's
+                  own, of the messages and of the copies that a broker made of them (delayed, retried, dead), and of
+                  trace messages that name them
     packs         the bodies, at once
-    message_keys  the rows; replay_rows: keys, properties, bodies
+    message_keys  the rows; edges: the rows; replay_rows: keys, properties, bodies
+    counts        in profiles, the sums that contain the messages; in topic_minutes, their tags and body sizes
     quarantine    bytes of damaged ranges in which a key is found; replays: the key in a plan
     HBase         the same, with --hbase; without it, the next archive --hbase erases it there
 
 Older versions of the tables, which still contain the data, are deleted by `erase --finish` or `maintain` after the
-retention and a day, with old log entries and unused files; with --now they are deleted at once. Topics, tags, times,
-hosts and sizes stay, and so do the body's CRC-32 and, in `erasures`, 64-bit hashes of the row; with these, a correct
-guess of the erased data can be confirmed. A bucket that keeps old versions of objects needs a rule of its own to delete
-them.
+retention and a day, with old log entries and unused files; with --now they are deleted at once. Topics, times, the
+broker's host and the size of the record stay. The hashes of the rows before the erasure, by which a correct guess of
+the erased data could be confirmed, are deleted with the older versions. A bucket that keeps old versions of objects
+needs a rule of its own to delete them.
 
 A later message with one of the keys, or a later copy of one of the messages (a delivered timer, a retry, a replay), is
 erased when it is archived, unless --keep-later-copies is given; `erasures` has hashes to recognise it.

@@ -216,8 +216,10 @@ def _finish(place: Place, say: Callable[[str], None]) -> tuple[bool, PackError |
     outcomes = finish_erasures(place, lambda _: None)
     done = [outcome for outcome in outcomes if outcome.error is None]
     for outcome in done:
-        say(f"erasure {outcome.state.number}, which was interrupted, or undone by a repair, is now complete")
-    return bool(done), next((outcome.error for outcome in outcomes if outcome.error is not None), None)
+        why = "which was interrupted, undone by a repair, or done by an earlier version"
+        say(f"erasure {outcome.state.number}, {why}, is now complete")
+    errors = (outcome.error for outcome in outcomes if outcome.error is not None)
+    return bool(done), next(errors, None)
 
 
 def _now() -> datetime.datetime:

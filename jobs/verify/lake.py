@@ -75,7 +75,7 @@ def _differing(
     """Return the windows that differ, unless a broker deleted its oldest segments meanwhile."""
     while True:
         with sides.store(path, broker, ranges, layout) as store, sides.messages(stretches_of(ranges)) as found:
-            sides.expect_erasures(store, stretches_of(ranges))
+            sides.expect_erasures_in_store(store, stretches_of(ranges))
             differing = store.differences(found, limit=limit)
         before, (ranges, _) = ranges, ranges_in_store(path, broker, sides.moment.commit.stores, layout)
         if not differing.count or ranges == before or not ranges:

@@ -1,8 +1,8 @@
 """Erases messages when they are archived: those that were erased before, and later copies of erased ones.
 
-A message is archived again after a repair restored an earlier version of the lake. The messages are archived in their erased form. Their rows in `erasures`, with the event `again` or `copy`, are in a
-data file that the run's commit names, like those of the tables that follow `messages`. The run's profile describes the
-log, as always; an audit accounts for these rows.
+A message is archived again after a repair restored an earlier version of the lake. The messages are archived in their
+erased form. Their rows in `erasures`, with the event `again` or `copy`, are in a data file that the run's commit names,
+like those of the tables that follow `messages`. The run's profile counts the messages in this form.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class AgainErased:
             codes = places.ids_of_rows(*columns).tolist()
             ids, erasures = [places.ids[code] for code in codes], [places.numbers[code] for code in codes]
             erased = after.take(numbers).combine_chunks()
-            self._rows.append(tombstones(before, erased, ids, erasures, event, self._writer))
+            self._rows.append(tombstones(before, erased, ids, erasures, event, self._writer, is_counted=True))
         return after
 
     def _places_of(self, rows: pa.Table, copies: Array, numbers: Array) -> ErasedPlaces:

@@ -286,10 +286,10 @@ def run_archive(
         config.parser_version,
         config.quality,
         erased,
-        read_later_copies(lake),
         config.masks,
         config.max_partition_bytes,
         keyed=config.keys,
+        copies=read_later_copies(lake),
     )
     with staging(lake, work.commit.run_id) as manifest:
         with progress(runner, work.snapshot.size) if progress else nullcontext(_ignore_progress) as advance:
@@ -353,7 +353,7 @@ def run_archive(
         edges_seconds=followed.edges.seconds,
         recovered=[commit.sequence for commit in work.unfinished],
         unfinished_tables=_unfinished_tables(followed, put),
-        notes=[*outcome.notes, *_left_out(manifest), *_erased_on_arrival(manifest), *followed.notes],
+        notes=[*outcome.notes, *_left_out(manifest), *_erased_on_arrival(manifest, commit.sequence), *followed.notes],
         problems=followed.problems,
     )
 
@@ -382,10 +382,11 @@ def _left_out(manifest: Sequence[ManifestRow]) -> list[str]:
     )
 
 
-def _erased_on_arrival(manifest: Sequence[ManifestRow]) -> list[str]:
+def _erased_on_arrival(manifest: Sequence[ManifestRow], sequence: int) -> list[str]:
     count = sum(row.rows for row in manifest if row.table == "erasures")
     erased = count_text(count, "message was", "messages were")
-    return [f"{erased} erased on arrival: copies of erased ones, or archived again (table erasures)"] if count else []
+    words = f"run {sequence}: {erased} erased on arrival, copies of erased ones or archived again (table erasures)"
+    return [words] if count else []
 
 
 def _show(config: Config, run: ShownRun) -> None:

@@ -67,10 +67,10 @@ class ArchiveTasks:
         parser_version: written to rows on ranges that could not be read.
         profiled: True to compute a profile of the rows.
         erased: messages of the ranges that were erased before, when an earlier version of the lake had them.
-        copies: recognises later copies of erased messages.
         masks: rules to mask rows and bodies; None for none.
         pack_bytes: size of the log whose bodies go into one pack; None for one pack for each part.
         keyed: True to write the keys of the rows, too, if the tasks are large.
+        copies: recognises later copies of erased messages.
     """
 
     parts: Sequence[Part]
@@ -80,10 +80,10 @@ class ArchiveTasks:
     parser_version: str
     profiled: bool = True
     erased: ErasedPlaces = NOTHING_ERASED
-    copies: LaterCopies = NO_COPIES
     masks: ArchiveMasks | None = None
     pack_bytes: int | None = None
     keyed: bool = False
+    copies: LaterCopies = NO_COPIES
 
     def run_all(self, runner: Runner, advance: Callable[[int], None] = lambda _: None) -> Iterator[ManifestRow]:
         """Run the tasks for all parts; a task takes several small parts.

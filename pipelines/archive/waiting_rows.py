@@ -105,11 +105,11 @@ class WaitingRows:
             name = f"{self._name}-{self._files:03d}.zstd.parquet"
             text, later = date.isoformat() if date else None, self._close_later
             part = sort_rows(part.select(_WRITTEN))
+            if self._erased is not None:
+                part = self._erased.erase(part)
             if self.profile is not None:
                 self.profile = merge_profiles([self.profile, profile_rows(part)])
             self._minutes.add(part)
-            if self._erased is not None:  # after the profile, which describes the log
-                part = self._erased.erase(part)
             if self._keys is not None:
                 self._keys.add(part)
             has_roles = rows_may_have_roles(part)

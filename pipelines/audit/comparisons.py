@@ -115,7 +115,7 @@ def compare_store(
             sides.store(stores.path, stores.broker, ranges, stores.layout) as store,
             sides.messages(stretches_of(ranges)) as found,
         ):
-            sides.expect_erasures(store, stretches_of(ranges))
+            sides.expect_erasures_in_store(store, stretches_of(ranges))
             verdict = compare(("store", "messages"), store, found, notes=notes)
         before = ranges
         ranges, notes = stores.ranges(sides.moment)

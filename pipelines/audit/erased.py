@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -24,13 +23,13 @@ from commitlake.pipelines.audit.local.windows import SCHEMA, merge_windows, wind
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.sides import Stretch
 from commitlake.pipelines.audit.span import AuditSpan
-from commitlake.pipelines.masking.tombstones import CHECKSUMS
+from commitlake.pipelines.masking.tombstones import CHANGED_FIGURES, CHECKSUMS, changes_of, newest_of_messages
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
 
 _COLUMNS = (
     "number", "event", "at", "erasure_id", "broker", "physical_offset", "topic", "queue_id", "store_timestamp",
-    "row_before", "row_after", "lake_before", "lake_after",
+    "row_before", "row_after", "lake_before", "lake_after", "detail",
 )  # fmt: skip
 _EVENTS = texts_of([str(event) for event in MESSAGE_EVENTS])
 _ON_ARRIVAL = texts_of([str(ErasureEvent.COPY), str(ErasureEvent.AGAIN)])
@@ -43,10 +42,12 @@ class Erased:
     Attributes:
         rows: rows of `erasures`, one for each message.
         pending: number of messages of later erasures that are not yet erased in `messages`.
+        counted: number of the newest erasure after which the profiles count messages; 0 for none.
     """
 
     rows: pa.Table | None = None
     pending: int = field(default=0)
+    counted: int = 0
 
     @property
     def count(self) -> int:
@@ -59,12 +60,18 @@ class Erased:
         return NOTHING_ERASED if self.rows is None else erased_places(self.rows, 0)
 
     @property
-    def unknown(self) -> int:
-        """Number of erased messages without all their checksums."""
+    def uncounted(self) -> pa.Table | None:
+        """Rows of messages that the profiles count as they were before; None for none."""
         if self.rows is None:
-            return 0
-        names = [f"{name}_{when}" for name in CHECKSUMS.values() for when in ("before", "after")]
-        return int(pc.sum(reduce(pc.or_, [pc.is_null(self.rows.column(name)) for name in names])).as_py() or 0)
+            return None
+        rows = self.rows.filter(pc.greater(self.rows.column("number"), self.counted)).combine_chunks()
+        return rows if rows.num_rows else None
+
+    @property
+    def unknown(self) -> int:
+        """Number of these messages without all their checksums."""
+        rows = self.uncounted
+        return 0 if rows is None else int(changes_of(rows)["unknown"].sum())
 
     def notes(self) -> list[str]:
         """Return notes for a report."""
@@ -73,7 +80,7 @@ class Erased:
             erasures = pc.count_distinct(self.rows.column("number")).as_py() if self.rows is not None else 0
             notes.append(
                 f"{self.count:,} of the messages are erased, by {count_text(erasures, 'erasure')}: they are counted as "
-                "before, and compared by the checksums in the table erasures"
+                "before, and compared without their contents"
             )
         if unknown := self.unknown:
             notes.append(
@@ -93,18 +100,17 @@ class Erased:
             span: time range of the messages.
             stretches: ranges of the brokers' logs; None for all.
         """
-        if self.rows is None:
+        rows = self.uncounted
+        if rows is None:
             return None
-        rows = RowCriteria(span, stretches).of(self.rows)
+        rows = RowCriteria(span, stretches).of(rows)
         if not rows.num_rows:
             return None
         columns = {name: rows.column(name) for name in ("broker", "topic", "queue_id")}
         columns["window_start"] = window_starts(rows.column("store_timestamp"))
-        for checksum, name in CHECKSUMS.items():
-            both = [rows.column(f"{name}_{when}") for when in ("before", "after")]
-            before, after = (hashes.fill_null(0).to_numpy().view(np.uint64) for hashes in both)
-            unknown = reduce(pc.or_, map(pc.is_null, both)).to_numpy()
-            columns[checksum] = pa.array((after - before).view(np.int64), mask=unknown)
+        changes = changes_of(rows)
+        for name in CHANGED_FIGURES:
+            columns[name] = pa.array(changes[name], mask=changes["unknown"] if name in CHECKSUMS else None)
         for column in SCHEMA:
             if column.name not in columns:
                 is_sum = not column.name.startswith(("first_", "last_", "min_", "max_"))
@@ -128,16 +134,7 @@ def read_erased(lake: LakePaths, moment: Moment) -> Erased:
     rows = rows.filter(pc.is_in(rows.column("event"), _EVENTS))
     was_erased = pc.is_in(rows.column("event"), _ON_ARRIVAL)
     is_done = pc.or_(pc.less_equal(rows.column("number"), moment.erasure), was_erased)
-    done = _newest(rows.filter(is_done))
+    done = newest_of_messages(rows.filter(is_done))
     known = erased_places(done, 0)
-    return Erased(done if done.num_rows else None, known.without(rows.filter(pc.invert(is_done))).num_rows)
-
-
-def _newest(rows: pa.Table) -> pa.Table:
-    """Keep the newest row of each message."""
-    rows = rows.sort_by([("at", "descending")]).combine_chunks()
-    numbered = rows.select(["broker", "physical_offset"]).append_column(
-        "row", pa.array(np.arange(rows.num_rows, dtype=np.int64))
-    )
-    first = numbered.group_by(["broker", "physical_offset"], use_threads=False).aggregate([("row", "min")])
-    return rows.take(first.column("row_min")).combine_chunks()
+    pending = known.without(rows.filter(pc.invert(is_done))).num_rows
+    return Erased(done if done.num_rows else None, pending, moment.counted_erasure)

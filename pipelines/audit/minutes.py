@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.erasures import erasure_number
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import microseconds_literal, window_start
@@ -46,6 +47,11 @@ def compare_minutes(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding]
         covered = covered_sequence(lake)
     except TableNotFoundError:
         return [], ""
+    if erasure_number(tables["topic_minutes"]) != erasure_number(tables["profiles"]):
+        return (
+            [],
+            "topic_minutes is not compared with profiles: an erasure is not complete in both ('erase --finish')",
+        )
     last = moment.commit.sequence
     if covered > last:
         return (

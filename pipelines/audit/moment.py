@@ -17,7 +17,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after, newest_commit
 from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.erasures import erasure_number
+from commitlake.connectors.lake.erasures import FORM, erased_form, erasure_number
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lost_tables import check_messages_are_there
 from commitlake.connectors.lake.paths import LakeError, LakePaths
@@ -42,6 +42,8 @@ class Moment:
         later: runs that may have rows in `profiles` but are not in `messages`.
         expired: by table, or `bodies`: the first date that maintain has kept.
         erasure: number of the newest erasure that is complete in `messages`; 0 for none.
+        counted_erasure: the same for the profiles.
+        erased_form: form of the erased rows in `messages`.
     """
 
     version: int
@@ -51,6 +53,8 @@ class Moment:
     later: tuple[str, ...] = ()
     expired: Mapping[str, datetime.date] = field(default_factory=dict)
     erasure: int = 0
+    counted_erasure: int = 0
+    erased_form: int = FORM
 
 
 def read_moment(lake: LakePaths) -> Moment:
@@ -83,6 +87,8 @@ def read_moment(lake: LakePaths) -> Moment:
         tuple(made.run_id for made in later),
         read_expiries(table),
         erasure_number(table),
+        erasure_number(table if profiles is None else profiles),
+        erased_form(table),
     )
 
 

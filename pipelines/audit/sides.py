@@ -19,6 +19,7 @@ import pyarrow as pa
 from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.connectors.lake.erasures import FORM, NOTHING_ERASED, ErasedPlaces
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.span import AuditSpan
@@ -168,11 +169,21 @@ class Sides(ABC):
         """Return the same sides for messages of a date or later."""
         return replace(self, span=self.span.since(date))
 
+    @property
+    def erased_in_stores(self) -> ErasedPlaces:
+        """Messages that are erased when they are read from a store, like those of the table."""
+        return self.erased.places if self.moment.erased_form >= FORM else NOTHING_ERASED
+
+    def expect_erasures_in_store(self, expected: Profile, stretches: Sequence[Stretch]) -> None:
+        """Add the changes by erasures to the profile of a store, if an earlier version has erased the rows."""
+        if self.moment.erased_form < FORM:
+            self.expect_erasures(expected, stretches)
+
     def expect_erasures(self, expected: Profile, stretches: Sequence[Stretch] | None) -> None:
         """Add the changes by erasures to a profile of messages as they were before.
 
         Args:
-            expected: profile of a store, or of the runs' counts.
+            expected: profile of the runs' counts.
             stretches: ranges that are compared; None for all.
         """
         windows = self.erased.correction(self.span, stretches)

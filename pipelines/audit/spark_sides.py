@@ -18,12 +18,13 @@ from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase import register_hbase
 from commitlake.connectors.hbase.options import HBaseOptions
-from commitlake.connectors.lake.erasures import MARKER
+from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces
 from commitlake.connectors.lake.packs.body_check import ERROR
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.spark_check import with_found_bodies
 from commitlake.connectors.object_store.spark import spark_uri
 from commitlake.connectors.worker_errors import carry_errors
+from commitlake.pipelines.audit.local.store_tasks import as_erased
 from commitlake.pipelines.audit.sides import (
     SHOWN,
     Counted,
@@ -118,6 +119,12 @@ def _masked(masks: ArchiveMasks, batches: Iterator[pa.RecordBatch]) -> Iterator[
             yield masks.mask_rows(batch)[0]
 
 
+def _erased(erased: ErasedPlaces, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with carry_errors():
+        for batch in batches:
+            yield from as_erased(pa.Table.from_batches([batch]), erased).cast(batch.schema).to_batches()
+
+
 def _in_utc(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row with its times in UTC; Spark returns them in the time zone of this process."""
     return {
@@ -190,6 +197,9 @@ class SparkSides(Sides):
         rows = reader.option("snapshot", Snapshot(ranges).to_json()).load(path)
         if masks is not None:
             rows = rows.mapInArrow(partial(_masked, masks), rows.schema)
+        if self.erased_in_stores:
+            rows = rows.where(F.col("size").isNotNull())  # bad ranges, which are not counted
+            rows = rows.mapInArrow(partial(_erased, self.erased_in_stores), rows.schema)
         return SparkProfile(to_profile(rows.where(_within(self.span, "store_timestamp"))))
 
     def hbase(self, options: HBaseOptions) -> SparkProfile:

@@ -29,7 +29,7 @@ from commitlake.connectors.plain_arrays import times_of
 from commitlake.pipelines.erasure.errors import ConcurrentErasureError, ErasureError
 from commitlake.pipelines.masking.erased_rows import erase_rows
 from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts, read_later_copies, with_key
-from commitlake.pipelines.masking.tombstones import Writer, conform, tombstones
+from commitlake.pipelines.masking.tombstones import Writer, conform, newest_of_messages, tombstones
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import ERASURES, MESSAGE_EVENTS, ErasureEvent
 from commitlake.schemas.times import EPOCH
@@ -87,6 +87,12 @@ def read_rows(lake: LakePaths) -> pa.Table:
     """Read all rows of `erasures`; none if nothing was ever erased."""
     table = open_erasures(lake)
     return conform(pa.table({"number": pa.array([], pa.int64())})) if table is None else _read(table)
+
+
+def newest_rows(rows: pa.Table) -> pa.Table:
+    """Return the valid row of each erased message."""
+    rows = rows.filter(pc.is_in(rows.column("event"), pa.array([str(event) for event in MESSAGE_EVENTS])))
+    return newest_of_messages(rows)
 
 
 def _read(table: Any) -> pa.Table:

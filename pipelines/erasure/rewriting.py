@@ -18,21 +18,29 @@ from deltalake import DeltaTable, Transaction
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.erasures import APPLICATION_ID, ErasedPlaces, erasure_number
+from commitlake.connectors.lake.erasures import APPLICATION_ID, FORM, FORM_ID, ErasedPlaces, erased_form, erasure_number
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.versions import ERASURE_KEY
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.erasure.errors import ConcurrentErasureError
-from commitlake.pipelines.erasure.hits import FileHits, find_hits, names_erased, unerased
+from commitlake.pipelines.erasure.hits import FileHits, find_hits, names_erased, read_hits, unerased
+from commitlake.pipelines.erasure.ledger import newest_rows
+from commitlake.pipelines.erasure.ledger import read_rows as read_ledger
+from commitlake.pipelines.erasure.ledger import writer as ledger_writer
+from commitlake.pipelines.erasure.selection import ROWS
 from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, TableFile, exchange_files
-from commitlake.pipelines.masking.erased_rows import erase_rows
+from commitlake.pipelines.masking.erased_rows import are_erased, erase_rows
+from commitlake.pipelines.masking.tombstones import tombstones
+from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
 
 _MAX_TRIES = 50
 _PREFIXES: Mapping[str, Sequence[str]] = {"edges": ("from_", "to_", "evidence_")}
 """Prefixes of the columns that refer to messages, if a table has several."""
+_RECORDED_BEFORE = ("row_before", "lake_before", "body_ref")
 Change = Callable[[ErasedPlaces, Iterator[pa.Table]], Iterator[pa.Table]]
 
 
@@ -123,9 +131,44 @@ def find_work(lake: LakePaths, table: str, places: ErasedPlaces) -> TableWork | 
 def is_done(lake: LakePaths, table: str, number: int) -> bool:
     """Return whether all erasures up to a number are done in a table, or the table does not exist."""
     try:
-        return erasure_number(delta_table(getattr(lake, table), lake.s3)) >= number
+        opened = delta_table(getattr(lake, table), lake.s3)
     except TableNotFoundError:
         return True
+    return erasure_number(opened) >= number and (table != "messages" or not number or erased_form(opened) >= FORM)
+
+
+def complete_rows(lake: LakePaths, places: ErasedPlaces, parser_version: str) -> None:
+    """Record what completes rows of `messages` that an earlier version erased, which kept tags, sizes and CRCs.
+
+    Args:
+        lake: locations of the tables.
+        places: all erased messages of the lake.
+        parser_version: version of CommitLake.
+    """
+    opened = delta_table(lake.messages, lake.s3)
+    if not erasure_number(opened) or erased_form(opened) >= FORM:
+        return
+    recorded = newest_rows(read_ledger(lake))
+    known = {
+        (row["broker"], row["physical_offset"]): row
+        for row in recorded.select(["broker", "physical_offset", *_RECORDED_BEFORE]).to_pylist()
+    }
+    for hits in find_hits(opened, places):
+        left = unerased(opened, hits)
+        rows = read_hits(opened, left, ROWS).combine_chunks() if left.groups else ROWS.empty_table()
+        old = rows.filter(pa.array(are_erased(rows, by_any_version=True))).combine_chunks()
+        if not old.num_rows:
+            continue
+        after, _ = erase_rows(old, places)
+        codes = places.ids_of_rows(*(old.column(name).chunk(0) for name in ("broker", "physical_offset"))).tolist()
+        ids, numbers = [places.ids[code] for code in codes], [places.numbers[code] for code in codes]
+        made = tombstones(old, after, ids, numbers, ErasureEvent.AGAIN, ledger_writer(parser_version))
+        keys = zip(old.column("broker").to_pylist(), old.column("physical_offset").to_pylist(), strict=True)
+        before = [known.get(key, {}) for key in keys]
+        for name in _RECORDED_BEFORE:
+            column = pa.array([row.get(name) for row in before], made.schema.field(name).type)
+            made = made.set_column(made.schema.get_field_index(name), made.schema.field(name), column)
+        append_rows(lake.erasures, ERASURES, made)
 
 
 def erase_from(lake: LakePaths, table: str, places: ErasedPlaces, runner: Runner = HERE) -> TableWork | None:
@@ -156,7 +199,10 @@ def erase_from(lake: LakePaths, table: str, places: ErasedPlaces, runner: Runner
                 written[new[number].path] = file
             removed = [one.file for one in hits]
             added = [written[file.path] for file in removed]
-            _commit(uri, removed, [file for file in added if file.rows], places.number, opened.version())
+            commit(
+                uri, removed, [file for file in added if file.rows], places.number, opened.version(),
+                with_form=table == "messages",
+            )  # fmt: skip
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
         before, after = sum(file.size for file in removed), sum(file.size for file in added)
@@ -177,7 +223,21 @@ def _rewrite(uri: str, table: str, places: ErasedPlaces, file: TableFile) -> Tab
     return rewrite_file(uri, file, partial(CHANGES[table], places))
 
 
-def _commit(uri: str, removed: Sequence[TableFile], added: Sequence[TableFile], number: int, at_version: int) -> None:
+def commit(
+    uri: str,
+    removed: Sequence[TableFile],
+    added: Sequence[TableFile],
+    number: int,
+    at_version: int,
+    *,
+    with_form: bool = False,
+) -> None:
+    """Exchange data files of a table, and record in its log that all erasures up to a number are done.
+
+    Raises:
+        ConcurrentMaintenanceError: if another writer has committed first.
+    """
+    form = [Transaction(FORM_ID, FORM)] if with_form else []
     exchange_files(
         uri,
         removed,
@@ -185,6 +245,6 @@ def _commit(uri: str, removed: Sequence[TableFile], added: Sequence[TableFile], 
         changes_data=True,
         note={"number": number},
         key=ERASURE_KEY,
-        transactions=[Transaction(APPLICATION_ID, number)],
+        transactions=[Transaction(APPLICATION_ID, number), *form],
         at_version=at_version,
     )

@@ -4,6 +4,7 @@
     texts     quarantine and replays                        texts.py
     begin     commit that makes the erasure valid           ledger.py
     tables    messages, message_keys, edges, replay_rows    rewriting.py
+    counts    profiles and topic_minutes, as they are now   profiles.py, minutes.py
     packs     bodies                                        bodies.py
     hbase     updated from messages, if wanted              connectors.hbase
     erased    the counts                                    ledger.py
@@ -36,8 +37,10 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.erasure.bodies import PackWork, bodies_of, erase_bodies, erased_packs, measure_packs
 from commitlake.pipelines.erasure.errors import ErasureError
 from commitlake.pipelines.erasure.ledger import ErasureState, add_event, begin, read_rows, read_states
+from commitlake.pipelines.erasure.minutes import recount_minutes
+from commitlake.pipelines.erasure.profiles import correct_profiles, forget_contents
 from commitlake.pipelines.erasure.purge import Purged, purge
-from commitlake.pipelines.erasure.rewriting import CHANGES, TableWork, erase_from, find_work, is_done
+from commitlake.pipelines.erasure.rewriting import CHANGES, TableWork, complete_rows, erase_from, find_work, is_done
 from commitlake.pipelines.erasure.selection import KeysToErase, Selection, select_messages
 from commitlake.pipelines.erasure.texts import TABLES, erase_texts, find_texts
 from commitlake.pipelines.maintenance.log_care import SHORTEST_RETENTION
@@ -191,12 +194,13 @@ def run_erasure(
 
 
 def unfinished_erasures(lake: LakePaths) -> list[ErasureState]:
-    """Return the erasures that are not done, and those that a repair has undone in some table."""
+    """Return the erasures that are not done, or as an earlier version did, or that a repair has undone in a table."""
     states = read_states(lake)
+    tables = (*CHANGES, "profiles", "topic_minutes")
     return [
         state
         for state in states
-        if state.is_unfinished or not all(is_done(lake, table, state.number) for table in CHANGES)
+        if state.is_unfinished or not all(is_done(lake, table, state.number) for table in tables)
     ]
 
 
@@ -219,7 +223,13 @@ def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = N
         return []
     check_lake_links(place.lake)
     places = read_erased_places(place.lake)
+    complete_rows(place.lake, places, place.parser_version)
     works = _erase_from_tables(place, places, on_step)
+    on_step("profiles")
+    corrected = correct_profiles(place.lake, places.number)
+    on_step("topic_minutes")
+    recounted = recount_minutes(place.lake, places.number)
+    works += [work for work in (corrected, recounted) if work is not None]
     on_step("packs")
     packs_of = _packs_of(place.lake, states)
     packs, errors = erase_bodies(place.lake, place.packs, set().union(*packs_of.values()), place.runner)
@@ -334,6 +344,7 @@ def purge_erasures(
     due = [state for state in due if not packs_of[state.number] & errors.keys()]
     if not due:
         return [], Purged(), error
+    forget_contents(place.lake, max(state.number for state in due))
     on_step("older versions")
     retention = datetime.timedelta() if is_alone else max(MIN_RETENTION, min(state.retention for state in due))
     purged = purge(place.lake, place.packs, retention, now, is_alone=is_alone)

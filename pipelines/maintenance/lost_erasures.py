@@ -2,8 +2,9 @@
 
 An erased row of `messages` names its erasure in the property COMMITLAKE_ERASED, so its place and its hash after the
 erasure can be found there. Its hash before, and the place of its body, are only in an older version of the row, which
-exists until the purge; without it they stay null, and an audit does not compare the checksums of these windows.
-The reason and the retention of an erasure are in no other table.
+exists until the purge; without it they stay null. If the profiles still count the row as it was before, an audit does
+not compare the checksums of these windows. The reason and the retention of an erasure are in no other table, nor are
+the hashes that recognise later copies.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def _marked_rows(lake: LakePaths) -> pa.Table:
     for rows in _batches(lake):
         ids = _marks(rows)
         chosen = np.flatnonzero(pc.is_valid(ids).to_numpy(zero_copy_only=False))
-        chosen = chosen[are_erased(rows.select(CHANGED_COLUMNS).take(pa.array(chosen)))]
+        chosen = chosen[are_erased(rows.select(CHANGED_COLUMNS).take(pa.array(chosen)), by_any_version=True)]
         if len(chosen):
             parts.append(rows.take(pa.array(chosen)).append_column("erasure_id", ids.take(pa.array(chosen))))
     schema = _MESSAGES.append(pa.field("erasure_id", pa.string()))
@@ -217,7 +218,8 @@ def _messages(
     for name in ("row_before", "lake_before"):
         column = pc.if_else(is_known, table.column(name), pa.scalar(None, pa.int64()))
         table = table.set_column(table.schema.get_field_index(name), SCHEMA.field(name), column)
-    return table, int((index < after.num_rows).sum())
+    is_needed = np.array(numbers, np.int64) > _applied(lake, "profiles")  # to correct the profiles
+    return table, int(((index < after.num_rows) & is_needed).sum())
 
 
 def _older_rows(lake: LakePaths, places: ErasedPlaces, after: pa.Table) -> tuple[pa.Table, Array]:
@@ -228,7 +230,7 @@ def _older_rows(lake: LakePaths, places: ErasedPlaces, after: pa.Table) -> tuple
             *(rows.column(name).combine_chunks() for name in ("broker", "physical_offset"))
         )
         chosen = np.flatnonzero(of_messages >= 0)
-        chosen = chosen[~are_erased(rows.select(CHANGED_COLUMNS).take(pa.array(chosen)))]
+        chosen = chosen[~are_erased(rows.select(CHANGED_COLUMNS).take(pa.array(chosen)), by_any_version=True)]
         if len(chosen):
             parts.append(rows.take(pa.array(chosen)))
     older = _first(pa.concat_tables([_MESSAGES.empty_table(), *parts]))

@@ -1,12 +1,16 @@
 """Removal of data from the rows of erased messages. Each function works on columns and has no side effects.
 
-    removed      body_ref, unique_key, keys; all properties except those in `KEPT_PROPERTIES`
+    removed      body_ref, body_size, body_crc, unique_key, keys, tags, born_host; all properties except those in
+                 `KEPT_PROPERTIES`
     added        the property COMMITLAKE_ERASED: the id of the erasure
-    kept         broker, offsets, topics, tag, kind, times, hosts, sizes, flags, CRC-32 of the body
+    kept         broker, offsets, topics, kind, times, the broker's host, size of the record, flags
 
-The kept properties are those of brokers: where a message waited, how many attempts it had, its transaction. Properties
-that a producer sets freely are removed, whatever their names. The result depends only on the row and the id of the
-erasure, not on the time, so the checksums after an erasure can be computed in advance.
+With its size and CRC-32, a short body is found by trying all that it may be, so neither is kept. The kept properties
+are those of brokers: where a message waited, how many attempts it had, its transaction. Properties that a producer sets
+freely are removed, whatever their names. Earlier versions kept tags, born_host, body_size and body_crc.
+
+The result depends only on the row and the id of the erasure, not on the time, so the checksums after an erasure can be
+computed in advance, and records of a store can be compared with erased rows.
 """
 
 from __future__ import annotations
@@ -18,19 +22,22 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces
 
-CHANGED_COLUMNS = ("unique_key", "keys", "properties", "body_ref")
+CHANGED_COLUMNS = ("unique_key", "keys", "properties", "body_ref", "tags", "born_host", "body_size", "body_crc")
+_ALWAYS_CHANGED = ("unique_key", "keys", "body_ref")
+"""Columns that are null since the first version of erasures."""
 KEPT_PROPERTIES = frozenset({
     # RocketMQ: delay, timers, retries, transactions, batches, and where a message belongs
     "DELAY", "WAIT", "REAL_TOPIC", "REAL_QID", "RETRY_TOPIC", "DLQ_ORIGIN_TOPIC", "ORIGIN_GROUP", "TRAN_MSG", "PGROUP",
-    "TAGS", "MIN_OFFSET", "MAX_OFFSET", "RECONSUME_TIME", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "MSG_REGION",
-    "TRACE_ON", "CLUSTER", "_SYS_MSG_PRIORITY_", "INNER_NUM", "INNER_BASE", "INNER_MULTI_DISPATCH",
-    "INNER_MULTI_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET", "TIMER_OUT_MS",
+    "MIN_OFFSET", "MAX_OFFSET", "RECONSUME_TIME", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "MSG_REGION",
+    "TRACE_ON", "CLUSTER", "_SYS_MSG_PRIORITY_", "INNER_NUM", "INNER_BASE",
+    "TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET", "TIMER_OUT_MS",
     "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_LEVEL", "TIMER_ENQUEUE_MS",
     "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES",
     # JMQ
     "jmq.app", "jmq.receive_timestamp",
 })  # fmt: skip
 """Names of the kept properties. Brokers and clients write all of them, and none contains personal data."""
+_ONCE_KEPT = frozenset({"TAGS", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"})
 
 
 def erase_rows(rows: pa.Table, places: ErasedPlaces) -> tuple[pa.Table, Array]:
@@ -61,26 +68,37 @@ def erase_rows(rows: pa.Table, places: ErasedPlaces) -> tuple[pa.Table, Array]:
     joined = pa.concat_tables([rows.take(pa.array(stays)), found]).unify_dictionaries().combine_chunks()
     order = np.empty(rows.num_rows, np.int64)
     order[np.concatenate([stays, hits])] = np.arange(rows.num_rows)
-    return joined.take(pa.array(order)).combine_chunks(), hits
+    return _without_unused(joined.take(pa.array(order))).combine_chunks(), hits
 
 
-def are_erased(rows: pa.Table) -> Array:
+def _without_unused(rows: pa.Table) -> pa.Table:
+    """Encode dictionaries again: a data file stores all their values, also those of erased rows."""
+    for place, field in enumerate(rows.schema):
+        if field.name in CHANGED_COLUMNS and pa.types.is_dictionary(field.type):
+            column = rows.column(place).cast(field.type.value_type).dictionary_encode().cast(field.type)
+            rows = rows.set_column(place, field, column)
+    return rows
+
+
+def are_erased(rows: pa.Table, *, by_any_version: bool = False) -> Array:
     """Return which rows are as an erasure leaves them.
 
     The property alone proves nothing, because a producer can send a message with it.
 
     Args:
         rows: rows of `messages` with `CHANGED_COLUMNS`.
+        by_any_version: True to include rows as erasures of earlier versions left them.
     """
     is_empty = np.ones(rows.num_rows, bool)
-    for name in CHANGED_COLUMNS:
+    for name in _ALWAYS_CHANGED if by_any_version else CHANGED_COLUMNS:
         if name != "properties":
             is_empty &= pc.is_null(rows.column(name)).to_numpy()
+    kept = KEPT_PROPERTIES | _ONCE_KEPT if by_any_version else KEPT_PROPERTIES
     found = np.zeros(rows.num_rows, bool)
     candidates = np.flatnonzero(is_empty)
     for row, pairs in zip(candidates, rows.column("properties").take(pa.array(candidates)).to_pylist(), strict=True):
         names = {name for name, _ in pairs or ()}
-        found[row] = MARKER in names and names - {MARKER} <= KEPT_PROPERTIES
+        found[row] = MARKER in names and names - {MARKER} <= kept
     return found
 
 

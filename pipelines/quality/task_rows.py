@@ -173,7 +173,7 @@ class Rows:
         found: dict[str, Array | None] = {
             f"null_{name}": self._nulls([name]) for name in ("msg_id", "unique_key", "keys", "tags", "properties")
         }
-        found["null_hosts"] = self._nulls(["born_host", "store_host"])
+        found["null_hosts"] = self._nulls_without_hosts()
         found["null_body_ref"], found["body_ref_violations"] = self._body_places()
         found["unknown_codecs"] = self._outside("body_codec", _CODECS)
         found["unknown_kinds"] = self._outside("kind", _KINDS)
@@ -189,6 +189,12 @@ class Rows:
     def _nulls(self, names: Iterable[str]) -> Array | None:
         columns = [column for column in map(self._column, names) if column.null_count]
         return self._in_order(np.any([_is_null(column) for column in columns], axis=0)) if columns else None
+
+    def _nulls_without_hosts(self) -> Array | None:
+        """Return the rows without a host, except the producers' of erased rows, which have no CRC either."""
+        born, store, crc = (_is_null(self._column(name)) for name in ("born_host", "store_host", "body_crc"))
+        lost = store | (born & ~crc)
+        return self._in_order(lost) if lost.any() else None
 
     def _body_places(self) -> tuple[Array | None, ...]:
         places, sizes = self._column("body_ref"), _filled(self._column("body_size"), 0)

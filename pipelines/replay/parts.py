@@ -123,7 +123,8 @@ def read_bodies_of(rows: pa.Table, store: PackStore) -> StoredBodies:
     order = np.asarray(
         pc.sort_indices(pa.table({"pack": packs, "frame": frames}), [("pack", "ascending"), ("frame", "ascending")])
     )
-    missing = np.asarray(pc.and_(pc.is_null(packs), pc.greater(places.column("body_size"), 0)))
+    has_body = pc.not_equal(places.column("body_size"), 0).fill_null(True)  # null: the message is erased
+    missing = np.asarray(pc.and_(pc.is_null(packs), has_body))
     errors = dict.fromkeys(np.flatnonzero(missing).tolist(), _NO_BODY)
     found = [
         _read(batch, order[start : start + batch.num_rows], store, errors)

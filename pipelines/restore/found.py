@@ -37,7 +37,7 @@ class Refusal(IntEnum):
 
 _WORDS = {
     Refusal.NONE: "",
-    Refusal.NO_VALUE: "a required column without a value",
+    Refusal.NO_VALUE: "a required column without a value, as in the row of an erased message",
     Refusal.HOST: "a host that is not ip:port, or not of the IP version in sys_flag",
     Refusal.TOPIC: "a topic that is too long for a record",
     Refusal.SIZE: "a size smaller than the fields of the record",

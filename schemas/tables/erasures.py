@@ -1,9 +1,9 @@
 """`erasures`: the erasures from the lake with time, reason and run; one row per event and per erased message.
 
 An erasure removes the body, the keys and the personal properties of messages from the lake. Their rows in `messages`
-stay, so counts do not change. The row of an erased message in this table is the proof: it contains the hashes of the
-row before and after, as summed in the profile's `row_checksum` and `lake_checksum`. It contains no key, body or
-property.
+stay, so counts do not change. The row of an erased message in this table is the proof: it contains the hash of the row
+after the erasure, as summed in the profile's `row_checksum` and `lake_checksum`. The hashes before, and what else the
+profiles must be corrected by, are deleted in the purge. It contains no key, body or property.
 
     event      one row for                  when
     begun      an erasure                   its messages are selected; from now on they are only written erased
@@ -57,7 +57,8 @@ ERASURES = StructType(
         column(
             "detail",
             StringType(),
-            "JSON: retention and key of hashes in rows begun; hash in rows later; counts by place in others",
+            "JSON: retention and key of hashes in rows begun; hash in rows later; changes of sums in rows message, "
+            "until the purge; counts by place in rows erased and purged",
         ),
         column("broker", StringType(), "store of an erased message, as in messages"),
         column("physical_offset", LongType(), "physical offset of an erased message"),
@@ -65,10 +66,12 @@ ERASURES = StructType(
         column("queue_id", IntegerType(), "queue of an erased message"),
         column("store_timestamp", TimestampType(), "store time of an erased message"),
         column("body_ref", BODY_PLACE, "location of its body; null if the lake had none"),
-        column("body_crc", IntegerType(), "as in messages"),
-        column("row_before", LongType(), "hash of the row before the erasure; profiles sum it up in row_checksum"),
+        column("body_crc", IntegerType(), "null; in rows of earlier versions, the CRC of the body, until the purge"),
+        column("row_before", LongType(), "hash of the row before the erasure, for row_checksum; null after the purge"),
         column("row_after", LongType(), "hash of the row after the erasure"),
-        column("lake_before", LongType(), "hash of the row before the erasure; profiles sum it up in lake_checksum"),
+        column(
+            "lake_before", LongType(), "hash of the row before the erasure, for lake_checksum; null after the purge"
+        ),
         column("lake_after", LongType(), "hash of the row after the erasure"),
         column("parser_version", StringType(), "version of CommitLake that wrote the row"),
     ]

@@ -103,7 +103,8 @@ class LocalSides(Sides):
         """Profile the stores; see `Sides.store`."""
         splits = store_tasks.splits_of(path, broker, ranges, layout, _SPLIT_BYTES)
         masks = masks_of_lake(self.moment.commit.masks, os.environ)
-        return self._profile(partial(store_tasks.count_split, RowCriteria(self.span), masks), splits)
+        count = partial(store_tasks.count_split, RowCriteria(self.span), masks, self.erased_in_stores)
+        return self._profile(count, splits)
 
     def hbase(self, options: HBaseOptions) -> LocalProfile:
         """Profile HBase; see `Sides.hbase`."""

@@ -15,12 +15,14 @@ from commitlake.connectors.formats.engine.read_plan import plan_read
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.registry import FormatChoice
+from commitlake.connectors.lake.erasures import ErasedPlaces
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.archive.waiting_rows import join_rows
 from commitlake.pipelines.audit.local.message_rows import RowCriteria
 from commitlake.pipelines.audit.local.windows import merge_windows, to_windows
 from commitlake.pipelines.masking.archiving import ArchiveMasks
-from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
+from commitlake.pipelines.masking.erased_rows import erase_rows
+from commitlake.schemas.tables.messages import BODY, BODY_REF, CORRUPT_RECORD, MESSAGES, SOURCE
 
 _COLUMNS = StructType([field for field in SOURCE if field.name != BODY.name])
 _PART_ROWS = 1 << 16
@@ -44,15 +46,24 @@ def splits_of(
     return plan_read(options, narrow(options)).splits
 
 
-def count_split(wanted: RowCriteria, masks: ArchiveMasks | None, split: Split) -> pa.Table:
+def count_split(wanted: RowCriteria, masks: ArchiveMasks | None, erased: ErasedPlaces, split: Split) -> pa.Table:
     """Count the messages of a split by window, without bad ranges. Returns a table of `AUDIT`.
 
     Args:
         wanted: criteria for the messages.
         masks: rules by which the lake's messages are masked; None for none.
+        erased: messages to count as the lake has them after their erasure.
         split: part of a store's log.
     """
-    return merge_windows([to_windows(wanted.of(rows)) for rows in _read(split, masks)])
+    return merge_windows([to_windows(wanted.of(as_erased(rows, erased))) for rows in _read(split, masks)])
+
+
+def as_erased(rows: pa.Table, erased: ErasedPlaces) -> pa.Table:
+    """Return rows of a store as `messages` has them after erasures."""
+    if not erased:
+        return rows
+    place = pa.nulls(rows.num_rows, to_arrow_schema(MESSAGES).field(BODY_REF.name).type)
+    return erase_rows(rows.append_column(BODY_REF.name, place), erased)[0].drop_columns([BODY_REF.name])
 
 
 def _read(split: Split, masks: ArchiveMasks | None) -> Iterator[pa.Table]:

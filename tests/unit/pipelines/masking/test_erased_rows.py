@@ -13,7 +13,7 @@ from commitlake.pipelines.erasure.selection import ROWS
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, erase_rows
 from commitlake.pipelines.masking.tombstones import CHECKSUMS, Writer, tombstones
 from commitlake.schemas.tables.erasures import ErasureEvent
-from commitlake.schemas.tables.profile import COLUMN_CHECKSUMS
+from commitlake.schemas.tables.profile import CHECKSUM_COLUMNS, COLUMN_CHECKSUMS
 from tests.support.erased_lakes import write_lake
 
 
@@ -65,6 +65,7 @@ def test_other_checksums_than_those_of_the_tombstones_do_not_change() -> None:
     for checksum in COLUMN_CHECKSUMS:
         changes = {name.partition(".")[0] for name in checksum.columns} & set(CHANGED_COLUMNS)
         assert bool(changes) == (checksum.name in CHECKSUMS)
+    assert set(CHECKSUM_COLUMNS) & set(CHANGED_COLUMNS) == {"body_crc"}
 
 
 def test_tombstones_have_no_erased_value(rows: pa.Table) -> None:
