@@ -68,7 +68,7 @@ def choose_python(session: SparkSession) -> None:
     if is_connect(session):
         return
     context = session.sparkContext
-    if not context.master.startswith("local"):
+    if not (context.master or "").startswith("local"):
         return
     if "PYSPARK_PYTHON" not in os.environ and context.pythonExec == _DEFAULT_PYTHON:
         context.pythonExec = sys.executable

@@ -198,7 +198,8 @@ def test_clients_work_pauses_three_slices_after_each_while_short_requests_arrive
     slices.served()
     slices.run(slow_work(clock, done, 3), channel())
     for count in (1, 2):
-        assert (len(done), slices.delay) == (count, pytest.approx(3 * SLICE_SECONDS))
+        assert len(done) == count
+        assert slices.delay == pytest.approx(3 * SLICE_SECONDS)
         assert slices.turn()
         assert len(done) == count
         clock.now += slices.delay
