@@ -25,12 +25,11 @@ from commitlake.pipelines.audit.open_sides import open_sides
 from commitlake.pipelines.audit.sides import Sides
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.maintenance.refill import refilled_since
+from commitlake.pipelines.maintenance.repeat_runs import REFILL_ID
 from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
 from commitlake.schemas.tables.profile import KEY_COLUMNS
 from commitlake.schemas.times import epoch_us, with_zone
 
-APPLICATION_ID = "commitlake.refill"
-"""Delta application whose number in `profiles` is the newest version of `messages` that this module has taken over."""
 _CHECKSUM = "lake_checksum"
 _Window = tuple[str, str, int, int | None]
 """Broker, topic, queue, and the window's start in microseconds since 1970."""
@@ -48,14 +47,16 @@ def record_new_places(lake: LakePaths, bodies: str, runner: Runner) -> None:
         profiles = delta_table(lake.profiles, lake.s3)
     except TableNotFoundError:
         return
-    refilled = refilled_since(lake, profiles.transaction_version(APPLICATION_ID) or -1)
-    if not refilled.paths:
+    reached = profiles.transaction_version(REFILL_ID)
+    refilled = refilled_since(lake, reached or -1)
+    is_new = reached == 0  # profiles that runs have written again have no places of the lake at all
+    if not refilled.paths and not is_new:
         return
-    windows = set(_windows(lake, refilled.paths))
+    windows = set() if is_new else set(_windows(lake, refilled.paths))
     with open_sides(runner, lake, bodies, AuditSpan(), read_moment(lake)) as sides:
-        changes = {window: change for window, change in _changes(sides) if window in windows}
+        changes = {window: change for window, change in _changes(sides) if is_new or window in windows}
     removed, added = _rewritten(lake, read_table_files(profiles), changes)
-    number = Transaction(APPLICATION_ID, refilled.version)
+    number = Transaction(REFILL_ID, max(refilled.version, 1))
     exchange_files(lake.profiles, removed, added, changes_data=True, note={"action": "repair"}, transactions=[number])
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake import Transaction
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
@@ -50,7 +51,12 @@ def delete_runs(table_uri: str, run_ids: Collection[str]) -> int:
     return replace_rows(table_uri, is_of_runs(run_ids))
 
 
-def replace_rows(table_uri: str, is_replaced: IsReplaced, added_rows: pa.Table | None = None) -> int:
+def replace_rows(
+    table_uri: str,
+    is_replaced: IsReplaced,
+    added_rows: pa.Table | None = None,
+    transactions: Sequence[Transaction] = (),
+) -> int:
     """Delete rows of a table without partitions, and add others, in one commit. Returns the number of deleted rows."""
     try:
         files = read_table_files(delta_table(table_uri))
@@ -73,7 +79,8 @@ def replace_rows(table_uri: str, is_replaced: IsReplaced, added_rows: pa.Table |
     if added_rows is not None and added_rows.num_rows:
         added.append(_written(table_uri, added_rows, time.time_ns() // 1_000_000))
     if removed or added:
-        exchange_files(table_uri, removed, added, changes_data=True, note={"action": "repair"})
+        note = {"action": "repair"}
+        exchange_files(table_uri, removed, added, changes_data=True, note=note, transactions=transactions)
     return deleted
 
 

@@ -250,7 +250,7 @@ def _find_holes(
             pq.ParquetFile(source, page_checksum_verification=True) as parquet,
         ):
             extents = joined([extents, extents_of(parquet)])
-    counted = _counted(lake)
+    counted = archived_counts(lake)
     found = []
     for broker, progress in sorted(last.stores.items()):
         there, known = extents.get(broker, NO_EXTENTS), counted.get(broker)
@@ -264,12 +264,14 @@ def _find_holes(
     return found
 
 
-class _Counted(NamedTuple):
+class Archived(NamedTuple):
+    """Number of messages of a broker that were archived, and the physical offset of the first one."""
+
     messages: int
     first: int
 
 
-def _counted(lake: LakePaths) -> dict[str, _Counted]:
+def archived_counts(lake: LakePaths) -> dict[str, Archived]:
     """Return how many messages of each broker were archived, and the first offset; none if that is not known."""
     if "messages" in read_expiries(delta_table(lake.messages, lake.s3)):
         return {}
@@ -283,7 +285,7 @@ def _counted(lake: LakePaths) -> dict[str, _Counted]:
         rows = dict_rows(run_sql(open_table(lake, "topic_minutes"), "topic_minutes", sql).read_all())
     except (TableNotFoundError, CommitLakeError):  # it is missing or damaged, and repaired later
         return {}
-    return {row["broker"]: _Counted(row["messages"], row["first"]) for row in rows if row["first"] is not None}
+    return {row["broker"]: Archived(row["messages"], row["first"]) for row in rows if row["first"] is not None}
 
 
 def _read_again(

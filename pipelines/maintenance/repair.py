@@ -5,6 +5,7 @@
                                 data_adoption     rebuilds the log from data files, if no version is intact
     3. data files               data_check        moves damaged files aside, and removes them from their table
                                 refill            reads the messages of damaged files from the stores again
+                                repeat_runs       reads what runs write to other tables from the stores again
     4. tables of runs           derived_repair    deletes rows of lost runs, adds files that commits name
     5. message_keys             follow            rebuilds it, if it is damaged or ahead of messages
     6. edges                    follow            likewise
@@ -69,6 +70,7 @@ from commitlake.pipelines.maintenance.minutes_repair import MINUTES, must_recoun
 from commitlake.pipelines.maintenance.progress_repair import commit_repair, finished_runs, is_unfinished, lost_runs
 from commitlake.pipelines.maintenance.refill import Stores, Suspect, recorded_losses, restore_messages
 from commitlake.pipelines.maintenance.repair_notes import repair_note
+from commitlake.pipelines.maintenance.repeat_runs import REPEATED, repeat_runs
 from commitlake.pipelines.maintenance.table_files import exchange_files, read_table_files
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
@@ -189,17 +191,17 @@ def _way_of(table: str, repair: LogRepair) -> str:
 
 
 def _way_of_files(table: str, stores: Stores | None) -> str:
-    if table == "messages" and stores is not None:
-        return "its messages are read from the stores again; a range that they no longer have is added to gaps"
-    if table == "messages":
-        return "is moved aside; its messages are lost, and their range of the log is added to gaps. --store reads them"
-    if table in {_KEYS, _EDGES}:
-        return "the table is rebuilt from messages"
-    if table in KEPT_TABLES:
-        return KEPT_WAY
-    if table in replay_repair.TAKEN_OUT:
-        return replay_repair.TAKEN_OUT[table]
-    return _WAYS.get(table, "is moved aside; its rows are lost, except those in the commits of messages")
+    ways = {
+        **_WAYS,
+        **replay_repair.TAKEN_OUT,
+        **dict.fromkeys(KEPT_TABLES, KEPT_WAY),
+        **dict.fromkeys((_KEYS, _EDGES), "the table is rebuilt from messages"),
+        "messages": "is moved aside; its range of the log is added to gaps: --store reads its messages from a store",
+    }
+    if stores is not None:
+        ways |= dict.fromkeys(REPEATED, "its rows are read from the stores again")
+        ways["messages"] = "its messages are read from the stores again; what these no longer have is added to gaps"
+    return ways.get(table, "is moved aside; its rows are lost, except those in the commits of messages")
 
 
 def plan_repair(
@@ -356,8 +358,9 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
     missing = losses
     # The messages of damaged data files stay counted, because they come back, or are known to be lost.
     recount = [MINUTES] if must_recount(lake, {*plan.logs, *({MINUTES} & plan.files.keys())}) else []
-    repaired = {table: list(_repair_table_of_runs(aside, table, plan, runner)) for table in OF_RUNS}
-    missing += [line for table, lines in repaired.items() if table not in recount for line in lines]
+    lost_rows: dict[str, int] = {}
+    repaired = {table: list(_repair_table_of_runs(aside, table, plan, runner, lost_rows)) for table in OF_RUNS}
+    missing += [line for table, lines in repaired.items() if table not in {*recount, *lost_rows} for line in lines]
     lost = lost_runs(lake.messages)
     if lost and (run_ids := lost_run_ids(lake, lost)):
         for table in OF_RUNS:
@@ -365,6 +368,8 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
     missing += _restore_messages(aside, plan, runner, parser_version)
     gone = refill_tables(lake, parser_version)
     missing += _restore_archive_runs(lake, plan, parser_version)
+    if lost_rows and plan.stores is not None:
+        missing += repeat_runs(lake, lost_rows, plan.stores)
     missing += [f"{table}: {count_text(count, 'file')} that commits name: missing" for table, count in gone.items()]
     gone_records = "records that the stores' consume logs no longer have"
     losable = dict.fromkeys(SNAPSHOT_TABLES, ("the snapshots in its newest commits", "all snapshots so far"))
@@ -432,7 +437,21 @@ def _recount(lake: LakePaths, tables: Sequence[str], runner: Runner) -> None:
         backfill_minutes(lake, runner, from_scratch=True)
 
 
-def _repair_table_of_runs(aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner) -> Iterator[str]:
+def _repair_table_of_runs(
+    aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner, lost_rows: dict[str, int]
+) -> Iterator[str]:
+    """Repair a table of runs.
+
+    Args:
+        aside: receives what is moved aside.
+        table: name of the table.
+        plan: the damages.
+        runner: runs the tasks that read data files.
+        lost_rows: receives the number of lost rows, if these can be read from the stores again.
+
+    Yields:
+        Sentences on lost rows.
+    """
     lake, repair = aside.lake, plan.logs.get(table)
     if repair is not None and repair.is_lost:
         aside.move_folder(f"{table}/{LOG}")
@@ -443,7 +462,10 @@ def _repair_table_of_runs(aside: AsideFolder, table: str, plan: RepairPlan, runn
     if repair is not None:
         named = named_files(commits_after(lake.messages, 0), table)
         repair_log(aside, repair, {"table": table}, keep=named)
-    yield from _take_out(aside, table, _damaged_files(lake, table, plan, runner))
+    damaged = _damaged_files(lake, table, plan, runner)
+    if damaged and plan.stores is not None and table in REPEATED:
+        lost_rows[table] = sum(damage.file.rows or 0 for damage in damaged)
+    yield from _take_out(aside, table, damaged)
 
 
 def _repair_or_begin(

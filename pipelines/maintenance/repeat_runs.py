@@ -1,0 +1,199 @@
+"""Restores lost rows of the tables that archive runs write: the runs read the same ranges of the stores again.
+
+The tables are `profiles`, `quality_results`, `quarantine` and `gaps`. `messages` names the range of each run in its
+log. Runs that are no longer there count as one, up to the first known range. Nothing of this is written to the lake but
+the rows that it lacks: the tasks write to a folder for temporary files.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import Transaction
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, TailKind, plan_splits
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, commits_after, read_last_commit
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
+from commitlake.connectors.lake.follower import FOLLOWING
+from commitlake.connectors.lake.lost_ranges import REPAIR
+from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run
+from commitlake.pipelines.archive.profiles_file import open_profiles_file
+from commitlake.pipelines.archive.staged import gather_profiles
+from commitlake.pipelines.archive.task import ArchiveTasks
+from commitlake.pipelines.archive.work import ArchiveWork, check_is_archived
+from commitlake.pipelines.maintenance.derived_repair import is_of_runs, replace_rows
+from commitlake.pipelines.maintenance.refill import PACK_BYTES, Stores, archived_counts
+from commitlake.schemas.counts import count_text
+
+REPEATED = ("profiles", "quality_results", "quarantine", "gaps")
+"""Tables that can be restored so."""
+REFILL_ID = "commitlake.refill"
+"""Delta application whose number in `profiles` is the newest version of `messages` whose places of bodies it has; 0 if
+it lacks those of any messages."""
+_BYTES = ("first_bytes", "found")
+
+
+class _LackingRun(NamedTuple):
+    """A run, and the number of its rows that each table lacks."""
+
+    commit: ArchiveCommit
+    rows: Mapping[str, int]
+
+
+def repeat_runs(lake: LakePaths, lost: Mapping[str, int], stores: Stores) -> Iterator[str]:
+    """Restore the rows that some tables have lost.
+
+    Args:
+        lake: locations of the tables; `messages` is intact.
+        lost: number of lost rows by table, of `REPEATED`.
+        stores: the stores.
+
+    Yields:
+        Sentences on what is still lost.
+    """
+    erased = read_erased_places(lake)
+    by_broker = {store.broker: store for store in stores.stores}
+    left: Counter[str] = Counter()
+    for run in _lacking_runs(lake, lost):
+        part = _readable(run.commit, by_broker)
+        is_whole = part.ranges == run.commit.ranges
+        if not is_whole:
+            left.update(run.rows)
+        if part.ranges and (is_whole or _is_of_several(run.commit)):
+            with tempfile.TemporaryDirectory(prefix="commitlake-repair-") as folder:
+                scratch = LakePaths(folder)
+                _read_again(scratch, part, by_broker, stores, erased, is_judged="quality_results" in lost)
+                for table in lost:
+                    _restore(lake, table, part.run_id, _rows_of(scratch, table), hides_bytes=erased.number > 0)
+    for table, count in left.items():
+        yield f"{table}: {count_text(count, 'row')} of runs whose log no store has"
+
+
+def _restore(lake: LakePaths, table: str, run_id: str, rows: pa.Table, *, hides_bytes: bool) -> None:
+    if table == "quarantine" and hides_bytes:  # they may have erased texts
+        for name in _BYTES:
+            place = rows.schema.get_field_index(name)
+            field = rows.schema.field(name)
+            rows = rows.set_column(place, field, pa.nulls(rows.num_rows, field.type))
+    number = [Transaction(REFILL_ID, 0)] if table == "profiles" else []
+    if rows.num_rows:
+        replace_rows(getattr(lake, table), is_of_runs([run_id]), rows, number)
+
+
+def _lacking_runs(lake: LakePaths, tables: Mapping[str, int]) -> Iterator[_LackingRun]:
+    """Yield the runs that lack rows in one of some tables, oldest first."""
+    commits = [commit for commit in commits_after(lake.messages, 0) if commit.ranges]
+    there = {table: _counts(lake, table) for table in tables}
+    found = []
+    for commit in commits:
+        expected = {table: sum(file.rows for file in commit.files.get(table, ())) for table in tables}
+        lacks = {table: count - there[table].get(commit.run_id, 0) for table, count in expected.items()}
+        lacks = {table: count for table, count in lacks.items() if count > 0}
+        if lacks:
+            found.append(_LackingRun(commit, lacks))
+    known: Counter[str] = Counter()
+    for run in found:
+        known.update(run.rows)
+    older = {table: count - known[table] for table, count in tables.items() if count > known[table]}
+    last = read_last_commit(lake.messages)
+    if older and last is not None:
+        yield _LackingRun(_older(lake, commits, last), older)
+    yield from found
+
+
+def _older(lake: LakePaths, commits: Sequence[ArchiveCommit], last: ArchiveCommit) -> ArchiveCommit:
+    """Return one commit for all runs before the known ones."""
+    ends = {broker: progress.end for broker, progress in last.stores.items()}
+    for commit in reversed(commits):
+        ends |= {broker: part.start for broker, part in commit.ranges.items()}
+    firsts = archived_counts(lake)
+    starts = {broker: firsts[broker].first if broker in firsts else 0 for broker in ends}
+    ranges = {broker: CommittedRange(starts[broker], end) for broker, end in ends.items() if starts[broker] < end}
+    return replace(last, run_id=f"{REPAIR}-{secrets.token_hex(16)}", ranges=ranges)
+
+
+def _is_of_several(run: ArchiveCommit) -> bool:
+    return run.run_id.startswith(REPAIR)
+
+
+def _counts(lake: LakePaths, table: str) -> dict[str, int]:
+    try:
+        run_ids = delta_table(getattr(lake, table), lake.s3).to_pyarrow_table(columns=["run_id"]).column("run_id")
+    except TableNotFoundError:
+        return {}
+    return {row["values"]: row["counts"] for row in pc.value_counts(run_ids).to_pylist()}
+
+
+def _readable(run: ArchiveCommit, stores: Mapping[str, Store]) -> ArchiveCommit:
+    """Return a run with the ranges that the stores have completely; of older runs, with what they still have."""
+    ranges = {}
+    for broker, part in run.ranges.items():
+        store, progress = stores.get(broker), run.stores[broker]
+        if store is None or progress.pulled is not None:
+            continue
+        first, last = store.segments[0].base_offset, store.segments[-1]
+        start = max(part.start, first) if _is_of_several(run) else part.start
+        if first <= start < part.end <= last.base_offset + last.file_size:
+            check_is_archived(store, progress)
+            ranges[broker] = CommittedRange(start, part.end)
+    return replace(run, ranges=ranges)
+
+
+def _read_again(
+    scratch: LakePaths,
+    run: ArchiveCommit,
+    by_broker: Mapping[str, Store],
+    stores: Stores,
+    erased: ErasedPlaces,
+    *,
+    is_judged: bool,
+) -> None:
+    """Repeat a run in another lake."""
+    read = [by_broker[broker] for broker in run.ranges]
+    ranges = {broker: StoreRange(part.start, part.end, TailKind.CLOSED) for broker, part in run.ranges.items()}
+    parts = [split for store in read for split in plan_splits(store, ranges[store.broker], PACK_BYTES)]
+    tasks = ArchiveTasks(
+        parts,
+        scratch,
+        pack_location(scratch.bodies),
+        run.run_id,
+        stores.parser_version,
+        erased=erased,
+        masks=stores.masks,
+        pack_bytes=PACK_BYTES,
+    )
+    manifest = list(tasks.run_all(HERE))
+    if is_judged:
+        work = ArchiveWork(read, Snapshot(ranges), run, run, ())
+        with suppress(CriticalQualityError):  # it was archived nevertheless
+            judge_run(scratch, work, manifest, is_masked=stores.masks is not None)
+        return
+    with open_profiles_file(scratch, run.run_id) as profiles:
+        for piece in gather_profiles(scratch, manifest):
+            profiles.add(piece)
+
+
+def _rows_of(scratch: LakePaths, table: str) -> pa.Table:
+    schema = to_arrow_schema(FOLLOWING[table])
+    parts = [schema.empty_table()]
+    for path in sorted(Path(getattr(scratch, table)).glob("*.parquet")):
+        rows = pq.read_table(path)
+        parts.append(rows.select(schema.names).cast(schema))
+    return pa.concat_tables(parts)
