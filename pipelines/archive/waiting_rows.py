@@ -25,7 +25,6 @@ from commitlake.pipelines.topic_minutes.files import MinutesFiles
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF, MESSAGES, STORE_DATE
 
 PART_BYTES = 64 << 20
-_MAX_BUFFERS = 4  # times the size of rows; the buffers of a decoded batch have room for thousands of rows
 _DAY_US = 86_400_000_000
 _NO_DAY = -1
 _WRITTEN = [field.name for field in MESSAGES if field.name != STORE_DATE.name]
@@ -125,11 +124,8 @@ def _days_of(rows: pa.Table) -> Array:
 
 
 def join_rows(tables: Sequence[pa.Table]) -> pa.Table:
-    """Join tables into one with single chunks and unified dictionaries, in buffers that are about as large as it."""
-    rows = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
-    if rows.get_total_buffer_size() > _MAX_BUFFERS * rows.nbytes:
-        return rows.take(pa.array(np.arange(rows.num_rows)))  # a single table: Arrow has joined nothing
-    return rows
+    """Join tables into one with single chunks and unified dictionaries."""
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
 def _body_refs(count: int, packs: Sequence[PackOfBodies]) -> pa.Array:

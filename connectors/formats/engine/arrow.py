@@ -12,6 +12,8 @@ from commitlake.connectors.formats.engine.kernel import strings as kernel
 from commitlake.connectors.formats.engine.kernel.memory import OVERWRITE, PADDING
 from commitlake.connectors.plain_arrays import text_spans, texts_of
 
+_FEW_ROWS = 1024
+_MAX_BUFFERS = 4  # times the size of the rows
 _MAX_CONSTANTS = 16  # a long text may take some MiB
 
 
@@ -56,6 +58,17 @@ def maps(offsets: Array, keys: pa.Array, values: pa.Array) -> pa.Array:
     entries = pa.StructArray.from_buffers(pa.struct(entry), len(keys), [None], children=[keys, values])
     data_type = pa.map_(keys.type, entry[1])
     return pa.Array.from_buffers(data_type, len(offsets) - 1, [None, pa.py_buffer(offsets)], children=[entries])
+
+
+def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the same rows; few rows in buffers of their own, because those of the kernel have room for thousands.
+
+    A caller that keeps the rows of many small files would otherwise keep some MiB for each of them.
+    """
+    # A column of numbers holds those of all columns, which its size does not tell.
+    if batch.num_rows >= _FEW_ROWS and batch.get_total_buffer_size() <= _MAX_BUFFERS * batch.nbytes:
+        return batch
+    return batch.take(pa.array(np.arange(batch.num_rows)))
 
 
 class Dictionary:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from commitlake.connectors.formats.engine.arrow import compact
 from commitlake.connectors.formats.engine.bodies import decompress
 from commitlake.connectors.formats.engine.decoded import DecodedBatch
 from commitlake.connectors.formats.engine.errors import BodyError
@@ -57,7 +58,7 @@ class RowBatch:
             columns[place] = pa.array([notes.get(row) for row in range(rows)], columns[place].type)
         if self._request.encoded:
             schema = pa.schema([field.with_type(column.type) for field, column in zip(schema, columns, strict=True)])
-        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+        batch = compact(pa.RecordBatch.from_arrays(columns, schema=schema))
         if not notes or self._request.mode is Mode.PERMISSIVE:
             yield batch
             return

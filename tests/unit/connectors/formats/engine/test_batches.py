@@ -44,6 +44,18 @@ def test_columns_are_in_the_requested_order(tmp_path: Path) -> None:
     assert [batch.schema.names for batch in batches] == [["tags", "physical_offset", "body"]]
 
 
+def test_few_rows_do_not_keep_the_buffers_of_thousands(tmp_path: Path) -> None:
+    (split,) = splits_of(tmp_path, log_of(messages(30)))
+    for schema in (arrow_schema(), arrow_schema("physical_offset", "queue_offset")):
+        tracemalloc.start()
+        batches = [batch for _ in range(30) for batch in read_split(split, Request(schema))]
+        held, _ = tracemalloc.get_traced_memory()  # numpy's arrays
+        tracemalloc.stop()
+        assert sum(batch.num_rows for batch in batches) == 900
+        assert held < 6 << 20  # the decoder of one split
+        assert sum(batch.get_total_buffer_size() for batch in batches) < 2 << 20
+
+
 @pytest.mark.parametrize("kept_values", [0, 3, 1024])
 def test_a_kept_decoder_reads_the_same_from_the_next_split(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_values: int
