@@ -60,20 +60,32 @@ def plan_entries(
     bounds = time_bounds(
         wholes, store_range.last_record, options.clock_tolerance_ms, options.max_record_bytes, later
     )  # fmt: skip
+    partition_bytes = options.partition_bytes(store_range.size)
     by_record = (options.topics or frozenset()) - frozenset(by_entry)
     for whole, times in zip(wholes, bounds, strict=True):
         is_late = until_ms is not None and times.meet(*later)
-        plan = None if whole.missing or is_late else _by_entries(whole, queues, options, by_entry, by_record)
+        plan = (
+            None
+            if whole.missing or is_late
+            else _by_entries(whole, queues, options, partition_bytes, by_entry, by_record)
+        )
         yield plan or EntryPlan(None, (whole,))
 
 
 def _by_entries(
-    whole: Split, queues: QueueIndex, options: ReadOptions, by_entry: Collection[str], by_record: Collection[str]
+    whole: Split,
+    queues: QueueIndex,
+    options: ReadOptions,
+    partition_bytes: int,
+    by_entry: Collection[str],
+    by_record: Collection[str],
 ) -> EntryPlan | None:
     """Return the plan for a segment from its queues; None if it must be scanned."""
     try:
         answer = queues.list_entries(whole)
-        splits = splits_of(answer.of_topics(by_record), whole, options, narrow(options).filters)
+        filters = narrow(options).filters
+        wanted = answer.of_topics(by_record)
+        splits = splits_of(wanted, whole, filters, partition_bytes, options.max_record_bytes)
     except IndexUnusable:
         return None
     return EntryPlan(answer.of_topics(by_entry), tuple(splits))

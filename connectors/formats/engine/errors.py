@@ -4,6 +4,8 @@ CommitLogError
 ├── OptionError             an option that is unknown or has a wrong value
 ├── StoreError              a path that gives no store: the cause, and what to do
 │   ├── EmptyStoreError     a store without a single segment
+│   ├── UnsupportedStoreError  a store whose messages are all in a log of another kind
+│   ├── UnreadMessagesError FAILFAST met a store with messages in folders that are not read
 │   ├── DataLossError       the data that a stream must read next is gone
 │   └── SegmentCutError     a segment that became shorter while it was read
 ├── CheckpointError         a stream's checkpoint that this source cannot have written
@@ -36,6 +38,18 @@ class StoreError(CommitLogError):
 
 class EmptyStoreError(StoreError):
     """Error for a store without a segment."""
+
+
+class UnsupportedStoreError(StoreError):
+    """Error for a store whose messages are all in a log that cannot be read."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class UnreadMessagesError(StoreError):
+    """Error for a store with messages that are not read, in a mode that fails."""
+
+    exit_code = ExitCode.DAMAGE
 
 
 class DataLossError(StoreError):

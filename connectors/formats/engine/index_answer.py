@@ -16,7 +16,6 @@ import numpy as np
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
 from commitlake.connectors.formats.engine.filters import Filters
-from commitlake.connectors.formats.engine.options import ReadOptions
 from commitlake.connectors.formats.engine.plan import divide
 from commitlake.connectors.formats.engine.single_records import examine_at
 from commitlake.connectors.formats.engine.splits import ListedSplit, Split, groups
@@ -114,8 +113,17 @@ def check_cheaper_than_scan(offsets: Array, sizes: Array, unknown: Sequence[tupl
         raise IndexUnusable("a scan is faster, because the wanted records are close together")
 
 
-def splits_of(answer: IndexAnswer, whole: Split, options: ReadOptions, filters: Filters) -> list[Split]:
+def splits_of(
+    answer: IndexAnswer, whole: Split, filters: Filters, partition_bytes: int, max_record_bytes: int
+) -> list[Split]:
     """Return splits for the records that an index lists, and for the ranges that it does not cover.
+
+    Args:
+        answer: answer of the index.
+        whole: range of the segment.
+        filters: filters of the read.
+        partition_bytes: largest number of log bytes in a split.
+        max_record_bytes: larger sizes are faults.
 
     Raises:
         IndexUnusable: if a scan of the whole range is faster, or the answer does not match the log.
@@ -131,7 +139,7 @@ def splits_of(answer: IndexAnswer, whole: Split, options: ReadOptions, filters: 
     ]
     try:
         with OpenSegment(whole.path) as file:
-            unknown = list(_ranges_to_scan(file, whole, unknown, options.max_record_bytes))
+            unknown = list(_ranges_to_scan(file, whole, unknown, max_record_bytes))
     except FileNotFoundError:
         raise IndexUnusable("the segment has been deleted since it was listed") from None
     check_cheaper_than_scan(answer.offsets[kept], answer.sizes[kept], unknown, whole)
@@ -140,12 +148,10 @@ def splits_of(answer: IndexAnswer, whole: Split, options: ReadOptions, filters: 
     scanned = [
         split
         for start, end in unknown
-        for split in divide(
-            replace(whole, start=start, end=end), options.max_partition_bytes, options.max_record_bytes, high
-        )
+        for split in divide(replace(whole, start=start, end=end), partition_bytes, max_record_bytes, high)
     ]
     pieces = np.split(np.flatnonzero(kept), np.searchsorted(answer.offsets[kept], [start for start, _ in unknown]))
-    listed = [split for piece in pieces for split in _listed(answer, piece, whole, options.max_partition_bytes)]
+    listed = [split for piece in pieces for split in _listed(answer, piece, whole, partition_bytes)]
     return sorted([*scanned, *listed], key=lambda split: split.start)  # in the order of the log, as in a scan
 
 

@@ -42,18 +42,18 @@ A stream (`readStream`) takes the same, except for endingTimestamp, endingOffset
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.formats.engine.option_values import OptionValues, Start
+from commitlake.connectors.formats.engine.part_sizes import part_bytes
 from commitlake.connectors.formats.registry import DEFAULT_FORMAT, FormatChoice
 from commitlake.connectors.option_names import known_options
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
-BY_SIZE = 0
-"""Value of `max_partition_bytes` that adapts to the size of the read, see `read_plan.partition_bytes`."""
 _KNOWN = (
     "path", "broker", "layout", "mode", "columns", "body", "maxBodyBytes", "maxPartitionBytes", "maxBatchBytes",
     "maxRecordBytes", "topics", "queueIds", "keys", "startingTimestamp", "endingTimestamp", "clockTolerance",
@@ -95,6 +95,7 @@ class ReadOptions:
     """Options of one read; see the module's tables.
 
     Attributes:
+        max_partition_bytes: None to adapt to the size of the read, see `partition_bytes`.
         given: the names of the options that were given.
         start: the value of `startingOffset` if it is not a number.
     """
@@ -106,7 +107,7 @@ class ReadOptions:
     columns: tuple[str, ...] | None = None
     body: BodyForm = BodyForm.NONE
     max_body_bytes: int = 64 << 20
-    max_partition_bytes: int = BY_SIZE
+    max_partition_bytes: int | None = None
     max_batch_bytes: int = 4 << 20
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
     topics: frozenset[str] | None = None
@@ -153,7 +154,7 @@ class ReadOptions:
             columns=read.names("columns"),
             body=read.choice("body", BodyForm, BodyForm.NONE),
             max_body_bytes=read.size("maxBodyBytes", 64 << 20),
-            max_partition_bytes=read.size("maxPartitionBytes", BY_SIZE),
+            max_partition_bytes=read.size("maxPartitionBytes", 0) or None,
             max_batch_bytes=read.size("maxBatchBytes", 4 << 20),
             max_record_bytes=read.size("maxRecordBytes", DEFAULT_MAX_RECORD_BYTES),
             topics=_frozen(read.names("topics")),
@@ -172,6 +173,14 @@ class ReadOptions:
             content=read.choice("content", Content, Content.ROWS),
             given=frozenset(values),
         )
+
+    def partition_bytes(self, log_bytes: int) -> int:
+        """Return the number of log bytes in a partition.
+
+        Args:
+            log_bytes: size of the log that is read.
+        """
+        return self.max_partition_bytes or part_bytes(log_bytes, os.cpu_count() or 1)
 
     def for_batch(self) -> ReadOptions:
         """Check that no option is only for streams, and return the options.

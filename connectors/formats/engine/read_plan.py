@@ -16,17 +16,16 @@ read, because the range is not read.
 from __future__ import annotations
 
 import logging
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from commitlake.connectors.formats.engine.errors import UnreadMessagesError
 from commitlake.connectors.formats.engine.filters import Narrowing
 from commitlake.connectors.formats.engine.index_answer import IndexUnusable, splits_of
 from commitlake.connectors.formats.engine.indexed import Indexes, open_indexes
-from commitlake.connectors.formats.engine.options import BY_SIZE, ReadOptions
-from commitlake.connectors.formats.engine.part_sizes import part_bytes
+from commitlake.connectors.formats.engine.options import Mode, ReadOptions
 from commitlake.connectors.formats.engine.plan import (
     Snapshot,
     StoreRange,
@@ -197,11 +196,21 @@ def plan_read(options: ReadOptions, narrowing: Narrowing) -> ReadPlan:
     return plan_snapshot(stores, snapshot, options, narrowing)
 
 
+def check_complete(store_range: StoreRange, mode: Mode) -> None:
+    """Check that a source reads all messages of a store.
+
+    Raises:
+        UnreadMessagesError: if the store has others elsewhere, in mode FAILFAST.
+    """
+    if store_range.newer and mode is Mode.FAILFAST:
+        raise UnreadMessagesError(
+            f"{'; '.join(store_range.newer)}. Mode PERMISSIVE or DROPMALFORMED reads without them"
+        )
+
+
 def plan_snapshot(stores: Sequence[Store], snapshot: Snapshot, options: ReadOptions, narrowing: Narrowing) -> ReadPlan:
     """Return the plan for a read of a snapshot of these stores, or of some of them."""
-    if options.max_partition_bytes == BY_SIZE:
-        options = replace(options, max_partition_bytes=part_bytes(snapshot.size, os.cpu_count() or 1))
-    planner = _Planner(options, narrowing)
+    planner = _Planner(options, narrowing, options.partition_bytes(snapshot.size))
     plans = [
         planner.plan_store(store, snapshot.ranges[store.broker]) for store in stores if store.broker in snapshot.ranges
     ]
@@ -213,8 +222,9 @@ def plan_snapshot(stores: Sequence[Store], snapshot: Snapshot, options: ReadOpti
 class _Planner:
     """Planner that decides store by store, segment by segment."""
 
-    def __init__(self, options: ReadOptions, narrowing: Narrowing) -> None:
+    def __init__(self, options: ReadOptions, narrowing: Narrowing, partition_bytes: int) -> None:
         self._options = options
+        self._partition_bytes = partition_bytes
         self._narrowing = narrowing
         self._filters = narrowing.filters
 
@@ -247,15 +257,17 @@ class _Planner:
 
     def _plan_segment(self, whole: Split, indexes: Indexes) -> SegmentPlan:
         reasons = list(indexes.reasons)
+        max_record_bytes = self._options.max_record_bytes
         if not whole.missing:
             for index in indexes.usable:
                 try:
-                    splits = splits_of(index.answer(whole), whole, self._options, self._filters)
+                    splits = splits_of(
+                        index.answer(whole), whole, self._filters, self._partition_bytes, max_record_bytes
+                    )
                 except IndexUnusable as unusable:
                     reasons.append(f"{index.name}: {unusable}")
                 else:
                     return SegmentPlan(whole, Way(index.name), tuple(splits), tuple(reasons))
-        options = self._options
-        scanned = divide(whole, options.max_partition_bytes, options.max_record_bytes, self._filters.end_offset)
+        scanned = divide(whole, self._partition_bytes, max_record_bytes, self._filters.end_offset)
         wanted = tuple(split for split in scanned if self._narrowing.may_hold(split))
         return SegmentPlan(whole, Way.SCAN, wanted, tuple(reasons))

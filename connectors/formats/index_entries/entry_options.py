@@ -38,7 +38,7 @@ from enum import StrEnum
 from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.formats.engine.filters import Filters, Narrowing
 from commitlake.connectors.formats.engine.option_values import OptionValues
-from commitlake.connectors.formats.engine.options import BY_SIZE, Mode
+from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.registry import ANY_FORMAT, all_formats
 from commitlake.connectors.option_names import known_options
@@ -71,7 +71,7 @@ class EntryOptions:
     formats: tuple[Format, ...]
     mode: Mode
     columns: tuple[str, ...] | None
-    max_partition_bytes: int
+    max_partition_bytes: int | None
     narrowing: Narrowing
 
 
@@ -134,7 +134,7 @@ def _common(
         formats=formats,
         mode=read.choice("mode", Mode, Mode.FAILFAST, upper=True),
         columns=read.names("columns"),
-        max_partition_bytes=read.size("maxPartitionBytes", BY_SIZE),
+        max_partition_bytes=read.size("maxPartitionBytes", 0) or None,
         narrowing=Narrowing(filters),
     )
 

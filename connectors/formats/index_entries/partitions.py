@@ -13,7 +13,6 @@ from typing import TypeVar
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.filters import Narrowing
 from commitlake.connectors.formats.engine.indexed_files import StoreFiles
-from commitlake.connectors.formats.engine.options import BY_SIZE
 from commitlake.connectors.formats.engine.part_sizes import Part, cost_of, group_parts, part_bytes
 from commitlake.connectors.formats.engine.store_files import open_store_files, store_of
 from commitlake.connectors.formats.engine.stores import Store, find_stores
@@ -94,9 +93,7 @@ def plan_stores(
                 if error.filename is None:
                     raise StoreError(f"{store.root} cannot be read: {error}") from None
                 raise StoreError(f"{error.filename} cannot be read by this user: run as the broker's user") from None
-    if options.max_partition_bytes != BY_SIZE:
-        return group_parts(parts, options.max_partition_bytes)
-    return group_parts(parts, part_bytes(cost_of(parts), os.cpu_count() or 1))
+    return group_parts(parts, options.max_partition_bytes or part_bytes(cost_of(parts), os.cpu_count() or 1))
 
 
 def divide_range(start: int, end: int, unit: int) -> Iterator[tuple[int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import random
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,6 +78,18 @@ def test_lag_of_groups_without_a_filter_is_counted_from_entries_alone(
     assert found == from_log(root, monkeypatch)
     assert read
     assert sum(row.messages.largest for row in found.rows) > 100
+
+
+def test_ranges_that_no_queue_claims_are_read_from_the_log(
+    root: Path, read: list[Split], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the records of a topic with BatchConsumeQueues are."""
+    without_seeks(monkeypatch)
+    shutil.rmtree(root / "consumequeue" / "topic-0")
+    found = lag(root)
+    assert read
+    assert not all(split.start == split.base_offset for split in read)
+    assert found == from_log(root, monkeypatch)
 
 
 def test_a_filter_reads_the_records_of_its_topic_only(

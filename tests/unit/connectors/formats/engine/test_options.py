@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from commitlake.connectors.formats.engine.errors import OptionError
-from commitlake.connectors.formats.engine.options import BY_SIZE, BodyForm, Mode, ReadOptions
+from commitlake.connectors.formats.engine.options import BodyForm, Mode, ReadOptions
 
 
 def test_defaults_need_only_a_path() -> None:
     options = ReadOptions.parse({"path": "/store"})
     assert (options.mode, options.body, options.topics) == (Mode.FAILFAST, BodyForm.NONE, None)
-    assert options.max_partition_bytes == BY_SIZE
+    assert options.max_partition_bytes is None
 
 
 def test_names_are_accepted_in_any_case_as_spark_passes_them() -> None:
