@@ -27,7 +27,7 @@ from commitlake.connectors.formats.engine.shipped_files import NoCopyError
 from commitlake.connectors.formats.engine.store_files import open_store_files, store_of
 from commitlake.connectors.formats.engine.stores import Store, for_each_store, segment_size
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
-from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, read_table
+from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, load_table
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
@@ -171,13 +171,15 @@ def _changes_in(
 def _table(root: Path, name: str, table: str, problems: list[str]) -> dict[str, Any] | None:
     """Return the entries of a configuration file; None if it is missing or cannot be read."""
     try:
-        found = read_table(root, name, table).get(table)
-        problem = f"{root / name}: cannot be read" if found is None and (root / name).exists() else None
+        read = load_table(root, name, table)
     except UnsafeFileError as error:
-        found, problem = None, str(error)
-    if problem is not None:
-        problems.append(f"{problem}; the configuration in it is not archived")
-    return found
+        problems.append(f"{error}; the configuration in it is not archived")
+        return None
+    if read.is_backup:
+        problems.append(f"{root / name}: {read.problem}; {root / read.name} is archived instead")
+    elif read.problem:
+        problems.append(f"{root / name}: {read.problem}; the configuration in it is not archived")
+    return None if read.content is None else read.content[table]
 
 
 def _text(name: object) -> str:

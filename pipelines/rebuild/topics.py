@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -19,10 +18,8 @@ from typing import Any
 from commitlake.connectors.formats.rocketmq.topic_configs import (
     TABLE,
     TOPICS,
-    backup_of,
     is_listed,
-    read_topics,
-    read_topics_file,
+    load_table,
 )
 from commitlake.pipelines.rebuild.parts import Queue
 from commitlake.schemas.layouts.boltmq.config import topics_to_boltmq
@@ -58,11 +55,11 @@ def topics_of(root: Path, queues: Iterable[Queue], timestamp: int, dialect: Dial
         timestamp: store time of the newest record, ms; becomes the file's version.
         dialect: dialect of the broker that reads the file.
     """
-    path = root / TOPICS
-    document = read_topics(root)
-    if os.path.lexists(path) and not read_topics_file(path):
-        instead = f"{backup_of(path).name} is used" if document else "the topics are taken from the log alone"
-        _LOGGER.warning("%s: expected JSON with %s, found none: %s", path, TABLE, instead)
+    known = load_table(root, TOPICS, TABLE)
+    document = known.content or {}
+    if known.problem:
+        instead = f"{root / known.name} is used" if document else "the topics are taken from the log alone"
+        _LOGGER.warning("%s: expected JSON with %s, found none (%s): %s", root / TOPICS, TABLE, known.problem, instead)
     table = document.setdefault(TABLE, {})
     found: dict[str, tuple[int, bool]] = {}
     for queue in queues:

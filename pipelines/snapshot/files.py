@@ -8,13 +8,16 @@ file that is missing, cannot be parsed, or changed while it was read is therefor
 from __future__ import annotations
 
 import datetime
+import logging
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from commitlake.connectors.formats.config_files import BACKUP
 from commitlake.connectors.formats.engine.shipped import small_files_folder
+from commitlake.connectors.formats.engine.store_files import store_of
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.small_files import SmallFiles
 from commitlake.pipelines.snapshot.progress import (
@@ -29,6 +32,7 @@ from commitlake.schemas.layouts.jmq.offsets import FILE_NAME, FOLDER
 from commitlake.schemas.layouts.rocketmq.offset_keys import OFFSETS_FILES
 from commitlake.schemas.times import EPOCH, MILLISECOND
 
+_LOGGER = logging.getLogger(__name__)
 MAX_TRIES = 20
 _WAIT_SECONDS = 0.05
 _JMQ_OFFSETS = f"{FOLDER}/{FILE_NAME}"
@@ -36,10 +40,11 @@ _DELAYS, _TIMERS, _FILTERS = "config/delayOffset.json", "config/timercheck", "co
 
 
 class _Unreadable:
-    """Collects the files that could not be read; see `Problems`."""
+    """Collects the files that could not be read, and those whose `.bak` was read instead; see `Problems`."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
+        self.backups: dict[str, str] = {}
 
     @property
     def codes(self) -> Collection[str]:
@@ -56,9 +61,11 @@ class _Unreadable:
         found: str,
         expected: str,
     ) -> None:
-        """Record problems of files with offsets."""
+        """Record problems of files with offsets and filters."""
         if code == "offsets_unreadable":
             self.files[file] = f"expected {expected}, found {found}"
+        elif code == "config_from_backup":
+            self.backups[file] = f"expected {expected}, found {found}"
 
 
 def read_store_progress(
@@ -85,18 +92,22 @@ def _read_progress(store: Store, root: Path, now: datetime.datetime, wait: Calla
             wait(_WAIT_SECONDS)
         unreadable = _Unreadable()
         before = _written(root, now)
-        files = store.format.read_small_files(root, unreadable, is_live=True)
-        if files.offsets_file not in before and _has_backup(root, files.offsets_file):
-            unreadable.files[files.offsets_file] = "expected the file, found only the .bak of its earlier version"
-        elif not unreadable.files and _unmapped(_written(root, now)) == _unmapped(before):
+        files = store.format.read_small_files(root, unreadable, is_live=False)
+        is_read = not unreadable.files and not unreadable.backups
+        if is_read and _unmapped(_written(root, now)) == _unmapped(before):
             break
+    for name, why in unreadable.backups.items():
+        _LOGGER.warning("%s/%s: %s: its .bak is used, as by a broker", store_of(store.root), name, why)
+        if (backup := f"{name}{BACKUP}") in before:
+            before[name] = before[backup]
     return replace(_progress(store, files, unreadable, before), read_at=now)
 
 
 def _written(root: Path, now: datetime.datetime) -> dict[str, datetime.datetime]:
     """Return the time at which each file was written, for files that exist."""
     found = {}
-    for name in (*(f"config/{offsets}" for offsets in OFFSETS_FILES), _JMQ_OFFSETS, _DELAYS, _TIMERS, _FILTERS):
+    names = [*(f"config/{offsets}" for offsets in OFFSETS_FILES), _JMQ_OFFSETS, _DELAYS, _TIMERS, _FILTERS]
+    for name in (*names, *(f"{name}{BACKUP}" for name in names)):
         with suppress(OSError):
             milliseconds = (root / name).lstat().st_mtime_ns // 1_000_000
             found[name] = min(EPOCH + milliseconds * MILLISECOND, now)
@@ -106,11 +117,6 @@ def _written(root: Path, now: datetime.datetime) -> dict[str, datetime.datetime]
 def _unmapped(written: dict[str, datetime.datetime]) -> dict[str, datetime.datetime]:
     """Leave out the memory-mapped file, which changes every second, eight bytes at a time."""
     return {name: time for name, time in written.items() if name != _TIMERS}
-
-
-def _has_backup(root: Path, name: str) -> bool:
-    """Return whether an older version of a file exists, so that the broker is between removing and renaming it."""
-    return (root / f"{name}.bak").exists()
 
 
 def _progress(

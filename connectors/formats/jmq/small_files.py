@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from commitlake.connectors.formats.config_files import note_backup, read_config
 from commitlake.connectors.formats.small_files import (
     CheckedLog,
     Claim,
@@ -13,7 +14,6 @@ from commitlake.connectors.formats.small_files import (
     StoredOffset,
     read_checkpoint_file,
 )
-from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq import offsets as jmq_offsets
 from commitlake.schemas.layouts.jmq.checkpoint import (
     FILE_NAME,
@@ -23,7 +23,7 @@ from commitlake.schemas.layouts.jmq.checkpoint import (
     serialize_journal_checkpoint,
 )
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
-from commitlake.schemas.store_files import read_file
+from commitlake.schemas.store_files import UnsafeFileError
 
 OFFSETS = f"{jmq_offsets.FOLDER}/{jmq_offsets.FILE_NAME}"
 _TIME = "store_timestamp"
@@ -37,12 +37,12 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
         problems: collects the problems of the files.
         is_live: whether a broker has the store open, which may not have written all of the files yet.
     """
-    offsets = _read_offsets(root, problems)
+    offsets = _read_offsets(root, problems, is_live=is_live)
     checkpoint = _read_checkpoint(root, problems, is_live=is_live)
     if checkpoint is None:
         return SmallFiles((), OFFSETS, offsets, {})
     return SmallFiles(
-        claims=tuple(Claim(name, getattr(checkpoint, name), name == _TIME) for name in ("journal_end", _TIME)),
+        claims=_claims(checkpoint),
         offsets_file=OFFSETS,
         group_offsets=offsets,
         delay_offsets={},
@@ -50,6 +50,16 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
         last_record=checkpoint.last_record,
         entries=checkpoint.entries,
     )
+
+
+def checkpoint_claims(checkpoint: bytes) -> tuple[Claim, ...]:
+    """Return the claims of a checkpoint's bytes; none if they are invalid."""
+    parsed = parse_journal_checkpoint(checkpoint)
+    return () if parsed is None else _claims(parsed)
+
+
+def _claims(checkpoint: JournalCheckpoint) -> tuple[Claim, ...]:
+    return tuple(Claim(name, getattr(checkpoint, name), name == _TIME) for name in ("journal_end", _TIME))
 
 
 def _read_checkpoint(root: Path, problems: Problems, *, is_live: bool) -> JournalCheckpoint | None:
@@ -62,25 +72,24 @@ def _read_checkpoint(root: Path, problems: Problems, *, is_live: bool) -> Journa
     return checkpoint
 
 
-def _read_offsets(root: Path, problems: Problems) -> tuple[StoredOffset, ...]:
+def _read_offsets(root: Path, problems: Problems, *, is_live: bool) -> tuple[StoredOffset, ...]:
     """Return the acknowledged offsets of applications, except retries and dead letters, which have no queue files."""
     try:
-        positions, _ = jmq_offsets.parse_offsets(read_file(root / OFFSETS, below=root))
-    except FileNotFoundError:
-        return ()
-    except OSError as error:
+        found = read_config(root, OFFSETS, _positions)
+    except UnsafeFileError as error:
         expected = "a file of at most 64 MiB"
         problems.note("offsets_unreadable", OFFSETS, found=str(error.strerror), expected=expected)
         return ()
-    except LayoutError as error:
-        found, expected = f"{error.field}: {error.found}", error.expected
-        problems.note("offsets_unreadable", OFFSETS, error.offset, found=found, expected=expected)
-        return ()
+    note_backup(problems, OFFSETS, found, "the JSON of a broker", is_live=is_live)
     return tuple(
         StoredOffset(place.topic, place.app, place.queue_id, position.ack)
-        for place, position in positions.items()
+        for place, position in (found.content or {}).items()
         if not place.topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
     )
+
+
+def _positions(data: bytes) -> jmq_offsets.Positions:
+    return jmq_offsets.parse_offsets(data)[0]
 
 
 def check_checkpoint(log: CheckedLog, files: SmallFiles, problems: Problems) -> None:

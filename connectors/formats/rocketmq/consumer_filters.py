@@ -15,30 +15,42 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.formats.small_files import GroupFilter
+from commitlake.connectors.formats.config_files import note_backup, read_config
+from commitlake.connectors.formats.small_files import GroupFilter, Problems
 from commitlake.schemas.layouts.numbers import INT64_MAX, int_within
 from commitlake.schemas.remoting.fastjson import parse_fastjson
-from commitlake.schemas.store_files import read_file
+from commitlake.schemas.store_files import UnsafeFileError
 
 CONSUMER_FILTERS = "config/consumerFilter.json"
 _TABLE = "filterDataByTopic"
 
 
-def read_consumer_filters(root: Path) -> tuple[GroupFilter, ...]:
+def read_consumer_filters(root: Path, problems: Problems, *, is_live: bool) -> tuple[GroupFilter, ...]:
     """Return the filters, including those of groups without clients.
 
     Args:
         root: The store's folder.
+        problems: Collects the problems of the store's files.
+        is_live: Whether a broker has the store open.
 
     Returns:
         The filters; empty if the file does not exist, as for a broker without filters, or cannot be read.
     """
     try:
-        document = parse_fastjson(read_file(root / CONSUMER_FILTERS, below=root))
-    except (OSError, ValueError):
+        found = read_config(root, CONSUMER_FILTERS, _parse)
+    except UnsafeFileError:
         return ()
+    if found.is_backup:
+        note_backup(problems, CONSUMER_FILTERS, found, f"JSON with {_TABLE}", is_live=is_live)
+    return tuple(sorted(_filters(found.content))) if found.content else ()
+
+
+def _parse(data: bytes) -> dict[Any, Any]:
+    document = parse_fastjson(data)
     table = document.get(_TABLE) if isinstance(document, dict) else None
-    return tuple(sorted(_filters(table))) if isinstance(table, dict) else ()
+    if not isinstance(table, dict):
+        raise ValueError(f"found JSON without {_TABLE}")  # noqa: TRY004 (of the parsed file)
+    return table
 
 
 def _filters(table: dict[Any, Any]) -> Iterator[GroupFilter]:

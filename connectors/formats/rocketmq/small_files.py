@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from commitlake.connectors.formats.config_files import BACKUP, note_backup, read_config
 from commitlake.connectors.formats.rocketmq.consumer_filters import read_consumer_filters
 from commitlake.connectors.formats.small_files import (
     CHECKPOINT,
@@ -28,7 +29,7 @@ from commitlake.schemas.layouts.rocketmq.timer_checkpoint import PATH as TIMER_C
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import parse_timer_checkpoint
 from commitlake.schemas.layouts.rocketmq.topics import TIMER_TOPIC
 from commitlake.schemas.remoting.fastjson import parse_fastjson
-from commitlake.schemas.store_files import newest_file, read_file
+from commitlake.schemas.store_files import UnsafeFileError, newest_file, read_file
 
 CONFIG, DELAY_OFFSETS = "config", "config/delayOffset.json"
 _TABLE = "offsetTable"
@@ -46,21 +47,37 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
     data = read_checkpoint_file(root / CHECKPOINT, problems, is_live=is_live)
     if data is not None:
         try:
-            checkpoint = parse_checkpoint(data)
-            names = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp", "logics_physical_offset")
-            claims = tuple(Claim(name, getattr(checkpoint, name), name.endswith("timestamp")) for name in names)
+            claims = _claims(parse_checkpoint(data))
         except LayoutError as error:
             problems.note("checkpoint_unreadable", CHECKPOINT, 0, found=error.found, expected=error.expected)
-    offsets_file = f"{CONFIG}/{newest_file(root / CONFIG, OFFSETS_FILES)}"
+    offsets_file = f"{CONFIG}/{_offsets_name(root)}"
     groups = tuple(
         StoredOffset(*split_offset_key(str(name)), int(queue), int(offset))
-        for name, offsets in _table(root, offsets_file, problems, _are_offsets).items()
+        for name, offsets in _table(root, offsets_file, problems, _are_offsets, is_live=is_live).items()
         for queue, offset in offsets.items()
     )
-    levels = {int(level): int(offset) for level, offset in _table(root, DELAY_OFFSETS, problems, _is_level).items()}
-    return SmallFiles(
-        claims, offsets_file, groups, levels, timers=_timers(root), group_filters=read_consumer_filters(root)
-    )
+    delays = _table(root, DELAY_OFFSETS, problems, _is_level, is_live=is_live)
+    levels = {int(level): int(offset) for level, offset in delays.items()}
+    filters = read_consumer_filters(root, problems, is_live=is_live)
+    return SmallFiles(claims, offsets_file, groups, levels, timers=_timers(root), group_filters=filters)
+
+
+def _offsets_name(root: Path) -> str:
+    """Return the name of the file with the offsets: the newest, or the only one that has at least a `.bak`."""
+    backups = [f"{name}{BACKUP}" for name in OFFSETS_FILES]
+    return newest_file(root / CONFIG, [*OFFSETS_FILES, *backups]).removesuffix(BACKUP)
+
+
+def checkpoint_claims(checkpoint: bytes) -> tuple[Claim, ...]:
+    """Return the claims of a checkpoint's bytes; none if it is too short."""
+    with suppress(LayoutError):
+        return _claims(parse_checkpoint(checkpoint))
+    return ()
+
+
+def _claims(checkpoint: Checkpoint) -> tuple[Claim, ...]:
+    names = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp", "logics_physical_offset")
+    return tuple(Claim(name, getattr(checkpoint, name), name.endswith("timestamp")) for name in names)
 
 
 def _timers(root: Path) -> TimerProgress | None:
@@ -74,23 +91,23 @@ def _timers(root: Path) -> TimerProgress | None:
     return TimerProgress(TIMER_TOPIC, checkpoint.last_timer_queue_offset, checkpoint.last_read_time_ms)
 
 
-def _table(root: Path, name: str, problems: Problems, is_pair: Callable[[object, object], bool]) -> dict[Any, Any]:
-    try:
-        document = parse_fastjson(read_file(root / name, below=root))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        problems.note("offsets_unreadable", name, found=_why(error), expected=f"JSON with {_TABLE}")
-        return {}
-    table = offsets_from_boltmq(document).get(_TABLE, {}) if isinstance(document, dict) else None
-    if isinstance(table, dict) and all(itertools.starmap(is_pair, table.items())):
+def _table(
+    root: Path, name: str, problems: Problems, is_pair: Callable[[object, object], bool], *, is_live: bool
+) -> dict[Any, Any]:
+    def parse(data: bytes) -> dict[Any, Any]:
+        document = parse_fastjson(data)
+        table = offsets_from_boltmq(document).get(_TABLE, {}) if isinstance(document, dict) else None
+        if not isinstance(table, dict) or not all(itertools.starmap(is_pair, table.items())):
+            raise ValueError(f"found JSON without {_TABLE} with numbers")
         return table
-    problems.note("offsets_unreadable", name, found="another document", expected=f"{_TABLE} with numbers")
-    return {}
 
-
-def _why(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+    try:
+        found = read_config(root, name, parse)
+    except UnsafeFileError as error:
+        problems.note("offsets_unreadable", name, found=error.strerror or str(error), expected=f"JSON with {_TABLE}")
+        return {}
+    note_backup(problems, name, found, f"JSON with {_TABLE}", is_live=is_live)
+    return found.content or {}
 
 
 def _is_level(level: object, offset: object) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from commitlake.connectors.formats.config_files import ConfigFile, read_config
 from commitlake.schemas.layouts.boltmq.config import topics_from_boltmq
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, Kind, kind_of
 from commitlake.schemas.remoting.fastjson import parse_fastjson
-from commitlake.schemas.store_files import UnsafeFileError, read_file
 
 TOPICS = "config/topics.json"
 TABLE = "topicConfigTable"
@@ -32,55 +32,35 @@ def is_listed(topic: str) -> bool:
 
 
 def read_topics(root: Path) -> dict[str, Any]:
-    """Return the document in RocketMQ's format, or, as a broker does, that of `topics.json.bak`.
-
-    Args:
-        root: The store's folder.
-
-    Returns:
-        The document; empty if neither file can be read and has a table of topics.
-    """
+    """Return the document of topics.json in RocketMQ's format; see `read_table`."""
     return read_table(root, TOPICS, TABLE)
 
 
 def read_table(root: Path, name: str, table: str) -> dict[str, Any]:
-    """Return the document of a configuration file, or that of its backup.
+    """Return the document of a configuration file, or that of its backup, as `load_table`; empty without one."""
+    return load_table(root, name, table).content or {}
+
+
+def load_table(root: Path, name: str, table: str) -> ConfigFile[dict[str, Any]]:
+    """Load the document of a configuration file with a table, or that of its backup, as a broker does.
 
     Args:
         root: The store's folder.
         name: The file, relative to it.
         table: The key under which it has its entries.
 
-    Returns:
-        The document; empty if neither file can be read and has such a table.
-    """
-    path = root / name
-    return _read_file(path, table) or _read_file(backup_of(path), table)
-
-
-def backup_of(path: Path) -> Path:
-    """Return the file with the previous content."""
-    return path.with_name(f"{path.name}.bak")
-
-
-def read_topics_file(path: Path) -> dict[str, Any]:
-    """Return the document of one file in RocketMQ's format; empty if it is unreadable or has no table of topics.
-
     Raises:
         UnsafeFileError: if the file or its folder is a link, is not a regular file, or is larger than MAX_BYTES.
     """
-    return _read_file(path, TABLE)
 
+    def parse(data: bytes) -> dict[str, Any]:
+        document = parse_fastjson(data)
+        known = topics_from_boltmq(document) if isinstance(document, dict) else {}
+        if not isinstance(known.get(table), dict):
+            raise ValueError(f"found JSON without {table}")  # noqa: TRY004 (of the parsed file)
+        return dict(known)
 
-def _read_file(path: Path, table: str) -> dict[str, Any]:
-    try:
-        document = parse_fastjson(read_file(path, below=path.parents[1], limit=MAX_BYTES))
-    except UnsafeFileError:
-        raise
-    except (OSError, ValueError):
-        return {}
-    known = topics_from_boltmq(document) if isinstance(document, dict) else {}
-    return dict(known) if isinstance(known.get(table), dict) else {}
+    return read_config(root, name, parse, limit=MAX_BYTES)
 
 
 def known_topics(root: Path) -> frozenset[str] | None:

@@ -146,9 +146,42 @@ def test_a_store_without_offsets_has_a_note(root: Path) -> None:
     assert progress.note.endswith("consumerOffset.json: no such file, so no offsets of groups are known")
 
 
-def test_a_missing_file_with_a_backup_is_reported(root: Path) -> None:
+FILTERS = (
+    '{"filterDataByTopic":{"orders":{"topic":"orders","groupFilterData":{"billing":{"consumerGroup":"billing",'
+    '"topic":"orders","expression":"price > 100","expressionType":"SQL92","bornTime":1700000000000}}}}}'
+)
+DAMAGED = {
+    "missing": None,
+    "empty": b"",
+    "NULs": bytes(200),
+    "shorter text over a longer one": b'{"offsetTable":{"orders@billing":{0:1}}}ling":{0:388}}}',
+    "cut": b'{"offsetTable":{"orders@bil',
+    "another table": b'{"offsetTable":{"orders@billing":7}}',
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
+def test_backup_is_used_as_by_a_broker(content: bytes | None, root: Path, caplog: pytest.LogCaptureFixture) -> None:
     put(root, "config/consumerOffset.json.bak", '{"offsetTable":{"orders@billing":{0:388}}}')
+    put(root, "config/delayOffset.json.bak", '{"offsetTable":{3:5}}')
+    put(root, "config/consumerFilter.json.bak", FILTERS)
+    if content is not None:
+        for name in ("consumerOffset.json", "delayOffset.json", "consumerFilter.json"):
+            (root / "config" / name).write_bytes(content)
+    progress = read(root)
+    assert progress.unreadable == ()
+    assert [(owner.topic, owner.group, offset) for owner, offset in progress.offsets.items()] == [
+        ("orders", "billing", 388), ("SCHEDULE_TOPIC_XXXX", "", 5)
+    ]  # fmt: skip
+    assert {kind for kind, _ in progress.taken.items()} == {OffsetKind.GROUP, OffsetKind.DELAY}
+    assert [(key.group, one.expression) for key, one in progress.subscriptions.items()] == [("billing", "price > 100")]
+    assert "config/consumerOffset.json: expected JSON with offsetTable, found " in caplog.text
+    assert caplog.text.count("its .bak is used, as by a broker") == 3
+
+
+def test_file_without_a_usable_backup_is_reported(root: Path) -> None:
+    put(root, "config/consumerOffset.json.bak", "{")
     progress = read(root)
     assert not progress.taken
     (sentence,) = progress.unreadable
-    assert "found only the .bak of its earlier version" in sentence
+    assert sentence.endswith("config/consumerOffset.json: expected JSON with offsetTable, found no such file")
