@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from commitlake.schemas.layouts.segments import is_segment_name
-from commitlake.schemas.store_files import UnsafeFileError, files_in
+from commitlake.schemas.store_files import UnsafeFileError, files_in, open_file
+
+_PROBE_BYTES = 64 << 10
 
 
 def files_by_start(folder: Path, *, below: Path | None = None) -> dict[int, str]:
@@ -45,3 +48,23 @@ def names_by_start(names: Iterable[str], place: str) -> dict[int, str]:
             )
         found[start] = name
     return found
+
+
+def written_end(path: Path) -> int:
+    """Estimate by bisection how many bytes of a segment are written; zeros follow the newest record.
+
+    A body of zeros may make the result too small.
+    """
+    descriptor = open_file(path)
+    try:
+        size = os.fstat(descriptor).st_size
+        low, high = 0, -(-size // _PROBE_BYTES)
+        while low < high:
+            middle = (low + high) // 2
+            if any(os.pread(descriptor, _PROBE_BYTES, middle * _PROBE_BYTES)):
+                low = middle + 1
+            else:
+                high = middle
+    finally:
+        os.close(descriptor)
+    return min(low * _PROBE_BYTES, size)

@@ -8,11 +8,13 @@ needs the standard library only. Modules that take long to import (numpy, the co
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from commitlake.connectors.formats.engine.errors import UnsupportedStoreError
 from commitlake.schemas.layouts.base import Layout
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq.scan import ScanFinding, SegmentScanner, SizeLimits
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
     from commitlake.connectors.formats.facts.topic_kinds import TopicKinds
     from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles, QueueWriter
     from commitlake.connectors.formats.retries import StoredRetries
-    from commitlake.connectors.formats.small_files import CheckedLog, Problems, RebuiltLog, SmallFiles
+    from commitlake.connectors.formats.small_files import CheckedLog, Claim, Problems, RebuiltLog, SmallFiles
+
+PULL_HINT = "'archive --from-broker' pulls all messages from the running broker"
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,9 @@ class Format(ABC):
         steps_over_damage: whether a broker continues to read after a bad range; else its log ends there.
         repairs_after_abort: whether a broker that finds the file `abort` rebuilds parts of its indexes.
         counts_entries: whether a checkpoint has the count of the entries of all queues.
+        queue_entry_sizes: size of an entry in each folder of queues, bytes. An entry begins with the physical offset of
+            a record, in 8 bytes, and its size, in 4 bytes; the size of an entry that is not written is 0.
+        unsupported_logs: names of other kinds of logs that its brokers may write, by the prefix of their folders.
         can_be_restored: whether a log can be created from the rows of a lake.
         retention_note: a note on the deletion rules that `guard` uses for the broker; empty for none.
     """
@@ -163,6 +170,8 @@ class Format(ABC):
     steps_over_damage: bool = False
     repairs_after_abort: bool = False
     counts_entries: bool = False
+    queue_entry_sizes: Mapping[str, int] = MappingProxyType({})
+    unsupported_logs: Mapping[str, str] = MappingProxyType({})
     can_be_restored: bool = False
     retention_note: str = ""
 
@@ -281,6 +290,28 @@ class Format(ABC):
 
         return TopicKinds()
 
+    def other_logs(self, root: Path, log: Path, settings: Mapping[str, str]) -> Iterable[Path]:  # noqa: ARG002
+        """Return the folders that may have parts of a store's log, besides the one that is read; they need not exist.
+
+        Args:
+            root: the store's folder.
+            log: the folder that is read.
+            settings: the broker's settings; empty if they are unknown.
+        """
+        return ()
+
+    def newest_indexed(self, root: Path) -> tuple[str, int] | None:  # noqa: ARG002
+        """Return a store's newest index file, and the physical offset of the last record in it; None without one.
+
+        Raises:
+            OSError: if it cannot be read.
+        """
+        return None
+
+    def checkpoint_claims(self, checkpoint: bytes) -> tuple[Claim, ...]:  # noqa: ARG002
+        """Return the claims of a checkpoint's bytes; none if it cannot be read."""
+        return ()
+
     def known_topics(self, root: Path) -> frozenset[str] | None:  # noqa: ARG002
         """Return the topics in a store's configuration; None if it does not list them."""
         return None
@@ -332,3 +363,31 @@ class Format(ABC):
 def folder_names(formats: Sequence[Format]) -> str:
     """Return the folder names of formats, for an error message."""
     return " or ".join(f"'{log_format.folder}'" for log_format in formats)
+
+
+def unsupported_logs(folders: Iterable[str], formats: Sequence[Format]) -> dict[str, list[str]]:
+    """Return the folders of a store that have logs of another kind, by the name of the kind."""
+    found: dict[str, list[str]] = {}
+    for name in folders:
+        for log_format in formats:
+            for prefix, kind in log_format.unsupported_logs.items():
+                if name.startswith(prefix):
+                    found.setdefault(kind, []).append(name)
+    return found
+
+
+def check_supported(store: str, folders: Iterable[str], formats: Sequence[Format]) -> None:
+    """Refuse a store without the folder of a log whose messages are in a log of another kind.
+
+    Args:
+        store: path of the store, for the error.
+        folders: names of its folders.
+        formats: formats that are expected.
+
+    Raises:
+        UnsupportedStoreError: if it has such a log.
+    """
+    for kind, logs in unsupported_logs(folders, formats).items():
+        raise UnsupportedStoreError(
+            f"{store} is a {kind} store, which is not supported: its messages are in {', '.join(logs)}. {PULL_HINT}"
+        )

@@ -147,9 +147,12 @@ class CommitLogReader(DataSourceReader):
     @carry_errors()
     def partitions(self) -> list[SplitPartition]:
         """Return the partitions of the snapshot that the filters do not exclude."""
-        from commitlake.connectors.formats.engine.read_plan import plan_read  # noqa: PLC0415
+        from commitlake.connectors.formats.engine.read_plan import check_complete, plan_read  # noqa: PLC0415
 
-        splits = plan_read(self._options, self._filters).splits
+        plan = plan_read(self._options, self._filters)
+        for store in plan.stores:
+            check_complete(store.store_range, self._options.mode)
+        splits = plan.splits
         self._warn_of_whole_read(sum(split.end - split.start for split in splits))
         return [SplitPartition(split) for split in splits]
 

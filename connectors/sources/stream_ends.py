@@ -11,7 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
+from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.plan import StoreRange, TailKind, end_of_segment, take_snapshot
+from commitlake.connectors.formats.engine.read_plan import check_complete
 from commitlake.connectors.formats.engine.stores import Segment, Store
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.sources.stream_offsets import StorePosition, known_record, segment_at, size_of
@@ -25,8 +27,9 @@ ZEROS_BYTES = 1 << 20
 class LogEnd:
     """End of one store's log, as far as it has been found."""
 
-    def __init__(self, max_record_bytes: int) -> None:
+    def __init__(self, max_record_bytes: int, mode: Mode = Mode.PERMISSIVE) -> None:
         self._max_record_bytes = max_record_bytes
+        self._mode = mode
         self._found: StorePosition | None = None
 
     def find(self, store: Store, start: StorePosition, enough: int | None = None) -> StorePosition:
@@ -54,6 +57,7 @@ class LogEnd:
 
     def _first_search(self, store: Store, start: StorePosition) -> StorePosition:
         snapshot = take_snapshot([store], {store.broker: start.offset}, max_record_bytes=self._max_record_bytes)
+        check_complete(snapshot.ranges[store.broker], self._mode)
         return _position(store, snapshot.ranges[store.broker], start)
 
     def _continue_search(self, store: Store, known: StorePosition) -> StorePosition:

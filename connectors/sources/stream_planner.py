@@ -17,7 +17,7 @@ from dataclasses import replace
 from commitlake.connectors.formats.engine.continuity import StoreReplacedError
 from commitlake.connectors.formats.engine.errors import DataLossError, EmptyStoreError, StoreError
 from commitlake.connectors.formats.engine.filters import narrow_stream
-from commitlake.connectors.formats.engine.options import Mode, ReadOptions
+from commitlake.connectors.formats.engine.options import Content, Mode, ReadOptions
 from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, TailKind
 from commitlake.connectors.formats.engine.read_plan import plan_snapshot
 from commitlake.connectors.formats.engine.splits import Split
@@ -192,7 +192,10 @@ class StreamPlanner:
             logger.warning("%s: continuing without it", text)
 
     def _end_of(self, store: Store) -> LogEnd:
-        return self._ends.setdefault(store.broker, LogEnd(self._options.max_record_bytes))
+        options = self._options
+        # The job that asks for ranges reads the log itself, and reports what it cannot reach.
+        mode = options.mode if options.content is Content.ROWS else Mode.PERMISSIVE
+        return self._ends.setdefault(store.broker, LogEnd(options.max_record_bytes, mode))
 
 
 def _range(start: StorePosition, end: StorePosition) -> StoreRange:

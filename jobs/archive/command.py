@@ -123,7 +123,7 @@ def build_parser() -> argparse.ArgumentParser:
         "the folder's name. With --from-broker: the only broker to pull from"
     )
     parser.add_argument("--broker", action=Once, help=broker_help)
-    conf_help = "the broker's settings file broker.conf, from which brokerName is read"
+    conf_help = "the broker's settings file broker.conf, for brokerName and the folders of the log"
     parser.add_argument("--broker-conf", metavar="FILE", help=conf_help)
     add_layout_argument(parser)
     mib_help = "size of the log whose bodies go into one pack, MiB (default: 32)"

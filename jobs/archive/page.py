@@ -81,7 +81,7 @@ def run_page(run: ShownRun) -> Page:
     groups = [*_refusals(refused, run), *(_unmet(run.report) if run.report else ())]
     if problem:
         groups.append(FindingGroup(Kind.WARNING, "The refused parts of the log cannot be listed", why=problem))
-    groups += _problems(run.problems)
+    groups += [*_newer(run.newer), *_problems(run.problems)]
     sections = [
         Section("run", "This run", _figures(run)),
         findings_section(groups, "No problems: all records are intact, and all expectations are met."
@@ -95,7 +95,9 @@ def run_page(run: ShownRun) -> Page:
     return Page(TITLE, PageVerdict(kind, text[:1].upper() + text[1:], word), _facts(run), sections, made_now("archive"))
 
 
-def nothing_new_page(lake: LakePaths, stores: Sequence[str], sentence: str, problems: Sequence[str] = ()) -> Page:
+def nothing_new_page(
+    lake: LakePaths, stores: Sequence[str], sentence: str, problems: Sequence[str] = (), newer: Sequence[str] = ()
+) -> Page:
     """Return the page of a run that found nothing new.
 
     Args:
@@ -103,6 +105,7 @@ def nothing_new_page(lake: LakePaths, stores: Sequence[str], sentence: str, prob
         stores: Names of the stores.
         sentence: The result of the run, as a sentence.
         problems: Sentences on files beside the logs that could not be read.
+        newer: Sentences on messages of the stores that are not read.
     """
     history = read_history(lake)
     last = history.runs[0] if history.runs else None
@@ -110,11 +113,24 @@ def nothing_new_page(lake: LakePaths, stores: Sequence[str], sentence: str, prob
     if last is not None:
         facts.append(("Last run", time_text(last.ended_at)))
     sections = [history_section(history)]
-    if problems:
-        sections.insert(0, findings_section([*_problems(problems)], ""))
-    kind = Kind.WARNING if problems else Kind.GOOD
+    if problems or newer:
+        sections.insert(0, findings_section([*_newer(newer), *_problems(problems)], ""))
+    kind = Kind.CRITICAL if newer else Kind.WARNING if problems else Kind.GOOD
     said = sentence[:1].upper() + sentence[1:]
     return Page(TITLE, PageVerdict(kind, said, "Nothing new"), facts, sections, made_now("archive"))
+
+
+def _newer(newer: Sequence[str]) -> Iterator[FindingGroup]:
+    """Yield the finding about messages of the stores that are not in the folders that are read."""
+    if newer:
+        yield FindingGroup(
+            Kind.CRITICAL,
+            "Messages of the stores that are not read",
+            len(newer),
+            "Brokers keep parts of their logs in other folders, or the stores are incomplete copies",
+            "archive these brokers with --from-broker",
+            [Example("", sentence, "") for sentence in newer],
+        )
 
 
 def _problems(problems: Sequence[str]) -> Iterator[FindingGroup]:

@@ -121,7 +121,7 @@ def _archive(
     if result.sequence or work.last.sequence:
         append_snapshots(config, snapshots, work.snapshot.ranges)
     if file is not None and not file.is_written:
-        file.write(nothing_new_page(lake, [*result.ranges], summary(result)[0], result.problems))
+        file.write(nothing_new_page(lake, [*result.ranges], summary(result)[0], result.problems, result.newer))
     return _print_result(arguments, result)
 
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from commitlake.connectors.formats.settings_files import BROKER_PLACEHOLDER, ENCODING, MAX_BYTES
 from commitlake.jobs.cli.command import JobError
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConfError
 from commitlake.schemas.layouts.rocketmq.store_conf import StoreConf, parse_store_conf
-
-BROKER_PLACEHOLDER = "{broker}"
-MAX_BYTES = 1 << 20
-"""Largest size of a settings file."""
 
 
 def add_broker_conf_argument(parser: argparse._ActionsContainer) -> None:
@@ -48,7 +45,7 @@ def read_broker_conf(path: str | None, broker: str) -> str:
         raise JobError(f"--broker-conf: {path} cannot be read: {reason}") from None
     if len(data) > MAX_BYTES:
         raise JobError(f"--broker-conf: {path}: expected a settings file of at most {MAX_BYTES} bytes, found more")
-    return data.decode("iso-8859-1")  # all relevant settings are ASCII, also in BoltMQ's file
+    return data.decode(ENCODING)
 
 
 def read_store_conf(path: str | None, broker: str) -> StoreConf:

@@ -6,7 +6,8 @@ exit code:
     0  success
     1  an internal error, or a transient one, such as a network failure: --verbose shows the stack trace
     2  wrong usage, a wrong path, or an invalid file or lake
-    3  the job ran, and found damage, a gap, a difference, or a segment about to be lost
+    3  the job ran, and found damage, a gap, a difference, messages of a store that it does not read, or a segment
+       about to be lost
     4  refused: other runs committed first too often, or a store is not the one that was archived
     130  interrupted
     141  standard output was closed by its reader, as `head` does
@@ -39,6 +40,8 @@ import configargparse
 from rich_argparse import RawDescriptionRichHelpFormatter
 
 from commitlake.connectors.catalog.names import is_catalog_place
+from commitlake.connectors.formats.settings_files import naming_settings
+from commitlake.connectors.formats.unread import noticed_unread
 from commitlake.connectors.worker_errors import raised_in_worker
 from commitlake.jobs.cli.output_forms import displaying
 from commitlake.jobs.cli.process import OutputError, is_own_process, stop_signal
@@ -315,10 +318,16 @@ def _run(
         logging.basicConfig(level=level, format="%(levelname)s %(message)s")
     spare_packages(arguments)
     try:
-        with restricted_umask():
+        with (
+            restricted_umask(),
+            naming_settings(getattr(arguments, "broker_conf", None)),
+            noticed_unread() as has_unread,
+        ):
             find_named_lake(arguments)
             _check_object_stores(arguments)
             exit_code = job(arguments)
+            if exit_code == ExitCode.OK and has_unread():
+                exit_code = ExitCode.DAMAGE
         sys.stdout.flush()
     except OutputError:
         raise

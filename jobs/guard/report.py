@@ -78,6 +78,7 @@ def _to_object(store: WatchedStore, now: datetime.datetime) -> dict[str, Any]:
         ],
         "lost": None if store.lost is None else {"start_offset": store.lost[0], "end_offset": store.lost[1]},
         "replaced": store.replaced or None,
+        "not_read": list(store.newer),
         "segments": list(_segment_rows(store)),
     }
 
@@ -156,6 +157,7 @@ def verdict_of(stores: Sequence[WatchedStore]) -> GuardVerdict:
     lost = sum(store.lost is not None for store in stores)
     at_risk = sum(store.count(SegmentVerdict.AT_RISK) > 0 for store in stores)
     replaced = sum(bool(store.replaced) for store in stores)
+    unread = sum(bool(store.newer) for store in stores)
     found = []
     if lost:
         found.append(f"{count_text(lost, 'store has', 'stores have')} lost segments")
@@ -165,9 +167,11 @@ def verdict_of(stores: Sequence[WatchedStore]) -> GuardVerdict:
         found.append(
             "1 store is not the one archived" if replaced == 1 else f"{replaced} stores are not those archived"
         )
+    if unread:
+        found.append(f"{count_text(unread, 'store has', 'stores have')} messages in folders that are not read")
     if not found:
         return GuardVerdict("no segment is lost or at risk", ExitCode.OK)
-    return GuardVerdict(", ".join(found), ExitCode.DAMAGE if lost or at_risk else ExitCode.REFUSED)
+    return GuardVerdict(", ".join(found), ExitCode.DAMAGE if lost or at_risk or unread else ExitCode.REFUSED)
 
 
 def summary(stores: Sequence[WatchedStore], within: datetime.timedelta) -> str:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from commitlake.connectors.formats.engine.stores import Store
-from commitlake.jobs.cli.broker_conf import BROKER_PLACEHOLDER, read_broker_conf
+from commitlake.connectors.formats.settings_files import BROKER_PLACEHOLDER
+from commitlake.jobs.cli.broker_conf import read_broker_conf
 from commitlake.jobs.cli.command import JobError
 from commitlake.pipelines.retention.rules import Rules
 from commitlake.schemas.counts import count_text

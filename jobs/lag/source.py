@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.settings_files import BROKER_PLACEHOLDER
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.jobs.cli.broker_conf import BROKER_PLACEHOLDER, read_store_conf
+from commitlake.jobs.cli.broker_conf import read_store_conf
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.lake_names import check_brokers

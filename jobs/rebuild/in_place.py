@@ -9,8 +9,10 @@ from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.errors import StoreLockedError
 from commitlake.broker_lite.stores.engine.ownership import StoreLock
-from commitlake.connectors.formats.engine.plan import log_range
+from commitlake.connectors.formats.engine.errors import UnsupportedStoreError
+from commitlake.connectors.formats.engine.plan import log_range, read_log
 from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.formats.newer_data import find_other_logs
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.rebuild.run import run_rebuild
 from commitlake.pipelines.rebuild.errors import BusyStoreError, RebuildError, UnknownDelaysError
@@ -28,9 +30,13 @@ def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Reques
         BusyStoreError: if a broker has the store open.
         DisagreementError: if the new files do not match the log; nothing is replaced then.
         RebuildError: if the store is not on a disk.
+        UnsupportedStoreError: if segments of its log are in other folders.
     """
     if "://" in store.root:
         raise RebuildError(f"{store.root}: expected a store on a local or mounted disk{fetch_hint(store.root)}")
+    log = read_log(store)
+    for other in find_other_logs(log, None, log_range(store, is_live=False).end) if log is not None else ():
+        raise UnsupportedStoreError(f"{other}: the queues that a rebuild creates would lack their messages")
     root = Path(store.root).parent.resolve()  # the store's own parent, even if its log folder is a link
     try:
         lock = StoreLock(root)

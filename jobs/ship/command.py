@@ -69,7 +69,9 @@ def build_parser() -> argparse.ArgumentParser:
         "the name of its folder)"
     )  # fmt: skip
     parser.add_argument(
-        "--broker-conf", metavar="FILE", help="the broker's settings file broker.conf, from which brokerName is read"
+        "--broker-conf",
+        metavar="FILE",
+        help="the broker's settings file broker.conf, for brokerName and the folders of the log",
     )
     parser.add_argument("--once", action="store_true", help="ship what is there now, and end")
     parser.add_argument(

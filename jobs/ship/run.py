@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from commitlake.connectors.formats.unread import UNREAD
 from commitlake.connectors.lake.owned_folders import check_no_owner
 from commitlake.connectors.object_store.cloud_uris import check_no_secret, is_cloud, is_google
 from commitlake.connectors.object_store.hdfs_uris import is_hdfs
@@ -186,6 +187,7 @@ class _Shipping:
             with counted_progress("ship", agent.left_bytes(), "bytes", quiet=self._quiet) as advance:
                 self._show = advance
                 self._found = agent.ship_round()
+                self._report_unread()
                 self._report_skipped()  # the next round does not look at these files
                 if self._found.is_waiting and not self._stop.wait(1.1 * UNCHANGED_SECONDS):
                     self._found = agent.ship_round(with_other_files=False)
@@ -205,6 +207,8 @@ class _Shipping:
                         self._agent = self._open()
                     has_files = time.monotonic() - files_at >= self._files_interval
                     self._found = self._agent.ship_round(with_other_files=has_files)
+                    if has_files:
+                        self._report_unread()
                 except ShipUnavailableError as error:
                     warn("commitlake ship", f"{error}. Next attempt in {wait:.0f} s")
                     self._count()
@@ -274,6 +278,11 @@ class _Shipping:
                 "a valid one follows"
             )
         return "; ".join(parts)
+
+    def _report_unread(self) -> None:
+        """Warn of messages that are not in the folder that is shipped."""
+        for sentence in self._source.newer_data(self._settings.broker):
+            UNREAD.warning("%s", sentence)
 
     def _report_skipped(self) -> None:
         """Warn of files that are skipped, once for each."""

@@ -62,7 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--broker-conf",
         metavar="FILE",
-        help="with --store: the broker's settings file broker.conf, from which brokerName is read",
+        help="with --store: the broker's settings file broker.conf, for brokerName and the folders of the log",
     )
     add_layout_argument(parser)
     every_help = "take a snapshot at this interval, until stopped (SIGTERM)"

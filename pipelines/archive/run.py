@@ -203,6 +203,11 @@ class Result:
         """Size of the log from first to last offset."""
         return sum(store_range.size for store_range in self.ranges.values())
 
+    @property
+    def newer(self) -> list[str]:
+        """Sentences on messages of the stores that the run does not reach."""
+        return [sentence for store_range in self.ranges.values() for sentence in store_range.newer]
+
 
 def plan_work(config: Config, until: Snapshot | None = None, on_new: Callable[[], object] | None = None) -> ArchiveWork:
     """Compare the lake's progress with the stores or brokers.
@@ -311,7 +316,7 @@ def run_archive(
     finish_runs(lake, commit.run_id, config.parser_version)
     followed = _follow(lake, work.stores, config, runner, problems, manifest, erased.number)
     assert commit.counts is not None
-    verdict = losses.verdict(judged.report).with_unread(len(followed.problems))
+    verdict = losses.verdict(judged.report).with_unread(len(followed.problems)).without_newer(work.newer)
     shown = ShownRun(
         lake,
         commit.run_id,
@@ -326,6 +331,7 @@ def run_archive(
         started_at=started_at,
         seconds=time.monotonic() - started,
         problems=followed.problems,
+        newer=work.newer,
     )
     try:
         put = _follow_hbase(lake, config, runner)
@@ -416,7 +422,7 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
     return Result(
         0,
         work.snapshot.ranges,
-        verdict=NOTHING_NEW.with_unread(len(followed.problems)),
+        verdict=NOTHING_NEW.with_unread(len(followed.problems)).without_newer(work.newer),
         keys=followed.keys.rows,
         keys_seconds=followed.keys.seconds,
         consumptions=followed.consumptions.rows,

@@ -75,7 +75,7 @@ class CommitSeries:
             losses = losses_of(
                 self.config, sum(result.quarantined for result in made), sum(result.gaps for result in made)
             )
-            verdict = losses.verdict(report).with_unread(len(problems))
+            verdict = losses.verdict(report).with_unread(len(problems)).without_newer(self._newer)
             warnings = sentences(report) if report is not None else ()
         return replace(
             last,
@@ -102,6 +102,10 @@ class CommitSeries:
             notes=list(dict.fromkeys(note for result in self._results for note in result.notes)),
             problems=problems,
         )
+
+    @property
+    def _newer(self) -> list[str]:
+        return [sentence for wanted in self.wanted.ranges.values() for sentence in wanted.newer]
 
     def _ranges(self, made: Sequence[Result]) -> dict[str, StoreRange]:
         """Return what the run has archived of each store, with the end of the log that it saw when it began."""
@@ -134,6 +138,7 @@ class CommitSeries:
             started_at=shown[0].started_at,
             seconds=result.seconds,
             problems=result.problems,
+            newer=self._newer,
         )
 
 

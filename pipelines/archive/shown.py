@@ -46,6 +46,7 @@ class ShownRun:
         seconds: Duration; None if it was stopped.
         problems: Sentences on files beside the logs that could not be read.
         earlier: Number and id of the run's other commits, if it made several.
+        newer: Sentences on messages of the stores that the run does not reach.
     """
 
     lake: LakePaths
@@ -62,6 +63,7 @@ class ShownRun:
     seconds: float | None = None
     problems: Sequence[str] = ()
     earlier: Sequence[tuple[int, str]] = ()
+    newer: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

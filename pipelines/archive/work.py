@@ -13,7 +13,14 @@ from commitlake.connectors.formats.engine.continuity import check_continuity, re
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.part_sizes import part_bytes
-from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, TailKind, plan_splits, take_snapshot
+from commitlake.connectors.formats.engine.plan import (
+    Snapshot,
+    StoreRange,
+    TailKind,
+    plan_splits,
+    take_snapshot,
+    with_last_record,
+)
 from commitlake.connectors.formats.engine.stores import Store, find_stores, for_each_store
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.registry import all_formats
@@ -64,6 +71,11 @@ class ArchiveWork:
     def has_new(self) -> bool:
         """True if a store has messages that are not archived yet."""
         return bool(self.snapshot.size)
+
+    @property
+    def newer(self) -> list[str]:
+        """Sentences on messages of the stores that the run does not reach."""
+        return [sentence for store_range in self.snapshot.ranges.values() for sentence in store_range.newer]
 
     @property
     def is_nothing(self) -> bool:
@@ -244,13 +256,7 @@ def _check_name(store: Store) -> None:
 
 def _progress_after(store: Store, store_range: StoreRange, before: StoreProgress | None) -> StoreProgress:
     """Return the progress after a range, with its last valid record, which may be in an earlier segment."""
-    found, segments = store_range, store.segments
-    while found.last_record is None and found.size:
-        earlier = tuple(segment for segment in segments if segment.base_offset < found.end)
-        segments = earlier if len(earlier) < len(segments) else earlier[:-1]
-        if not segments:
-            break
-        found = take_snapshot([replace(store, segments=segments)], {store.broker: found.start}).ranges[store.broker]
+    found = with_last_record(store, store_range)
     is_taken = found.last_record is not None and found.last_record < store_range.end
     digest = record_digest(store, found.last_record) if is_taken and found.last_record is not None else None
     if digest is None or found.last_record is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from commitlake.pipelines.quality.judgement import Judgement
@@ -46,6 +47,17 @@ class RunVerdict:
         joined = "; " if "with" in text else ", with warnings: "
         text += f"{joined}{count_text(count, 'problem')} with files beside the log"
         return replace(self, text=text, kind="warning" if self.kind == "good" else self.kind)
+
+    def without_newer(self, newer: Sequence[str]) -> RunVerdict:
+        """Return this verdict with the remark that stores have messages that the run does not reach.
+
+        Args:
+            newer: sentences on these messages; without any, the verdict is unchanged.
+        """
+        if not newer:
+            return self
+        text = f"{self.text.removesuffix(_NO_PROBLEMS)}; other messages of the stores are not read"
+        return RunVerdict(text, "critical", True)
 
 
 _NO_PROBLEMS = " without problems"

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from commitlake.connectors.formats.engine.continuity import StoreReplacedError, check_continuity
+from commitlake.connectors.formats.engine.plan import take_snapshot
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import StoreProgress
 from commitlake.pipelines.retention.disk import Disk, read_disk
@@ -51,6 +52,7 @@ class WatchedStore:
         growth: bytes per second by which its log grows; 0 if not known.
         lost: physical offsets of the range that was deleted before it was archived and is not recorded as a gap yet.
         replaced: reason why the lake's progress is not that of this store, or an empty string.
+        newer: sentences on messages that are not in these segments.
     """
 
     broker: str
@@ -61,6 +63,7 @@ class WatchedStore:
     growth: float
     lost: tuple[int, int] | None = None
     replaced: str = ""
+    newer: Sequence[str] = ()
 
     def count(self, verdict: SegmentVerdict) -> int:
         """Return the number of segments with a verdict."""
@@ -78,6 +81,7 @@ class _Seen:
     growth: float
     lost: tuple[int, int] | None
     replaced: str
+    newer: Sequence[str]
 
 
 def watch_stores(
@@ -114,7 +118,8 @@ def _see(store: Store, progress: StoreProgress | None, rules: Rules, now: dateti
     lost = None
     if progress and not replaced and store.segments[0].base_offset > end:
         lost = (end, store.segments[0].base_offset)
-    return _Seen(store, rules, segments, _disks_of(store, rules), growth(segments, now), lost, replaced)
+    newer = take_snapshot([store]).ranges[store.broker].newer
+    return _Seen(store, rules, segments, _disks_of(store, rules), growth(segments, now), lost, replaced, newer)
 
 
 def _why_replaced(store: Store, progress: StoreProgress | None) -> str:
@@ -145,7 +150,7 @@ def _judge(one: _Seen, filled: Mapping[int, float], now: datetime.datetime, with
     fates = forecast(one.segments, one.rules, disks, now, one.growth)
     segments = [WatchedSegment(fate, _verdict(fate, now + within)) for fate in fates]
     root, broker = one.store.root, one.store.broker
-    return WatchedStore(broker, root, one.rules, segments, disks, one.growth, one.lost, one.replaced)
+    return WatchedStore(broker, root, one.rules, segments, disks, one.growth, one.lost, one.replaced, one.newer)
 
 
 def _verdict(fate: Forecast, until: datetime.datetime) -> SegmentVerdict:

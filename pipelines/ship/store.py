@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from commitlake.connectors.formats.format import Format, folder_names
+from commitlake.connectors.formats.format import Format, check_supported, folder_names
+from commitlake.connectors.formats.newer_data import KnownEnd, LogEnd, ReadLog, find_other_logs, other_log_text
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.shipping.checksums import crc_of_range
 from commitlake.schemas.errors import CommitLakeError, ExitCode
@@ -22,7 +23,7 @@ from commitlake.schemas.store_files import UnsafeFileError, files_in, folders_in
 
 _SMALL_FOLDERS = ("config", "offset")
 _SMALL_FILES = ("checkpoint", "abort")
-_UNFINISHED = (".bak", ".tmp", ".swp", "~")
+_UNFINISHED = (".tmp", ".swp", "~")
 _QUEUE_FOLDERS = ("consumequeue", "batchconsumequeue", "consumequeue_ext", "queue")
 _INDEX_FOLDER, _CONSUME_FOLDER = "index", "consume"
 _ZERO_BLOCK_BYTES = 1 << 16
@@ -149,6 +150,8 @@ class SourceStore:
         self.root = given.parent if is_log else given
         self.skipped: list[str] = []
         found = [log_format for log_format in all_formats() if (self.root / log_format.folder).is_dir()]
+        if not found:
+            check_supported(root, folders_in(self.root), all_formats())
         if len(found) != 1:
             expected = folder_names(all_formats())
             held = " and ".join(repr(each.folder) for each in found) or "neither"
@@ -173,6 +176,22 @@ class SourceStore:
                 data_size = min(found.st_size, found.st_blocks * _DISK_BLOCK_BYTES)
                 files.append(LogFile(f"{self.format.folder}/{name}", base_offset, found.st_size, data_size))
         return files
+
+    def newer_data(self, broker: str) -> list[str]:
+        """Return sentences on messages of the store that are not in its log's folder; see `formats.newer_data`.
+
+        Args:
+            broker: the store's name.
+        """
+        known = KnownEnd.read(ReadLog(broker, self.root, self.format, ()))._replace(claims=())
+        files = self.log_files()
+        log = ReadLog(broker, self.root, self.format, [(file.base_offset, file.size) for file in files])
+        begun = (file for file in reversed(files) if self.has_begun(file.name))
+        end = next((file.base_offset + file.size for file in begun), 0)
+        if others := find_other_logs(log, None, end):
+            return [other_log_text(log, other) for other in others]
+        sentence = known.after(log, LogEnd(end, end))
+        return [] if sentence is None else [sentence]
 
     @contextmanager
     def open(self, name: str) -> Iterator[SourceFile | None]:

@@ -12,12 +12,13 @@ import pyarrow.fs as pafs
 
 from commitlake.connectors.formats.engine.indexed_files import StoreFiles
 from commitlake.connectors.formats.engine.log_records import LogRecords
-from commitlake.connectors.formats.engine.plan import TailKind, log_range
+from commitlake.connectors.formats.engine.plan import StoreRange, TailKind, log_range, read_log
 from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, resolve_filesystem
 from commitlake.connectors.formats.engine.shipped_files import ShippedStoreFiles
 from commitlake.connectors.formats.engine.store_files import open_small_files, open_store_files, store_of
 from commitlake.connectors.formats.engine.stores import Store, list_again, segment_size
 from commitlake.connectors.formats.format import Format
+from commitlake.connectors.formats.newer_data import find_other_logs
 from commitlake.connectors.formats.rocketmq.light_stores import may_have_light_queues
 from commitlake.connectors.formats.rocketmq.topic_kinds import listed_kinds
 from commitlake.connectors.formats.small_files import SmallFiles
@@ -123,6 +124,7 @@ def admit(store: Store, options: VerifyOptions) -> Admitted:
             is_live=is_live,
             was_aborted=was_aborted,
             is_copy=manifest is not None,
+            has_other_logs=_find_other_logs(store, log, findings),
             is_behind=is_remote and manifest is not None and _is_behind(root, manifest),
             queue_file_size=0,
             batch_file_size=0,
@@ -143,6 +145,20 @@ def admit(store: Store, options: VerifyOptions) -> Admitted:
     _check_segments(store, view, small, findings)
     index = tuple(_index_parts(store, view, manifest, findings)) if view.has_key_index else ()
     return Admitted(store, replace(view, index=index), small, findings, [*queues, *batches])
+
+
+def _find_other_logs(store: Store, log: StoreRange, findings: Findings) -> bool:
+    """Report the folders with segments that are not read, and return whether there are any."""
+    read = read_log(store)
+    others = find_other_logs(read, None, log.end) if read is not None else []
+    for other in others:
+        expected = f"the whole log in {store.root}"
+        findings.add(
+            Finding(
+                "log_elsewhere", str(other.folder), physical_offset=other.start, found=str(other), expected=expected
+            )
+        )
+    return bool(others)
 
 
 def _instead_of_queues(log_format: Format, folder: Path, manifest: Manifest | None) -> str:
@@ -283,11 +299,12 @@ def _note_beyond(part: IndexPart, view: StoreView, findings: Findings) -> None:
     with closing(view.files.open(part.name)) as file:
         first, entries = read_between(file, part, view.end, 1 << 62)
     expected = f"an offset before the log's end, {view.end}"
+    code = view.code_beyond("index_beyond_log")
     findings.add_many(
-        "index_beyond_log",
+        code,
         len(entries),
         (
-            Finding("index_beyond_log", part.name, part.geometry.entry_position(number), int(entry["physical_offset"]),
+            Finding(code, part.name, part.geometry.entry_position(number), int(entry["physical_offset"]),
                     number=number, found=f"offset {entry['physical_offset']}", expected=expected)
             for number, entry in enumerate(entries[: view.limit], first)
         ),

@@ -81,5 +81,8 @@ class BatchEnds:
             return
         code, expected = "queue_dangling_entry", "a record there, or no entry"
         if offset >= self._view.end:
-            code, expected = "queue_beyond_log", f"an offset before the log's end, {self._view.end}"
+            code, expected = (
+                self._view.code_beyond("queue_beyond_log"),
+                f"an offset before the log's end, {self._view.end}",
+            )
         self._findings.add(loose_finding(code, files, place, entry, expected))

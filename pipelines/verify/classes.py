@@ -40,6 +40,11 @@ _SALVAGE = (
 )
 _REBUILD = "'commitlake rebuild' makes it from the log; so does a broker that starts without it"
 _RESTART = "nothing: a broker repairs it when it starts"
+_BEYOND = (
+    "in a copy, copy the log again after the queues, or use 'commitlake ship'; on a broker's machine, compare with "
+    "storePathCommitLog in broker.conf. Only if the broker has no more segments, the messages are lost, and it removes "
+    "the entries when it starts"
+)
 _DELAYS = "nothing; pass the broker's settings to verify and rebuild with --broker-conf"
 _D, _R, _I = Severity.DAMAGE, Severity.REPAIRABLE, Severity.INFO
 
@@ -71,6 +76,13 @@ _ALL = (
            "not start with it",
            "move it elsewhere"),
     _Class("log_torn_tail", _I, "The broker crashed during a write, or is writing now", _RESTART),
+    _Class("log_elsewhere", _D, "Segments of the log are in another folder, which is not read: several folders of a "
+           "log, and DLedger, are not supported",
+           "do not rebuild this store: the queues have the messages of the other folder, too. 'commitlake archive "
+           "--from-broker' pulls all messages from the running broker"),
+    _Class("newer_elsewhere", _I, "Queues, indexes or checkpoint know messages after the end of the log that is read: "
+           "they are in the other folder of the log",
+           "nothing"),
     _Class("log_not_copied", _I, "The store is a copy without the newest record: 'commitlake ship' copies it when it "
            "has not changed for some seconds",
            "nothing; if it stays so, the store's log has lost its end: verify the store itself"),
@@ -121,8 +133,9 @@ _ALL = (
            _DELAYS),
     _Class("queue_dangling_entry", _R, "An entry points to a place where the log has no record with its queue offset",
            _REBUILD),
-    _Class("queue_beyond_log", _R, "Entries point beyond the log's end: the log lost its end in a crash",
-           "nothing: a broker removes them when it starts; the messages are lost"),
+    _Class("queue_beyond_log", _R, "Entries point beyond the log's end: the log lost its end in a crash, or it is a "
+           "copy that is older than the queues, or newer segments are in a folder that is not read",
+           _BEYOND),
     _Class("queue_file_size", _R, "A queue file does not have the size of the others, and a broker refuses it",
            _REBUILD),
     _Class("queue_file_name", _R, "A file in a queue's folder has a name that no file of the queue can have: a broker "
@@ -163,7 +176,7 @@ _ALL = (
            "nothing: look-ups may find the message twice"),
     _Class("index_wrong_time", _R, "An entry's time is not its record's: look-ups by time miss it", _REBUILD),
     _Class("index_dangling_entry", _R, "An entry points to a place where no record begins", _REBUILD),
-    _Class("index_beyond_log", _R, "Entries point beyond the log's end: the log lost its end in a crash",
+    _Class("index_beyond_log", _R, "Entries point beyond the log's end: see queue_beyond_log",
            "nothing: after a crash a broker makes the newest IndexFiles again"),
     _Class("index_not_dispatched", _I, "The newest records are not in the index yet", _RESTART),
     # Small files.
@@ -174,11 +187,15 @@ _ALL = (
     _Class("checkpoint_disagrees", _R, "The checkpoint of a JMQ store has another last record, or another number of "
            "entries, than the store: the broker reads the whole journal when it starts",
            _RESTART),
-    _Class("checkpoint_ahead", _D, "The checkpoint is newer than the log: the log's end is lost",
-           "restore the newest segment; without it a broker continues with what is there"),
+    _Class("checkpoint_ahead", _D, "The checkpoint is newer than the log: the log's end is lost, or it was copied "
+           "before the checkpoint",
+           "copy the log again, or restore the newest segment; without it a broker continues with what is there"),
     _Class("abort_present", _I, "The broker was not shut down cleanly", _RESTART),
-    _Class("offsets_unreadable", _R, "A file of offsets is not the JSON that a broker writes",
-           "replace it with its .bak: without either, groups start from the beginning"),
+    _Class("config_from_backup", _R, "A file of offsets or filters is missing, or is not the JSON that a broker "
+           "writes: a broker starts with its .bak, and so do these checks",
+           "nothing: a broker writes the file again"),
+    _Class("offsets_unreadable", _R, "A file of offsets is not the JSON that a broker writes, and has no .bak that is",
+           "restore it from a backup: without it, groups start from the beginning"),
     _Class("offset_beyond_queue", _R, "A group's offset is beyond the queue's end: it consumes nothing until the "
            "queue has grown that far",
            "reset the group's offset (mqadmin resetOffsetByTime)"),

@@ -126,7 +126,7 @@ class QueueEnds:
             if self._view.is_awaited(offset):
                 self.awaits_record = True
                 continue
-            code = "queue_beyond_log" if offset >= self._view.end else "queue_dangling_entry"
+            code = self._view.code_beyond("queue_beyond_log") if offset >= self._view.end else "queue_dangling_entry"
             file, position = files.place_of(first + place)
             expected = (
                 f"an offset before the log's end, {self._view.end}"

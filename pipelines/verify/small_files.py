@@ -34,7 +34,7 @@ def check_marks(
         if value > most and not may_be_awaited:
             unit = " ms" if is_time else ""
             found, expected = f"{name} {value}{unit}", f"at most {most}{unit}, the log's {what}"
-            findings.add(Finding("checkpoint_ahead", CHECKPOINT, found=found, expected=expected))
+            findings.add(Finding(view.code_beyond("checkpoint_ahead"), CHECKPOINT, found=found, expected=expected))
 
 
 def check_offsets(files: SmallFiles, bounds: Bounds, findings: Findings, schedule_topic: str) -> None:

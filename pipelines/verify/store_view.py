@@ -68,6 +68,7 @@ class StoreView:
         is_live: a process holds the store's lock.
         was_aborted: `abort` is there.
         is_copy: `commitlake ship` made it, in a folder or an object store.
+        has_other_logs: segments of the log are in other folders, which are not read.
         is_behind: it is a copy whose queues may be older than its log.
         queue_file_size: bytes of a queue's file.
         batch_file_size: size of a BatchConsumeQueue's files.
@@ -95,6 +96,7 @@ class StoreView:
     is_live: bool
     was_aborted: bool
     is_copy: bool
+    has_other_logs: bool
     is_behind: bool
     queue_file_size: int
     batch_file_size: int
@@ -137,6 +139,10 @@ class StoreView:
     def is_deleted(self, topic: str) -> bool:
         """Return whether a topic of the log was deleted: topics.json no longer has it."""
         return self.topics is not None and topic not in self.topics and is_listed(topic)
+
+    def code_beyond(self, code: str) -> str:
+        """Return the class of what is after the log's end: the given one, unless the log continues in other folders."""
+        return "newer_elsewhere" if self.has_other_logs else code
 
     def is_awaited(self, offset: int) -> bool:
         """Return whether an offset is that of the newest record, which a copy gets when it has not changed any more."""

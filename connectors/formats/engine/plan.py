@@ -16,6 +16,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 
 import numpy as np
 
@@ -24,12 +25,15 @@ from commitlake.connectors.formats.engine.cuts import find_cuts, find_last_cut
 from commitlake.connectors.formats.engine.errors import OptionError, StoreError
 from commitlake.connectors.formats.engine.files import LocalFile, OpenSegment, SegmentFile
 from commitlake.connectors.formats.engine.kernel import hop
+from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.single_records import examine_at
 from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.stores import Segment, Store, segment_size, segment_sizes
+from commitlake.connectors.formats.engine.stores import Segment, Store, list_again, segment_size, segment_sizes
 from commitlake.connectors.formats.engine.walk import End, walk
 from commitlake.connectors.formats.engine.written import lacks_blocks, vouched_for
 from commitlake.connectors.formats.format import Format
+from commitlake.connectors.formats.newer_data import KnownEnd, LogEnd, ReadLog, find_other_logs, other_log_text
+from commitlake.connectors.formats.unread import UNREAD
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, SpanKind
 from commitlake.schemas.layouts.segments import segment_name
 
@@ -58,6 +62,7 @@ class StoreRange:
         tail: the kind of the bytes after `end`.
         tail_bytes: number of bytes of a torn tail, which are not read.
         last_record: physical offset of the newest segment's last valid record, if it is in the range.
+        newer: sentences on messages of the store that the read does not reach, see `newer_data`.
     """
 
     start: int
@@ -65,6 +70,7 @@ class StoreRange:
     tail: TailKind = TailKind.UNWRITTEN
     tail_bytes: int = 0
     last_record: int | None = None
+    newer: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -96,7 +102,7 @@ class Snapshot:
         """
         try:
             ranges = {
-                broker: StoreRange(**{**value, "tail": TailKind(value["tail"])})
+                broker: StoreRange(**{**value, "tail": TailKind(value["tail"]), "newer": tuple(value.get("newer", ()))})
                 for broker, value in json.loads(text).items()
             }
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -116,6 +122,8 @@ def take_snapshot(
 ) -> Snapshot:
     """Return the range of each store, from a start or its oldest segment to its last complete record.
 
+    Without `until`, messages that the store has elsewhere are logged as a warning, see `newer_data`.
+
     Args:
         stores: from `find_stores`.
         starts: physical offsets to begin at, by broker; each must be the start of a record.
@@ -126,12 +134,81 @@ def take_snapshot(
             content, not pages that are not written yet.
     """
     starts = starts or {}
-    return Snapshot(
-        {
-            store.broker: _range_of(store, starts.get(store.broker), max_record_bytes, until, is_stopped=is_stopped)
-            for store in stores
-        }
-    )
+    ranges = {}
+    for store in stores:
+        start = starts.get(store.broker)
+        found = _range_of(store, start, max_record_bytes, until, is_stopped=is_stopped)
+        if until is None:
+            found = replace(found, newer=_newer_data(store, start, found, is_stopped=is_stopped))
+            for sentence in found.newer:
+                UNREAD.warning("%s", sentence)
+        ranges[store.broker] = found
+    return Snapshot(ranges)
+
+
+def read_log(store: Store) -> ReadLog | None:
+    """Return a store's log, to be compared with its other files; None in an object store, where only copies are."""
+    if "://" in store.root:
+        return None
+    segments = [(segment.base_offset, segment.file_size) for segment in store.segments]
+    return ReadLog(store.broker, Path(store.root).parent, store.format, segments)
+
+
+def _newer_data(store: Store, start: int | None, found: StoreRange, *, is_stopped: bool) -> tuple[str, ...]:
+    """Return sentences on messages of a store that a read does not reach, see `newer_data`."""
+    log = read_log(store)
+    if log is None:  # `ship` compares the store that it copies
+        return ()
+    if others := find_other_logs(log, start, found.end):
+        return tuple(other_log_text(log, other) for other in others)
+    known = KnownEnd.read(log)
+    time = _time_of_end(store, found) if known.claims else None
+    if known.after(log, LogEnd(found.end, _segment_end(store, found.end), time)) is None:
+        return ()
+    # A running broker has written meanwhile, also to new segments.
+    store = list_again(store)
+    end = _range_of(store, None, DEFAULT_MAX_RECORD_BYTES, None, is_stopped=is_stopped).end
+    sentence = known.after(log, LogEnd(end, _segment_end(store, end), _newest_time(store, end)))
+    return () if sentence is None else (sentence,)
+
+
+def _segment_end(store: Store, end: int) -> int:
+    """Return the physical offset at which the segment ends that has the last byte before an offset."""
+    for segment, size in zip(store.segments, segment_sizes(store), strict=True):
+        if segment.base_offset < end <= segment.base_offset + size:
+            return segment.base_offset + size
+    return end
+
+
+def _time_of_end(store: Store, found: StoreRange) -> int | None:
+    """Return the store time of the last record of a log, ms; None without one."""
+    last = found if found.last_record is not None else with_last_record(store, StoreRange(0, found.end))
+    message = None if last.last_record is None else LogRecords(store.segments, store.format).at(last.last_record)
+    return None if message is None else int(str(store.format.rules.row_of(message, "")["store_timestamp"]))
+
+
+def with_last_record(store: Store, store_range: StoreRange) -> StoreRange:
+    """Return a range that has its last valid record, which may be in an earlier segment than its end."""
+    found, segments = store_range, store.segments
+    while found.last_record is None and found.size:
+        earlier = tuple(segment for segment in segments if segment.base_offset < found.end)
+        segments = earlier if len(earlier) < len(segments) else earlier[:-1]
+        if not segments:
+            break
+        shorter = replace(store, segments=segments)
+        found = _range_of(shorter, found.start, DEFAULT_MAX_RECORD_BYTES, None, is_stopped=False)
+    return found
+
+
+def _newest_time(store: Store, end: int) -> int | None:
+    """Return the latest store time of the records near the end of a log, because a clock may have been set back."""
+    from commitlake.connectors.formats.facts.reading import read_facts  # noqa: PLC0415 (of few reads)
+
+    times = []
+    for whole in segment_ranges(store, StoreRange(max(0, end - 2 * END_STEP_BYTES), end)):
+        *_, last = divide(whole, END_STEP_BYTES, DEFAULT_MAX_RECORD_BYTES)
+        times += [int(facts.store_timestamp.max()) for facts in read_facts(last) if facts.rows]
+    return max(times, default=None)
 
 
 def log_range(store: Store, *, is_live: bool) -> StoreRange:

@@ -23,15 +23,16 @@ from typing import TypeVar
 import pyarrow.fs as pafs
 
 from commitlake.connectors.formats.engine.concurrent_reads import LOCAL_THREADS, REMOTE_THREADS, read_each
-from commitlake.connectors.formats.engine.errors import EmptyStoreError, OptionError, StoreError
+from commitlake.connectors.formats.engine.errors import EmptyStoreError, OptionError, StoreError, UnsupportedStoreError
 from commitlake.connectors.formats.engine.shipped import (
     check_no_versions,
     read_shipped_manifest,
     resolve_filesystem,
     shipped_sizes,
 )
-from commitlake.connectors.formats.format import Format, folder_names
+from commitlake.connectors.formats.format import Format, check_supported, folder_names, unsupported_logs
 from commitlake.connectors.formats.registry import DEFAULT_FORMAT, all_formats
+from commitlake.connectors.formats.unread import UNREAD
 from commitlake.schemas import shipped
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name
 from commitlake.schemas.store_files import UnsafeFileError, files_in
@@ -152,9 +153,13 @@ def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] 
     except UnicodeEncodeError:
         raise StoreError(f"{path!r} cannot be read: expected a path in UTF-8") from None
     found: dict[str, Store] = {}
+    refused: list[UnsupportedStoreError] = []
     parts = [path] if _is_folder(path) else [part.strip() for part in path.split(",") if part.strip()]
     for pattern in parts:
         for store in _find_by_pattern(pattern, broker, formats):
+            if isinstance(store, UnsupportedStoreError):
+                refused.append(store)
+                continue
             if store.broker in found:
                 raise OptionError(
                     f"two stores are named {store.broker!r}: {found[store.broker].root} and {store.root}; "
@@ -162,29 +167,38 @@ def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] 
                 )
             found[store.broker] = store
     if not found:
-        raise StoreError(f"no store matches {path!r}: expected folders with a {folder_names(formats)} folder in them")
+        expected = folder_names(formats)
+        raise next(
+            iter(refused), StoreError(f"no store matches {path!r}: expected folders with a {expected} folder in them")
+        )
+    for error in refused:
+        UNREAD.warning("%s: skipped", error)
     return [found[name] for name in sorted(found)]
 
 
-def _find_by_pattern(pattern: str, broker: str | None, formats: Sequence[Format]) -> Iterator[Store]:
+def _find_by_pattern(
+    pattern: str, broker: str | None, formats: Sequence[Format]
+) -> Iterator[Store | UnsupportedStoreError]:
     """Yield the stores of a path or a glob. One new broker does not prevent the read of a cluster."""
     filesystem, inner_path = resolve_filesystem(pattern)
 
-    def list_store(place: tuple[str, str | None]) -> Store | EmptyStoreError:
+    def list_store(place: tuple[str, str | None]) -> Store | StoreError:
         root, name = place
         try:
             return _list_store(pattern, root, broker or name or _default_name(filesystem, root), formats)
-        except EmptyStoreError as error:
+        except (EmptyStoreError, UnsupportedStoreError) as error:
             return error
 
     places = list(_expand(filesystem, pattern, inner_path, formats))
     for store in read_each(list_store, places, _threads(filesystem)):
         if isinstance(store, Store):
             yield store
-        elif is_glob(pattern):
-            logger.warning("%s: skipped", store)
-        else:
+        elif not is_glob(pattern):
             raise store
+        elif isinstance(store, UnsupportedStoreError):
+            yield store
+        else:
+            logger.warning("%s: skipped", store)
 
 
 def _threads(filesystem: pafs.FileSystem) -> int:
@@ -286,6 +300,10 @@ def _look_into(filesystem: pafs.FileSystem, names: Sequence[str], folder: str) -
         (entry.path, entry.base_name) for entry in _nameable(folder, entries) if entry.type == pafs.FileType.Directory
     )
     logs = [path for path, name in inner if name in names]
+    if not logs:  # a store without the folder of its log is refused when it is listed
+        beside = [log_format for log_format in all_formats() if log_format.folder in names]
+        of_others = [each for each in beside if unsupported_logs((name for _, name in inner), [each])]
+        logs = [f"{folder.rstrip('/')}/{log_format.folder}" for log_format in of_others]
     if not logs and any(name == shipped.FOLDER for _, name in inner):
         manifest = read_shipped_manifest(filesystem, folder.rstrip("/"))
         logs = [f"{folder.rstrip('/')}/{manifest.folder}"] if manifest and manifest.folder in names else []
@@ -332,7 +350,20 @@ def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: Seq
                 f"{given} holds {layout!r}, but {names} was asked for: use --layout {layout}, or leave out --layout "
                 f"(in Spark: format({layout!r}), or the option layout)"
             )
+    if info.type == pafs.FileType.Directory:
+        _check_supported(filesystem, given.split("://", maxsplit=1)[0] + "://" if "://" in given else "", path, formats)
     raise StoreError(f"{given} is not a store: there is no {names} folder in it")
+
+
+def _check_supported(filesystem: pafs.FileSystem, prefix: str, folder: str, formats: Sequence[Format]) -> None:
+    """Refuse a store whose messages are all in a log of another kind.
+
+    Raises:
+        UnsupportedStoreError: if its folder has such a log.
+    """
+    entries = _nameable(folder, filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True)))
+    names = sorted(entry.base_name for entry in entries if entry.type == pafs.FileType.Directory)
+    check_supported(f"{prefix}{folder}", names, formats)
 
 
 def _shipped_log(filesystem: pafs.FileSystem, path: str, wanted: Sequence[str]) -> str | None:
@@ -375,6 +406,7 @@ def _list_store(given: str, root: str, broker: str, formats: Sequence[Format]) -
         if base_offset is not None:
             segments.append(Segment(f"{prefix}{root}/{name}", base_offset, size))
     if not segments:
+        _check_supported(filesystem, prefix, root.rsplit("/", 1)[0], formats)
         raise EmptyStoreError(f"{prefix}{root} has no segment: the broker has not stored a message yet")
     in_order = tuple(sorted(segments, key=lambda segment: segment.base_offset))
     for segment, following in pairwise(in_order):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.formats.format import Format, RecordRules
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from commitlake.connectors.formats.facts.reading import FactsReader
     from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles, QueueWriter
     from commitlake.connectors.formats.retries import StoredRetries
-    from commitlake.connectors.formats.small_files import CheckedLog, Problems, RebuiltLog, SmallFiles
+    from commitlake.connectors.formats.small_files import CheckedLog, Claim, Problems, RebuiltLog, SmallFiles
 
 
 class JmqFormat(Format):
@@ -29,6 +30,7 @@ class JmqFormat(Format):
     folder = "journal"
     id_pattern = "@"
     store_folders = frozenset({"journal", "queue", "consume", "retry"})
+    queue_entry_sizes: Mapping[str, int] = MappingProxyType({"queue": 22})
     queue_folders = ("queue",)
     rebuilt_files = (*queue_folders, "checkpoint")
     has_consume_log = True
@@ -108,6 +110,12 @@ class JmqFormat(Format):
         from commitlake.connectors.formats.jmq.retry_files import read_retry_store
 
         return read_retry_store(store.root.rsplit("/", 1)[0], store.broker)
+
+    def checkpoint_claims(self, checkpoint: bytes) -> tuple[Claim, ...]:
+        """Return the claims of a checkpoint's bytes; see `Format`."""
+        from commitlake.connectors.formats.jmq.small_files import checkpoint_claims
+
+        return checkpoint_claims(checkpoint)
 
     def read_small_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
         """Read a store's checkpoint and offsets; see `Format`."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.formats.format import Format, RecordRules
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     from commitlake.connectors.formats.facts.reading import FactsReader
     from commitlake.connectors.formats.facts.topic_kinds import TopicKinds
     from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles, QueueWriter
-    from commitlake.connectors.formats.small_files import Problems, RebuiltLog, SmallFiles
+    from commitlake.connectors.formats.small_files import Claim, Problems, RebuiltLog, SmallFiles
 
 _ROCKSDB_FILE = "CURRENT"
+_ENTRY_SIZES = (20, 46)
 
 
 class RocketmqFormat(Format):
@@ -48,6 +50,8 @@ class RocketmqFormat(Format):
     has_archived_settings = True
     accepts_zero_texts = True
     repairs_after_abort = True
+    queue_entry_sizes: Mapping[str, int] = MappingProxyType(dict(zip(queue_folders, _ENTRY_SIZES, strict=True)))
+    unsupported_logs: Mapping[str, str] = MappingProxyType({"dledger-": "DLedger"})
     can_be_restored = True
 
     @cached_property
@@ -149,6 +153,24 @@ class RocketmqFormat(Format):
         from commitlake.connectors.formats.rocketmq.topic_kinds import read_topic_kinds
 
         return read_topic_kinds(root)
+
+    def other_logs(self, root: Path, log: Path, settings: Mapping[str, str]) -> Iterator[Path]:
+        """Return the folders of several paths, and those of DLedger; see `Format`."""
+        from commitlake.connectors.formats.rocketmq.other_logs import other_logs
+
+        return other_logs(root, log, settings)
+
+    def newest_indexed(self, root: Path) -> tuple[str, int] | None:
+        """Return the newest IndexFile, and the offset of the last record in it; see `Format`."""
+        from commitlake.connectors.formats.rocketmq.other_logs import newest_indexed
+
+        return newest_indexed(root)
+
+    def checkpoint_claims(self, checkpoint: bytes) -> tuple[Claim, ...]:
+        """Return the claims of a checkpoint's bytes; see `Format`."""
+        from commitlake.connectors.formats.rocketmq.small_files import checkpoint_claims
+
+        return checkpoint_claims(checkpoint)
 
     def known_topics(self, root: Path) -> frozenset[str] | None:
         """Return the topics in a store's configuration; see `Format`."""

@@ -163,6 +163,7 @@ OFFSETS = '{"offsetTable":{"rare@shipping":{0:%d}}}'
 
 def put_offsets(root: Path, text: str, name: str = "consumerOffset.json") -> None:
     (root / "config" / name).write_text(text)
+    (root / "config" / f"{name}.bak").unlink(missing_ok=True)
 
 
 def put_folder(path: Path) -> None:
@@ -180,6 +181,8 @@ SMALL: dict[str, tuple[Damage, dict[str, int]]] = {
         lambda root: set_checkpoint(root, physic_msg_timestamp=STORED_MS * 2), {"checkpoint_ahead": 1}),
     "offsets that are no JSON": (
         lambda root: put_offsets(root, '{"offsetTable":'), {"offsets_unreadable": 1}),
+    "offsets that are no JSON, with a backup": (
+        lambda root: (root / "config" / "consumerOffset.json").write_text("{"), {"config_from_backup": 1}),
     "offsets that are no numbers": (
         lambda root: put_offsets(root, '{"offsetTable":{"a@b":3}}'), {"offsets_unreadable": 1}),
     "offsets of a queue that no broker numbers": (

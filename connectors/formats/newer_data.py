@@ -1,0 +1,260 @@
+"""Messages of a store that a read does not reach, because they are not in the folder of the log that is read.
+
+Only the folder `commitlog` or `journal` is read. A broker may keep parts of its log in other folders, and a copy may
+lack segments. So the end of the log that was found is compared with:
+
+1. the folders that can have other parts of the log: those of DLedger, and those that a broker.conf names;
+2. the last entries of the store's queues and of its newest index, if they are beyond the segment in which the log ends;
+3. the store's checkpoint.
+
+Entries within the segment in which the log ends are no sign of another folder: the log lost its end in a crash, or a
+copy was made while the broker was running. `verify` reports them.
+
+This module imports neither Arrow nor numpy, so that small processes can use it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from commitlake.connectors.formats.format import PULL_HINT, Format
+from commitlake.connectors.formats.settings_files import settings_of
+from commitlake.connectors.formats.small_files import CHECKPOINT, Claim
+from commitlake.schemas import shipped
+from commitlake.schemas.counts import count_text
+from commitlake.schemas.layouts.rocketmq.broker_conf import parse_properties
+from commitlake.schemas.layouts.segments import parse_queue_folder
+from commitlake.schemas.segment_files import files_by_start, written_end
+from commitlake.schemas.store_files import folders_in, open_file, read_file
+from commitlake.schemas.times import EPOCH, iso_text
+
+_MAX_QUEUES = 20_000
+"""Number of queues whose last entries are read, about a second's work. If segments are missing, most queues show it."""
+_HEAD_BYTES = 4096
+_ENTRY_HEAD = struct.Struct(">qi")  # physical offset and size of the record, with which an entry of every format begins
+
+
+class ReadLog(NamedTuple):
+    """The log that is read.
+
+    Attributes:
+        broker: name of the store.
+        root: the store's folder.
+        format: its format.
+        segments: physical offset and file size of each segment, in order.
+    """
+
+    broker: str
+    root: Path
+    format: Format
+    segments: Sequence[tuple[int, int]]
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the segments."""
+        return self.root / self.format.folder
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether `commitlake ship` made the store: the newest record is copied once it has not changed any more."""
+        return (self.root / shipped.LOG_MANIFEST).exists()
+
+
+class LogEnd(NamedTuple):
+    """End of a log.
+
+    Attributes:
+        end: physical offset after the last record.
+        segment_end: physical offset at which the segment ends in which this record is.
+        newest_time: the latest store time near the end, ms; None if unknown.
+    """
+
+    end: int
+    segment_end: int
+    newest_time: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OtherLog:
+    """Folder with segments that are not read.
+
+    Attributes:
+        folder: the folder.
+        start: physical offset of the first byte of the first of these segments.
+        end: physical offset after the data of the last one.
+        count: number of these segments; 0 if this user may not read the folder.
+    """
+
+    folder: Path
+    start: int = 0
+    end: int = 0
+    count: int = 0
+
+    def __str__(self) -> str:
+        if not self.count:
+            return f"{self.folder} may have segments of the log, but cannot be read by this user"
+        segments = count_text(self.count, "segment")
+        return f"{self.folder} has {segments} of the log, physical offsets {self.start} to {self.end}"
+
+
+def find_other_logs(log: ReadLog, start: int | None, end: int) -> list[OtherLog]:
+    """Return the folders with segments of a store's log that are not read.
+
+    Args:
+        log: the log that is read.
+        start: physical offset before which nothing is wanted; None to want everything.
+        end: physical offset at which it ends.
+    """
+    _, text = settings_of(log.root, log.broker)
+    folders = log.format.other_logs(log.root, log.folder, parse_properties(text))
+    distinct = {os.path.realpath(folder): folder for folder in folders}
+    found = (_look_into(folder, log, start, end) for folder in distinct.values())
+    return [other for other in found if other is not None]
+
+
+def other_log_text(log: ReadLog, other: OtherLog) -> str:
+    """Return a sentence on a folder that is not read."""
+    return (
+        f"{log.broker}: {other}. Only {log.folder} is read: several folders of a log, and DLedger, are not supported. "
+        f"{PULL_HINT}"
+    )
+
+
+def _look_into(folder: Path, log: ReadLog, start: int | None, end: int) -> OtherLog | None:
+    try:
+        names = files_by_start(folder)
+        begun = [base for base, name in names.items() if any(_read(folder / name, 0, _HEAD_BYTES))]
+        if not begun:
+            return None
+        last_end = begun[-1] + written_end(folder / names[begun[-1]])
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return OtherLog(folder)
+    ends = dict(zip(begun, [*begun[1:], last_end], strict=True))
+    is_longer = last_end > end
+    unread = [base for base in begun if not _is_read(log, base, end) or (base == begun[-1] and is_longer)]
+    unread = [base for base in unread if start is None or ends[base] > start]
+    return OtherLog(folder, unread[0], ends[unread[-1]], len(unread)) if unread else None
+
+
+def _is_read(log: ReadLog, base: int, end: int) -> bool:
+    """Return whether the log that is read has the segment that begins at a physical offset."""
+    return base < end and any(first <= base < first + max(size, 1) for first, size in log.segments)
+
+
+def _read(path: Path, position: int, size: int) -> bytes:
+    descriptor = open_file(path)
+    try:
+        return os.pread(descriptor, size, position)
+    finally:
+        os.close(descriptor)
+
+
+class KnownEnd(NamedTuple):
+    """What queues, indexes and checkpoint of a store know about the end of its log.
+
+    A broker may write meanwhile. So this is read first, and compared with the end of a log that was found after it.
+
+    Attributes:
+        entry: a queue or an index file, and the physical offset of its last entry, the largest one; None without one.
+        claims: claims of the checkpoint.
+    """
+
+    entry: tuple[str, int] | None
+    claims: Sequence[Claim] = ()
+
+    @classmethod
+    def read(cls, log: ReadLog) -> KnownEnd:
+        """Read the files beside a log; what cannot be read knows nothing."""
+        claims: tuple[Claim, ...] = ()
+        if not log.is_copy:
+            with suppress(OSError):
+                claims = log.format.checkpoint_claims(read_file(log.root / CHECKPOINT, below=log.root))
+        return cls(_newest_entry(log), claims)
+
+    def after(self, log: ReadLog, end: LogEnd) -> str | None:
+        """Return a sentence if this is after the end of a log."""
+        if self.entry is not None and self.entry[1] >= end.segment_end + log.is_copy:
+            name, offset = self.entry
+            return (
+                f"{log.broker}: {name} has an entry of physical offset {offset}, but the log in {log.folder} ends at "
+                f"{end.end}: newer messages are in a folder that is not read (storePathCommitLog in broker.conf, or "
+                f"DLedger), or this is a copy whose log is older than its queues. {PULL_HINT}"
+            )
+        for name, value, is_time in self.claims:
+            if is_time and end.newest_time is not None and value > end.newest_time:
+                return (
+                    f"{log.broker}: the checkpoint confirms a message stored at {_time_text(value)} ({name}), but the "
+                    f"newest one in {log.folder} is of {_time_text(end.newest_time)}: the log has lost its end, or "
+                    "newer messages are in a folder that is not read. 'commitlake verify' shows more"
+                )
+            if not is_time and value > end.end:
+                return (
+                    f"{log.broker}: the checkpoint confirms the log up to physical offset {value} ({name}), but "
+                    f"{log.folder} ends at {end.end}: the log has lost its end. 'commitlake verify' shows more"
+                )
+        return None
+
+
+def _time_text(ms: int) -> str:
+    with suppress(OverflowError):
+        return iso_text(EPOCH + datetime.timedelta(milliseconds=ms), "milliseconds")
+    return f"{ms} ms"
+
+
+def _newest_entry(log: ReadLog) -> tuple[str, int] | None:
+    found = [
+        (f"{folder}/{topic}/{queue_id}", offset)
+        for folder, entry_size in log.format.queue_entry_sizes.items()
+        for topic, queue_id in islice(_queues(log.root / folder), _MAX_QUEUES)
+        if (offset := _last_entry(log.root / folder / topic / str(queue_id), entry_size)) is not None
+    ]
+    with suppress(OSError):
+        found += [each for each in [log.format.newest_indexed(log.root)] if each is not None]
+    return max(found, key=lambda each: each[1], default=None)
+
+
+def _queues(folder: Path) -> Iterator[tuple[str, int]]:
+    with suppress(OSError):
+        for topic in folders_in(folder):
+            numbers = map(parse_queue_folder, folders_in(folder / topic, below=folder))
+            yield from ((topic, number) for number in numbers if number is not None)
+
+
+def _last_entry(folder: Path, entry_size: int) -> int | None:
+    """Return the physical offset of the last entry of a queue; None without one."""
+    with suppress(OSError):  # deleted meanwhile, or a link: `verify` reports it
+        for name in reversed(files_by_start(folder).values()):
+            descriptor = open_file(folder / name)
+            try:
+                offset = _last_written(descriptor, entry_size)
+            finally:
+                os.close(descriptor)
+            if offset is not None:
+                return offset
+    return None
+
+
+def _last_written(descriptor: int, entry_size: int) -> int | None:
+    """Return the physical offset of a file's last entry, which is found by bisection: zeros follow it."""
+    low, high = 0, os.fstat(descriptor).st_size // entry_size
+    found = None
+    place = high - 1  # a file that is complete is full
+    while low < high:
+        head = os.pread(descriptor, _ENTRY_HEAD.size, place * entry_size)
+        offset, size = _ENTRY_HEAD.unpack(head) if len(head) == _ENTRY_HEAD.size else (0, 0)
+        if size > 0:
+            low, found = place + 1, offset
+        else:
+            high = place
+        place = (low + high) // 2
+    return found

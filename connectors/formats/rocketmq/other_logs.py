@@ -1,0 +1,78 @@
+"""Folders with parts of a broker's log besides `commitlog`, and the newest record that an index knows.
+
+    storePathCommitLog            one folder, or several with commas: a broker creates its segments in turn in each
+    readOnlyCommitLogStorePaths   folders in which it creates none any more
+    dledger-<self>/data           segments of a DLedger log, in the folder of storePathRootDir
+    storePathDLedgerCommitLog     the same, elsewhere
+
+Source: MessageStoreConfig, MultiPathMappedFileQueue and DLedgerConfig of RocketMQ 4.9.7 and 5.5.0.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq import indexfile
+from commitlake.schemas.store_files import files_in, folders_in, open_file
+
+_DLEDGER = "dledger-"
+_DATA, _INDEX = "data", "index"
+_LOGS = ("storePathCommitLog", "readOnlyCommitLogStorePaths")
+_DLEDGER_LOG = "storePathDLedgerCommitLog"
+_SEPARATOR = re.compile(r",|:(?=/)")  # the comma is the default of rocketmq.broker.multiPathSplitter
+
+
+def dledger_folders(root: Path) -> list[Path]:
+    """Return the folders with the segments of DLedger logs in a store's folder."""
+    try:
+        names = folders_in(root)
+    except OSError:
+        return []
+    return [root / name / _DATA for name in names if name.startswith(_DLEDGER) and (root / name / _DATA).is_dir()]
+
+
+def other_logs(root: Path, log: Path, settings: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the folders that may have parts of a store's log.
+
+    Args:
+        root: the store's folder.
+        log: the folder of the log that is read.
+        settings: the settings of a broker.conf; empty without one. Those of another store, as of a copy, are not used.
+    """
+    yield from dledger_folders(root)
+    folders = [Path(path) for name in _LOGS for path in _paths(settings.get(name, ""))]
+    main = settings.get("storePathRootDir", "")
+    if any(_is_same(folder, log) for folder in folders) or (main and _is_same(Path(main), root)):
+        yield from (folder for folder in folders if not _is_same(folder, log))
+        yield from map(Path, _paths(settings.get(_DLEDGER_LOG, "")))
+
+
+def newest_indexed(root: Path) -> tuple[str, int] | None:
+    """Return the newest IndexFile with an entry, and the physical offset of its last record; None without one.
+
+    Args:
+        root: the store's folder.
+
+    Raises:
+        OSError: if a file cannot be read.
+    """
+    folder = root / _INDEX
+    for name in reversed(files_in(folder, str.isdecimal)):
+        with os.fdopen(open_file(folder / name, below=folder), "rb", buffering=0) as file, suppress(LayoutError):
+            header = indexfile.parse_header(file.read(indexfile.HEADER.size))
+            if header.index_count > 1:
+                return f"{_INDEX}/{name}", header.end_physical_offset
+    return None
+
+
+def _paths(text: str) -> list[str]:
+    return [path.strip() for path in _SEPARATOR.split(text) if path.strip()]
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)

@@ -1,0 +1,64 @@
+"""Settings files of brokers: those beside a store, and the one that a command names.
+
+This module imports neither Arrow nor numpy, so that small processes can use it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from commitlake.schemas.store_files import read_file
+
+BROKER_PLACEHOLDER = "{broker}"
+MAX_BYTES = 1 << 20
+"""Largest size of a settings file."""
+ENCODING = "iso-8859-1"
+"""Encoding of broker.conf; all relevant settings are ASCII, also in BoltMQ's broker.toml."""
+_PLACES_ABOVE = ("conf/broker.conf", "broker.conf")
+_PLACES_WITHIN = ("broker.conf", "conf/broker.conf")
+_named: list[str] = []
+
+
+@contextmanager
+def naming_settings(path: str | None) -> Iterator[None]:
+    """Name the settings file that belongs to the stores of a job; it takes the place of the files beside them.
+
+    Args:
+        path: Path of the file, with `{broker}` for the store's name; None or empty for no file.
+    """
+    before = _named[:]
+    _named[:] = [path] if path else []
+    try:
+        yield
+    finally:
+        _named[:] = before
+
+
+def settings_of(root: Path, broker: str) -> tuple[str, str]:
+    """Return the path and the content of the settings file of a store; empty without one that can be read."""
+    if _named:
+        path = _named[0].replace(BROKER_PLACEHOLDER, broker)
+        with suppress(OSError, ValueError), Path(path).open("rb") as file:  # the job reports a file that it cannot read
+            return path, file.read(MAX_BYTES).decode(ENCODING)
+        return "", ""
+    return next(((str(path), text) for path, text in settings_beside(root) if isinstance(text, str)), ("", ""))
+
+
+def settings_beside(root: Path) -> Iterator[tuple[Path, str | OSError]]:
+    """Yield the settings files in a store's folder and in the folder above it; the most reliable one comes first.
+
+    Yields:
+        The path, and the content, or the error if it cannot be read.
+    """
+    # Links above the store belong to the administrator.
+    above = [((root / ".." / place).resolve(), None) for place in _PLACES_ABOVE]
+    for path, below in [*above, *((root / place, root) for place in _PLACES_WITHIN)]:
+        if not os.path.lexists(path):
+            continue
+        try:
+            yield path, read_file(path, below=below, limit=MAX_BYTES).decode(ENCODING)
+        except OSError as error:
+            yield path, error
