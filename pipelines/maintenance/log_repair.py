@@ -18,7 +18,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -34,6 +34,7 @@ from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.log_check import (
+    MAX_ENTRY_BYTES,
     MAX_MISSING,
     LogDamage,
     find_damage,
@@ -306,11 +307,7 @@ def _files_of_lost_versions(folder: LogFolder, repair: LogRepair) -> list[str]:
         return []
     kept = {unquote(path) for path in file_actions(table).column("path").to_pylist()}
     named: set[str] = set()
-    for version in repair.versions:
-        try:
-            data = folder.read(entry_name(version))
-        except FileNotFoundError:
-            continue
+    for data in lost_entries(folder, repair.versions):
         named |= added_files(data)
     since = _time_of(folder, repair.first - 1) - _MARGIN_NS
     found = []
@@ -319,6 +316,15 @@ def _files_of_lost_versions(folder: LogFolder, repair: LogRepair) -> list[str]:
         if is_data and info.path not in kept and (info.path in named or (info.mtime_ns or 0) >= since):
             found.append(info.path)
     return sorted(found)
+
+
+def lost_entries(folder: LogFolder, versions: Iterable[int]) -> Iterator[bytes]:
+    """Yield the entries of versions that still exist, but none that is too large to be one of this project's."""
+    entries = folder.read_entries().entries
+    for version in versions:
+        file = entries.get(version)
+        if file is not None and file.size <= MAX_ENTRY_BYTES:
+            yield folder.read(file.name)
 
 
 def added_files(entry: bytes) -> set[str]:

@@ -65,7 +65,13 @@ from commitlake.pipelines.maintenance.derived_repair import (
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.maintenance.kept_repair import KEPT_TABLES, rebuild_kept_table
 from commitlake.pipelines.maintenance.kept_repair import WAY as KEPT_WAY
-from commitlake.pipelines.maintenance.log_repair import AsideFolder, LogRepair, plan_log_repair, repair_log
+from commitlake.pipelines.maintenance.log_repair import (
+    AsideFolder,
+    LogRepair,
+    lost_entries,
+    plan_log_repair,
+    repair_log,
+)
 from commitlake.pipelines.maintenance.minutes_repair import MINUTES, must_recount
 from commitlake.pipelines.maintenance.progress_repair import commit_repair, finished_runs, is_unfinished, lost_runs
 from commitlake.pipelines.maintenance.refill import Stores, Suspect, recorded_losses, restore_messages
@@ -551,11 +557,7 @@ def _note(lake: LakePaths, repair: LogRepair) -> dict[str, Any]:
     """Return the note for entries that replace others, with the lost runs that the entries still name."""
     folder = LogFolder(lake.messages, storage_options(lake.messages, lake.s3), lake.s3)
     run_ids, sequence = set(), 0
-    for version in repair.versions if repair.goes_back else ():
-        try:
-            data = folder.read(entry_name(version))
-        except FileNotFoundError:
-            continue
+    for data in lost_entries(folder, repair.versions if repair.goes_back else ()):
         for line in data.splitlines():
             try:
                 commit = ArchiveCommit.from_metadata(parse_json(line)["commitInfo"]["userMetadata"])
