@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import datetime
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -26,7 +26,7 @@ from rich.text import Text
 
 from commitlake.connectors.printable import printable_line
 from commitlake.jobs.cli.terminal import trusted
-from commitlake.pipelines.lineage.story import Branch, OutcomeState, Step, StepKind, Story
+from commitlake.pipelines.lineage.story import Branch, Outcome, OutcomeState, Step, StepKind, Story
 from commitlake.pipelines.lineage.words import length_text
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import in_shown_zone
@@ -41,6 +41,8 @@ _STATES = {
     OutcomeState.FAILED: "yellow", OutcomeState.NOT_CONSUMED: "yellow", OutcomeState.PREPARED: "yellow",
     OutcomeState.WAITING: "cyan", OutcomeState.UNKNOWN: "dim",
 }  # fmt: skip
+_MAX_ALIKE = 5
+"""Number of equal outcomes that have a line each."""
 _KINDS = {StepKind.DLQ: "bold red", StepKind.RETRY: "yellow", StepKind.MISSING: "dim", StepKind.DELAY: "cyan",
           StepKind.TIMER: "cyan"}  # fmt: skip
 
@@ -100,10 +102,7 @@ def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[T
     if story.outcomes:
         yield Text("")
         yield Text("Outcomes", "bold")
-        messages = _messages(story)
-        for outcome in story.outcomes:
-            line = Text(f"{_about(messages[outcome.step])}: ", "dim")
-            line.append(_shown(outcome.text), _STATES.get(outcome.state, ""))
+        for line in _outcomes(story):
             yield from _wrapped(f"  {glyphs.dot} ", line, width)
     cautions = [*story.cautions]
     if story.not_shown:
@@ -114,6 +113,36 @@ def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[T
         yield Text("Not known", "bold")
         for caution in cautions:
             yield from _wrapped(f"  {glyphs.dot} ", Text(_shown(caution)), width)
+
+
+def _outcomes(story: Story) -> Iterator[Text]:
+    """Yield a line for each outcome; one with a count for many messages with the same title, group and state."""
+    messages = _messages(story)
+
+    def key(outcome: Outcome) -> tuple[str, str | None, OutcomeState]:
+        return messages[outcome.step].title, outcome.group, outcome.state
+
+    alike: dict[tuple[str, str | None, OutcomeState], list[Outcome]] = {}
+    for outcome in story.outcomes:
+        alike.setdefault(key(outcome), []).append(outcome)
+    for outcome in story.outcomes:
+        others, style = alike[key(outcome)], _STATES.get(outcome.state, "")
+        if len(others) <= _MAX_ALIKE:
+            yield Text(f"{_about(messages[outcome.step])}: ", "dim").append(_shown(outcome.text), style)
+        elif outcome is others[0]:
+            yield _counted(others, messages).append(_shown(_state_words(outcome)), style)
+
+
+def _counted(outcomes: Sequence[Outcome], messages: Mapping[str, Step]) -> Text:
+    times = sorted(at for outcome in outcomes if (at := messages[outcome.step].at) is not None)
+    span = f", {plain_text(times[0])} to {plain_text(times[-1])}" if times else ""
+    title = _shown(messages[outcomes[0].step].title)
+    return Text(f"{count_text(len(outcomes), 'message')} {title}{span}: ", "dim")
+
+
+def _state_words(outcome: Outcome) -> str:
+    group = "" if outcome.group is None else f" ({outcome.group})"
+    return f"{outcome.state.replace('_', ' ')}{group}"
 
 
 def _messages(story: Story) -> dict[str, Step]:

@@ -31,7 +31,7 @@ from commitlake.pipelines.edges.delay_levels import DelayLevels
 from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
 from commitlake.schemas.layouts.rocketmq.properties import DELAY, ORIGIN_MESSAGE_ID, REAL_TOPIC, TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
-from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, GIVEN_UP_TOPIC, RETRY_PREFIX, Kind
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, GIVEN_UP_TOPIC, RETRY_PREFIX, SYSTEM_PREFIX, Kind
 from commitlake.schemas.layouts.rocketmq.transactions import CHECK_TIMES, PREPARED_QUEUE_OFFSET
 
 TIME = pa.timestamp("us", "UTC")
@@ -225,15 +225,18 @@ def _roles(rows: pa.Table, known: dict[str, pa.Array], properties: Properties) -
         _numbers(rows, "reconsume_times") == 0
     )
     is_timer = kinds == Kind.TIMER
-    own = (kinds == Kind.NORMAL) | (kinds == Kind.RETRY)
+    own = (kinds == Kind.NORMAL) | (kinds == Kind.RETRY) | (kinds == Kind.DLQ)
+    # The broker's own timers: with POP, it stores one for each delivery and each acknowledgement.
+    is_internal = pc.fill_null(pc.starts_with(next_topics, SYSTEM_PREFIX), False).to_numpy(zero_copy_only=False)
     given_up = pc.fill_null(pc.equal(topics, GIVEN_UP_TOPIC), False).to_numpy(zero_copy_only=False)
-    choices: list[tuple[Array, Role]] = [
+    choices: list[tuple[Array, Role | None]] = [
+        (is_timer & is_internal, None),
         (is_timer & properties.have([_CANCELS]), Role.CANCELLED),
         (is_timer | (kinds == Kind.DELAY), Role.WAITING),
         (kinds == Kind.HALF, Role.HALF),
         (kinds == Kind.OP, Role.OP),
-        (kinds == Kind.DLQ, Role.DEAD),
         (own & is_there & (by_level | by_timer), Role.DELIVERED),
+        (kinds == Kind.DLQ, Role.DEAD),
         (kinds == Kind.RETRY, Role.RETRY),
         (given_up, Role.GIVEN_UP),
         ((kinds == Kind.NORMAL) & is_commit, Role.COMMITTED),
@@ -241,7 +244,7 @@ def _roles(rows: pa.Table, known: dict[str, pa.Array], properties: Properties) -
     ]
     roles = np.full(len(kinds), "", object)
     for chosen, role in reversed(choices):
-        roles[chosen] = str(role)
+        roles[chosen] = str(role or "")
     return roles, np.where(roles == Role.DELIVERED, by_timer, is_timer)
 
 

@@ -26,6 +26,8 @@ NO_EDGES = (
 MAX_ROUNDS = 20
 """Number of rounds in which the search continues from messages to others, as from a dead letter to its redrive."""
 _RELATED_DAYS = datetime.timedelta(days=1)
+_MAX_DEAD = 50
+"""Number of dead letters of which other records are looked up."""
 _HUBS = frozenset({Kind.OP})
 """Kinds of records that belong to many messages; the search does not continue from them."""
 
@@ -76,7 +78,15 @@ def gather(tables: LineageTables, question: Question) -> Gathered:
             found.cautions.append(f"{told} of clients name it; they are only used in the table edges")
         return found
     _follow(found, tables)
+    _add_copies_of_dead_letters(found, tables, question)
     return found
+
+
+def _add_copies_of_dead_letters(found: Gathered, tables: LineageTables, question: Question) -> None:
+    """Add all records of dead letters by their unique keys: if an application sent one again, no step links the two."""
+    keys = {row["unique_key"] for row in found.records.values() if row["kind"] == Kind.DLQ and row["unique_key"]}
+    for key in sorted(keys)[:_MAX_DEAD]:
+        _add(found, tables.copies_of(key, question))
 
 
 def _add(found: Gathered, rows: Iterable[Row]) -> set[Place]:

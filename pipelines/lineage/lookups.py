@@ -99,6 +99,14 @@ class LineageTables:
             return self._of_id(question.message_id, question)
         return self._of_keys(question.key or "", BUSINESS_KEY, question)
 
+    def copies_of(self, unique_key: str, question: Question) -> Sequence[Row]:
+        """Return the records of a message by its unique key, within the times of a question.
+
+        Raises:
+            QueryError: The engine cannot answer.
+        """
+        return self._of_keys(unique_key, UNIQUE_KEY, question).rows
+
     def _of_id(self, message_id: str, question: Question) -> Matches:
         by_offset, *_ = id_predicates(message_id, Engine.DELTALAKE)
         if by_offset.startswith("physical_offset"):

@@ -22,7 +22,13 @@ from commitlake.pipelines.lineage.building import NONE, Graph, consumption_id, s
 from commitlake.pipelines.lineage.gathering import Gathered, place_of
 from commitlake.pipelines.lineage.lookups import Place, Row
 from commitlake.pipelines.lineage.offsets import NewestOffset, Offsets
-from commitlake.pipelines.lineage.phrases import is_in_retry_store, missing_text, outcome_words, stored_text
+from commitlake.pipelines.lineage.phrases import (
+    is_for_dead_letters,
+    is_in_retry_store,
+    missing_text,
+    outcome_words,
+    stored_text,
+)
 from commitlake.pipelines.lineage.story import Outcome as Result
 from commitlake.pipelines.lineage.story import OutcomeState, Proof
 from commitlake.pipelines.lineage.words import group_of, length_text, ordinal, when_text
@@ -191,9 +197,30 @@ class Outcomes:
             return Result(
                 step_id(place), OutcomeState.REDRIVEN, text, Proof.RECORDS, chain.group, row["store_timestamp"]
             )
+        if (later := self._sent_by_application(row)) is not None:
+            after = length_text(later["store_timestamp"] - row["store_timestamp"])
+            where = f"{later['topic']} ({later['broker']}:{later['physical_offset']})"
+            text = f"dead letter of {chain.group} since {since}, sent again by an application {after} later, to {where}"
+            return Result(
+                step_id(place), OutcomeState.REDRIVEN, text, Proof.RECORDS, chain.group, row["store_timestamp"]
+            )
         sent = "not redriven" if self._has_edges else "without the table edges it is not known whether it was redriven"
         text = f"dead letter of {chain.group} since {since}, {sent}"
         return Result(step_id(place), OutcomeState.DEAD, text, Proof.RECORDS, chain.group, row["store_timestamp"])
+
+    def _sent_by_application(self, dead: Row) -> Row | None:
+        """Return the first record of a message that was stored in a topic of its own after the message was dead."""
+        if dead["unique_key"] is None or dead["store_timestamp"] is None:
+            return None
+        later = [
+            row
+            for row in self._records.values()
+            if row["unique_key"] == dead["unique_key"]
+            and row["kind"] == Kind.NORMAL
+            and row["store_timestamp"] is not None
+            and row["store_timestamp"] > dead["store_timestamp"]
+        ]
+        return min(later, key=_order, default=None)
 
     def _consumed(self, edge: Row, chain: _Chain) -> Result:
         at, sent = edge["event_timestamp"], self._sent_at(chain.head)
@@ -280,6 +307,8 @@ class Outcomes:
             f"level {row['queue_id'] + 1}" if row["kind"] == Kind.DELAY and row["queue_id"] is not None else "the timer"
         )
         what = "" if group is None else f" for the {ordinal(row['reconsume_times'] or 0)} retry of {group}"
+        if is_for_dead_letters(row):
+            what = f" to become a dead letter of {group}"
 
         def result(state: OutcomeState, text: str, proof: Proof, at: datetime.datetime | None) -> Result:
             return Result(step_id(place), state, text, proof, group, at)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 
+from commitlake.connectors.lake.erasures import MARKER
 from commitlake.pipelines.lineage.lookups import Row
 from commitlake.pipelines.lineage.words import group_of, length_text, ordinal, when_text
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
+from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, Kind
 from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind, StepOutcome
 from commitlake.schemas.times import MILLISECOND
 
@@ -76,9 +79,19 @@ def record_title(row: Row, incoming: Sequence[Row]) -> str:
         row: Row of `messages`.
         incoming: Edges that lead to it.
     """
+    title = _title(row, incoming)
+    return f"{title} (erased)" if is_erased(row) else title
+
+
+def is_erased(row: Row) -> bool:
+    """Return whether a row is as an erasure leaves it; a producer can send a message with the marker alone."""
+    return MARKER in row["properties"] and row["unique_key"] is None and not row["keys"]
+
+
+def _title(row: Row, incoming: Sequence[Row]) -> str:
     topic, kind = row["topic"] or "", row["kind"]
     group = group_of(topic, row["properties"])
-    goal = row["origin_topic"] or topic
+    goal = row["origin_topic"] or row["properties"].get(REAL_TOPIC) or topic
     if kind in (Kind.RETRY, Kind.DLQ):
         return _failed_title(row, group)
     if kind in (Kind.DELAY, Kind.TIMER):
@@ -111,7 +124,17 @@ def _waiting_title(row: Row, group: str | None, incoming: Sequence[Row]) -> str:
         is_call = any(edge["outcome"] == StepOutcome.CANCELLED for edge in incoming)
         return f"cancels a timer for {goal}" if is_call else f"waits in the timer, for {goal}"
     waits = "waits" if row["queue_id"] is None else f"waits in level {row['queue_id'] + 1}"
+    if is_for_dead_letters(row):
+        return f"{waits} to become a dead letter of {group}"
     return f"{waits} for {_retry(group, row['reconsume_times'] or 0)}" if group is not None else f"{waits}, for {goal}"
+
+
+def is_for_dead_letters(row: Row) -> bool:
+    """Return whether a delayed record will be delivered to a topic of dead letters.
+
+    A client that consumes in order sends its dead letters itself, with a delay that brokers 4.9 keep.
+    """
+    return str(row["properties"].get(REAL_TOPIC, "")).startswith(DLQ_PREFIX)
 
 
 def _retry(group: str | None, times: int) -> str:
@@ -129,6 +152,8 @@ def record_text(row: Row, incoming: Sequence[Row], outgoing: Sequence[Row], now:
     due = next((edge["due_timestamp"] for edge in outgoing if edge["due_timestamp"] is not None), None)
     if due is not None:
         parts.append(f"due {when_text(due, now)}")
+    if is_erased(row):
+        parts.append(f"its key, properties and body were erased (erasure {row['properties'][MARKER]})")
     if row["tags"]:
         parts.append(f"tag {row['tags']}")
     if row["body_size"] is not None:
@@ -182,8 +207,19 @@ def _by_timer(edge: Row) -> str:
 
 
 def _retried(edge: Row) -> str:
-    attempt = edge["attempt"]
-    return f"{edge['consumer_group'] or 'a group'} failed" + (f" at the {ordinal(attempt)} try" if attempt else "")
+    attempt, group = edge["attempt"], edge["consumer_group"] or "a group"
+    if _is_of_pop(edge):
+        return f"{group} did not acknowledge it in time" + (f", the {ordinal(attempt)} time" if attempt else "")
+    return f"{group} failed" + (f" at the {ordinal(attempt)} try" if attempt else "")
+
+
+def _is_of_pop(edge: Row) -> bool:
+    """Return whether a retry is that of a POP consumer; the name of its topic also ends with the message's topic.
+
+    The broker makes such a retry if it gets no acknowledgement. It does not know whether the consumer failed.
+    """
+    name = str(edge["to_topic"] or "").removeprefix(f"{RETRY_PREFIX}{edge['consumer_group']}")
+    return name.startswith(POP_SEPARATORS)
 
 
 def _died(edge: Row) -> str:

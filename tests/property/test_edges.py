@@ -46,6 +46,7 @@ SHAPES = (
     "rolled back",
     "pending",
     "given up",
+    "sent again",
 )
 _EXAMPLES = max(3, settings().max_examples // 8)
 
@@ -100,6 +101,12 @@ def story(number: int, shape: str, start: float, traced: bool) -> list[Event]:
         events = [(start, origin, lambda _: delayed(key, start))]
         if shape == "delayed":
             events.append((start + 10, f"{number} copy", lambda _: delivered(key, start + 10)))
+    elif shape == "sent again":  # by an application, with the same unique key
+        events = [(start, origin, lambda _: record(key, seconds=start))]
+        events.append((start + 40, f"{number} again", lambda _: record(key, seconds=start + 40)))
+        for at in (start + 10, start + 50):
+            copies = _client_retry(key, at)
+            events += [(at + 5 * copy, f"{number} {at} {copy}", copies[copy]) for copy in (0, 1)]
     elif shape in {"retried", "dead"}:
         events = [(start, origin, lambda _: record(key, seconds=start))]
         for attempt in (1, 2):
@@ -117,6 +124,14 @@ def story(number: int, shape: str, start: float, traced: bool) -> list[Event]:
 
 def _retry(key: str, attempt: int, origin: str, at: float, copy: int) -> Callable[[Places], NewMessage]:
     return lambda places: failed(key, attempt, places[origin], at)[copy]
+
+
+def _client_retry(key: str, at: float) -> list[Callable[[Places], NewMessage]]:
+    """Return a waiting copy and its delivery, as a client that consumes in order sends them."""
+    more: dict[str, Any] = {
+        "topic": "%RETRY%shop", "reconsume_times": 1, "properties": {"RETRY_TOPIC": "orders", "RECONSUME_TIME": 1},
+    }  # fmt: skip
+    return [lambda _: delayed(key, at, **more), lambda _: delivered(key, at + 5, **more)]
 
 
 def _transaction(number: int, shape: str, start: float) -> list[Event]:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import mask_of
 from commitlake.pipelines.edges.family import Families
-from commitlake.pipelines.edges.matching import NONE, Column
+from commitlake.pipelines.edges.matching import NONE, Column, count_before, first_after, latest_before
 from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import repeated
 from commitlake.schemas.tables.edges import AbsentReason
@@ -56,6 +56,26 @@ def of_entry(entries: pa.Table) -> dict[str, Column]:
         "definer_broker": entries.column("broker"),
         "definer_offset": entries.column("physical_offset"),
     }
+
+
+def known_then(left: Array, until: Array, right: Array, rows: Array, f: Families) -> tuple[Array, Array]:
+    """Find the member that existed at a time, and the number of such members.
+
+    If none existed, the clocks differ, and the first later one counts. Members that are stored later never change the
+    result, so several runs give the steps of a single one.
+
+    Args:
+        left: key of each event, see `key_codes`.
+        until: time of each event, microseconds.
+        right: key of each member of `rows`.
+        rows: member numbers.
+        f: all members.
+    """
+    counts = count_before(left, until, right, f.times[rows])
+    found = latest_before(left, until, right, f.times[rows])
+    later = first_after(left, until, right, f.times[rows])
+    is_late = counts == 0
+    return members_at(rows, np.where(is_late, later, found)), np.where(is_late, later >= 0, counts)
 
 
 def members_at(rows: Array, found: Array) -> Array:

@@ -9,18 +9,15 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
 from commitlake.pipelines.edges.family import Families
-from commitlake.pipelines.edges.links.common import members_at, of_entry
-from commitlake.pipelines.edges.links.retries import consumable
+from commitlake.pipelines.edges.links.common import known_then, of_entry
+from commitlake.pipelines.edges.links.retries import consumable, leads_to_dead_letters
 from commitlake.pipelines.edges.matching import (
     NONE,
-    count_before,
     count_same,
     key_codes,
-    latest_before,
     only_same,
     rank_within,
 )
-from commitlake.pipelines.edges.members import Role
 from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import FROM, absent, make_steps
 from commitlake.pipelines.edges.traces import ENTRIES
@@ -61,12 +58,12 @@ def link_consumed(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
     attempts = numbers_of(entries.column("attempt"), null=-1)
     until = numbers_of(entries.column("event_timestamp")) + 1
     left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], own))
-    first, counts = _known_then(left, until, right, own, f)
+    first, counts = known_then(left, until, right, own, f)
     left, right = key_codes(
         [entries.column(name) for name in ("unique_key", "group", "attempt")],
         f.columns(["unique_key", "group", "attempt"], retried),
     )
-    later, copies = _known_then(left, until, right, retried, f)
+    later, copies = known_then(left, until, right, retried, f)
     in_order = (attempts > 0) & (copies == 0) & (counts == 1) & _consumes_in_order(f, entries, first, spans)
     on_first = (attempts == 0) | in_order
     counts = np.where(on_first, counts, copies)
@@ -164,21 +161,9 @@ def link_logged(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
     })  # fmt: skip
 
 
-def _known_then(left: Array, until: Array, right: Array, rows: Array, f: Families) -> tuple[Array, Array]:
-    """Find the record that existed when a group consumed it, and the number of such records.
-
-    If there was none, the client's clock is slow, and all records count.
-    """
-    counts = count_before(left, until, right, f.times[rows])
-    found = latest_before(left, until, right, f.times[rows])
-    only, all_counts = only_same(left, right)
-    is_late = counts == 0
-    return members_at(rows, np.where(is_late, only, found)), np.where(is_late, all_counts, counts)
-
-
 def _consumes_in_order(f: Families, entries: pa.Table, first: Array, spans: Spans) -> Array:
     """Return which consumptions are of groups that have no copies of the message, and will not get any."""
-    copies = f.where(~f.is_null("group") & (f.numbers("attempt") > 0) & ~f.has("role", Role.DEAD))
+    copies = f.where(~f.is_null("group") & (f.numbers("attempt") > 0) & ~leads_to_dead_letters(f))
     left, right = key_codes(
         [entries.column(name) for name in ("unique_key", "group")], f.columns(["unique_key", "group"], copies)
     )

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
 from commitlake.pipelines.edges.family import Families
-from commitlake.pipelines.edges.links.common import is_null, members_at, of_entry
+from commitlake.pipelines.edges.links.common import is_null, known_then, members_at, of_entry
 from commitlake.pipelines.edges.matching import NONE, Column, first_after, key_codes, latest_before, only_same
 from commitlake.pipelines.edges.members import Role
 from commitlake.pipelines.edges.steps import FROM, TO, absent, make_steps, repeated
@@ -18,6 +18,8 @@ from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
 
 def link_produced(f: Families, entries: pa.Table) -> pa.Table:
     """Return the steps to the records that producers sent, by the offset message id or by the unique key alone.
+
+    With the unique key alone, a record that was sent again after the trace was stored is not taken into account.
 
     Below, the broker refused the second message:
 
@@ -46,10 +48,10 @@ def link_produced(f: Families, entries: pa.Table) -> pa.Table:
     is_plain = is_first & ~f.has("role", Role.COMMITTED) & (f.numbers("checks") == 0) & f.is_null("replay_id")
     plain = f.where(is_plain)
     left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], plain))
-    only, others = only_same(left, right)
+    then, others = known_then(left, numbers_of(entries.column("store_timestamp")) + 1, right, plain, f)
     has_place = ~is_null(placed)
     counts = np.where(has_place, counts, others)
-    found = np.where(has_place, members_at(sent, exact), members_at(plain, only))
+    found = np.where(has_place, members_at(sent, exact), then)
     found = np.where(counts == 1, found, NONE)
     failed = pc.fill_null(pc.equal(entries.column("outcome"), str(StepOutcome.FAILED)), False)
     reasons = pc.if_else(failed, str(AbsentReason.REFUSED), str(AbsentReason.NOT_YET))

@@ -10,13 +10,13 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import mask_of
 from commitlake.pipelines.edges.family import Families
 from commitlake.pipelines.edges.links.common import definer, either, is_null
-from commitlake.pipelines.edges.matching import NONE, Column, count_same, key_codes
+from commitlake.pipelines.edges.matching import NONE, Column, count_before, key_codes
 from commitlake.pipelines.edges.members import Role
 from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import FROM, absent, make_steps
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
-from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
 
 _OF_ONE = ["broker", "unique_key"]
@@ -92,8 +92,19 @@ def link_retries(f: Families, spans: Spans) -> list[pa.Table]:
         **definer(f, copies),
         **absent(FROM, found, reasons),
     }
-    is_dead = mask_of(f.has("role", Role.DEAD)[copies])
+    is_dead = mask_of(leads_to_dead_letters(f)[copies])
     return [make_steps(pc.if_else(is_dead, str(EdgeKind.DEAD), str(EdgeKind.RETRIED)), f.table, found, copies, more)]
+
+
+def leads_to_dead_letters(f: Families) -> Array:
+    """Return which members are dead letters, or wait to become one.
+
+    A client that consumes in order sends its dead letter itself, to the retry topic and with a delay. Brokers 4.9 keep
+    the delay when they redirect it to the topic of dead letters.
+    """
+    names = pc.coalesce(f.column("next_topic"), f.column("topic"))
+    found: Array = pc.starts_with(names, DLQ_PREFIX).to_numpy(zero_copy_only=False)
+    return f.has("role", Role.DEAD) | (f.has("role", Role.WAITING, Role.DELIVERED) & found)
 
 
 def consumable(f: Families) -> tuple[Array, Array]:
@@ -104,12 +115,12 @@ def consumable(f: Families) -> tuple[Array, Array]:
 
 
 def _is_one_of_many(f: Families, copies: Array, own: Array) -> Array:
-    """Return whether several records of a message match, as after it was sent twice, and no id names the failed one."""
+    """Return whether several earlier records of a message match, as after it was sent twice, and no id names one."""
     left, right = key_codes(
         f.columns(["broker", "unique_key", "origin_topic"], copies), f.columns(["broker", "unique_key", "topic"], own)
     )
     exact = f.before(copies, own, [*_OF_ONE, ("origin_id", "msg_id")])
-    return (count_same(left, right) > 1) & (exact < 0)
+    return (count_before(left, f.offsets[copies], right, f.offsets[own]) > 1) & (exact < 0)
 
 
 def _origin_offsets(f: Families, copies: Array, found: Array) -> Array:

@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from commitlake.jobs.lineage.tree import tree_lines, write_tree
-from commitlake.pipelines.lineage.story import Story
+from commitlake.pipelines.lineage.story import Outcome, OutcomeState, Proof, Story
 from tests.support.stories import edge, hostile_story, many_messages, order_story, record_step
 
 
@@ -50,6 +50,22 @@ def test_outcomes_and_cautions_are_printed() -> None:
     text = "\n".join(drawn(order_story(), 500))
     assert "Outcomes\n  • committed to orders, 14:00:00.432: consumed by audit at the first try" in text
     assert "Not known\n  • the groups' offsets were last taken 12 min before" in text
+
+
+def test_many_equal_outcomes_are_one_line_with_their_count() -> None:
+    steps = [record_step(number, number, "orders", "sent to orders") for number in range(9)]
+    outcomes = [
+        Outcome(
+            step.id, OutcomeState.DEAD if number == 4 else OutcomeState.PASSED, f"text {number}", Proof.OFFSETS, "g"
+        )
+        for number, step in enumerate(steps)
+    ]
+    lines = drawn(Story("key k", None, steps, [], outcomes), 200)
+    told = lines[lines.index("Outcomes") + 1 :]
+    assert len(told) == 2
+    assert told[0].startswith("  • 8 messages sent to orders, ")
+    assert told[0].endswith(": passed (g)")
+    assert told[1].endswith(": text 4")
 
 
 def test_a_terminal_without_unicode_gets_plain_signs() -> None:

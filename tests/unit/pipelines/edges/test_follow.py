@@ -122,6 +122,48 @@ def test_failures_of_two_groups_have_separate_steps(family: Family, done: Done) 
     ]
 
 
+def sent_by_client(topic: str, attempt: int, seconds: float) -> list[NewMessage]:
+    """Return the two records of a copy that a client sent itself, with a delay."""
+    properties = {"RETRY_TOPIC": "orders", "RECONSUME_TIME": attempt}
+    return [
+        delayed("U1", seconds, topic=topic, reconsume_times=attempt, properties=properties),
+        delivered("U1", seconds + 10, topic=topic, reconsume_times=attempt, properties=properties),
+    ]
+
+
+def test_a_dead_letter_that_a_client_sent_with_a_delay_has_steps_before_and_after_it_waits(
+    family: Family, done: Done
+) -> None:
+    done(
+        record("U1"),  # 0
+        *sent_by_client("%DLQ%shop", 3, 20),  # 1 waits, 2
+    )
+    assert family.steps() == [("dead", 0, 1, None, None), ("delayed", 1, 2, None, None)]
+
+
+def test_a_message_that_is_sent_again_does_not_change_the_steps_before(family: Family, done: Done) -> None:
+    done(
+        record("U1"),  # 0
+        trace(pub("U1", None), seconds=1),  # 1
+        *sent_by_client("%RETRY%shop", 1, 2),  # 2 waits, 3
+        record("U1", seconds=30),  # 4: by an application, with the same unique key
+        *sent_by_client("%RETRY%shop", 1, 31),  # 5 waits, 6: of one of the two
+    )
+    assert family.steps() == [
+        ("delayed", 2, 3, None, None),
+        ("delayed", 5, 6, None, None),
+        ("produced", None, 0, None, "success"),
+        ("retried", 0, 2, None, None),
+        ("retried", None, 5, "ambiguous", None),
+    ]
+
+
+def test_timers_of_the_broker_itself_have_no_steps(family: Family, done: Done) -> None:
+    revive = {"REAL_TOPIC": "rmq_sys_REVIVE_LOG_DefaultCluster", "UNIQ_KEY": "ck"}
+    done(record("U1"), timed("ck", 1, properties=revive), record("ck", revive["REAL_TOPIC"], 61))
+    assert not DeltaTable.is_deltatable(family.growing.lake.edges) or family.steps() == []
+
+
 def test_transactions_end_by_their_op_records(family: Family, done: Done) -> None:
     first = 0
     done(

@@ -193,6 +193,60 @@ def test_a_dead_letter_has_its_day_and_a_redrive_has_its_own_outcomes(tmp_path: 
     assert len([each for each in story.edges if each.kind == "redriven"]) == 1  # it is filed under both messages
 
 
+@pytest.mark.parametrize("question", [Question(key=KEY), Question(place=(BROKER, 1000))])
+def test_a_dead_letter_that_an_application_sent_again_is_not_called_abandoned(
+    question: Question, tmp_path: Path
+) -> None:
+    sent, dead = record(1000, 0, "orders"), record(2000, 5, "%DLQ%billing", reconsume_times=2)
+    again = record(7000, 125, "orders")  # with the same unique key, and without properties of a replay
+    rows = edge("dead", sent, dead, consumer_group="billing", attempt=2)
+    story = story_of(make_lake(tmp_path, [sent, dead, again], rows), question)
+    found = outcome_of(story, "billing")
+    assert (found.state, found.text) == (
+        OutcomeState.REDRIVEN,
+        "dead letter of billing since 14:00:05, sent again by an application 2 min later, to orders (broker-a:7000)",
+    )
+
+
+def test_a_dead_letter_that_a_client_sent_with_a_delay_is_dead(tmp_path: Path) -> None:
+    sent = record(1000, 0, "orders")
+    properties = {"DELAY": "5", "REAL_TOPIC": "%DLQ%billing", "UNIQ_KEY": "7F00A1", "KEYS": KEY}
+    waits = record(2000, 5, "SCHEDULE_TOPIC_XXXX", queue_id=4, reconsume_times=3, properties=properties)
+    dead = record(3000, 65, "%DLQ%billing", reconsume_times=3, properties=properties)
+    rows = edge("dead", sent, waits, consumer_group="billing", attempt=3)
+    rows += edge("delayed", waits, dead, consumer_group="billing", attempt=3, due_timestamp=at(65))
+    story = story_of(make_lake(tmp_path, [sent, waits, dead], rows), Question(key=KEY))
+    assert [step.title for step in story.steps] == [
+        "sent to orders", "waits in level 5 to become a dead letter of billing", "dead letter of billing",
+    ]  # fmt: skip
+    assert outcome_of(story, "billing").text == "dead letter of billing since 14:01:05, not redriven"
+
+
+def test_a_pop_retry_says_only_what_the_broker_knows(tmp_path: Path) -> None:
+    sent = record(1000, 0, "orders")
+    retry = record(2000, 60, "%RETRY%billing+orders", reconsume_times=4, properties={"ORIGIN_GROUP": "billing"})
+    rows = edge("retried", sent, retry, consumer_group="billing", attempt=4)
+    story = story_of(make_lake(tmp_path, [sent, retry], rows), Question(key=KEY))
+    assert story.edges[0].text == "billing did not acknowledge it in time, the fourth time"
+
+
+def test_a_half_message_that_was_given_up_names_its_own_topic(tmp_path: Path) -> None:
+    half = record(1000, 0, "RMQ_SYS_TRANS_HALF_TOPIC", properties={"REAL_TOPIC": "orders"}, origin_topic=None)
+    gone = record(2000, 60, "TRANS_CHECK_MAX_TIME_TOPIC", properties={"REAL_TOPIC": "orders"}, origin_topic=None)
+    story = story_of(make_lake(tmp_path, [half, gone], edge("given_up", half, gone)), Question(key=KEY))
+    assert [step.title for step in story.steps] == ["half message for orders", "half message for orders, given up"]
+
+
+def test_an_erased_record_is_called_erased(tmp_path: Path) -> None:
+    erased = record(1000, 0, "orders", unique_key=None, keys=None, properties={"COMMITLAKE_ERASED": "e-1"})
+    forged = record(2000, 1, "orders", properties={"COMMITLAKE_ERASED": "e-1"})
+    lake = make_lake(tmp_path, [erased, forged], [])
+    (step,) = story_of(lake, Question(place=(BROKER, 1000))).steps
+    assert step.title == "sent to orders (erased)"
+    assert "its key, properties and body were erased (erasure e-1)" in step.text
+    assert [step.title for step in story_of(lake, Question(place=(BROKER, 2000))).steps] == ["sent to orders"]
+
+
 def test_transactions_are_prepared_committed_or_rolled_back(tmp_path: Path) -> None:
     half = record(1000, 0, "RMQ_SYS_TRANS_HALF_TOPIC")
     op = record(1500, 2, "RMQ_SYS_TRANS_OP_HALF_TOPIC", unique_key=None, keys=None)
