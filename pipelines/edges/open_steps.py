@@ -16,7 +16,7 @@ from commitlake.pipelines.edges.members import MEMBERS, Role
 from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import FROM, OF_CLIENTS, STEPS, TO, WAITING, repeated
 from commitlake.pipelines.edges.traces import ENTRIES, Action
-from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.layouts.rocketmq.topics import SYSTEM_PREFIX, Kind
 from commitlake.schemas.tables.edges import EdgeKind, StepOutcome
 
 _ACTIONS = {EdgeKind.PRODUCED: Action.PUB, EdgeKind.ENDED: Action.END, EdgeKind.RECALLED: Action.RECALL}
@@ -24,8 +24,9 @@ _REPLAYS = (EdgeKind.REPLAYED, EdgeKind.REDRIVEN)
 
 
 def steps_of_rows(rows: pa.Table) -> pa.Table:
-    """Return open steps from rows of `edges`."""
-    rows = each_once(rows).combine_chunks()
+    """Return open steps from rows of `edges`, without those of a broker's own timers, which earlier versions wrote."""
+    is_internal = pc.fill_null(pc.starts_with(rows.column("to_topic"), SYSTEM_PREFIX), False)
+    rows = each_once(rows.filter(pc.invert(is_internal))).combine_chunks()
     kinds = rows.column("kind")
     of_replays = pc.is_in(kinds, pa.array(list(map(str, _REPLAYS))))
     keys = rows.column("unique_key")
