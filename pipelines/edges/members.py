@@ -29,7 +29,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import numbers_of
 from commitlake.pipelines.edges.delay_levels import DelayLevels
 from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
-from commitlake.schemas.layouts.rocketmq.properties import DELAY, ORIGIN_MESSAGE_ID, REAL_TOPIC, TIMER_OUT
+from commitlake.schemas.layouts.rocketmq.properties import DELAY, ORIGIN_MESSAGE_ID, REAL_TOPIC, RETRY_TOPIC, TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, GIVEN_UP_TOPIC, RETRY_PREFIX, SYSTEM_PREFIX, Kind
 from commitlake.schemas.layouts.rocketmq.transactions import CHECK_TIMES, PREPARED_QUEUE_OFFSET
@@ -193,6 +193,9 @@ def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
     waits = roles == Role.WAITING
     next_topic = properties.texts(REAL_TOPIC)
     named = pc.if_else(pa.array(waits), next_topic, known["topic"])
+    to_dead_letters = pc.fill_null(pc.starts_with(next_topic, DLQ_PREFIX), False)
+    origins = pc.coalesce(properties.texts(RETRY_TOPIC), known["origin_topic"])
+    known["origin_topic"] = pc.if_else(pc.and_(pa.array(waits), to_dead_letters), origins, known["origin_topic"])
     known |= {
         "role": pa.array(roles, pa.string()),
         "next_topic": pc.if_else(pa.array(waits), next_topic, None),
