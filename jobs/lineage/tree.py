@@ -135,7 +135,7 @@ def _outcomes(story: Story) -> Iterator[Text]:
 
 def _counted(outcomes: Sequence[Outcome], messages: Mapping[str, Step]) -> Text:
     times = sorted(at for outcome in outcomes if (at := messages[outcome.step].at) is not None)
-    span = f", {plain_text(times[0])} to {plain_text(times[-1])}" if times else ""
+    span = f", {_clock(times[0])} to {_clock(times[-1])}" if times else ""
     title = _shown(messages[outcomes[0].step].title)
     return Text(f"{count_text(len(outcomes), 'message')} {title}{span}: ", "dim")
 

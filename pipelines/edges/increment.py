@@ -82,8 +82,10 @@ class Increments:
         entries = pa.concat_tables([new.entries, entries_of(again)])
         members = [new.members, waiting_members(again), self._read(needed_places(again)), self._plain(new, again)]
         steps = self._linked(members, entries, new.ops, definers, again)
+        # Only a unique key leads from a copy that a client made to its origin, which may be one of several records.
+        by_client = new.members.filter(pc.fill_null(new.members.column("by_client"), False)).column("unique_key")
         if has_earlier:
-            found = self._earlier(steps)
+            found = self._earlier(steps, by_client)
             if found.num_rows:
                 steps = self._linked([*members, found], entries, new.ops, definers, again)
         steps = pa.concat_tables([close_overdue(steps, self._spans), close_overdue(left, self._spans)])
@@ -127,8 +129,8 @@ class Increments:
             return MEMBERS.empty_table()
         return members_of_rows(read_places(self._lake, places), self._delay_levels)
 
-    def _earlier(self, steps: pa.Table) -> pa.Table:
-        """Return members of earlier runs at absent ends of steps."""
+    def _earlier(self, steps: pa.Table, more_keys: pa.ChunkedArray) -> pa.Table:
+        """Return members of earlier runs at absent ends of steps, and those with further unique keys."""
         lacking = steps.filter(pc.is_valid(steps.column("absent_end")))
         is_final = pc.is_in(lacking.column("absent_reason"), pa.array(list(map(str, _FINAL))))
         waits = pc.and_(
@@ -136,9 +138,10 @@ class Increments:
             pc.equal(lacking.column("absent_end"), TO),
         )
         lacking = lacking.filter(pc.invert(pc.or_(is_final, waits))).combine_chunks()
-        if not lacking.num_rows:
+        more_keys = more_keys.drop_null()
+        if not lacking.num_rows and not len(more_keys):
             return MEMBERS.empty_table()
-        since = _since(lacking)
+        since = _since(lacking if lacking.num_rows else steps)
         found = [self._read(places_of(lacking, "from_broker", "from_physical_offset"))]
         halves = lacking.filter(pc.equal(lacking.column("kind"), str(EdgeKind.FINISHED)))
         keys = pc.coalesce(lacking.column("from_key"), lacking.column("to_key")).combine_chunks()
@@ -147,6 +150,7 @@ class Increments:
             numbers = halves.select(names).rename_columns(["broker", "queue_id", "queue_offset"])
             found.append(self._read(places_of_halves(self._lake, numbers, since)))
             keys = pa.concat_arrays([keys, found[-1].column("unique_key").combine_chunks()])
+        keys = pa.concat_arrays([keys, more_keys.combine_chunks()])
         found.append(self._read(places_of_keys(self._lake, keys, since)))
         return _each_once(pa.concat_tables(found))
 

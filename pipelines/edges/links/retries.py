@@ -115,12 +115,19 @@ def consumable(f: Families) -> tuple[Array, Array]:
 
 
 def _is_one_of_many(f: Families, copies: Array, own: Array) -> Array:
-    """Return whether several earlier records of a message match, as after it was sent twice, and no id names one."""
+    """Return whether several earlier records of a message match, as after it was sent twice, and no id names one.
+
+    If the group has made a copy before, it has consumed what was stored until then, so only records since then match.
+    """
     left, right = key_codes(
         f.columns(["broker", "unique_key", "origin_topic"], copies), f.columns(["broker", "unique_key", "topic"], own)
     )
     exact = f.before(copies, own, [*_OF_ONE, ("origin_id", "msg_id")])
-    return (count_before(left, f.offsets[copies], right, f.offsets[own]) > 1) & (exact < 0)
+    counts = count_before(left, f.offsets[copies], right, f.offsets[own])
+    before = f.before(copies, copies, [*_OF_ONE, "group", "origin_topic"])
+    until = np.where(before >= 0, f.offsets[before], -1)
+    since = counts - count_before(left, until, right, f.offsets[own])
+    return (counts > 1) & (since != 1) & (exact < 0)
 
 
 def _origin_offsets(f: Families, copies: Array, found: Array) -> Array:
