@@ -20,7 +20,7 @@ import json
 import struct
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 from weakref import WeakKeyDictionary
@@ -155,8 +155,15 @@ class Copies:
     error: PackError | None = None
 
 
-def find_copies(store: PackStore, names: Iterable[str]) -> dict[str, Copies]:
+def find_copies(
+    store: PackStore, names: Iterable[str], seen: MutableMapping[str, PackPlace] | None = None
+) -> dict[str, Copies]:
     """Return all places of packs.
+
+    Args:
+        store: the store of the packs.
+        names: names of the packs.
+        seen: receives the places of all packs in the merged packs that are read; None if they are not wanted.
 
     Raises:
         PackStoreError: if packs cannot be listed.
@@ -171,11 +178,13 @@ def find_copies(store: PackStore, names: Iterable[str]) -> dict[str, Copies]:
         else:
             by_folder[name.rpartition("/")[0]].append(name)
     for folder, wanted in by_folder.items():
-        found |= _copies_in(store, folder, wanted)
+        found |= _copies_in(store, folder, wanted, {} if seen is None else seen)
     return found
 
 
-def _copies_in(store: PackStore, folder: str, names: Sequence[str]) -> dict[str, Copies]:
+def _copies_in(
+    store: PackStore, folder: str, names: Sequence[str], seen: MutableMapping[str, PackPlace]
+) -> dict[str, Copies]:
     for _ in range(_TRIES):
         files = list(store.list_packs(folder))
         own = {file.name: PackPlace(file.name, 0, file.size) for file in files}
@@ -185,7 +194,7 @@ def _copies_in(store: PackStore, folder: str, names: Sequence[str]) -> dict[str,
                 held = parse_pack_name(file.name)
                 covered = [name for name in names if held.is_merged and covers(held, parse_pack_name(name))]
                 if covered:
-                    _add_places(store, file, covered, found)
+                    seen.update(_add_places(store, file, covered, found))
         except PackError as error:
             if error.found != "none":
                 raise
@@ -195,7 +204,10 @@ def _copies_in(store: PackStore, folder: str, names: Sequence[str]) -> dict[str,
     raise gone
 
 
-def _add_places(store: PackStore, file: PackFile, names: Sequence[str], found: dict[str, Copies]) -> None:
+def _add_places(
+    store: PackStore, file: PackFile, names: Sequence[str], found: dict[str, Copies]
+) -> dict[str, PackPlace]:
+    """Add the places that a merged pack has, and return those of all its packs."""
     try:
         members = read_members(store, file)
     except PackStoreError:
@@ -205,10 +217,11 @@ def _add_places(store: PackStore, file: PackFile, names: Sequence[str], found: d
             raise
         for name in names:
             found[name] = replace(found[name], error=error)
-        return
+        return {}
     for name in names:
         if name in members:
             found[name] = replace(found[name], places=[*found[name].places, members[name]])
+    return members
 
 
 def covers(merged: PackName, pack: PackName) -> bool:
@@ -245,12 +258,12 @@ def _ask(store: PackStore, name: str, ask: Callable[[PackPlace], _Answer]) -> _A
             if error.found != "none":
                 raise
             missing = error
-        known.pop(name, None)
-        copies = find_copies(store, [name])[name]
-        if not copies.places:
-            raise copies.error or missing
         if len(known) >= _MAX_KNOWN:
             known.clear()
-        if copies.places[0].file != name:
-            known[name] = copies.places[0]
+        known.pop(name, None)
+        copies = find_copies(store, [name], known)[name]
+        if not copies.places:
+            raise copies.error or missing
+        if copies.places[0].file == name:
+            known.pop(name, None)
     raise missing

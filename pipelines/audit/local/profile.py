@@ -30,6 +30,7 @@ from commitlake.schemas.tables.profile import FIGURES, KEY_COLUMNS, OPTIONAL_CHE
 
 MAX_ROWS = 1 << 20
 """Number of windows in memory, some 150 MB; more are written to disk."""
+_MAX_TABLES = 256  # each table of a few windows takes some 20 KB
 _PARTITIONS = 64
 
 
@@ -52,7 +53,7 @@ class LocalProfile(Profile):
         """Add a table of `AUDIT`; its windows may be there already."""
         self._held.append(windows)
         self._rows += windows.num_rows
-        if self._rows <= self._max_rows:
+        if self._rows <= self._max_rows and len(self._held) <= _MAX_TABLES:
             return
         merged = merge_windows(self._held)
         if merged.num_rows > self._max_rows // 2:

@@ -88,6 +88,17 @@ def content(growing: GrowingLake) -> dict[int, bytes]:
     return {row["physical_offset"]: read_body(store, BodyRef(**row["body_ref"]), row["body_crc"]) for row in rows}
 
 
+class CountingStore(LocalPackStore):
+    """A store that counts how often packs are listed."""
+
+    lists = 0
+
+    def list_packs(self, folder: str = "") -> Iterator[PackFile]:
+        """See PackStore."""
+        self.lists += 1
+        yield from super().list_packs(folder)
+
+
 def test_small_packs_of_a_date_become_one_in_which_old_references_find_their_bodies(growing: GrowingLake) -> None:
     before, refs = content(growing), [row["body_ref"] for row in rows_of(growing.lake.messages)]
     store = LocalPackStore(growing.lake.bodies)
@@ -98,6 +109,9 @@ def test_small_packs_of_a_date_become_one_in_which_old_references_find_their_bod
     name = parse_pack_name(merged.name)
     assert (name.is_merged, str(name.store_date), name.start, name.end) == (True, FIRST_DATE, 0, len(growing.log))
     assert content(growing) == before
+    counting = CountingStore(growing.lake.bodies)
+    assert [read_body(counting, BodyRef(**ref)) for ref in refs] == read
+    assert counting.lists == 1  # of the folder, for all packs of the merged one
     assert [read_body(store, BodyRef(**ref)) for ref in refs] == read  # by a reader that was at work before
     assert [pack_size(store, file.name) for file in small] == [file.size for file in small]
     assert write(growing) == PackMerges()

@@ -46,6 +46,15 @@ def test_differences_are_the_same_in_memory_and_on_disk(tmp_path: Path, limits: 
     assert not list(tmp_path.iterdir())
 
 
+def test_windows_of_many_tasks_are_merged_although_they_are_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("commitlake.pipelines.audit.local.profile._MAX_TABLES", 3)
+    with profile_of(tmp_path, list(some_rows()), IN_MEMORY) as profile:
+        assert len(profile._held) <= 3
+        assert (profile.is_on_disk, profile.totals()) == (False, Totals(20, 20))
+
+
 def test_only_the_first_differences_of_a_kind_are_listed(tmp_path: Path) -> None:
     with (
         profile_of(tmp_path, list(some_rows()), ON_DISK) as expected,
