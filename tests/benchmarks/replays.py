@@ -82,7 +82,8 @@ def replay(arguments: argparse.Namespace, folder: Path, lake: LakePaths) -> dict
             world = ReplayWorld(lake, server.name_server_address, client)
             world.make_topic(_QUEUES)
         command = [*_JOB, "replay", "--lake", lake.root, "--where", "true", "--limit", str(arguments.messages), "--yes"]
-        target = ["--namesrv", server.name_server_address, "--to-topic", world.topic, "--queues", "key", "--quiet"]
+        command += ["--quiet", "--no-verify"]
+        target = ["--namesrv", server.name_server_address, "--to-topic", world.topic, "--queues", "key"]
         begun = time.time()
         subprocess.run([*command, *target], check=True)
         seconds = time.time() - begun

@@ -12,13 +12,16 @@ import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
+from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.rocketmq import OutgoingMessage, Producer
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY
 from tests.servers.broker_lite import SMALL_FILES as LITE_FILES
 from tests.servers.broker_lite import BrokerLite
-from tests.servers.java_programs import run_java
+from tests.servers.java_programs import count_origins, run_java
 from tests.servers.rocketmq import SMALL_FILES, RocketMQ, StartBroker
+from tests.support.lakes import archive_store
+from tests.support.replays import ReplayWorld, target_client
 
 TOPIC = "Batched"
 LIGHT = ("%LMQ%first", "%LMQ%second")
@@ -153,3 +156,20 @@ def test_real_broker_store_is_served_by_ours_then_by_the_real_broker_again(
         assert [store.max_offset(name, 0) for name in LIGHT] == [60, 15]
         bodies = [one.body for one in store.get(LIGHT[1], 0, 0, 100).messages]
         assert bodies == [b"lit %d" % number for number in range(0, 20, 4)] * 3
+
+
+@pytest.mark.long("a setting that is rarely used; the splitting of batches has unit tests")
+def test_a_replay_sends_each_message_of_the_batches(written: Path, start_broker: StartBroker, tmp_path: Path) -> None:
+    with MessageStore.open(Path(shutil.copytree(written, tmp_path / "counted")), STORE_OPTIONS) as store:
+        sent = sum(store.max_offset(TOPIC, queue) for queue in range(2))
+    lake = LakePaths(str(tmp_path / "lake"))
+    archive_store(written, lake)
+    servers = start_broker("5.5.0", written, OPTIONS)
+    with target_client(servers.name_server_address) as client:
+        world = ReplayWorld(lake, servers.name_server_address, client)
+        world.make_topic(2)
+        assert world.replay("--topic", TOPIC) == 0
+        found = [message for messages in world.received().values() for message in messages]
+        assert len({message.unique_key for message in found}) == sent
+        assert {len(message.body) for message in found} == {50, *range(len(b"single 0"), len(b"single 00") + 1)}
+    assert sum(len(row["ids"]) for row in count_origins(servers, world.topic)) == sent > SENT
