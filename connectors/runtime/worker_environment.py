@@ -44,10 +44,28 @@ _COMPRESSION_LEVEL = 1  # the network to executors is fast, and the user waits f
 _LAUNCHER = """#!/bin/sh
 # Start this executor's Python {version} with the packages beside this script.
 here=$(cd "$(dirname "$0")/.." && pwd)
-PYTHONPATH=$here/lib${{PYTHONPATH:+:$PYTHONPATH}}
-export PYTHONPATH
+lib=$here/lib
+cache=${{XDG_CACHE_HOME:-${{HOME:-/nowhere}}/.cache}}/commitlake/executors
+kept=$cache/{digest}
+# A standalone worker never deletes the folder of a run, so the packages are moved to one place for all runs, at once or
+# not at all. YARN, where the archive is a link to a cache, deletes what it no longer needs.
+keep_once() {{
+  [ ! -L "${{0%/bin/*}}" ] && mkdir -p -m 700 "$cache" 2>/dev/null || return 0
+  if [ -d "$kept" ]; then
+    rm -rf "$lib" &
+  else
+    "$1" -c 'import os, sys; os.rename(*sys.argv[1:])' "$lib" "$kept" 2>/dev/null
+  fi
+  [ -d "$kept" ] || return 0
+  lib=$kept
+  touch "$kept"
+  find "$cache" -mindepth 1 -maxdepth 1 -mtime +{kept_days} -exec rm -rf {{}} + 2>/dev/null
+}}
 for python in {candidates}; do
   if "$python" -c 'import sys; sys.exit(sys.version_info[:2] != {numbers})' 2>/dev/null; then
+    keep_once "$python"
+    PYTHONPATH=$lib${{PYTHONPATH:+:$PYTHONPATH}}
+    export PYTHONPATH
     exec "$python" "$@"
   fi
 done
@@ -55,6 +73,10 @@ echo "commitlake: expected Python {version} on $(hostname), found none of: {cand
 echo "commitlake: install it there, or name a Python that has commitlake, in PYSPARK_PYTHON" >&2
 exit 127
 """
+
+
+_KEPT_DAYS = 30
+"""Days for which a worker keeps the packages of a version that no run uses."""
 
 
 class Member(NamedTuple):
@@ -87,7 +109,7 @@ def executor_archive(*, with_driver: bool = False) -> Path:
         whose = "driver and executors" if with_driver else "executors"
         print(f"packing the Python environment for the cluster's {whose}, once", file=sys.stderr)
         try:
-            _pack(members, unfinished)
+            _pack(members, unfinished, archive.name.removesuffix(".tar.gz"))
             unfinished.replace(archive)
         finally:
             unfinished.unlink(missing_ok=True)
@@ -211,17 +233,23 @@ def _digest(members: list[Member]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _launcher() -> str:
+def _launcher(digest: str = "") -> str:
     version = ".".join(map(str, sys.version_info[:2]))
     base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     candidates = dict.fromkeys([str(base), f"python{version}", "python3"])
     numbers = repr(tuple(sys.version_info[:2]))
-    return _LAUNCHER.format(version=version, candidates=" ".join(map(shlex.quote, candidates)), numbers=numbers)
+    return _LAUNCHER.format(
+        version=version,
+        candidates=" ".join(map(shlex.quote, candidates)),
+        numbers=numbers,
+        digest=digest,
+        kept_days=_KEPT_DAYS,
+    )
 
 
-def _pack(members: list[Member], archive: Path) -> None:
+def _pack(members: list[Member], archive: Path, digest: str) -> None:
     with tarfile.open(archive, "x:gz", compresslevel=_COMPRESSION_LEVEL) as packed:
-        launcher = _launcher().encode()
+        launcher = _launcher(digest).encode()
         information = tarfile.TarInfo("bin/python")
         information.size, information.mode = len(launcher), 0o755
         packed.addfile(information, io.BytesIO(launcher))

@@ -13,6 +13,7 @@ import pytest
 
 from commitlake.connectors.runtime import worker_environment
 from commitlake.connectors.runtime.worker_environment import NAME, PYTHON, Member, driver_folder, executor_archive
+from tests.support.waiting import wait_until
 
 PROGRAM = """
 import sys
@@ -53,6 +54,43 @@ def test_an_executor_imports_the_package_from_the_archive(cache: Path, tmp_path:
     assert Path(module).is_relative_to(executor / "lib" / "commitlake")
     assert Path(packaging).is_relative_to(executor / "lib")
     assert prefix != sys.prefix
+
+
+def test_runs_on_one_worker_share_the_packages_and_leave_no_copy(cache: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    executors = [tmp_path / "work" / f"app-{number}" / NAME for number in range(3)]
+    for number, executor in enumerate(executors):
+        with tarfile.open(executor_archive()) as packed:
+            packed.extractall(executor, filter="data")
+        for _ in range(2):  # the second Python of a run finds what the first one left
+            done = run(executor / "bin" / "python", "-c", PROGRAM, folder=executor.parent, HOME=str(home))
+            assert done.returncode == 0, (number, done.stderr)
+            module, packaging, _prefix = done.stdout.split()
+            assert Path(module).is_relative_to(home / ".cache" / "commitlake" / "executors")
+            assert Path(packaging).is_relative_to(home)
+        wait_until(lambda executor=executor: not (executor / "lib").exists())  # type: ignore[misc]
+    (kept,) = (home / ".cache" / "commitlake" / "executors").iterdir()
+    assert kept.name in executor_archive().name
+    old = kept.with_name("of-an-older-version")
+    old.mkdir()
+    os.utime(old, (0, 0))
+    assert run(executors[0] / "bin" / "python", "-c", PROGRAM, folder=tmp_path, HOME=str(home)).returncode == 0
+    assert list(kept.parent.iterdir()) == [kept]
+
+
+@pytest.mark.parametrize("link", [True, False])
+def test_packages_stay_where_a_cluster_has_its_own_cache_or_the_home_cannot_be_written(
+    link: bool, cache: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "filecache" / "unpacked"
+    with tarfile.open(executor_archive()) as packed:
+        packed.extractall(folder, filter="data")
+    executor = tmp_path / NAME
+    executor.symlink_to(folder) if link else folder.rename(executor)
+    home = tmp_path / "home" if link else Path("/dev/null")
+    done = run(Path(PYTHON), "-c", PROGRAM, folder=tmp_path, HOME=str(home))
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.split()[0]).resolve().is_relative_to((executor / "lib").resolve())
 
 
 def test_an_archive_is_made_once_for_the_same_packages(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
