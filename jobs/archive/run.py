@@ -243,7 +243,7 @@ def _sign(arguments: argparse.Namespace, result: Result) -> None:
     if last is None:
         if not result.sequence:
             return
-        last = min(result.sequence, *result.earlier) - 1  # evidence begins with this run
+        last = min([result.sequence, *result.earlier]) - 1  # evidence begins with this run
     line = write_evidence(lake, key, "archive", archive_facts(lake, last))
     if line is not None and not arguments.quiet:
         print_line(line)
