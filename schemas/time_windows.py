@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 
-from commitlake.schemas.times import EPOCH
+from commitlake.schemas.times import EPOCH, after
 
 _MINUTE = datetime.timedelta(minutes=1)
 LENGTHS = (
@@ -50,8 +50,8 @@ class TimeWindows:
 
     @property
     def end(self) -> datetime.datetime:
-        """End of the last window."""
-        return self.start + self.count * self.length
+        """End of the last window, at most the calendar's last time."""
+        return after(self.start, self.count * self.length)
 
     def starts(self) -> list[datetime.datetime]:
         """Return the start of each window."""

@@ -17,8 +17,14 @@ from contextvars import ContextVar
 SHOWN_ZONE: ContextVar[datetime.tzinfo | None] = ContextVar("shown_zone", default=datetime.UTC)
 """The time zone of times in texts for people; None for the local one. Tables, files and pages are in UTC."""
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+LAST_TIME = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+"""The calendar's last time. Messages and files can have later ones, of which the conversions here return this one."""
+FIRST_USUAL_TIME = datetime.datetime(2010, 1, 1, tzinfo=datetime.UTC)
+"""A time before the first RocketMQ: earlier store times are of clocks that were not set."""
 MILLISECOND = datetime.timedelta(milliseconds=1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
+_FIRST_TIME = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+_TOLERATED = datetime.timedelta(days=1)
 
 
 def with_zone(moment: datetime.datetime) -> datetime.datetime:
@@ -66,6 +72,27 @@ def epoch_us(moment: datetime.datetime) -> int:
     return (moment - EPOCH) // _MICROSECOND
 
 
+def from_ms(milliseconds: int) -> datetime.datetime:
+    """Convert milliseconds since 1970 to a UTC time, at most the first or last one of the calendar."""
+    try:
+        return EPOCH + milliseconds * MILLISECOND
+    except OverflowError:
+        return _FIRST_TIME if milliseconds < 0 else LAST_TIME
+
+
 def from_seconds(seconds: float) -> datetime.datetime:
-    """Convert seconds since 1970, such as a file's modification time, to a UTC time."""
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    """Convert seconds since 1970, such as a file's modification time, to a UTC time, likewise."""
+    try:
+        return EPOCH + datetime.timedelta(seconds=seconds)
+    except OverflowError:
+        return _FIRST_TIME if seconds < 0 else LAST_TIME
+
+
+def after(moment: datetime.datetime, length: datetime.timedelta) -> datetime.datetime:
+    """Return the time that is a positive length after another, at most the calendar's last one."""
+    return moment + length if length <= LAST_TIME - moment else LAST_TIME
+
+
+def last_usual_time() -> datetime.datetime:
+    """Return the last time that the clock of a broker can show by now, with a tolerance of a day."""
+    return datetime.datetime.now(datetime.UTC) + _TOLERATED

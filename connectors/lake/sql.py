@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
-from commitlake.schemas.times import epoch_us
+from commitlake.schemas.times import FIRST_USUAL_TIME, epoch_us, last_usual_time
 
 _MAX_PRUNED = 20
 """Largest number of values of an IN for which DataFusion prunes files, row groups and pages."""
@@ -39,6 +39,14 @@ def microseconds_literal(count: int, engine: Engine = Engine.DELTALAKE) -> str:
     if engine is Engine.SPARK:
         return f"timestamp_micros({count})"
     return f"arrow_cast({count}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+
+
+def is_usual_time(column: str) -> str:
+    """Return a condition that a store time is from 2010 to tomorrow.
+
+    A single message of a client or broker with a wrong clock must not decide which range of time a lake covers.
+    """
+    return f"{column} BETWEEN {timestamp_literal(FIRST_USUAL_TIME)} AND {timestamp_literal(last_usual_time())}"
 
 
 def window_start(time: str, seconds: int, engine: Engine = Engine.DELTALAKE) -> str:

@@ -5,7 +5,6 @@ Paths are URIs without their scheme. A folder of versions (see `hdfs_versions`) 
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from commitlake.connectors.object_store.hdfs_clients import FEW_ATTEMPTS, HdfsCl
 from commitlake.connectors.object_store.hdfs_uris import HdfsUri, parse_hdfs_uri
 from commitlake.connectors.object_store.hdfs_versions import list_versions, version_path
 from commitlake.connectors.object_store.range_files import RangeFile, ReadOnlyHandler
+from commitlake.schemas.times import from_ms
 
 if TYPE_CHECKING:
     from hdfs_native import FileReader, FileStatus
@@ -199,7 +199,7 @@ def _name(status: FileStatus) -> str:
 
 
 def _file_info(path: str, status: FileStatus) -> pafs.FileInfo:
-    changed = datetime.datetime.fromtimestamp(status.modification_time / 1000, datetime.UTC)
+    changed = from_ms(status.modification_time)
     if status.isdir:
         return pafs.FileInfo(path, pafs.FileType.Directory, mtime=changed)
     return pafs.FileInfo(path, pafs.FileType.File, size=status.length, mtime=changed)

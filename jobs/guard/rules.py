@@ -17,6 +17,7 @@ from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.boltmq.conf import BoltmqConf, is_boltmq_conf, parse_boltmq_conf
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf, BrokerConfError, parse_broker_conf
+from commitlake.schemas.times import from_seconds
 
 _ABORT = "abort"
 _BOLTMQ_IS_AS_ROCKETMQ = 4
@@ -105,6 +106,6 @@ def _last_start(store: Store) -> datetime.datetime | None:
     if "://" in store.root:
         return None
     try:
-        return datetime.datetime.fromtimestamp((Path(store.root).parent / _ABORT).lstat().st_mtime, datetime.UTC)
+        return from_seconds((Path(store.root).parent / _ABORT).lstat().st_mtime)
     except OSError:
         return None

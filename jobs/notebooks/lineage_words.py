@@ -9,6 +9,7 @@ from typing import Any
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.sql import is_usual_time
 from commitlake.pipelines.lineage.story import Story
 from commitlake.pipelines.lineage.topic_graph import TopicGraph
 from commitlake.pipelines.lineage.words import length_text
@@ -89,7 +90,7 @@ def last_day(
         end: End of the range, if it is given.
     """
     if end is None:
-        sql = "SELECT max(store_timestamp) AS newest FROM messages"
+        sql = f"SELECT max(store_timestamp) AS newest FROM messages WHERE {is_usual_time('store_timestamp')}"
         rows = rows_of(run_sql(open_table(lake, "messages"), "messages", sql))
         newest = next(rows)["newest"]
         end = EPOCH + _DAY if newest is None else newest + MILLISECOND

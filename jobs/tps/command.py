@@ -37,7 +37,7 @@ from commitlake.jobs.tps.source import TpsSource, open_source
 from commitlake.pipelines.tps.question import MESSAGES, MINUTE, SECOND, CountedTable, RatesQuestion, rounded
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.times import EPOCH, iso_text
+from commitlake.schemas.times import EPOCH, after, iso_text
 
 if TYPE_CHECKING:
     from commitlake.jobs.pages.output import PageFile
@@ -308,7 +308,7 @@ def _question(arguments: argparse.Namespace, by: Sequence[str], source: TpsSourc
     question = RatesQuestion(
         by=by,
         start=arguments.start or span.start,
-        end=arguments.end or max(span.end, (arguments.start or span.start) + MINUTE),
+        end=arguments.end or max(span.end, after(arguments.start or span.start, MINUTE)),
         window=arguments.window,
         step=arguments.step,
         topics=arguments.topic,

@@ -9,11 +9,8 @@ from dataclasses import dataclass
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
-from commitlake.connectors.lake.sql import timestamp_literal
+from commitlake.connectors.lake.sql import is_usual_time
 from commitlake.pipelines.archive_health.small_tables import ask
-
-_LAST_MINUTE = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
-"""Last minute that counts; only other programs write later ones, which Python may not be able to represent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +33,8 @@ class StoreState:
     Attributes:
         broker: The store's name.
         end: Physical offset up to which its log is archived.
-        newest: End of the newest minute that has a message; None if `topic_minutes` has none.
+        newest: End of the newest minute that has a message, without minutes before 2010 and after tomorrow, which only
+            wrong clocks have; None if `topic_minutes` has none.
         quarantined: Ranges that could not be read.
         gaps: Ranges that were deleted before they were archived.
     """
@@ -87,10 +85,8 @@ def read_archive_state(lake: LakePaths) -> ArchiveState:
         for row in ask(
             lake,
             "topic_minutes",
-            "SELECT broker, max(minute) AS newest FROM topic_minutes "
-            f"WHERE minute <= {timestamp_literal(_LAST_MINUTE)} GROUP BY broker",
+            f"SELECT broker, max(minute) AS newest FROM topic_minutes WHERE {is_usual_time('minute')} GROUP BY broker",
         )
-        if row["newest"] is not None  # before Python's calendar; only other programs write such times
     }
     quarantined, gaps = _ranges(lake, "quarantine"), _ranges(lake, "gaps")
     stores = [

@@ -34,7 +34,7 @@ from commitlake.pipelines.lag.queues import QueueRun, QueueSpan, SpanFinder, Tim
 from commitlake.pipelines.lag.thresholds import ThresholdCounter
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, Kind
 from commitlake.schemas.tables.messages import MESSAGES
-from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
+from commitlake.schemas.times import EPOCH, epoch_ms, from_ms
 
 _MAX_QUEUES = 200
 """Queues in one query; the engine's plan grows with each."""
@@ -323,11 +323,11 @@ class LakeMessages:
     def _conditions(self, count: Count) -> Iterator[str]:
         yield f"broker = {text_literal(self._broker)}"
         if count.until_ms is not None:
-            until = EPOCH + count.until_ms * MILLISECOND
+            until = from_ms(count.until_ms)
             yield f"store_timestamp <= {timestamp_literal(until)}"
             yield f"store_date <= {date_literal(until)}"
         if count.since_ms is not None:
-            since = EPOCH + count.since_ms * MILLISECOND
+            since = from_ms(count.since_ms)
             yield f"store_timestamp >= {timestamp_literal(since)}"
             yield f"store_date >= {date_literal(since)}"
         if count.log_start is not None:

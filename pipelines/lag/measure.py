@@ -31,7 +31,7 @@ from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Offse
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.offset_keys import BROADCAST_SUFFIX, plain_group
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, is_system_group
-from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
+from commitlake.schemas.times import epoch_ms, from_ms
 
 BROADCASTS = "the group broadcasts: its clients keep their own offsets"
 """Note on a group that broadcasts."""
@@ -397,7 +397,7 @@ class _LagPlan(NamedTuple):
 
 
 def _time(ms: int | None) -> datetime.datetime | None:
-    return None if ms is None else EPOCH + ms * MILLISECOND
+    return None if ms is None else from_ms(ms)
 
 
 def _waited(behind: Behind, moment: Moment) -> float:

@@ -24,7 +24,7 @@ from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC, TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC
-from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
+from commitlake.schemas.times import epoch_ms, from_ms
 
 _TIMER_DELETED = "TIMER_DEL_UNIQKEY"
 _OVERDUE = "the broker delivers later than it should"
@@ -276,7 +276,7 @@ def waiting_row(
         messages=FigureBounds(least.messages, most.messages if is_complete else None),
         bytes=FigureBounds(least.bytes, most.bytes if is_complete else None),
         seconds=FigureBounds(late[0], late[1] if is_complete else None),
-        next_time=None if oldest is None else EPOCH + oldest * MILLISECOND,
+        next_time=None if oldest is None else from_ms(oldest),
         judged=Judged(LagVerdict.SLOW if is_slow else LagVerdict.OK, _OVERDUE if is_slow else ""),
         notes=tuple(note for note in (_OVERDUE if is_slow else "", *notes) if note),
     )

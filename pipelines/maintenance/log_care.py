@@ -20,6 +20,7 @@ from commitlake.connectors.lake.log_history import read_history
 from commitlake.connectors.lake.log_names import LOG, POINTER
 from commitlake.pipelines.maintenance.table_files import NO_HOOKS, folder_of
 from commitlake.schemas.layouts.numbers import parse_int, parse_int64
+from commitlake.schemas.times import from_ms
 
 SHORTEST_RETENTION = datetime.timedelta(days=1)
 """Shortest retention: runs must commit their files, and readers finish with a version, within this time."""
@@ -139,5 +140,5 @@ def _log_retention(table: DeltaTable) -> datetime.timedelta | None:
 def _newest_archive_commit(table: DeltaTable) -> datetime.datetime | None:
     for entry in read_history(table):
         if ArchiveCommit.from_metadata(entry.metadata) is not None:
-            return datetime.datetime.fromtimestamp(entry.timestamp_ms / 1000, datetime.UTC)
+            return from_ms(entry.timestamp_ms)
     return None

@@ -28,6 +28,7 @@ from commitlake.connectors.lake.versions import table_files
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.tables.messages import STORE_DATE
+from commitlake.schemas.times import from_ms
 
 METADATA_KEY = "commitlake.maintain"
 # Hooks are off: an expired entry of the log may be the only one with the archive's progress; see log_care.
@@ -72,7 +73,7 @@ class TableFile:
         text = self.partition.get(STORE_DATE.name)
         if text is not None:
             return datetime.date.fromisoformat(text)
-        return datetime.datetime.fromtimestamp(self.modified_ms / 1000, datetime.UTC).date()
+        return from_ms(self.modified_ms).date()
 
 
 def folder_of(table_uri: str) -> pafs.FileSystem:

@@ -9,7 +9,7 @@ from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.pipelines.lag.verdicts import FigureBounds
 from commitlake.pipelines.offsets.group_offsets import GroupOffset, LiveQueue, ResultingLag
 from commitlake.pipelines.offsets.sources import OffsetSource
-from commitlake.schemas.times import EPOCH, MILLISECOND
+from commitlake.schemas.times import from_ms
 
 
 def resulting_lags(
@@ -49,5 +49,5 @@ def _lag(cursor: Cursor, behind: Behind, span: QueueSpan | None, live: LiveQueue
         low += newer if cursor.wanted.takes_all else 0
     if not cursor.wanted.is_known:
         low = 0
-    next_time = None if behind.next_time_ms is None else EPOCH + behind.next_time_ms * MILLISECOND
+    next_time = None if behind.next_time_ms is None else from_ms(behind.next_time_ms)
     return ResultingLag(FigureBounds(low, high), behind.bytes, behind.next_offset, next_time)

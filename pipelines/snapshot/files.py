@@ -30,7 +30,7 @@ from commitlake.pipelines.snapshot.progress import (
 )
 from commitlake.schemas.layouts.jmq.offsets import FILE_NAME, FOLDER
 from commitlake.schemas.layouts.rocketmq.offset_keys import OFFSETS_FILES
-from commitlake.schemas.times import EPOCH, MILLISECOND
+from commitlake.schemas.times import from_ms
 
 _LOGGER = logging.getLogger(__name__)
 MAX_TRIES = 20
@@ -110,7 +110,7 @@ def _written(root: Path, now: datetime.datetime) -> dict[str, datetime.datetime]
     for name in (*names, *(f"{name}{BACKUP}" for name in names)):
         with suppress(OSError):
             milliseconds = (root / name).lstat().st_mtime_ns // 1_000_000
-            found[name] = min(EPOCH + milliseconds * MILLISECOND, now)
+            found[name] = min(from_ms(milliseconds), now)
     return found
 
 

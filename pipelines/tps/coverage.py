@@ -17,16 +17,15 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.file_actions import file_actions, file_bounds, one_value_each
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
-from commitlake.connectors.lake.sql import text_literal, timestamp_literal
+from commitlake.connectors.lake.sql import is_usual_time, text_literal, timestamp_literal
 from commitlake.connectors.plain_arrays import dict_rows, numbers_of
 from commitlake.pipelines.tps.answers import rows_of, times_of
-from commitlake.pipelines.tps.question import MINUTE, MINUTES
-from commitlake.schemas.times import EPOCH, epoch_us
+from commitlake.pipelines.tps.question import MINUTE, MINUTES, CountedTable
+from commitlake.schemas.times import EPOCH, FIRST_USUAL_TIME, epoch_us, last_usual_time
 
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _LAST = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
 """Last minute that counts; only other programs write later ones, or ones before 1970."""
-_IS_TIME = f"minute BETWEEN {timestamp_literal(EPOCH)} AND {timestamp_literal(_LAST)}"
 ALL, PART, NONE = "all", "part", "none"
 """Share of a window that is archived."""
 
@@ -44,7 +43,8 @@ class Coverage:
     """Time ranges that the lake covers.
 
     Attributes:
-        spans: by broker, the range from its first to its last archived minute.
+        spans: by broker, the range from its first to its last archived minute. Times before 2010 and after tomorrow,
+            which only wrong clocks have, do not extend it, unless a broker has no others.
         gaps: by broker, time ranges in which part of the log is missing.
     """
 
@@ -113,11 +113,7 @@ def _first_and_last(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime,
     brokers = one_value_each(actions, "broker")
     least, greatest = file_bounds(actions, MINUTES.time, pa.timestamp("us", "UTC"))
     if brokers is None or least.null_count or not _are_times(least, greatest):
-        sql = (
-            "SELECT broker, min(minute) AS first, max(minute) AS last FROM topic_minutes "
-            f"WHERE {_IS_TIME} AND broker IS NOT NULL GROUP BY broker"
-        )
-        for row in rows_of(run_sql(table, MINUTES.name, sql)):
+        for row in rows_of(run_sql(table, MINUTES.name, first_and_last_sql(MINUTES))):
             yield row["broker"], row["first"], row["last"]
         return
     # Importing Arrow's group_by takes longer than everything else.
@@ -128,8 +124,22 @@ def _first_and_last(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime,
         yield broker, EPOCH + int(firsts[here].min()) * _MICROSECOND, EPOCH + int(lasts[here].max()) * _MICROSECOND
 
 
+def first_and_last_sql(table: CountedTable) -> str:
+    """Return SQL for the first and last time of each broker: columns `broker`, `first` and `last`."""
+    is_usual = is_usual_time(table.time)
+    first, last = (
+        f"coalesce({name}(CASE WHEN {is_usual} THEN {table.time} END), {name}({table.time}))" for name in ("min", "max")
+    )
+    is_time = f"{table.time} BETWEEN {timestamp_literal(EPOCH)} AND {timestamp_literal(_LAST)}"
+    return (
+        f"SELECT broker, {first} AS first, {last} AS last FROM {table.name} "
+        f"WHERE {is_time} AND broker IS NOT NULL GROUP BY broker"
+    )
+
+
 def _are_times(least: pa.ChunkedArray, greatest: pa.ChunkedArray) -> bool:
-    return bool((numbers_of(least) >= 0).all() and (numbers_of(greatest) <= epoch_us(_LAST)).all())
+    first, last = epoch_us(FIRST_USUAL_TIME), epoch_us(last_usual_time())
+    return bool((numbers_of(least) >= first).all() and (numbers_of(greatest) <= last).all())
 
 
 def read_damage(lake: LakePaths, coverage: Coverage) -> Mapping[str, Sequence[TimeSpan]]:
@@ -168,7 +178,7 @@ def _times(lake: LakePaths, broker: str, span: TimeSpan, gaps: Sequence[tuple[in
         open_table(lake, "topic_minutes"),
         "topic_minutes",
         "SELECT minute, min(first_physical_offset) AS first, max(last_physical_offset) AS last FROM topic_minutes "
-        f"WHERE broker = {text_literal(broker)} AND {_IS_TIME} GROUP BY minute ORDER BY minute",
+        f"WHERE broker = {text_literal(broker)} AND {is_usual_time('minute')} GROUP BY minute ORDER BY minute",
     ).read_all()
     minutes = times_of(answer.column("minute"))
     firsts, lasts = answer.column("first").to_numpy(), answer.column("last").to_numpy()

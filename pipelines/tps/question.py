@@ -11,7 +11,7 @@ from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.sql import Engine, text_literal, timestamp_literal, window_start
 from commitlake.pipelines.query.sql import Conditions, predicates
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
-from commitlake.schemas.times import EPOCH
+from commitlake.schemas.times import EPOCH, LAST_TIME
 
 MINUTE = datetime.timedelta(minutes=1)
 SECOND = datetime.timedelta(seconds=1)
@@ -106,7 +106,8 @@ records) and traces.
 def rounded(moment: datetime.datetime, unit: datetime.timedelta, *, up: bool = False) -> datetime.datetime:
     """Round a time down, or up, to a multiple of a unit since 1970."""
     since = moment - EPOCH
-    return EPOCH + (-(-since // unit) if up else since // unit) * unit
+    count = min(-(-since // unit), (LAST_TIME - EPOCH) // unit) if up else since // unit
+    return EPOCH + count * unit
 
 
 class Origins(Enum):

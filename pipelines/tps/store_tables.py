@@ -41,13 +41,13 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.topic_minutes.files import MinutesFiles
 from commitlake.pipelines.topic_minutes.minutes import COLUMNS as MINUTES_COLUMNS
-from commitlake.pipelines.tps.coverage import Coverage, TimeSpan
+from commitlake.pipelines.tps.coverage import Coverage, TimeSpan, first_and_last_sql
 from commitlake.pipelines.tps.question import MINUTE, MINUTES, CountedTable
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.messages import MESSAGES, SOURCE, STORE_DATE
 from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
-from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
+from commitlake.schemas.times import EPOCH, FIRST_USUAL_TIME, after, epoch_ms, from_ms, last_usual_time
 
 _RUN_ID = "store"
 _MESSAGES_COLUMNS = (
@@ -249,7 +249,7 @@ def _log_times(store: Store, store_range: StoreRange) -> tuple[TimeSpan | None, 
     """Return the time range from a log's first record to its last one, and the time ranges of its missing segments."""
     wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
     found = [
-        TimeSpan(_minute(bounds.low + _ANY_STEP_MS), _minute(bounds.high - _ANY_STEP_MS) + MINUTE)
+        _usual_span(bounds.low + _ANY_STEP_MS, bounds.high - _ANY_STEP_MS)
         if bounds.low is not None and bounds.high is not None
         else None
         for bounds in time_bounds(wholes, store_range.last_record, _ANY_STEP_MS, DEFAULT_MAX_RECORD_BYTES)
@@ -259,8 +259,14 @@ def _log_times(store: Store, store_range: StoreRange) -> tuple[TimeSpan | None, 
     return _united(known), gaps
 
 
-def _minute(time_ms: int) -> datetime.datetime:
-    return EPOCH + time_ms * MILLISECOND // MINUTE * MINUTE
+def _usual_span(first_ms: int, last_ms: int) -> TimeSpan | None:
+    """Return the minutes from one store time to another, without times that only wrong clocks have; None if none."""
+    first, last = max(from_ms(first_ms), FIRST_USUAL_TIME), min(from_ms(last_ms), last_usual_time())
+    return TimeSpan(_minute(first), _minute(last) + MINUTE) if first <= last else None
+
+
+def _minute(time: datetime.datetime) -> datetime.datetime:
+    return EPOCH + (time - EPOCH) // MINUTE * MINUTE
 
 
 def _united(spans: Iterable[TimeSpan]) -> TimeSpan | None:
@@ -270,9 +276,5 @@ def _united(spans: Iterable[TimeSpan]) -> TimeSpan | None:
 
 def _read_spans(lake: LakePaths, table: CountedTable) -> Iterator[tuple[str, TimeSpan]]:
     """Yield the time range of the messages that were read from each store."""
-    sql = (
-        f"SELECT broker, min({table.time}) AS first, max({table.time}) AS last FROM {table.name} "
-        f"WHERE {table.time} IS NOT NULL GROUP BY broker"
-    )
-    for row in dict_rows(run_sql(open_table(lake, table.name), table.name, sql).read_all()):
-        yield row["broker"], TimeSpan(_minute(epoch_ms(row["first"])), _minute(epoch_ms(row["last"])) + MINUTE)
+    for row in dict_rows(run_sql(open_table(lake, table.name), table.name, first_and_last_sql(table)).read_all()):
+        yield row["broker"], TimeSpan(_minute(row["first"]), after(_minute(row["last"]), MINUTE))

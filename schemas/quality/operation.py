@@ -6,10 +6,10 @@ None is CRITICAL, because a broker's log can have all of these states if it was 
 from __future__ import annotations
 
 from commitlake.schemas.quality.expectation import Expectation, Grain, Severity, Suite, at_most, none_of
+from commitlake.schemas.times import FIRST_USUAL_TIME, epoch_ms
 
 _DAMAGE, _WARNING = Severity.DAMAGE, Severity.WARNING
 _CLOCKS = "Compare the clocks of the hosts (NTP); queries by time use the broker's clock"
-_FIRST_TIME_S = 1_262_304_000  # 2010-01-01, before the first RocketMQ
 _AHEAD_S = 600
 _BACK_S = 60
 _WITHOUT_ID_SHARE = 0.01
@@ -61,7 +61,7 @@ TIMES = Suite(
         Expectation(
             "no_message_is_from_before_2010",
             "ExpectColumnMinToBeBetween",
-            {"column": "stored_s", "min_value": _FIRST_TIME_S},
+            {"column": "stored_s", "min_value": epoch_ms(FIRST_USUAL_TIME) // 1000},
             _WARNING,
             "A broker stored messages with times before 2010: its clock was not set",
             _CLOCKS,

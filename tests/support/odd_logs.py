@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from commitlake.schemas.layouts.jmq import journal
+from commitlake.schemas.layouts.jmq.journal import NewJournalMessage
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.properties import serialize_properties
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
+from tests.support import journals
+from tests.support.journals import write_journal
 from tests.support.lag_places import put_offsets
 from tests.support.logs import BROKER_HOST, PRODUCER_HOST, START_MS, new_message, write_store
 
@@ -97,7 +102,7 @@ Odd = tuple[NewMessage, int, int | None, bytes | None]
 def odd_messages() -> Iterator[Odd]:
     """Yield all odd messages."""
     for number, (topic, changes, stored_ms, queue_offset, raw) in enumerate([*_numbers(), *_texts()]):
-        message = new_message(number, topic, **{"queue_id": 0, **changes})  # type: ignore[arg-type]
+        message = new_message(number, topic, **{"queue_id": 0, "properties": (), **changes})  # type: ignore[arg-type]
         yield message, stored_ms, queue_offset, raw
 
 
@@ -157,51 +162,128 @@ def sound_messages() -> Iterator[NewMessage]:
                 yield replace(message, topic=failed, queue_id=0, properties=again, reconsume_times=1)
 
 
+class _Queues(Counter[tuple[str, int]]):
+    """The next queue offset of each queue."""
+
+    def take(self, topic: str, queue_id: int) -> int:
+        """Return the next queue offset, which is then used."""
+        self[topic, queue_id] += 1
+        return self[topic, queue_id] - 1
+
+
+Record = Callable[[int], bytes]
+"""A record by its physical offset."""
+
+
 def write_odd_and_plain(folder: Path) -> tuple[Path, Path]:
     """Write the stores `odd/a` and `plain/a`, with offsets of a group in their sound topics; return their folders."""
-    odd, plain, queues = bytearray(), bytearray(), Counter[tuple[str, int]]()
-    waiting = list(odd_messages())
-    sound = list(sound_messages())
-    for number, message in enumerate(sound):
-        record = _record(message, queues, len(odd), START_MS + 1000 * number)
-        odd, plain = odd + record, plain + record
+    queues = _Queues()
+    sound = [
+        partial(_record, message, queues, START_MS + 1000 * number) for number, message in enumerate(sound_messages())
+    ]
+    odd = [partial(_odd_record, each, queues) for each in odd_messages()]
+    least = len(_record(NewMessage(FILLER, b"", START_MS, PRODUCER_HOST), _Queues(), 0, 0))
+
+    def fill(size: int, offset: int) -> bytes:
+        return _record(NewMessage(FILLER, bytes(size - least), START_MS, PRODUCER_HOST), queues, _NOW, offset)
+
+    stores = folder / "odd" / "a", folder / "plain" / "a"
+    for store, log in zip(stores, _mixed(sound, odd, fill), strict=True):
+        write_store(store, [(0, log.ljust(SEGMENT, b"\0"))])
+        put_offsets(store, "consumerOffset.json", {f"{topic}@{GROUP}": {0: 3, 1: 2} for topic in SOUND[:2]})
+    return stores
+
+
+def _journal_changes() -> Iterator[tuple[str, dict[str, object]]]:
+    for time in TIMES:
+        yield "odd-times", {"send_timestamp": time}
+    for topic in TOPICS:
+        if len(topic) < 255:
+            yield topic, {"business_id": ""}
+            yield topic, {"business_id": "\0"}
+    for number in (0, 255, 65_535):
+        yield "odd-numbers", {"business_tag": number, "priority": number & 255}
+    for text in ("\0", "é" * 127, "a\n", "=1"):
+        yield "odd-texts", {"app": text, "business_id": text}
+    for name in sorted(PROPERTIES.keys() - {"nul", "twice"}):
+        yield f"odd-{name}", {"properties": PROPERTIES[name]}
+    for body in BODIES:
+        yield "odd-bodies", {"body": body}
+        yield "odd-bodies", {"body": body, "is_compressed": True}
+
+
+def write_odd_and_plain_journal(folder: Path) -> tuple[Path, Path]:
+    """Write the stores `odd/a` and `plain/a` of JMQ, whose store times follow the producers' clocks."""
+    queues = _Queues()
+    sound = [
+        partial(_journal_record, journals.new_message(number, SOUND[number % 2]), queues)
+        for number in range(SOUND_MESSAGES)
+    ]
+    odd = [
+        partial(_journal_record, journals.new_message(number, topic, **change), queues)  # type: ignore[arg-type]
+        for number, (topic, change) in enumerate(_journal_changes())
+    ]
+    for offsets in OFFSETS.values():
+        odd += [
+            partial(_journal_record, journals.new_message(topic="odd-offsets"), queues, queue_offset=offset & MOST)
+            for offset in offsets
+        ]
+    bare = NewJournalMessage(FILLER, b"", journals.SENT_MS, journals.CLIENT)
+    least = len(_journal_record(bare, _Queues(), 0))
+
+    def fill(size: int, offset: int) -> bytes:
+        return _journal_record(replace(bare, body=bytes(size - least)), queues, offset)
+
+    stores = folder / "odd" / "a", folder / "plain" / "a"
+    for store, log in zip(stores, _mixed(sound, odd, fill), strict=True):
+        write_journal(store, [(0, log.ljust(SEGMENT, b"\0"))])
+    return stores
+
+
+def _mixed(sound: Sequence[Record], odd: Sequence[Record], fill: Callable[[int, int], bytes]) -> tuple[bytes, bytes]:
+    """Return a log with odd records after each sound one, and the same log with other records in their place."""
+    logs, waiting = (bytearray(), bytearray()), list(odd)
+    for number, make in enumerate(sound):
+        record = make(len(logs[0]))
+        for log in logs:
+            log.extend(record)
         share = -(-len(waiting) // (len(sound) - number))
-        for each, stored_ms, queue_offset, raw in waiting[:share]:
-            record = _record(each, queues, len(odd), stored_ms, queue_offset)
-            if raw is not None:
-                start = record.rindex(each.topic.encode(), 0, len(record) - len(serialize_properties(each.properties)))
-                record = record[:start] + raw + record[start + len(raw) :]
-            plain += _filler(len(record), queues, len(odd))
-            odd += record
+        for make_odd in waiting[:share]:
+            record = make_odd(len(logs[0]))
+            logs[1].extend(fill(len(record), len(logs[1])))
+            logs[0].extend(record)
         del waiting[:share]
-    return _write(folder / "odd" / "a", odd), _write(folder / "plain" / "a", plain)
+    return bytes(logs[0]), bytes(logs[1])
+
+
+def _odd_record(odd: Odd, queues: _Queues, offset: int) -> bytes:
+    message, stored_ms, queue_offset, raw = odd
+    record = _record(message, queues, stored_ms, offset, queue_offset)
+    if raw is None:
+        return record
+    start = record.rindex(message.topic.encode(), 0, len(record) - len(serialize_properties(message.properties)))
+    return record[:start] + raw + record[start + len(raw) :]
 
 
 def _record(
-    message: NewMessage, queues: Counter[tuple[str, int]], offset: int, stored_ms: int, queue_offset: int | None = None
+    message: NewMessage, queues: _Queues, stored_ms: int, offset: int, queue_offset: int | None = None
 ) -> bytes:
-    if queue_offset is None:
-        queue = (message.topic, message.queue_id)
-        queue_offset = queues[queue]
-        queues[queue] += 1
     return serialize_message(
         message,
-        queue_offset=queue_offset,
+        queue_offset=queues.take(message.topic, message.queue_id) if queue_offset is None else queue_offset,
         physical_offset=offset,
         store_timestamp=stored_ms,
         store_host=BROKER_HOST,
     )
 
 
-def _filler(size: int, queues: Counter[tuple[str, int]], offset: int) -> bytes:
-    message = NewMessage(FILLER, b"", START_MS, PRODUCER_HOST)
-    least = len(
-        serialize_message(message, queue_offset=0, physical_offset=0, store_timestamp=0, store_host=BROKER_HOST)
+def _journal_record(message: NewJournalMessage, queues: _Queues, offset: int, queue_offset: int | None = None) -> bytes:
+    return journal.serialize_message(
+        message,
+        queue_id=0,
+        queue_offset=queues.take(message.topic, 0) if queue_offset is None else queue_offset,
+        journal_offset=offset,
+        receive_timestamp=message.send_timestamp + 5,
+        store_timestamp=message.send_timestamp + 9,
+        server_address=journals.BROKER,
     )
-    return _record(replace(message, body=bytes(size - least)), queues, offset, START_MS + 500)
-
-
-def _write(root: Path, log: bytearray) -> Path:
-    write_store(root, [(0, bytes(log).ljust(SEGMENT, b"\0"))])
-    put_offsets(root, "consumerOffset.json", {f"{topic}@{GROUP}": {0: 3, 1: 2} for topic in SOUND[:2]})
-    return root

@@ -6,7 +6,20 @@ import datetime
 
 import pytest
 
-from commitlake.schemas.times import EPOCH, epoch_ms, epoch_us, iso_text, parse_iso, plain_text, with_zone
+from commitlake.schemas.times import (
+    EPOCH,
+    LAST_TIME,
+    after,
+    epoch_ms,
+    epoch_us,
+    from_ms,
+    from_seconds,
+    iso_text,
+    parse_iso,
+    plain_text,
+    with_zone,
+)
+from tests.support.odd_logs import TIMES
 
 
 @pytest.mark.parametrize(
@@ -54,3 +67,13 @@ def test_a_time_is_formatted_in_utc(text: str, iso: str, plain: str) -> None:
     moment = parse_iso(text)
     assert (iso_text(moment), plain_text(moment)) == (iso, plain)
     assert iso_text(moment, "milliseconds")[:20] == f"{iso[:-1]}."
+
+
+def test_times_outside_the_calendar_become_its_first_or_last_one() -> None:
+    least, most = -62_135_596_800_000, 253_402_300_799_999
+    for ms in (*TIMES, least, most):
+        expected = min(max(ms, least), most)
+        assert epoch_ms(from_ms(ms)) == expected
+        assert abs(epoch_ms(from_seconds(ms / 1000)) - expected) <= 1
+    assert after(LAST_TIME, datetime.timedelta(microseconds=1)) == LAST_TIME
+    assert after(EPOCH, LAST_TIME - EPOCH) == LAST_TIME
