@@ -9,7 +9,7 @@ from typing import NamedTuple
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp_literal
+from commitlake.connectors.lake.sql import date_literal, is_usual_time, text_literal, timestamp_literal
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.lag.counting import BacklogCounter, Queue
 from commitlake.pipelines.lag.lake_messages import LakeMessages
@@ -84,7 +84,8 @@ class LakeQueues:
         """Return whether the log is archived up to a time, because a message of that time or later is archived."""
         sql = (
             f"SELECT queue_id FROM messages WHERE broker = {text_literal(self._broker)} "
-            f"AND store_timestamp >= {timestamp_literal(at)} AND store_date >= {date_literal(at)} LIMIT 1"
+            f"AND store_timestamp >= {timestamp_literal(at)} AND store_date >= {date_literal(at)} "
+            f"AND {is_usual_time('store_timestamp')} LIMIT 1"
         )
         return any(batch.num_rows for batch in run_sql(self._table, "messages", sql))
 

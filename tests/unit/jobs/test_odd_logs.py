@@ -187,10 +187,10 @@ def test_a_job_ends_well(places: tuple[Place, Place], arguments: Sequence[str], 
 def test_a_store_is_shipped_as_it_is(places: tuple[Place, Place], tmp_path: Path) -> None:
     store = str(places[0].store)
     command = [sys.executable, "-P", "-m", "commitlake.jobs.cli.main", "ship", "--store", store, "--once", "--quiet"]
-    subprocess.run([*command, "--to", str(tmp_path / "to")], check=True, timeout=300)
-    target = tmp_path / "back"
-    assert main(["archive", "--store", str(tmp_path / "to" / "a"), "--lake", str(target), "--local", "--quiet"]) == 3
-    assert sound_rows(Place(places[0].store, target), "messages").equals(sound_rows(places[1], "messages"))
+    copy, lake = tmp_path / "a", tmp_path / "lake"
+    subprocess.run([*command, "--to", str(copy)], check=True, timeout=300)
+    assert main(["archive", "--store", str(copy), "--lake", str(lake), "--local", "--quiet"]) == 3
+    assert sound_rows(Place(copy, lake), "messages").equals(sound_rows(places[1], "messages"))
 
 
 @pytest.mark.long("every job with odd messages")
