@@ -143,11 +143,11 @@ class TextTable:
                 comfortable[number] = max(titles[number], min(wide[number], most))
         needed = [number for number, column in enumerate(self.columns) if not column.spare]
         spare = sorted(
-            (number for number, column in enumerate(self.columns) if column.spare),
+            (number for number, column in enumerate(self.columns) if column.spare and self._natural[number]),
             key=lambda number: (self._is_empty(number), self.columns[number].spare),
         )
         if not needed:  # a table has at least one column
-            needed = [spare.pop(0)]
+            needed = [spare.pop(0) if spare else 0]
         widths: list[int | None] = [None] * len(wide)
         for number in needed:
             widths[number] = comfortable[number]

@@ -8,12 +8,13 @@ import datetime
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from shutil import get_terminal_size
 from typing import Any
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.printable import printable_json, printable_line
 from commitlake.jobs.cli.output_forms import SCHEMA
-from commitlake.jobs.cli.rows_output import Row, write_objects, write_table
+from commitlake.jobs.cli.rows_output import PIPE_WIDTH, Row, write_objects, write_table
 from commitlake.jobs.cli.terminal import GuardedStream, print_text, trusted
 from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import time_text
@@ -28,6 +29,7 @@ MAX_ROWS = 50
 MAX_BARS = 48
 BAR_WIDTH = 50
 _BODY_WIDTH = 300
+_TIME_WIDTH = len("2026-11-20 14:00  ")
 _HOUR = datetime.timedelta(hours=1)
 _STEPS = (1, 2, 3, 6, 12, 24, 48, 168, 336, 720, 2160, 8760)
 """Possible widths of a bar in hours."""
@@ -121,7 +123,7 @@ def _print_samples(samples: Iterable[Sample]) -> None:
             text = sample.body[:_BODY_WIDTH].decode(errors="replace")
             more = f" … ({sample.body_size:,} bytes)" if (sample.body_size or 0) > _BODY_WIDTH else ""
             shown = printable_line(text) if isinstance(sys.stdout, GuardedStream) else text
-            print(f"    {shown}{more}")
+            print_text(f"    {shown}{more}")
 
 
 def _print_chart(hours: Iterable[Mapping[datetime.datetime, int]]) -> None:
@@ -130,15 +132,17 @@ def _print_chart(hours: Iterable[Mapping[datetime.datetime, int]]) -> None:
     for one in hours:
         for hour, count in one.items():
             counts[hour] = counts.get(hour, 0) + count
-    for line in chart(counts):
+    width = get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
+    for line in chart(counts, width):
         print(line)
 
 
-def chart(counts: Mapping[datetime.datetime, int]) -> Iterator[str]:
+def chart(counts: Mapping[datetime.datetime, int], width: int = PIPE_WIDTH) -> Iterator[str]:
     """Yield a line for each interval, with a bar whose length shows its count.
 
     Args:
         counts: number of dead letters by hour.
+        width: largest width of a line.
     """
     if not counts:
         return
@@ -149,11 +153,12 @@ def chart(counts: Mapping[datetime.datetime, int]) -> Iterator[str]:
     for hour, count in counts.items():
         bars[int((hour - first) / _HOUR) // step] += count
     most = max(bars)
+    room = max(1, min(BAR_WIDTH, width - _TIME_WIDTH - len(f" {most:,}")))
     yield f"dead letters {'per hour' if step == 1 else f'in {step} hours'}, {in_shown_zone(first):%Z}"
     for number, count in enumerate(bars):
         at = in_shown_zone(first + number * step * _HOUR)
-        bar = "#" * -(-count * BAR_WIDTH // most)
-        yield f"{at:%Y-%m-%d %H:%M}  {bar:<{BAR_WIDTH}} {count:,}".rstrip()
+        bar = "#" * -(-count * room // most)
+        yield f"{at:%Y-%m-%d %H:%M}  {bar:<{room}} {count:,}".rstrip()
 
 
 def _print_json(letters: DeadLetters, shown: Sequence[tuple[int, Cause]], samples: int) -> None:

@@ -17,11 +17,11 @@ from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 from commitlake.schemas.times import iso_text
 
 _FIGURES = (
-    Column("messages", is_right=True), Column("lost", 1, is_right=True), Column("time_lag", is_right=True),
-    Column("bytes", 4, is_right=True), Column("consume_tps", 2, is_right=True), Column("drain", 3, is_right=True),
-    Column("verdict"), Column("filter", 5), Column("notes", is_notes=True),
+    Column("messages", is_right=True), Column("lost", 2, is_right=True), Column("time_lag", 1, is_right=True),
+    Column("bytes", 6, is_right=True), Column("consume_tps", 4, is_right=True), Column("drain", 5, is_right=True),
+    Column("verdict"), Column("filter", 7), Column("notes", is_notes=True),
 )  # fmt: skip
-GROUP_COLUMNS = (Column("group"), Column("topics", 1), Column("queues", 6, is_right=True), *_FIGURES)
+GROUP_COLUMNS = (Column("group"), Column("topics", 3), Column("queues", 8, is_right=True), *_FIGURES)
 QUEUE_COLUMNS = (Column("group"), Column("topic"), Column("queue_id"), *_FIGURES)
 PLAIN_COLUMNS = (
     "broker", "kind", "group", "topic", "queue_id", "as_of", "offset_min", "offset_max", "end", "difference",

@@ -34,6 +34,8 @@ from commitlake.schemas.times import in_shown_zone
 MAX_TEXT = 400
 _TIMES = 23
 """Widths of the columns for times and gaps."""
+_NARROW = 60
+"""Smallest width with times and texts side by side."""
 _LEAST = 24
 """Smallest width for the text of a step; deeper steps are not indented further."""
 _STATES = {
@@ -173,7 +175,7 @@ def _steps(story: Story, width: int, glyphs: _Glyphs) -> Iterator[Text]:
             yield Text("")
             yield Text(f"{today:%Y-%m-%d (%Z)}", "dim")
         yield from _step(branch, first, rest, width)
-        below = rest if _TIMES + cell_len(rest) + _LEAST < width else rest[:-3] or rest
+        below = rest if _times_width(width) + cell_len(rest) + _LEAST < width else rest[:-3] or rest
         stack.append(_OpenStep(children[number], below, branch.depth))
 
 
@@ -214,7 +216,16 @@ def _step(branch: Branch, first: str, rest: str, width: int) -> Iterator[Text]:
     clock = _clock(step.at) if step.at is not None else ""
     gap = length_text(branch.gap) if branch.gap is not None else ""
     head = f"{clock:<12} {gap:>8}  "
-    yield from _wrapped(head + first, line, width, " " * _TIMES + rest + " " * (cell_len(first) - cell_len(rest)))
+    times = _times_width(width)
+    if not times:
+        yield Text(head.rstrip(), "dim")
+    below = " " * times + rest + " " * (cell_len(first) - cell_len(rest))
+    yield from _wrapped((head if times else "") + first, line, width, below)
+
+
+def _times_width(width: int) -> int:
+    """Return the width of the columns for times and gaps; 0 if they are on lines of their own, for lack of width."""
+    return _TIMES if width >= _NARROW else 0
 
 
 def _style(step: Step) -> str:

@@ -108,9 +108,9 @@ EXAMPLES = (
     ),
 )
 SHORT_COLUMNS = (
-    Column("store_timestamp"), Column("topic"), Column("queue_id", 4), Column("queue_offset", 3), Column("kind", 1),
-    Column("keys"), Column("tags", 5), Column("reconsume_times", 7), Column("body_size", 6),
-    Column("msg_id", 2, is_whole=True),
+    Column("store_timestamp"), Column("topic"), Column("queue_id", 5), Column("queue_offset", 4), Column("kind", 2),
+    Column("keys", 1), Column("tags", 6), Column("reconsume_times", 8), Column("body_size", 7),
+    Column("msg_id", 3, is_whole=True),
 )  # fmt: skip
 MADE_WHEN_NEEDED = tables_of(Origin.COMMITS)
 _ORDER = {

@@ -47,8 +47,9 @@ if TYPE_CHECKING:
 _SHOWN = ("messages", "messages_per_s", "bytes_per_s")
 _ALSO = ("sent", "retries", "dead_letters", "prepared", "committed", "clock_skew")
 _SPARE = (
-    "bytes_per_s", "sent", "messages_before", "peak_per_s", "change_percent", "topic_share_percent", "skew", "retries",
-    "dead_letters", "peak_at", "committed", "prepared", "rolled_back", "given_up", "open", "clock_skew", "archived",
+    "messages_per_s", "bytes_per_s", "sent", "messages_before", "peak_per_s", "change_percent", "topic_share_percent",
+    "skew", "retries", "dead_letters", "peak_at", "committed", "prepared", "rolled_back", "given_up", "open",
+    "clock_skew", "archived",
 )  # fmt: skip
 """Columns that can be left out of a table, the most important first."""
 OUTCOME_COLUMNS = ("rolled_back", "given_up", "open")

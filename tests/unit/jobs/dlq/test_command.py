@@ -95,6 +95,7 @@ def test_hostile_names_do_not_reach_a_terminal(dlq: Dlq, capsys: pytest.CaptureF
 
 def test_a_chart_is_bounded() -> None:
     assert list(chart({})) == []
+    assert all(len(line) <= 40 for line in chart({AT: 1, AT + HOUR: 1_000_000}, 40))
     lines = list(chart({AT: 1, AT + 400 * HOUR: 4, AT + 401 * HOUR: 1}))
     assert lines[0] == "dead letters in 12 hours, UTC"
     assert len(lines) - 1 <= MAX_BARS
