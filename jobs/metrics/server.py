@@ -149,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
         """
         self.connection.setblocking(False)
         try:
-            return self.connection.recv(1, socket.MSG_PEEK) == b""
+            return not self.connection.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
             return False
         finally:

@@ -127,7 +127,8 @@ def _is_one_of_many(f: Families, copies: Array, own: Array) -> Array:
     before = f.before(copies, copies, [*_OF_ONE, "group", "origin_topic"])
     until = np.where(before >= 0, f.offsets[before], -1)
     since = counts - count_before(left, until, right, f.offsets[own])
-    return (counts > 1) & (since != 1) & (exact < 0)
+    found: Array = (counts > 1) & (since != 1) & (exact < 0)
+    return found
 
 
 def _origin_offsets(f: Families, copies: Array, found: Array) -> Array:

@@ -206,8 +206,13 @@ def test_only_the_path_of_the_metrics_is_served() -> None:
 
 def test_clients_that_send_half_a_request_do_not_keep_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commitlake.jobs.metrics.server.REQUEST_SECONDS", 60.0)
-    registry, measured = CollectorRegistry(), []
-    registry.register(MetricsCollector(lambda: measured.append(1) or (), 0))
+    registry, measured = CollectorRegistry(), list[int]()
+
+    def measure() -> Iterator[GaugeMetricFamily]:
+        measured.append(1)
+        return iter(())
+
+    registry.register(MetricsCollector(measure, 0))
     with served(registry) as server, ExitStack() as stack:
         for _ in range(2 * MAX_CONNECTIONS):
             half = stack.enter_context(socket.create_connection(("127.0.0.1", server.server_port), timeout=10))
