@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.quality.checksums import column_hashes, message_hashes
 from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
@@ -96,10 +97,14 @@ def changes_of(rows: pa.Table) -> dict[str, Array]:
     Args:
         rows: rows of `erasures` for messages.
     """
-    details = [json.loads(text) if text else {} for text in rows.column("detail").to_pylist()]
-    found: dict[str, Array] = {
-        name: np.array([detail.get(name, 0) for detail in details], np.int64) for name in ("checksum", "body_bytes")
-    }
+    names = ("checksum", "body_bytes")
+    try:
+        details = [json.loads(text) if text else {} for text in rows.column("detail").to_pylist()]
+        found: dict[str, Array] = {name: np.array([one.get(name, 0) for one in details], np.int64) for name in names}
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise LogDamagedError(
+            f"the table 'erasures': expected what an erasure changes as 'erase' writes it, found {error!r}. {WAY_OUT}"
+        ) from None
     unknown = np.zeros(rows.num_rows, bool)
     for checksum, name in CHECKSUMS.items():
         both = [rows.column(f"{name}_{when}") for when in ("before", "after")]
