@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from commitlake.connectors.formats.engine.errors import UnsupportedStoreError
 from commitlake.schemas.layouts.base import Layout
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from commitlake.connectors.formats.retries import StoredRetries
     from commitlake.connectors.formats.small_files import CheckedLog, Claim, Problems, RebuiltLog, SmallFiles
 
+ASK_HINT = "'commitlake snapshot --namesrv' asks the broker for them"
 PULL_HINT = "'archive --from-broker' pulls all messages from the running broker"
 
 
@@ -280,6 +281,10 @@ class Format(ABC):
         """Return whether the queues of a store are in RocksDB instead of files."""
         return False
 
+    def rocksdb_offsets(self, root: Path) -> Path | None:  # noqa: ARG002
+        """Return the folder of a store in which RocksDB has the offsets of groups; None if they are in a file."""
+        return None
+
     def topic_kinds(self, root: Path) -> TopicKinds:  # noqa: ARG002
         """Return the queue types of a store's topics; empty if the format has only one type.
 
@@ -374,6 +379,15 @@ def unsupported_logs(folders: Iterable[str], formats: Sequence[Format]) -> dict[
                 if name.startswith(prefix):
                     found.setdefault(kind, []).append(name)
     return found
+
+
+def refuse_rocksdb_queues(store: str) -> NoReturn:
+    """Refuse to read queues that are in RocksDB.
+
+    Raises:
+        UnsupportedStoreError: always.
+    """
+    raise UnsupportedStoreError(f"{store}: the queues are in RocksDB, which cannot be read. {ASK_HINT}")
 
 
 def check_supported(store: str, folders: Iterable[str], formats: Sequence[Format]) -> None:

@@ -27,9 +27,11 @@ class StoreConfig:
 
     Attributes:
         values: JSON texts by kind and name.
+        removed: kinds and names of earlier values that the store no longer has.
     """
 
     values: dict[Key, str] = field(default_factory=dict)
+    removed: frozenset[Key] = frozenset()
 
     def of_kind(self, kind: str) -> dict[str, Any]:
         """Return the values of a kind by their names, parsed."""
@@ -64,7 +66,8 @@ def read_store_config(lake: LakePaths, broker: str, at: datetime.datetime | None
     for row in rows:
         if at is None or row["recorded_at"] <= at:
             found[row["kind"], row["name"]] = row["value"]
-    return StoreConfig({key: value for key, value in found.items() if value is not None})
+    values = {key: value for key, value in found.items() if value is not None}
+    return StoreConfig(values, frozenset(found.keys() - values.keys()))
 
 
 def _rows_of(table: DeltaTable, broker: str) -> list[dict[str, Any]]:

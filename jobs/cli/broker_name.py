@@ -17,8 +17,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.stores import Store, find_stores, is_glob
+from commitlake.connectors.formats.engine.stores import Store, find_stores, is_glob, names_text
 from commitlake.connectors.formats.format import Format
+from commitlake.connectors.formats.settings_files import BROKER_PLACEHOLDER
 from commitlake.connectors.lake.packs.names import fault_of_name, fits_folder
 from commitlake.jobs.cli.broker_conf import read_store_conf
 from commitlake.jobs.cli.command import JobError
@@ -30,7 +31,7 @@ class BrokerName:
     """A store's name, and where it comes from.
 
     Attributes:
-        name: the name for `find_stores`; None for the name of the folder.
+        name: the name, or names of several stores, for `find_stores`; None for the name of the folder.
         note: a sentence for the first run's summary, or empty.
     """
 
@@ -54,11 +55,23 @@ def broker_name(
         JobError: if the file of `--broker-conf` cannot be read, or its name is not a valid broker name.
         CommitLogError: see `find_stores`.
     """
-    if given is not None or "," in path or is_glob(path) or "{" in path:
+    if given is not None or "{" in path:
         if given is not None and given not in known:
             _check_name(given, "--broker")
         return BrokerName(given)
-    (store,) = find_stores(path, None, formats)
+    if "," not in path and not is_glob(path):
+        (store,) = find_stores(path, None, formats)
+        return _name_of(store, conf, known)
+    parts = [part.strip() for part in path.split(",") if part.strip()]
+    stores = [store for part in parts for store in find_stores(part, None, formats)]
+    of_each = conf if conf and BROKER_PLACEHOLDER in conf else None
+    found = {store.root: _name_of(store, of_each, known) for store in stores}
+    names = {root: one.name for root, one in found.items() if one.name is not None}
+    notes = "; ".join(one.note for one in found.values() if one.note)
+    return BrokerName(names_text(names) if names else None, notes)
+
+
+def _name_of(store: Store, conf: str | None, known: Collection[str]) -> BrokerName:
     if store.broker in known:
         return BrokerName(None)
     for file, name in _named_by(store, conf):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from commitlake.connectors.formats.engine.errors import IndexMismatchError
 from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.formats.rocketmq.topic_configs import is_listed
 from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
 from commitlake.connectors.lake.lost_ranges import LostRange, lost_ranges, lost_sentences
 from commitlake.connectors.lake.paths import LakePaths
@@ -27,6 +28,7 @@ from commitlake.pipelines.lag.queues import QueueSpan, Times
 from commitlake.pipelines.lag.retry_stores import entries_of_lake, entries_of_store, rows_of_entries
 from commitlake.pipelines.lag.store_messages import StoreMessages
 from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions, subscriptions_at
+from commitlake.pipelines.lag.verdicts import LagVerdict
 from commitlake.pipelines.lag.waiting import DelayLag, DelayLevels, TimerLag
 from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.snapshot.files import read_store_progress
@@ -39,6 +41,8 @@ from commitlake.schemas.layouts.rocketmq.offset_keys import plain_group
 
 MAX_IMPOSSIBLE = 1_000
 """Largest number of offsets in queues that do not exist which have rows."""
+DELETED_TOPIC = "the topic was deleted, but the group still has an offset in it"
+"""Note of a row whose topic has no queues any more."""
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -131,7 +135,7 @@ def lag_of_lake(
         times[broker] = _times(moments[OffsetKind.GROUP])
         subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, at).aged(when)
         broadcasting += _broadcasting(broker, subscriptions, moments[OffsetKind.GROUP], choice)
-        config = read_store_config(lake, broker, when)
+        config = read_store_config(lake, broker, None if at is None else when)
         moments[OffsetKind.GROUP], left_out = _without_impossible(moments[OffsetKind.GROUP], config.of_kind(TOPIC))
         missing += left_out
         levels = _levels(given.delay_levels_ms.get(broker), config.of_kind(SETTING))
@@ -145,7 +149,9 @@ def lag_of_lake(
             wanted = Choice(choice.groups, [topic for topic in progress.topics if choice.takes_topic(topic)])
             if not wanted.topics:
                 continue
-        rows += _measure(moments, store, subscriptions, wanted, levels, progress.end)
+        deleted = {name for kind, name in config.removed if kind == TOPIC}
+        measured = _measure(moments, store, subscriptions, wanted, levels, progress.end)
+        rows += [_judge_deleted(row) if row.topic in deleted else row for row in measured]
         if at is None:
             rows += rows_of_entries(moments[OffsetKind.GROUP], entries_of_lake(lake, broker), wanted)
     missing += lost_sentences(list(_lost_while_waiting(lake, rows)))
@@ -226,6 +232,15 @@ def _without_impossible(moment: Moment, topics: Mapping[str, Any]) -> tuple[Mome
     )
     left = {position: offset for position, offset in moment.offsets.items() if position not in leaves_out}
     return replace(moment, offsets=left), [sentence]
+
+
+def _judge_deleted(row: Lag) -> Lag:
+    """Return the row of a group in a deleted topic, which no longer has a queue."""
+    if row.kind != "group":
+        return row
+    notes = [note for note in row.notes if note != row.judged.reason]
+    judged = row.judged._replace(verdict=LagVerdict.UNKNOWN, reason=DELETED_TOPIC)
+    return row._replace(judged=judged, notes=(DELETED_TOPIC, *notes))
 
 
 def _queue_count(settings: Any) -> int:
@@ -315,7 +330,8 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
         )
         return LagAnswer([], [f"{store.broker}: {why}"])
     moments = moments_of(progress)
-    moments[OffsetKind.GROUP], left_out = _without_impossible(moments[OffsetKind.GROUP], topics_of(store))
+    topics = topics_of(store)
+    moments[OffsetKind.GROUP], left_out = _without_impossible(moments[OffsetKind.GROUP], topics)
     subscriptions = subscriptions_of(progress).with_given(given.filters)
     levels = _levels(given.delay_levels_ms.get(store.broker), settings_of(store))
     messages = StoreMessages(store)
@@ -325,6 +341,7 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
         _LOGGER.warning("%s; reading the log instead of the indexes", error)
         messages = StoreMessages(store, use_indexes=False)
         rows = _measure(moments, messages, subscriptions, choice, levels)
+    rows = [_judge_deleted(row) if topics and row.topic not in topics and is_listed(row.topic) else row for row in rows]
     missing = [*left_out, *([_damaged(store.broker, messages.damaged)] if messages.damaged else [])]
     entries, problems = entries_of_store(store)
     rows += rows_of_entries(moments[OffsetKind.GROUP], entries, choice)

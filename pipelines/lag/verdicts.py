@@ -9,7 +9,8 @@ The verdicts:
     rewound  the group's offset was set back
     lost     the broker deleted messages before the group consumed them
     ahead    the group's offset is beyond the queue's end: the topic was created again, or the log was cut
-    unknown  messages wait, and only one snapshot has an offset of the group, which does not show whether it moves
+    unknown  messages wait, and only one snapshot has an offset of the group, which does not show whether it moves; or
+             the topic was deleted
 """
 
 from __future__ import annotations

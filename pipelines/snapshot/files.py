@@ -19,6 +19,7 @@ from commitlake.connectors.formats.config_files import BACKUP
 from commitlake.connectors.formats.engine.shipped import small_files_folder
 from commitlake.connectors.formats.engine.store_files import store_of
 from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.formats.format import ASK_HINT
 from commitlake.connectors.formats.small_files import SmallFiles
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
@@ -100,7 +101,7 @@ def _read_progress(store: Store, root: Path, now: datetime.datetime, wait: Calla
         _LOGGER.warning("%s/%s: %s: its .bak is used, as by a broker", store_of(store.root), name, why)
         if (backup := f"{name}{BACKUP}") in before:
             before[name] = before[backup]
-    return replace(_progress(store, files, unreadable, before), read_at=now)
+    return replace(_progress(store, root, files, unreadable, before), read_at=now)
 
 
 def _written(root: Path, now: datetime.datetime) -> dict[str, datetime.datetime]:
@@ -119,12 +120,24 @@ def _unmapped(written: dict[str, datetime.datetime]) -> dict[str, datetime.datet
     return {name: time for name, time in written.items() if name != _TIMERS}
 
 
+def _newer_rocksdb(store: Store, root: Path, written: datetime.datetime | None) -> Path | None:
+    """Return the folder of offsets in RocksDB, unless the broker has written a file of offsets after it."""
+    folder = store.format.rocksdb_offsets(root)
+    if folder is None or written is None:
+        return folder
+    with suppress(OSError):
+        newest = max(file.lstat().st_mtime for file in folder.iterdir())
+        return folder if newest > written.timestamp() else None
+    return folder
+
+
 def _progress(
-    store: Store, files: SmallFiles, unreadable: _Unreadable, written: dict[str, datetime.datetime]
+    store: Store, root: Path, files: SmallFiles, unreadable: _Unreadable, written: dict[str, datetime.datetime]
 ) -> StoreSnapshot:
     taken: dict[OffsetKind, datetime.datetime] = {}
     offsets: dict[OffsetOwner, int] = {}
-    if files.offsets_file in written and files.offsets_file not in unreadable.files:
+    rocksdb = _newer_rocksdb(store, root, written.get(files.offsets_file))
+    if files.offsets_file in written and files.offsets_file not in unreadable.files and rocksdb is None:
         taken[OffsetKind.GROUP] = written[files.offsets_file]
         for one in files.group_offsets:
             offsets[OffsetOwner(OffsetKind.GROUP, one.group, one.topic, one.queue_id)] = one.offset
@@ -145,6 +158,8 @@ def _progress(
     note = ""
     if OffsetKind.GROUP not in taken and not unreadable.files:
         note = f"{shown}/{files.offsets_file}: no such file, so no offsets of groups are known"
+    if rocksdb is not None:
+        note = f"{rocksdb}: the offsets of groups are in RocksDB, which cannot be read. {ASK_HINT}"
     return StoreSnapshot(
         broker=store.broker,
         source=SnapshotSource.FILE,

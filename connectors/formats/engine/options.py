@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | path | (needed) | a store (the folder that holds `commitlog/`), a `commitlog` folder, a glob, or several with commas |
 | | | between; `{broker}` stands for one path component, which names the broker |
-| broker | from the path | the store's name; for a path that gives one store |
+| broker | from the path | the store's name; of several stores, JSON of the folder of each log and its name |
 | layout | the format's | commitlog, journal or any: which stores of the path are meant |
 | mode | FAILFAST | FAILFAST, PERMISSIVE (bad ranges become rows with `_corrupt_record`) or DROPMALFORMED (counted) |
 | columns | all but body | comma-separated; other columns are not decoded. `.schema(...)` does the same |

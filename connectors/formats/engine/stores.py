@@ -8,12 +8,13 @@ from a store's files becomes part of a path, except names in a manifest, which a
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import translate
 from functools import partial
 from itertools import pairwise
@@ -141,7 +142,7 @@ def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] 
 
     Args:
         path: a path, a glob, or several separated by commas.
-        broker: the store's name, if the path has one store.
+        broker: the store's name, if the path has one store; or the names of several, from `names_text`.
         formats: formats that the caller can read; stores of other formats are not searched.
 
     Raises:
@@ -152,14 +153,16 @@ def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] 
         path.encode()
     except UnicodeEncodeError:
         raise StoreError(f"{path!r} cannot be read: expected a path in UTF-8") from None
+    names = _parse_names(broker)
     found: dict[str, Store] = {}
     refused: list[UnsupportedStoreError] = []
     parts = [path] if _is_folder(path) else [part.strip() for part in path.split(",") if part.strip()]
     for pattern in parts:
-        for store in _find_by_pattern(pattern, broker, formats):
-            if isinstance(store, UnsupportedStoreError):
-                refused.append(store)
+        for listed in _find_by_pattern(pattern, None if names else broker, formats):
+            if isinstance(listed, UnsupportedStoreError):
+                refused.append(listed)
                 continue
+            store = replace(listed, broker=names.get(listed.root, listed.broker))
             if store.broker in found:
                 raise OptionError(
                     f"two stores are named {store.broker!r}: {found[store.broker].root} and {store.root}; "
@@ -174,6 +177,24 @@ def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] 
     for error in refused:
         UNREAD.warning("%s: skipped", error)
     return [found[name] for name in sorted(found)]
+
+
+def names_text(names: Mapping[str, str]) -> str:
+    """Return the option `broker` for several stores.
+
+    Args:
+        names: the name of each store, by the folder of its log. Others have their usual name.
+    """
+    return json.dumps(names, sort_keys=True)
+
+
+def _parse_names(broker: str | None) -> dict[str, str]:
+    """Return the names of several stores; empty for the name of one."""
+    try:
+        names = json.loads(broker) if broker and broker.startswith("{") else None
+    except ValueError:
+        return {}
+    return {str(root): str(name) for root, name in names.items()} if isinstance(names, dict) else {}
 
 
 def _find_by_pattern(

@@ -19,6 +19,7 @@ from commitlake.connectors.formats.engine.filters import Narrowing
 from commitlake.connectors.formats.engine.indexed_files import MAX_FILE_BYTES, MissingObjectError, StoreFiles
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
+from commitlake.connectors.formats.format import refuse_rocksdb_queues
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
 from commitlake.connectors.formats.index_entries.entry_options import EntryOptions
 from commitlake.connectors.formats.index_entries.partitions import (
@@ -122,7 +123,7 @@ def _parts_of_store(store: Store, planned: PlannedStore, narrowing: Narrowing) -
             "when it starts"
         )
     if not planned.is_copy and store.format.has_rocksdb_queues(Path(root)):  # which are not copied
-        raise StoreError(f"{root}: expected queues in files, found queues in RocksDB, which cannot be read")
+        refuse_rocksdb_queues(root)
     for layout in layouts:
         for queue in _queues(planned, files, layout, narrowing):
             yield from _parts_of_queue(queue, files)

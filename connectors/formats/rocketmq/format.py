@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from commitlake.connectors.formats.format import Format, RecordRules
+from commitlake.connectors.formats.format import Format, RecordRules, refuse_rocksdb_queues
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, Dialect
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles, QueueWriter
     from commitlake.connectors.formats.small_files import Claim, Problems, RebuiltLog, SmallFiles
 
-_ROCKSDB_FILE = "CURRENT"
+_ROCKSDB_FILE, _ROCKSDB_OFFSETS = "CURRENT", "config/consumerOffsets"
 _ENTRY_SIZES = (20, 46)
 
 
@@ -128,6 +128,8 @@ class RocketmqFormat(Format):
         """Yield the entries of a store's queues; see `Format`."""
         from commitlake.connectors.formats.rocketmq.indexes import walk_consume_queues
 
+        if files.files_in(self.queue_folders[0], _ROCKSDB_FILE.__eq__):
+            refuse_rocksdb_queues(files.place_of(""))
         for found in walk_consume_queues(files, topic, queue_id):
             yield {
                 "topic": found.topic,
@@ -147,6 +149,11 @@ class RocketmqFormat(Format):
     def has_rocksdb_queues(self, root: Path) -> bool:
         """Return whether RocksDB's file CURRENT is among the queues."""
         return os.path.lexists(root / self.queue_folders[0] / _ROCKSDB_FILE)
+
+    def rocksdb_offsets(self, root: Path) -> Path | None:
+        """Return the folder of RocksDB's offsets; see `Format`."""
+        folder = root / _ROCKSDB_OFFSETS
+        return folder if os.path.lexists(folder / _ROCKSDB_FILE) else None
 
     def topic_kinds(self, root: Path) -> TopicKinds:
         """Return the queue types of a store's topics; see `Format`."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.jobs.cli.broker_name import BrokerName, broker_name
 from commitlake.jobs.cli.command import JobError
@@ -141,3 +142,20 @@ def test_a_folders_name_that_is_too_long_for_the_lake_is_refused(tmp_path: Path)
     store = write_store(tmp_path / ("\u8a02" * 60) / "store", [(0, open_segment(messages(2), 1 << 14))])
     with pytest.raises(JobError, match="too long for the lake"):
         name_of(store)
+
+
+def test_each_of_several_stores_has_the_name_in_its_broker_conf(store: Path, tmp_path: Path) -> None:
+    other = write_store(tmp_path / "copy" / "store", [(0, open_segment(messages(3), 1 << 14))])
+    unnamed = write_store(tmp_path / "plain" / "store", [(0, open_segment(messages(4), 1 << 14))])
+    write_conf(store / ".." / "broker.conf", "broker-a")
+    write_conf(other / ".." / "broker.conf", "broker-b")
+    path = f"{store},{other},{unnamed}"
+
+    def names(*known: str) -> list[str]:
+        found = broker_name(path, None, None, known, all_formats())
+        return [one.broker for one in find_stores(path, found.name)]
+
+    assert names() == ["broker-a", "broker-b", "plain"]
+    assert names("copy", "plain") == ["broker-a", "copy", "plain"]  # archived under the name of its folder
+    assert names("rocketmq", "copy", "plain") == ["copy", "plain", "rocketmq"]
+    assert broker_name(str(tmp_path / "*" / "store"), None, None, (), all_formats()).note.count("is 'broker-") == 2

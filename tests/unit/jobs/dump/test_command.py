@@ -819,3 +819,11 @@ def test_dump_and_the_store_agree_on_the_segment_size(tmp_path: Path) -> None:
     root = store_of(tmp_path, closed_segment(messages(2), SIZE), open_segment(messages(2), SIZE, SIZE)[:100])
     (store,) = find_stores(str(root))
     assert segment_size(store) == SIZE
+
+
+def test_queues_in_rocksdb_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(2), 1 << 14))])
+    (store / "consumequeue").mkdir()
+    (store / "consumequeue" / "CURRENT").write_text("MANIFEST-000005\n")
+    assert dump.main([str(store), "--consumequeue"]) == 4
+    assert "the queues are in RocksDB, which cannot be read" in capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import html
 import json
+import os
 import re
 import shlex
 from dataclasses import replace
@@ -13,11 +14,12 @@ from typing import Any
 
 import pytest
 
+from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.lag.command import main as lag
 from commitlake.jobs.replay.command import main as replay
 from commitlake.jobs.snapshot.command import main as snapshot
-from commitlake.pipelines.lag.answer import Given, lag_of_lake, queue_ends
+from commitlake.pipelines.lag.answer import DELETED_TOPIC, Given, lag_of_lake, lag_of_store, queue_ends
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.history import lag_history
 from commitlake.pipelines.lag.measure import BROADCASTS, NO_OFFSET, Choice
@@ -425,3 +427,31 @@ def test_the_ends_of_queues_without_a_group_are_known(partly_committed: GrowingL
         append_progress(partly_committed.lake, progress(60 * minute, 4))
     answer = lag_of_lake(partly_committed.lake, None, Choice(topics=["orders"]))
     assert queue_ends(partly_committed.lake, answer) == {Queue("broker-a", "others", 0): QueueSpan(0, 1, 1)}
+
+
+def test_offset_in_a_deleted_topic_is_not_ok(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    growing.write([stored("orders", 0), stored("gone", 1)])
+    put_bytes(growing.store, "topics.json", b'{"topicConfigTable":{"orders":{},"gone":{}}}')
+    put_offsets(growing.store, "consumerOffset.json", {"orders@billing": {0: 1}, "gone@billing": {0: 1}})
+    growing.archive()
+    put_bytes(growing.store, "topics.json", b'{"topicConfigTable":{"orders":{}}}')
+    for place in places_of(growing).values():
+        rows = {row["topic"]: row for row in lag_rows(capsys, *place)}
+        assert rows["gone"]["verdict"] == "unknown"
+        assert DELETED_TOPIC in str(rows["gone"]["notes"])
+        assert DELETED_TOPIC not in str(rows["orders"])
+
+
+def test_offsets_in_rocksdb_are_named_unless_the_file_is_newer(growing: GrowingLake) -> None:
+    growing.write([stored("orders", 0)])
+    (store,) = find_stores(str(growing.store))
+    rocksdb = growing.store / "config" / "consumerOffsets"
+    rocksdb.mkdir(parents=True)
+    (rocksdb / "CURRENT").write_text("MANIFEST-000005\n")
+    (sentence,) = lag_of_store(store, WRITTEN, Choice()).missing
+    assert "config/consumerOffsets: the offsets of groups are in RocksDB, which cannot be read" in sentence
+    assert "'commitlake snapshot --namesrv' asks the broker for them" in sentence
+    put_offsets(growing.store, "consumerOffset.json", {"orders@billing": {0: 1}})  # from before the broker used RocksDB
+    assert lag_of_store(store, WRITTEN, Choice()).missing == [sentence]
+    os.utime(rocksdb / "CURRENT", (0, 0))
+    assert [row.offset.low for row in lag_of_store(store, WRITTEN, Choice()).rows] == [1]

@@ -21,7 +21,8 @@ from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, parse_message
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
 from commitlake.schemas.tables.messages import SOURCE
 from tests.support.batches import SIZE, arrow_schema, log_of, rows_of, splits_of
@@ -135,6 +136,28 @@ def test_failfast_names_file_place_and_both_values(tmp_path: Path) -> None:
         DamagedLogError, match=r"0{20}, byte (\d+) \(physical offset \1, .*body_crc: expected \d+, found \d+"
     ):
         rows_of(damaged(tmp_path), Mode.FAILFAST)
+
+
+def test_record_whose_properties_exceed_their_length_is_a_bad_range_as_for_a_broker(tmp_path: Path) -> None:
+    """A broker reads the length as a negative number; its recovery ends the log there, and no queue has the record."""
+    head = len(records([new_message(0, properties=())])[0]) - 2
+    sent, offset = [], 0
+    for number in range(10):
+        properties = b"k\x01" + b"v" * 39_952 if number == 5 else b"TAGS\x01TagA"
+        record = bytearray(records([new_message(number, properties=())], offset)[0][:head])
+        record[:4] = (head + 2 + len(properties)).to_bytes(4, "big")
+        sent.append(bytes(record) + len(properties).to_bytes(2, "big") + properties)
+        offset += len(sent[-1])
+    long = sent[5]
+    splits = splits_of(tmp_path, b"".join(sent).ljust(1 << 16, b"\0"))
+    notes = [row["_corrupt_record"] for row in rows_of(splits, Mode.PERMISSIVE, "topic", "_corrupt_record")]
+    assert notes.count(None) == 9
+    (note,) = (note for note in notes if note is not None)
+    start = sum(map(len, sent[:5]))
+    assert isinstance(note, dict)
+    assert (note["reason"], note["start"], note["end"]) == ("part_lengths", start, start + len(long))
+    with pytest.raises(LayoutError, match="properties_length at byte 99: expected 39954, found -25582"):
+        parse_message(long)
 
 
 def test_permissive_gives_the_bad_range_as_a_row(tmp_path: Path) -> None:
