@@ -33,7 +33,7 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_comm
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import delta_table, storage_options
-from commitlake.connectors.lake.erasures import read_erased_places
+from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
 from commitlake.connectors.lake.log_history import read_history
 from commitlake.connectors.lake.lost_ranges import REPAIR
@@ -55,9 +55,11 @@ from commitlake.pipelines.maintenance.log_repair import AsideFolder, added_files
 from commitlake.pipelines.maintenance.repair_notes import read_note, repair_note
 from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
 from commitlake.pipelines.masking.archiving import ArchiveMasks
+from commitlake.pipelines.masking.later_copies import read_later_copies
 from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.tables.erasures import ERASURES
 from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.messages import STORE_DATE
 
@@ -309,19 +311,39 @@ def _read_again(
         left += [part for part in lacks if part.start < part.end]
         if start < end:
             parts += plan_splits(store, StoreRange(start, end, TailKind.CLOSED), PACK_BYTES)
-    erased = read_erased_places(lake)
+    erased, copies = read_erased_places(lake), read_later_copies(lake)
     run_id = f"{REPAIR}-{secrets.token_hex(16)}"
     tasks = ArchiveTasks(
-        parts, lake, stores.bodies, run_id, stores.parser_version, False, erased, stores.masks, PACK_BYTES
+        parts,
+        lake,
+        stores.bodies,
+        run_id,
+        stores.parser_version,
+        False,
+        erased,
+        stores.masks,
+        PACK_BYTES,
+        copies=copies,
     )
     manifest = list(tasks.run_all(runner))
     check_written(lake, stores.bodies, manifest)
     left += _not_readable(lake, manifest)
     expired = read_expiries(delta_table(lake.messages, lake.s3)).get("messages")
     files = [row.data_file for row in manifest if row.path and row.table == "messages"]
+    _record_copies(lake, manifest, erased)
     kept = [file for file in files if expired is None or not file.store_date or file.store_date >= expired.isoformat()]
     _delete_files(lake, manifest, kept)
     return _Read(kept, left)
+
+
+def _record_copies(lake: LakePaths, manifest: Sequence[ManifestRow], erased: ErasedPlaces) -> None:
+    """Record messages that were lost when others with their key were erased, and that are erased now."""
+    for row in manifest:
+        if row.path and row.table == "erasures":
+            with folder_of(lake.erasures).open_input_file(row.path) as source:
+                rows = erased.without(pq.read_table(source))
+            if rows.num_rows:
+                append_rows(lake.erasures, ERASURES, rows)
 
 
 def _not_readable(lake: LakePaths, manifest: Sequence[ManifestRow]) -> list[LogRange]:

@@ -26,7 +26,13 @@ from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, Tail
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, commits_after, read_last_commit
 from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
+from commitlake.connectors.lake.erasures import (
+    NOTHING_ERASED,
+    ErasedPlaces,
+    erased_places,
+    erasure_number,
+    open_erasures,
+)
 from commitlake.connectors.lake.follower import FOLLOWING
 from commitlake.connectors.lake.lost_ranges import REPAIR
 from commitlake.connectors.lake.packs.location import pack_location
@@ -40,7 +46,9 @@ from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import ArchiveWork, check_is_archived
 from commitlake.pipelines.maintenance.derived_repair import is_of_runs, replace_rows
 from commitlake.pipelines.maintenance.refill import PACK_BYTES, Stores, archived_counts
+from commitlake.pipelines.masking.tombstones import newest_of_messages
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
 
 REPEATED = ("profiles", "quality_results", "quarantine", "gaps")
 """Tables that can be restored so."""
@@ -68,7 +76,7 @@ def repeat_runs(lake: LakePaths, lost: Mapping[str, int], stores: Stores) -> Ite
     Yields:
         Sentences on what is still lost.
     """
-    erased = read_erased_places(lake)
+    erased = _counted_erasures(lake)
     by_broker = {store.broker: store for store in stores.stores}
     left: Counter[str] = Counter()
     for run in _lacking_runs(lake, lost):
@@ -84,6 +92,23 @@ def repeat_runs(lake: LakePaths, lost: Mapping[str, int], stores: Stores) -> Ite
                     _restore(lake, table, part.run_id, _rows_of(scratch, table), hides_bytes=erased.number > 0)
     for table, count in left.items():
         yield f"{table}: {count_text(count, 'row')} of runs whose log no store has"
+
+
+def _counted_erasures(lake: LakePaths) -> ErasedPlaces:
+    """Return the messages that profiles count in their erased form; an audit corrects them for all others."""
+    table = open_erasures(lake)
+    if table is None:
+        return NOTHING_ERASED
+    rows = table.to_pyarrow_table(columns=["broker", "physical_offset", "erasure_id", "number", "event", "at"])
+    events = pa.array([str(event) for event in MESSAGE_EVENTS])
+    rows = newest_of_messages(rows.filter(pc.is_in(rows.column("event"), events)))
+    try:
+        counted = erasure_number(delta_table(lake.profiles, lake.s3))
+    except TableNotFoundError:
+        counted = 0
+    on_arrival = pc.not_equal(rows.column("event"), str(ErasureEvent.MESSAGE))
+    is_counted = pc.or_(on_arrival, pc.less_equal(rows.column("number"), counted))
+    return erased_places(rows.filter(is_counted), erasure_number(table))
 
 
 def _restore(lake: LakePaths, table: str, run_id: str, rows: pa.Table, *, hides_bytes: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,22 @@ def test_each_broker_of_a_lost_file_has_its_own_gap(tmp_path: Path) -> None:
     assert query.main([*lake, "--broker", "broker-a"]) == ExitCode.DAMAGE
     assert repair(first, "--store", str(first.store)) == ExitCode.OK
     assert contents(first.lake, *TABLES) == expected
+
+
+@LONG
+def test_a_lost_message_that_was_erased_meanwhile_comes_back_erased(tmp_path: Path) -> None:
+    growing = GrowingLake(tmp_path)
+    messages = shop_messages(40, days=DAYS)
+    messages[30] = replace(messages[5], born_timestamp=messages[30].born_timestamp)  # the same order, a day later
+    growing.write(messages)
+    archive_run(growing)
+    forget_earlier_versions(growing.lake)
+    damage(file_of(growing), "deleted")
+    assert repair(growing) == ExitCode.DAMAGE
+    asked = ["--key", "order-5", "--reason", "asked", "--yes", "--quiet"]
+    assert erase.main(["--lake", growing.lake.root, *asked]) == ExitCode.OK
+    assert repair(growing, "--store", str(growing.store)) == ExitCode.OK
+    rows = contents(growing.lake, "messages", "message_keys", "erasures")
+    assert len(rows["messages"]) == len(messages)
+    assert "'order-5'" not in repr(rows)
+    assert sum("'event': 'copy'" in row for row in rows["erasures"]) == 1
