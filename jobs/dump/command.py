@@ -2,7 +2,8 @@
 
 Reads a store; writes one object per line to standard output, in physical order, and reports on standard error where and
 why it stopped. Exit codes: 0 if the log is intact (a torn end is not damage); 3 if there are bad ranges before its end,
-or, for a JMQ store's queues, if an entry has a wrong CRC or is missing before others.
+if a body cannot be decompressed for `--body-as text`, or, for a JMQ store's queues, if an entry has a wrong CRC or is
+missing before others.
 """
 
 from __future__ import annotations
