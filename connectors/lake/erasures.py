@@ -163,8 +163,8 @@ def erasure_number(table: DeltaTable | None) -> int:
 
 
 def erased_form(table: DeltaTable) -> int:
-    """Return the form in which `messages` has its erased rows."""
-    return table.transaction_version(FORM_ID) or 1
+    """Return the form in which `messages` has its erased rows; the newest if no erasure is complete in it."""
+    return table.transaction_version(FORM_ID) or (1 if erasure_number(table) else FORM)
 
 
 def read_erased_places(lake: LakePaths) -> ErasedPlaces:

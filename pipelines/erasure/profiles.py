@@ -187,10 +187,11 @@ def _counted(lake: LakePaths) -> int:
     messages = delta_table(lake.messages, lake.s3)
     if erased_form(messages) < FORM:
         return 0
+    done = erasure_number(messages)
     try:
-        return erasure_number(delta_table(lake.profiles, lake.s3))
+        return min(done, erasure_number(delta_table(lake.profiles, lake.s3)))
     except TableNotFoundError:
-        return erasure_number(messages)
+        return done
 
 
 _TO_FORGET = ("row_before", "lake_before", "body_crc", "detail")

@@ -146,7 +146,7 @@ def complete_rows(lake: LakePaths, places: ErasedPlaces, parser_version: str) ->
         parser_version: version of CommitLake.
     """
     opened = delta_table(lake.messages, lake.s3)
-    if not erasure_number(opened) or erased_form(opened) >= FORM:
+    if erased_form(opened) >= FORM:
         return
     recorded = newest_rows(read_ledger(lake))
     known = {

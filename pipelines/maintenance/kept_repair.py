@@ -36,7 +36,7 @@ from commitlake.pipelines.maintenance.data_check import DataDamage
 from commitlake.pipelines.maintenance.log_repair import AsideFolder
 from commitlake.pipelines.maintenance.lost_erasures import restore_erasures
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.tables.erasures import ERASURES
+from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
 from commitlake.schemas.tables.evidence import EVIDENCE
 
 KEPT_TABLES: dict[str, tuple[StructType, str, tuple[str, ...]]] = {
@@ -80,7 +80,7 @@ def rebuild_kept_table(aside: AsideFolder, table: str, damages: Sequence[DataDam
     for damaged in damages:
         if unquote(damaged.file.path) not in names:
             yield f"{table}: {count_text(damaged.file.rows or 0, 'row')} of data file {damaged}"
-    rows = _distinct(pa.concat_tables(parts), key)
+    rows = _distinct(pa.concat_tables(parts), key, table)
     newest = pc.max(rows.column("number")).as_py() or 0
     if table == "erasures":
         restored = restore_erasures(lake, rows)
@@ -105,7 +105,12 @@ def _conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _distinct(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
+def _distinct(rows: pa.Table, key: tuple[str, ...], table: str) -> pa.Table:
     numbered = rows.select(key).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
-    first = numbered.group_by(list(key), use_threads=False).aggregate([("row", "min")])
+    names = [*key]
+    if table == "erasures":  # in other events it differs after the purge
+        is_later = pc.equal(rows.column("event"), str(ErasureEvent.LATER))
+        numbered = numbered.append_column("detail", pc.if_else(is_later, rows.column("detail"), None))
+        names.append("detail")
+    first = numbered.group_by(names, use_threads=False).aggregate([("row", "min")])
     return rows.take(first.column("row_min"))

@@ -156,10 +156,13 @@ def test_a_stopped_erasure_is_finished_without_its_key(growing: GrowingLake, mon
         with pytest.raises(KilledError):
             erase(growing)
     assert audited(growing) == ExitCode.OK  # not erased yet, and not reported as erased
+    growing.write(later_messages(growing)[:1])
+    archive(growing)
+    assert audited(growing) == ExitCode.OK  # only the later copy is erased
     (done,) = finish_erasures(place_of(growing), lambda _: None)
     assert done.state.messages == 1
     purge_erasures(place_of(growing), NOW, lambda _: None, is_alone=True)
-    check_done(growing)
+    check_done(growing, messages=101)
 
 
 @pytest.mark.parametrize(
