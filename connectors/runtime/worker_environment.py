@@ -45,12 +45,13 @@ _LAUNCHER = """#!/bin/sh
 # Start this executor's Python {version} with the packages beside this script.
 here=$(cd "$(dirname "$0")/.." && pwd)
 lib=$here/lib
-cache=${{XDG_CACHE_HOME:-${{HOME:-/nowhere}}/.cache}}/commitlake/executors
+cache=${{XDG_CACHE_HOME:-${{HOME:+$HOME/.cache}}}}/commitlake/executors
 kept=$cache/{digest}
 # A standalone worker never deletes the folder of a run, so the packages are moved to one place for all runs, at once or
 # not at all. YARN, where the archive is a link to a cache, deletes what it no longer needs.
 keep_once() {{
-  [ ! -L "${{0%/bin/*}}" ] && mkdir -p -m 700 "$cache" 2>/dev/null || return 0
+  [ -n "${{XDG_CACHE_HOME:-${{HOME:-}}}}" ] && [ ! -L "${{0%/bin/*}}" ] || return 0
+  mkdir -p -m 700 "$cache" 2>/dev/null || return 0
   if [ -d "$kept" ]; then
     rm -rf "$lib" &
   else
