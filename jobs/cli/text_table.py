@@ -221,7 +221,7 @@ def shortened(text: str, width: int) -> str:
     >>> shortened("no committed offset: counted", 14)
     'no committed…'
     >>> shortened("C0A8000100002A9F0000000000001000", 12)
-    'C0A800…01000'
+    'C0A80…001000'
     """
     if width < _LEAST and _length(text) > width:
         return set_cell_size(text, max(0, width - 1)).rstrip() + _CUT

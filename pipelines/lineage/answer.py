@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from commitlake.connectors.lake.archive_log import ArchiveCommit, newest_commit
 from commitlake.connectors.lake.lost_ranges import LostRange, lost_ranges, lost_sentences
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.pipelines.edges.links.retries import offset_of
 from commitlake.pipelines.edges.progress import APPLICATION_ID
 from commitlake.pipelines.lineage.building import build, ordered, record_of, step_id
 from commitlake.pipelines.lineage.depth import NearSteps, near_steps
@@ -20,6 +19,7 @@ from commitlake.pipelines.lineage.question import Question
 from commitlake.pipelines.lineage.story import Record, Story
 from commitlake.pipelines.lineage.words import when_text
 from commitlake.pipelines.masking.archiving import changes_bodies
+from commitlake.schemas.layouts.rocketmq.message_id import offset_in
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.times import EPOCH
 
@@ -98,7 +98,7 @@ def story_and_rows(lake: LakePaths, question: Question) -> tuple[Story, Sequence
 
 def _lost(lake: LakePaths, question: Question) -> list[LostRange]:
     """Return the ranges of logs that the lake has lost and that may hold records of the story, as far as is known."""
-    broker, offset = question.place or (None, offset_of(question.message_id))
+    broker, offset = question.place or (None, offset_in(question.message_id))
     lost = lost_ranges(lake, [] if broker is None else [broker], question.start, question.end)
     return lost if offset < 0 else [part for part in lost if part.may_have(offset)]
 

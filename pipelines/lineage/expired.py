@@ -5,9 +5,9 @@ from __future__ import annotations
 from deltalake import DeltaTable
 
 from commitlake.pipelines.edges.lake_spans import LinkedExtents
-from commitlake.pipelines.edges.links.retries import offset_of
 from commitlake.pipelines.lineage.question import Question
 from commitlake.pipelines.maintenance.expiry import read_expiries
+from commitlake.schemas.layouts.rocketmq.message_id import offset_in
 
 
 def expiry_cautions(messages: DeltaTable, question: Question) -> list[str]:
@@ -21,7 +21,7 @@ def expiry_cautions(messages: DeltaTable, question: Question) -> list[str]:
     if before is None:
         return []
     dropped = f"the lake has dropped messages from before {before.isoformat()}"
-    broker, offset = question.place or (None, offset_of(question.message_id))
+    broker, offset = question.place or (None, offset_in(question.message_id))
     if offset < 0:
         return [f"{dropped}, and an older one would not be found"]
     spans = LinkedExtents(messages, ()).after(()).brokers

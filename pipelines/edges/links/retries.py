@@ -14,8 +14,7 @@ from commitlake.pipelines.edges.matching import NONE, Column, count_before, key_
 from commitlake.pipelines.edges.members import Role
 from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import FROM, absent, make_steps
-from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
+from commitlake.schemas.layouts.rocketmq.message_id import offset_in
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
 
@@ -137,13 +136,5 @@ def _origin_offsets(f: Families, copies: Array, found: Array) -> Array:
     first = (found < 0) & (f.numbers("attempt")[copies] <= 1) & (f.numbers("by_client")[copies] == 0)
     wanted = np.flatnonzero(first)
     for row, text in zip(wanted.tolist(), f.column("origin_id", copies[wanted]).to_pylist(), strict=True):
-        offsets[row] = offset_of(text)
+        offsets[row] = offset_in(text)
     return offsets
-
-
-def offset_of(message_id: str | None) -> int:
-    """Return the physical offset in an offset message id; -1 for other text."""
-    try:
-        return NONE if message_id is None else parse_message_id(message_id.strip()).physical_offset
-    except LayoutError:
-        return NONE

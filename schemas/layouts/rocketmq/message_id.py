@@ -45,6 +45,14 @@ def parse_message_id(text: str) -> MessageId:
     return MessageId(host, _OFFSET.unpack_from(data, len(data) - _OFFSET.size)[0])
 
 
+def offset_in(text: str | None) -> int:
+    """Return the physical offset in an offset message id; -1 for None and other text."""
+    try:
+        return -1 if text is None else parse_message_id(text.strip()).physical_offset
+    except LayoutError:
+        return -1
+
+
 def serialize_message_id(store_host: Host, physical_offset: int) -> str:
     """Return the id of the record at `physical_offset` in the log of `store_host`."""
     return _host_text(store_host) + _OFFSET.pack(physical_offset).hex().upper()
