@@ -34,7 +34,7 @@ class ConfigFile(NamedTuple, Generic[T]):
 
     @property
     def is_backup(self) -> bool:
-        """Whether the content is that of the `.bak`."""
+        """True if the content is that of the `.bak`."""
         return self.content is not None and bool(self.problem)
 
 

@@ -64,7 +64,7 @@ class ReadLog(NamedTuple):
 
     @property
     def is_copy(self) -> bool:
-        """Whether `commitlake ship` made the store: the newest record is copied once it has not changed any more."""
+        """True if `commitlake ship` made the store: the newest record is copied once it has not changed any more."""
         return (self.root / shipped.LOG_MANIFEST).exists()
 
 
@@ -160,7 +160,7 @@ def _read(path: Path, position: int, size: int) -> bytes:
 
 
 class KnownEnd(NamedTuple):
-    """What queues, indexes and checkpoint of a store know about the end of its log.
+    """Positions and times that queues, indexes and checkpoint of a store know of its log's end.
 
     A broker may write meanwhile. So this is read first, and compared with the end of a log that was found after it.
 

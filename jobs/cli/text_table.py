@@ -29,7 +29,7 @@ _LEAST = 8
 """Smallest width of a shortened text."""
 _COMFORTABLE, _COMFORTABLE_SPARE = 32, 20
 """Widths of texts, in needed and in spare columns, that are not shortened further to make room for a spare column."""
-_MOST_FIXED = 40
+_MAX_FIXED = 40
 """Largest width of a column of numbers or times that is never shortened."""
 _WORD = re.compile(r"(?<!\S)'[^'\n]+'(?!\w)[^\s\w]?|\S+")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?)?")
@@ -180,7 +180,7 @@ class TextTable:
             room -= more
 
     def _is_fixed(self, number: int) -> bool:
-        if self._natural[number] > _MOST_FIXED:
+        if self._natural[number] > _MAX_FIXED:
             return False
         column = self.columns[number]
         return (

@@ -113,6 +113,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.jmq.kernel.properties",
         "connectors.formats.jmq.kernel.records",
     ),
+    "tests/unit/connectors/formats/test_newer_data.py": ("connectors.formats.rocketmq.other_logs",),
     "tests/unit/connectors/formats/test_toy_format.py": (
         "connectors.formats.engine.records",
         "connectors.formats.facts.names",
@@ -125,7 +126,15 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/snapshot/test_command.py": ("connectors.lake.snapshot_tables",),
     "tests/unit/jobs/tps/test_compare.py": ("pipelines.tps.comparison",),
     "tests/unit/pipelines/lag/test_store_messages.py": ("connectors.formats.engine.entry_plan",),
-    "tests/unit/pipelines/snapshot/test_files.py": ("connectors.formats.rocketmq.consumer_filters",),
+    "tests/unit/pipelines/snapshot/test_files.py": (
+        "connectors.formats.config_files",
+        "connectors.formats.rocketmq.consumer_filters",
+    ),
+    "tests/unit/pipelines/maintenance/test_refill.py": (
+        "connectors.lake.lost_ranges",
+        "jobs.cli.lost_ranges",
+        "pipelines.audit.refilled",
+    ),
     "tests/unit/jobs/archive/test_follow.py": ("connectors.lake.followed_runs", "connectors.lake.follower"),
     "tests/unit/jobs/audit/test_command.py": ("pipelines.audit.store_ranges", "pipelines.audit.verdicts"),
     "tests/unit/jobs/audit/test_local.py": (
