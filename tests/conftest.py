@@ -42,6 +42,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+# readline, which pytest imports, sets it to 80 for processes that are started, as xdist's workers: tables would be
+# narrower in them than in a pipe.
+os.environ.pop("COLUMNS", None)
 
 # The tests' processes share two cores, and lakes of a few rows: a thread more would only be waited for.
 os.environ.setdefault("TOKIO_WORKER_THREADS", "1")

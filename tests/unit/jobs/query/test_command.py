@@ -242,10 +242,11 @@ def test_a_time_range_around_all_rows_gives_all_rows(ask: Ask) -> None:
         (["--topic", "ordes"], "the lake has no message of the topic 'ordes'. Did you mean 'orders'?"),
         (["--topic", "orders", "--queue", "7"], "no message in queue 7 of 'orders'; it has messages in queues 0, 1, 2"),
         (["--queue", "7", "--count"], "no message in queue 7 of any topic; it has messages in queues 0, 1, 2"),
-        (["--queue", "1", "--to", "2000-01-01"], ""),
+        (["--queue", "1", "--to", "2000-01-01"], "the lake has messages stored from 2026-11-19T12:00:00Z to 2026"),
+        (["--queue", "1", "--key", "none"], ""),
     ],
 )
-def test_an_empty_answer_names_the_topic_or_queue_that_the_lake_does_not_have(
+def test_an_empty_answer_names_the_topic_queue_or_time_that_the_lake_does_not_have(
     ask: Ask, options: list[str], warning: str
 ) -> None:
     answer = ask(*options)

@@ -302,7 +302,7 @@ def test_replays_are_listed_stopped_and_slowed_down(world: ReplayWorld, capsys: 
     assert [event["event"] for event in row["events"]] == ["planned", "started", "finished", "verified"]
     assert {queue["outcome"] for queue in row["queues"]} == {"sent"}
     assert sum(queue["last_offset"] - queue["first_offset"] + 1 for queue in row["queues"]) == 80
-    assert world.act("show", name) == 0
+    assert world.act("show", name, "--full") == 0
     shown = capsys.readouterr().out
     assert all(word in shown for word in (f"--topic {TOPIC}", "planned", "target_queue_id", "last_offset"))
     assert world.act("stop", name) == 2
