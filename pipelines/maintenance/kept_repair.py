@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
@@ -106,11 +107,15 @@ def _conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _distinct(rows: pa.Table, key: tuple[str, ...], table: str) -> pa.Table:
-    numbered = rows.select(key).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
     names = [*key]
-    if table == "erasures":  # in other events it differs after the purge
+    numbered = rows.select(key)
+    if table == "erasures":
+        # Of a message's row as it was before the purge, and after it, the latter is kept: it has no hash of before.
+        has_hash = pc.is_valid(rows.column("row_before")).to_numpy()
+        rows = rows.take(pa.array(np.argsort(has_hash, kind="stable")))
         is_later = pc.equal(rows.column("event"), str(ErasureEvent.LATER))
-        numbered = numbered.append_column("detail", pc.if_else(is_later, rows.column("detail"), None))
+        numbered = rows.select(key).append_column("detail", pc.if_else(is_later, rows.column("detail"), None))
         names.append("detail")
+    numbered = numbered.append_column("row", pa.array(range(rows.num_rows), pa.int64()))
     first = numbered.group_by(names, use_threads=False).aggregate([("row", "min")])
     return rows.take(first.column("row_min"))

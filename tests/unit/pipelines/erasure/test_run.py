@@ -424,6 +424,20 @@ def test_a_damaged_table_of_erasures_is_an_error_and_is_rebuilt(growing: Growing
     check_done(growing)
 
 
+def test_a_rebuild_of_erasures_brings_back_no_hash_that_the_purge_has_deleted(growing: GrowingLake) -> None:
+    erase(growing)
+    folder = Path(growing.lake.erasures)
+    before = {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
+    purge_erasures(place_of(growing), NOW, lambda _: None, is_alone=True)
+    purged = rows_of(growing.lake.erasures)
+    for name, data in before.items():  # a file that left the table stays for a day
+        for listed in (f"0{name}", f"z{name}"):  # before and after the newest
+            (folder / listed).write_bytes(data)
+    shutil.rmtree(folder / "_delta_log")
+    assert maintain.main(["--lake", growing.lake.root, "--repair", "--quiet"]) == ExitCode.OK
+    assert rows_of(growing.lake.erasures) == purged
+
+
 @pytest.mark.parametrize(
     ("column", "value"),
     [
