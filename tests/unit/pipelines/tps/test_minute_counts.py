@@ -71,6 +71,7 @@ def add_of(row: Row) -> dict[str, int]:
     return {
         "messages": row["messages"],
         "bytes": row["bytes"],
+        "sent": row["messages"] if kind == "normal" else 0,
         "retries": row["messages"] if kind == "retry" else 0,
         "dead_letters": row["messages"] if kind == "dlq" else 0,
         "prepared": row["messages"] - row["rechecked"] if kind == "half" else 0,
