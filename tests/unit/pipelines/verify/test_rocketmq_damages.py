@@ -166,6 +166,12 @@ def put_offsets(root: Path, text: str, name: str = "consumerOffset.json") -> Non
     (root / "config" / f"{name}.bak").unlink(missing_ok=True)
 
 
+def replace_by_backup(path: Path, text: str) -> None:
+    """Let the `.bak` alone have a file's content."""
+    path.replace(f"{path}.bak")
+    path.write_text(text)
+
+
 def put_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
@@ -182,7 +188,7 @@ SMALL: dict[str, tuple[Damage, dict[str, int]]] = {
     "offsets that are no JSON": (
         lambda root: put_offsets(root, '{"offsetTable":'), {"offsets_unreadable": 1}),
     "offsets that are no JSON, with a backup": (
-        lambda root: (root / "config" / "consumerOffset.json").write_text("{"), {"config_from_backup": 1}),
+        lambda root: replace_by_backup(root / "config" / "consumerOffset.json", "{"), {"config_from_backup": 1}),
     "offsets that are no numbers": (
         lambda root: put_offsets(root, '{"offsetTable":{"a@b":3}}'), {"offsets_unreadable": 1}),
     "offsets of a queue that no broker numbers": (
