@@ -13,7 +13,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
 from commitlake.pipelines.lag.answer import Given, lag_of_lake
 from commitlake.pipelines.lag.measure import Choice, Lag
-from commitlake.pipelines.lag.offsets import offsets_at
+from commitlake.pipelines.lag.offsets import WATCH, offsets_at
 from commitlake.pipelines.lag.wanted import ALL
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
@@ -127,12 +127,13 @@ def test_the_verdict_matches_the_groups_behaviour(recording: Recording) -> None:
     assert told == {180: "slow", 510: "rewound"}
 
 
-def test_the_verdict_compares_with_a_snapshot_half_an_hour_earlier(recording: Recording) -> None:
+def test_the_verdict_compares_with_a_snapshot_that_is_older_by_the_watched_time(recording: Recording) -> None:
     table = open_snapshots(recording.lake, OFFSETS)
     assert table is not None
-    moment = offsets_at(table, "broker-a", at(600))[OffsetKind.GROUP]
-    assert moment.compared_at == at(0)
-    assert moment.compared == {BILLING: recording.offset[0], IDLE: 0}
+    for watch, second in ((WATCH, 300), (datetime.timedelta(minutes=30), 0)):
+        moment = offsets_at(table, "broker-a", at(600), watch)[OffsetKind.GROUP]
+        assert moment.compared_at == at(second)
+        assert moment.compared == {BILLING: recording.offset[second], IDLE: 0}
 
 
 @pytest.fixture
