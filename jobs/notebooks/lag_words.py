@@ -105,7 +105,8 @@ def messages_text(messages: FigureBounds) -> str:
     """Format a number of messages: `1,203 messages`."""
     if messages.is_exact:
         return count_text(messages.low, "message")
-    return f"{bounded_text(messages, lambda number: f'{number:,.0f}')} messages"
+    noun = "message" if messages.high == 1 else "messages"
+    return f"{bounded_text(messages, lambda number: f'{number:,.0f}')} {noun}"
 
 
 def group_rows(groups: Iterable[GroupSummary]) -> Iterator[Row]:

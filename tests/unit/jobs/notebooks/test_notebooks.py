@@ -119,12 +119,13 @@ def table(printed: str, title: str) -> list[list[str]]:
 
 def test_the_text_about_lag_matches_its_tables(outputs: Mapping[str, Output]) -> None:
     printed = outputs["lag_analysis"].text
-    # Until nine, ten orders are stored in one queue and nine in the other; eight of each are consumed.
-    assert "The worst group is billing: 3 messages behind, stalled since 08:00 UTC." in printed
+    # Until nine, ten orders are stored in one queue and nine in the other; eight of each are consumed. No filter of the
+    # group is known, so it may want fewer.
+    assert "The worst group is billing: up to 3 messages behind, stalled since 08:00 UTC." in printed
     assert "2 groups: 1 stalled, 1 ok; as of 2023-11-15 09:00:00 UTC." in printed
     assert "At its present rate it does not catch up." in printed
     groups = {row[0]: row for row in table(printed, "Groups")}
-    assert groups["billing"][1:3] == ["stalled", "3"]
+    assert groups["billing"][1:3] == ["stalled", "up to 3"]
     assert {row[1] for row in groups.values()} == {"stalled", "ok"}
     # Each row begins with a date and a time; billing was most behind.
     assert [row[1] for row in table(printed, "Messages behind over time")] == ["3", "1", "1", "3"]
@@ -132,7 +133,7 @@ def test_the_text_about_lag_matches_its_tables(outputs: Mapping[str, Output]) ->
 
 def test_a_past_time_and_groups_can_be_selected(growing: GrowingLake) -> None:
     printed = run("lag_analysis", growing.lake.root, "--at", "2023-11-15T07:00", "--group", "billing,bilings")
-    assert "1 group keeps up; billing is 1 message behind, the most." in printed
+    assert "1 group keeps up; billing is up to 1 message behind, the most." in printed
     assert "Not known: group: no offset of the group 'bilings' is known. Did you mean 'billing'." in printed
     assert [row[1] for row in table(printed, "Messages behind over time")] == ["3", "1"]
 
