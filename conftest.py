@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,10 @@ def spark() -> Iterator[SparkSession]:
 
     # The optimizing compiler would take more processor time than it saves in the minutes that such a JVM lives.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
-    session = open_session("tests")
+    # Workers import nothing from the current folder, but tests give them functions of their own.
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+        session = open_session("tests")
     if os.environ.get("TEST_SPARK_CODEGEN") is None:
         # Of a query over a few rows, Spark spends a third on generating and compiling code. Jobs that tests start as
         # processes have the default, and so have all tests before a release.
