@@ -1,6 +1,6 @@
-"""Make the reference pages of the documentation from the code, each time the site is built.
+"""Make pages and pictures of the documentation from the code.
 
-The pages are not kept in the repository. A page that is made from the code cannot be stale, and a change of an option,
-a table or a layout does not have to change a second file. `hook.py` is what mkdocs calls; each other module makes one
-kind of page as Markdown text, and can be called without mkdocs.
+`reference.py` writes the pages of the reference, and each module that it calls makes one kind of page as Markdown text;
+a test compares the pages with the code. `terminal_picture.py` draws the picture of a terminal. `hook.py` is what mkdocs
+calls when it builds the site.
 """

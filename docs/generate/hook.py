@@ -1,29 +1,16 @@
-"""The hook of mkdocs: it adds generated pages, draws diagrams, and adapts links that leave the documentation."""
+"""The hook of mkdocs: it lists the jobs' pages, draws diagrams, and adapts links that leave the documentation."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from commitlake.jobs.cli.main import JOBS
-from docs.generate import commands, diagrams, lake_tables, layouts, spark_options
+from docs.generate import diagrams
 
 _LINK_OUT = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>(?:\.\./)+[^)#]*)\)")
-
-
-def generated_pages() -> Mapping[str, str]:
-    """Return the Markdown of each generated page, by its path in the documentation."""
-    pages = {
-        "reference/command-line.md": commands.index_page(),
-        "reference/spark-options.md": spark_options.page(),
-        "reference/tables.md": lake_tables.page(),
-        "reference/file-formats.md": layouts.page(),
-    }
-    return pages | {f"reference/commands/{name}.md": commands.job_page(name) for name in JOBS}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -34,13 +21,6 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
             if isinstance(pages, list) and {"Command line": "reference/command-line.md"} in pages:
                 pages.append({"Jobs": jobs})
     return config
-
-
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages to those of the folder."""
-    for path, content in generated_pages().items():
-        files.append(File.generated(config, path, content=content))
-    return files
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from markdown_it import MarkdownIt
 
+from docs.generate.reference import made_pages
 from tests.support.source_tree import ROOT
 
 DOCS = ROOT / "docs"
@@ -70,8 +71,10 @@ class Block(NamedTuple):
 
 
 def pages() -> list[Path]:
-    """Return the README and the documentation pages in the repository."""
-    return [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+    """Return the README and the pages of the documentation, without those that are made from the code."""
+    made = made_pages()
+    written = (page for page in sorted(DOCS.rglob("*.md")) if str(page.relative_to(DOCS)) not in made)
+    return [ROOT / "README.md", *written]
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
