@@ -71,6 +71,11 @@ class LostRange:
         """Return whether the range has a physical offset."""
         return (self.start or 0) <= physical_offset and (self.end is None or physical_offset < self.end)
 
+    def overlaps(self, start: int | None, end: int | None) -> bool:
+        """Return whether the range has a physical offset of a range; None stands for no bound."""
+        is_before = self.end is not None and start is not None and self.end <= start
+        return not is_before and (end is None or (self.start or 0) < end)
+
     def may_hold(self, start: datetime.datetime | None, end: datetime.datetime | None) -> bool:
         """Return whether a lost message may have been stored in a time range; None stands for no bound."""
         is_before = self.last is not None and start is not None and self.last <= start

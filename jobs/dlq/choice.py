@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,12 +15,14 @@ from commitlake.connectors.lake.reader import QueryError, open_table
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.lake_names import check_brokers, unknown_values
+from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.places import bodies_of
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, group_letters
 from commitlake.pipelines.dead_letters.letters import LetterChoice, letters_condition
 from commitlake.pipelines.dead_letters.narrowing import find_cause, narrow_to_cause
 from commitlake.pipelines.replay.origins import origin_sql
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
 
 
@@ -34,6 +36,7 @@ class Chosen:
         packs: the store of the lake's bodies; None with `--no-shape`.
         letters: the dead letters by cause; None if they are not needed.
         cause: the chosen cause, with its number; None for all.
+        missing: sentences on messages that the lake has lost, and that may be among the dead letters.
     """
 
     table: DeltaTable
@@ -41,6 +44,12 @@ class Chosen:
     packs: PackStore | None
     letters: DeadLetters | None = None
     cause: tuple[int, Cause] | None = None
+    missing: Sequence[str] = ()
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code of a job that has shown or written them."""
+        return ExitCode.DAMAGE if self.missing else ExitCode.OK
 
     def narrowed(self) -> str:
         """Return an SQL condition for the rows of the chosen cause, or of all causes."""
@@ -75,15 +84,16 @@ def choose(arguments: argparse.Namespace, lake: LakePaths, *, samples: int | Non
     )
     condition = letters_condition(table, choice)
     _warn_of_unknown_names(table, choice)
+    missing = warn_of_lost_ranges("dlq", lake, arguments.broker, arguments.start, arguments.end)
     packs = None if arguments.no_shape else open_store(bodies_of(arguments, lake))
     if samples is None and arguments.cause is None:
-        return Chosen(table, condition, packs)
+        return Chosen(table, condition, packs, missing=missing)
     with explaining_where(arguments, lake):
         letters = group_letters(table, condition, packs, samples=samples or 0)
     if arguments.cause is None:
-        return Chosen(table, condition, packs, letters)
+        return Chosen(table, condition, packs, letters, missing=missing)
     cause = find_cause(letters.causes, arguments.cause)
-    return Chosen(table, condition, packs, letters, (letters.causes.index(cause) + 1, cause))
+    return Chosen(table, condition, packs, letters, (letters.causes.index(cause) + 1, cause), missing)
 
 
 def _warn_of_unknown_names(table: DeltaTable, choice: LetterChoice) -> None:

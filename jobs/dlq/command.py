@@ -5,7 +5,8 @@
 
 It starts no JVM. Exit codes: 0 if there is no dead letter, or all redriven messages were consumed; 1 if the target did
 not answer, or messages are still waiting; 2 for a wrong lake, option or cause; 3 if messages are dead again, were lost
-or could not be sent, or a table is damaged; 4 if the target cannot accept them; 130 if the job was stopped.
+(in the lake, too) or could not be sent, or a table is damaged; 4 if the target cannot accept them; 130 if the job was
+stopped.
 """
 
 from __future__ import annotations

@@ -35,4 +35,4 @@ def export(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         )
     if not arguments.quiet:
         print_line(f"{count_text(count, 'dead letter')} written to {arguments.out}")
-    return ExitCode.OK
+    return chosen.exit_code

@@ -46,8 +46,8 @@ def redrive(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     if sent.plan is None or not arguments.follow or sent.exit_code == ExitCode.INTERRUPTED:
         if sent.plan is not None and not arguments.quiet:
             print_line(f"'commitlake dlq outcome {sent.plan.replay_id} --lake {lake.root}' shows what becomes of them")
-        return sent.exit_code
-    return max(sent.exit_code, follow(arguments, lake, sent.plan))
+        return sent.exit_code or chosen.exit_code
+    return max(sent.exit_code, follow(arguments, lake, sent.plan)) or chosen.exit_code
 
 
 def _without_replayed(chosen: Chosen, condition: str) -> str:

@@ -18,7 +18,7 @@ from commitlake.jobs.cli.rows_output import PIPE_WIDTH, Row, write_objects, writ
 from commitlake.jobs.cli.terminal import GuardedStream, print_text, trusted
 from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import time_text
-from commitlake.jobs.dlq.choice import choose
+from commitlake.jobs.dlq.choice import Chosen, choose
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, Sample
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -48,18 +48,18 @@ def show(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     letters = chosen.letters or DeadLetters([], 0)
     shown = [chosen.cause] if chosen.cause is not None else list(enumerate(letters.causes, 1))
     if arguments.format == "json":
-        _print_json(letters, shown, samples)
-        return ExitCode.OK
+        _print_json(chosen, shown, samples)
+        return chosen.exit_code
     if arguments.format in {"jsonl", "csv"}:
         write_objects(arguments.format, [_json_cause(number, cause, samples) for number, cause in shown])
-        return ExitCode.OK
+        return chosen.exit_code
     if not letters.messages:
         if not arguments.quiet:
             print("no archived dead letter matches", file=sys.stderr)
-        return ExitCode.OK
+        return chosen.exit_code
     if chosen.cause is not None:
         _print_one(*chosen.cause, samples)
-        return ExitCode.OK
+        return chosen.exit_code
     write_table((_row(number, cause) for number, cause in shown[:MAX_ROWS]), CAUSE_COLUMNS, sys.stdout)
     if samples:
         for number, cause in shown[:MAX_ROWS]:
@@ -69,7 +69,7 @@ def show(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     _print_chart(cause.hours for _, cause in shown)
     if not arguments.quiet:
         print("\n".join(_summary(letters, len(shown))), file=sys.stderr)
-    return ExitCode.OK
+    return chosen.exit_code
 
 
 def _row(number: int, cause: Cause) -> Row:
@@ -161,12 +161,14 @@ def chart(counts: Mapping[datetime.datetime, int], width: int = PIPE_WIDTH) -> I
         yield f"{at:%Y-%m-%d %H:%M}  {bar:<{room}} {count:,}".rstrip()
 
 
-def _print_json(letters: DeadLetters, shown: Sequence[tuple[int, Cause]], samples: int) -> None:
+def _print_json(chosen: Chosen, shown: Sequence[tuple[int, Cause]], samples: int) -> None:
+    letters = chosen.letters or DeadLetters([], 0)
     document = {
         "schema": SCHEMA,
         "messages": letters.messages,
         "left_out": letters.left_out,
         "causes": [_json_cause(number, cause, samples) for number, cause in shown],
+        **({"missing": list(chosen.missing)} if chosen.missing else {}),
     }
     print(printable_json(json.dumps(document, ensure_ascii=False, indent=1)), file=trusted(sys.stdout))
 

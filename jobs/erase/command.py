@@ -24,8 +24,8 @@ A later message with one of the keys, or a later copy of one of the messages (a 
 erased when it is archived, unless --keep-later-copies is given; `erasures` has hashes to recognise it.
 
 If the job is killed at any point, it completes its work when it is run again. Exit codes: 0; 1 if it did not complete
-and a retry may help; 2 for a wrong lake or option; 3 if a table is damaged; 4 if the answer was no, or other processes
-changed the lake too often.
+and a retry may help; 2 for a wrong lake or option; 3 if a table is damaged, or messages are lost that might be meant;
+4 if the answer was no, or other processes changed the lake too often.
 """
 
 from __future__ import annotations

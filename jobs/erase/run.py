@@ -15,6 +15,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.jobs.cli.confirm import confirm
 from commitlake.jobs.cli.evidence import evidence_key, last_subject, write_evidence
+from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.places import bodies_of, lake_of
 from commitlake.jobs.cli.rows_output import Row, write
@@ -48,6 +49,10 @@ if TYPE_CHECKING:
 
 PROG = "commitlake erase"
 _SHOWN = 5
+_LOST = (
+    "lost messages that a repair brings back are erased then if another message with their key or id was erased, "
+    "without --keep-later-copies. Erase again after the repair to be sure"
+)
 _COLUMNS = (
     Column("number"), Column("state"), Column("begun_at"), Column("messages"), Column("reason", 1),
     Column("erased_at", 2), Column("older_versions_until", 3), Column("purged_at", 4),
@@ -57,6 +62,9 @@ _COLUMNS = (
 def erase(arguments: argparse.Namespace, wanted: KeysToErase) -> ExitCode:
     """Finish interrupted erasures, then erase the requested messages."""
     code = _erase(arguments, wanted)
+    if warn_of_lost_ranges("erase", lake_of(arguments)):
+        warn(PROG, _LOST)
+        code = max(code, ExitCode.DAMAGE)
     batches = count_inner_batches(lake_of(arguments)) if wanted.keys or wanted.unique_keys else 0
     if not batches:
         return code

@@ -6,8 +6,8 @@
 Reads `messages`, `consumer_offsets` and `subscriptions` of a lake, or a store's own files; with --namesrv, asks the
 brokers which messages they still have. Writes a row for each queue with the resulting lag, or commands of mqadmin; with
 --apply, sets the offsets and reads them back. A second run sets nothing. It never starts Spark. Exit codes: 0; 1 if a
-broker does not answer; 2 for a wrong lake, store, name or option; 3 if an offset is unknown or could not be set; 4 if
-the group has clients, or the answer was no.
+broker does not answer; 2 for a wrong lake, store, name or option; 3 if an offset is unknown or could not be set, or the
+lake has lost messages that it depends on; 4 if the group has clients, or the answer was no.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.output_forms import add_format_argument, add_json_argument
+from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
 from commitlake.jobs.lag.arguments import add_source_arguments
@@ -113,6 +115,7 @@ def _answer(arguments: argparse.Namespace, client: OffsetClient | None) -> ExitC
     groups = [argparse.Namespace(**vars(arguments) | {"group": group}) for group in dict.fromkeys(arguments.group)]
     found = [(one, gather(one, client)) for one in groups]
     now = datetime.datetime.now(datetime.UTC)
+    lost = _warn_of_lost(arguments)
     if arguments.output == MQADMIN and client is not None:
         for one, gathered in found:
             for line in mqadmin_lines(one, gathered.rows, client):
@@ -122,10 +125,13 @@ def _answer(arguments: argparse.Namespace, client: OffsetClient | None) -> ExitC
         write("table", (row for one, of in found for row in table_rows(of.rows, one.group, now)), columns)
     else:
         write(
-            arguments.output, (row for one, of in found for row in plain_rows(of.rows, one.group, now)), PLAIN_COLUMNS
+            arguments.output,
+            (row for one, of in found for row in plain_rows(of.rows, one.group, now)),
+            PLAIN_COLUMNS,
+            lost,
         )
     sys.stdout.flush()
-    is_complete = True
+    is_complete = not lost
     for one, gathered in found:
         rows = gathered.rows
         for sentence in gathered.missing:
@@ -137,6 +143,13 @@ def _answer(arguments: argparse.Namespace, client: OffsetClient | None) -> ExitC
             is_whole = apply_offsets(one, rows, client) and is_whole
         is_complete = is_complete and is_whole
     return ExitCode.OK if is_complete else ExitCode.DAMAGE
+
+
+def _warn_of_lost(arguments: argparse.Namespace) -> list[str]:
+    """Warn of messages that the lake has lost, and that may be in the queues at these times; return the sentences."""
+    if arguments.lake is None:
+        return []
+    return warn_of_lost_ranges("offsets", lake_of(arguments), arguments.broker, arguments.consume_from, arguments.at)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,8 +6,8 @@ r"""Send messages again: to a topic, in order, at a chosen pace, each exactly on
 Shows the selected messages and the groups that will get them, asks for confirmation, and sends. The lake's tables
 `replays` and `replay_messages` record the sent messages. `replay resume ID` continues after any interruption, and sends
 no message twice. It starts no JVM. Exit codes: 0 if all messages were sent; 1 if the target was unreachable for too
-long; 2 for a wrong lake or option; 3 if messages could not be sent, or differ in the target; 4 if the target cannot
-accept them, or another process is sending the replay; 130 if it was stopped.
+long; 2 for a wrong lake or option; 3 if messages could not be sent, differ in the target, or are lost in the lake; 4 if
+the target cannot accept them, or another process is sending the replay; 130 if it was stopped.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def send(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         warn_of_unknown_names(arguments, lake, source)
         chosen = choose_messages(arguments, lake, source)
         code = send_chosen(arguments, lake, source, chosen, _in_words(arguments)).exit_code
-        return max(code, ExitCode.DAMAGE) if source.damaged and code == ExitCode.OK else code
+        return ExitCode.DAMAGE if (source.damaged or source.missing) and code == ExitCode.OK else code
 
 
 def send_chosen(
@@ -129,7 +129,7 @@ def send_chosen(
         _show_replayed(source, chosen)
         return Sent(ExitCode.OK)
     if arguments.namesrv is None:
-        _show_choice(arguments, choice, chosen.not_consumed)
+        _show_choice(arguments, source, choice, chosen.not_consumed)
         nowhere = Target("", None, QueueMapping(arguments.queues), ())
         if changes:
             plan = _plan(arguments, source, condition, choice, nowhere, choice_in_words)
@@ -144,7 +144,7 @@ def send_chosen(
         plan = _plan(arguments, source, condition, choice, target, choice_in_words)
         others = _others(lake, source, plan)
         if arguments.dry_run or not arguments.quiet:
-            _show_choice(arguments, choice, chosen.not_consumed)
+            _show_choice(arguments, source, choice, chosen.not_consumed)
             _show_target(arguments, source, plan, choice, client.admin)
             _show_others(others)
         if arguments.dry_run:
@@ -341,10 +341,13 @@ def _summary(arguments: argparse.Namespace, plan: ReplayPlan, counts: Counts, se
 
 
 def _show_choice(
-    arguments: argparse.Namespace, choice: Sequence[QueueChoice], not_consumed: NotConsumed | None
+    arguments: argparse.Namespace,
+    source: MessageSource,
+    choice: Sequence[QueueChoice],
+    not_consumed: NotConsumed | None,
 ) -> None:
     columns = list(_COLUMNS if not_consumed is None else _COLUMNS + _OFFSET_COLUMNS)
-    write(arguments.output, (_row(queue, not_consumed) for queue in choice), columns)
+    write(arguments.output, (_row(queue, not_consumed) for queue in choice), columns, source.missing)
     _show_not_consumed(not_consumed)
     messages, size = sum(queue.messages for queue in choice), sum(queue.bytes for queue in choice)
     times = [moment for queue in choice for moment in (queue.first_at, queue.last_at) if moment is not None]

@@ -24,6 +24,7 @@ from commitlake.connectors.lake.reader import open_table
 from commitlake.connectors.rocketmq import Admin
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.layouts import layout_of
+from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.names import did_you_mean, there_are, warn
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.replay.actions import PROG
@@ -58,6 +59,7 @@ class MessageSource:
             arguments, and a function that returns whether a topic is of interest.
         is_copied: whether the table is a copy that contains the bodies, and is deleted at the end.
         damaged: number of ranges of the log without an intact record.
+        missing: sentences on messages that the lake has lost, and that may be among those to send.
     """
 
     table: DeltaTable
@@ -65,6 +67,7 @@ class MessageSource:
     not_consumed: Callable[[argparse.Namespace, Callable[[str], bool]], NotConsumed]
     is_copied: bool = False
     damaged: int = 0
+    missing: Sequence[str] = ()
 
 
 def lake_source(lake: LakePaths, table: DeltaTable) -> MessageSource:
@@ -95,7 +98,9 @@ def open_source(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[Mess
         RocketMQError: if a broker does not answer.
     """
     if arguments.store is None and arguments.from_broker is None:
-        yield lake_source(lake, open_table(lake, "messages"))
+        times = (None, None) if arguments.born else (arguments.start, arguments.end)
+        missing = warn_of_lost_ranges("replay", lake, arguments.broker, *times)
+        yield replace(lake_source(lake, open_table(lake, "messages")), missing=missing)
         return
     with tempfile.TemporaryDirectory(prefix="commitlake-replay-") as folder:
         copy = LakePaths(folder)

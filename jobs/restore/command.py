@@ -7,8 +7,8 @@ Reads `messages` and the packs of bodies, and writes a folder that a broker can 
 the log, with every record at its own physical offset and byte for byte as it was; fillers, which brokers skip, for
 ranges that the lake lacks; ConsumeQueues, IndexFiles, checkpoint and topics.json, derived from the log; and groups'
 offsets. It needs no Spark. After an interruption, the next run continues. Exit codes: 0 if the range is complete; 2 for
-a wrong lake, folder or option, or a body that is not available; 3 if the lake lacks records or bodies of the range, or
-is damaged.
+a wrong lake, folder or option, or a body that is not available; 3 if the lake lacks records or bodies of the range, has
+lost some of it, or is damaged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store_conf
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
-from commitlake.jobs.cli.names import some_names
+from commitlake.jobs.cli.names import some_names, warn
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
 from commitlake.jobs.cli.runner import add_spark_argument, make_runner
@@ -134,6 +134,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
     _check(arguments)
     _warn_of_masks(arguments)
+    missing = _warn_of_lost(arguments)
     try:
         restored = _restore(arguments)
     except QueryError as error:
@@ -142,12 +143,23 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     if not arguments.quiet:
         for line in summary(restored):
             print_line(line)
-    return ExitCode.DAMAGE if restored.lost or restored.lacking else ExitCode.OK
+    return ExitCode.DAMAGE if restored.lost or restored.lacking or missing else ExitCode.OK
+
+
+def _warn_of_lost(arguments: argparse.Namespace) -> bool:
+    """Warn of parts of the log that the lake has lost, also before the first restored record and after the last one."""
+    from commitlake.connectors.lake.lost_ranges import lost_ranges, lost_sentences
+
+    end = arguments.end if arguments.at is None else arguments.at
+    lost = lost_ranges(lake_of(arguments), [arguments.broker] if arguments.broker else [], arguments.start, end)
+    lost = [part for part in lost if part.overlaps(arguments.from_offset, arguments.to_offset)]
+    for sentence in lost_sentences(lost):
+        warn("commitlake restore", sentence)
+    return bool(lost)
 
 
 def _warn_of_masks(arguments: argparse.Namespace) -> None:
     from commitlake.connectors.lake.archive_log import read_last_commit
-    from commitlake.jobs.cli.names import warn
     from commitlake.pipelines.masking.archiving import shown_rules
 
     last = read_last_commit(lake_of(arguments).messages)

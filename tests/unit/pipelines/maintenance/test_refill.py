@@ -13,11 +13,14 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive import command as archive_command
 from commitlake.jobs.audit import command as audit
+from commitlake.jobs.dlq import command as dlq
 from commitlake.jobs.erase import command as erase
 from commitlake.jobs.lag import command as lag
 from commitlake.jobs.lineage import command as lineage
 from commitlake.jobs.maintain import command as maintain
+from commitlake.jobs.offsets import command as offsets
 from commitlake.jobs.query import command as query
+from commitlake.jobs.replay import command as replay
 from commitlake.jobs.restore import command as restore
 from commitlake.jobs.tps import command as tps
 from commitlake.pipelines.archive.run import Config, run_archive
@@ -47,7 +50,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
         "broker-a",
         SnapshotSource.FILE,
         {OffsetKind.GROUP: LATER},
-        {OffsetOwner(OffsetKind.GROUP, "g", "topic-00", 0): 1},
+        {OffsetOwner(OffsetKind.GROUP, "g", "topic-00", queue_id): 1 for queue_id in range(4)},
     )
     append_progress(growing.lake, snapshot)
     asked = ["--key", ERASED, "--reason", "asked", "--yes", "--quiet"]
@@ -109,7 +112,7 @@ def test_all_files_lost(whole: GrowingLake, growing: GrowingLake, capsys: pytest
 
 
 def test_without_a_store_each_answer_names_what_is_lost_until_it_is_there_again(
-    whole: GrowingLake, growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+    whole: GrowingLake, growing: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake = ["--lake", growing.lake.root]
     damage(file_of(growing), "deleted")
@@ -123,6 +126,11 @@ def test_without_a_store_each_answer_names_what_is_lost_until_it_is_there_again(
         (tps.main, [*lake, "--format", "json"]),
         (lag.main, [*lake, "--format", "json"]),
         (audit.main, [*lake, "--local", "--format", "json"]),
+        (dlq.main, [*lake, "--format", "json"]),
+        (offsets.main, [*lake, "--group", "g", "--at", "2023-11-18T01:00", "--format", "json"]),
+        (offsets.main, [*lake, "--group", "g", "--consume-from", "2023-11-15", "--format", "json"]),
+        (replay.main, [*lake, "--topic", "topic-00", "--dry-run", "--format", "json"]),
+        (erase.main, [*lake, "--key", "order-30", "--reason", "asked", "--dry-run"]),
         (archive_command.main, [*lake, "--store", str(growing.store), "--local", "--no-quality"]),
         (maintain.main, [*lake, "--repair"]),
     ]
@@ -134,9 +142,20 @@ def test_without_a_store_each_answer_names_what_is_lost_until_it_is_there_again(
         assert sentence in (printed.out if "json" in arguments else printed.err), arguments
         if "json" in arguments:
             json.loads(printed.out)
-    other_day = ["--from", "2023-11-16T12:00", "--to", "2023-11-17"]
-    assert query.main([*lake, *other_day, "--count"]) == ExitCode.OK
-    assert tps.main([*lake, *other_day]) == ExitCode.OK
+    for number, (options, code) in enumerate([
+        ([], ExitCode.DAMAGE),
+        (["--to-offset", "1"], ExitCode.USAGE),  # nothing is left of it
+        (["--from-offset", str(gap["end_offset"])], ExitCode.OK),
+    ]):  # fmt: skip
+        capsys.readouterr()
+        out = str(tmp_path / f"restored-{number}")
+        assert restore.main([*lake, "--out", out, "--on-missing", "skip", *options]) == code
+        assert (sentence in capsys.readouterr().err) == (code != ExitCode.OK)
+    other_day = [*lake, "--from", "2023-11-16T12:00", "--to", "2023-11-17"]
+    assert query.main([*other_day, "--count"]) == ExitCode.OK
+    assert replay.main([*other_day, "--topic", "topic-00", "--dry-run"]) == ExitCode.OK
+    for main in (tps.main, dlq.main):
+        assert main(other_day) == ExitCode.OK
     assert repair(growing, "--store", str(growing.store)) == ExitCode.OK
     for main, arguments in commands:
         assert main(arguments) == ExitCode.OK, arguments
