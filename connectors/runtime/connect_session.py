@@ -67,7 +67,7 @@ def open_connect_session(url: str, settings: Mapping[str, str] = MappingProxyTyp
             session.conf.set(key, value)
     except PySparkImportError as error:
         reason = str(error).rstrip(".")
-        cure = "in the clone, '.venv/bin/pip install .[connect]' installs them"
+        cure = "pip install 'commitlake[connect]' installs them, or in a clone .venv/bin/pip install '.[connect]'"
         raise ConnectError(f"Spark Connect needs more packages: {reason}; {cure}") from None
     except PySparkValueError:
         raise ConnectError(_EXPECTED_URL) from None

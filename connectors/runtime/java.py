@@ -43,7 +43,7 @@ def java_home() -> Path:
             seen.append(f"{home} {fault}")
     raise JavaError(
         f"no Java {OLDEST} or newer was found{''.join(f'; {what}' for what in seen)}: "
-        "install one, set JAVA_HOME, or use ./spark-submit.sh, which installs one"
+        "install one, or set JAVA_HOME; ./spark-submit.sh of a clone installs one"
     )
 
 

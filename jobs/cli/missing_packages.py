@@ -7,6 +7,7 @@ import of one of their packages, wherever it fails, becomes an error that names 
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 
 from commitlake.jobs.cli.command import JobError
 
@@ -27,6 +28,8 @@ EXTRAS = {
     "openlineage": "openlineage",
 }
 """The extra that installs a package, by the name under which it is imported."""
+SET_UP_SCRIPT = Path(__file__).resolve().parents[2] / "spark-submit.sh"
+"""The script that sets up a clone; an installed package has none."""
 _NAMESPACES = {"google": "google.cloud.storage"}
 """Names that many packages share, of which an extra installs one."""
 _ADVICE = {"spark": "; a cluster's own Python has its pyspark, 4.1 or 4.2"}

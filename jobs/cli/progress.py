@@ -1,6 +1,8 @@
 """Progress of long work on standard error: a bar on a terminal, otherwise occasional lines; nothing with --quiet.
 
-A thread shows the count twice a second, so the work itself only has to count.
+A thread shows the count twice a second, so the work itself only has to count. The first use of an installation
+compiles the reader before a byte is done, which takes many seconds; the thread sees this by the compiled functions that
+processes of this machine store.
 """
 
 from __future__ import annotations
@@ -14,9 +16,13 @@ from contextlib import contextmanager
 from commitlake.connectors.printable import printable_line
 from commitlake.connectors.runtime.runner import CounterGoneError, Runner
 from commitlake.jobs.cli.terminal import trusted
+from commitlake.schemas.counts import count_text
 
 _POLL_SECONDS = 0.5
 _LINE_SECONDS = 10.0
+_COMPILING_SECONDS = 10.0
+"""Time without a new compiled function after which compilation has ended."""
+_FUNCTION_CACHE = "commitlake.connectors.formats.engine.kernel.function_cache"
 
 # (done, total); total is 0 until it is known.
 Count = Callable[[], tuple[int, int]]
@@ -42,6 +48,29 @@ def runner_progress(runner: Runner, what: str, total_bytes: int, *, quiet: bool)
         return
     with _shown(counter, what, "tasks", quiet=quiet):
         yield lambda _: None
+
+
+class _Compilation:
+    """Compilation of the reader, as far as it can be seen from this process."""
+
+    def __init__(self) -> None:
+        self._stored: int | None = None
+        self._grown_at = -_COMPILING_SECONDS
+        self.text()
+
+    def text(self) -> str:
+        """Return what is being compiled, or an empty text; to be called twice a second."""
+        module = sys.modules.get(_FUNCTION_CACHE)  # loading it takes a second, and work without it compiles nothing
+        stored = None if module is None else module.stored_count()
+        if stored is None:
+            return ""
+        now = time.monotonic()
+        if self._stored is not None and stored > self._stored:
+            self._grown_at = now
+        self._stored = stored
+        if now - self._grown_at >= _COMPILING_SECONDS:
+            return ""
+        return f"compiling the reader, once; {count_text(stored, 'function')} so far"
 
 
 @contextmanager
@@ -92,6 +121,7 @@ def _watch(watch: Callable[..., None], *arguments: object) -> None:
 
 
 def _show_bar(count: Count, what: str, unit: str, stop: threading.Event) -> None:
+    compilation = _Compilation()
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -111,19 +141,26 @@ def _show_bar(count: Count, what: str, unit: str, stop: threading.Event) -> None
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(file=trusted(sys.stderr)), transient=True) as progress:
-        bar = progress.add_task(printable_line(what), total=None)
+        name = printable_line(what)
+        bar = progress.add_task(name, total=None)
         while not stop.wait(_POLL_SECONDS):
             done, known = count()
-            progress.update(bar, completed=done, total=known or None)
+            compiling = "" if done else compilation.text()
+            shown = f"{name}: {compiling}" if compiling else name
+            progress.update(bar, description=shown, completed=done, total=known or None if done else None)
 
 
 def _show_lines(count: Count, what: str, unit: str, stop: threading.Event) -> None:
     started = time.monotonic()
     following = _LINE_SECONDS
+    compilation = _Compilation()
     while not stop.wait(_POLL_SECONDS):
         elapsed = time.monotonic() - started
+        compiling = compilation.text()
         if elapsed >= following:
             done, known = count()
             so_far = f"{done:,} of {known:,} {unit} done" if known else "started"
+            if compiling and not done:
+                so_far = compiling
             print(f"{what}: {so_far}, {elapsed:.0f} s", file=sys.stderr, flush=True)
             following += _LINE_SECONDS

@@ -21,6 +21,7 @@ from commitlake.connectors.lake.reader import open_table, run_sql
 from commitlake.jobs.archive.run import VERSION, archive_progress, page_in
 from commitlake.jobs.archive.summary import summary
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.missing_packages import SET_UP_SCRIPT
 from commitlake.jobs.cli.rows_output import plain_rows, write_table
 from commitlake.jobs.demo.offset_history import OffsetHistory
 from commitlake.jobs.lineage.tree import write_tree
@@ -90,12 +91,13 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     write_tree(story_of(lake, Question(key=_ORDER)), sys.stdout)
     sys.stdout.flush()
     _print("\nTry next, for example:")
-    _print(f"  .venv/bin/commitlake lineage --lake {lake.root} --key {_ORDER} --html {folder / 'order.html'}")
-    _print(f"  .venv/bin/commitlake lag --lake {lake.root}")
+    program = "  .venv/bin/commitlake" if SET_UP_SCRIPT.exists() else "  commitlake"
+    _print(f"{program} lineage --lake {lake.root} --key {_ORDER} --html {folder / 'order.html'}")
+    _print(f"{program} lag --lake {lake.root}")
     if arguments.layout != "jmq":
-        _print(f"  .venv/bin/commitlake query --lake {lake.root} --kind dlq")
-    _print(f"  .venv/bin/commitlake query --lake {lake.root} --topic orders --where \"properties['city'] = '北京'\"")
-    _print(f"  .venv/bin/commitlake dump {store} --body-as text | head -n 1")
+        _print(f"{program} query --lake {lake.root} --kind dlq")
+    _print(f"{program} query --lake {lake.root} --topic orders --where \"properties['city'] = '北京'\"")
+    _print(f"{program} dump {store} --body-as text | head -n 1")
     return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
 
 

@@ -8,23 +8,30 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from commitlake.jobs.cli.missing_packages import SET_UP_SCRIPT
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.doctor.findings import DoctorFinding, State
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError
 
 _OLDEST_PYTHON = (3, 11)
-_PACKAGES = (
-    "pyspark", "delta-spark", "deltalake", "pyarrow", "numpy", "numba", "pandas", "great-expectations", "boto3",
-    "happybase", "prometheus-client",
-)  # fmt: skip
+_CORE = ("deltalake", "pyarrow", "numpy", "numba")
+_EXTRAS = {
+    "pyspark": "spark",
+    "delta-spark": "spark",
+    "pandas": "spark",
+    "great-expectations": "quality",
+    "boto3": "s3",
+    "happybase": "hbase",
+    "prometheus-client": "metrics",
+}
+"""The extra that installs a package."""
 _LITTLE_DISK = 1 << 30
 _LITTLE_MEMORY = 2 << 30
-_SET_UP = "run ./spark-submit.sh --set-up-only"
 
 
 def python() -> DoctorFinding:
@@ -38,14 +45,23 @@ def python() -> DoctorFinding:
 def packages() -> DoctorFinding:
     """Check that the packages are installed."""
     versions, missing = [], []
-    for name in _PACKAGES:
+    for name in (*_CORE, *_EXTRAS):
         try:
             versions.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             missing.append(name)
     if missing:
-        return DoctorFinding("packages", State.MISSING, f"not installed: {', '.join(missing)}", _SET_UP)
+        state = State.WARNING if _EXTRAS.keys() >= set(missing) else State.MISSING
+        return DoctorFinding("packages", state, f"not installed: {', '.join(missing)}", _set_up(missing))
     return DoctorFinding("packages", State.OK, ", ".join(versions))
+
+
+def _set_up(packages: Iterable[str]) -> str:
+    """Return how to install packages: by the script of a clone, or else by pip."""
+    if SET_UP_SCRIPT.exists():
+        return f"run {SET_UP_SCRIPT} --set-up-only"
+    extras = sorted({_EXTRAS[name] for name in packages if name in _EXTRAS})
+    return f"pip install 'commitlake[{','.join(extras)}]'" if extras else "pip install --force-reinstall commitlake"
 
 
 def java() -> DoctorFinding:
@@ -55,7 +71,9 @@ def java() -> DoctorFinding:
     try:
         return DoctorFinding("java", State.OK, str(java_home()))
     except JavaError as error:
-        advice = "only Spark needs it: use --local, install Java 17 or newer, or start by ./spark-submit.sh"
+        advice = "only Spark needs it: use --local, or install Java 17 or newer"
+        if SET_UP_SCRIPT.exists():
+            advice += f", or run {SET_UP_SCRIPT} --set-up-only, which installs one"
         return DoctorFinding("java", State.WARNING, str(error).partition(": ")[0], advice)
 
 
@@ -81,7 +99,7 @@ def spark() -> DoctorFinding:
     try:
         version = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
-        return DoctorFinding("spark", State.WARNING, "not installed", _SET_UP)
+        return DoctorFinding("spark", State.WARNING, "not installed", _set_up(["pyspark"]))
     home = os.environ.get("SPARK_HOME")
     if home:
         return DoctorFinding("spark", State.WARNING, f"pyspark {version}; SPARK_HOME is {home}",

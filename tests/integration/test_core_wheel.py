@@ -84,6 +84,8 @@ def test_the_core_verifies_a_store(commitlake: Command, store: Path) -> None:
 def test_doctor_names_the_packages_that_are_missing(commitlake: Command, store: Path) -> None:
     done = commitlake("doctor", "--store", store)
     assert "not installed: pyspark" in done.stdout, done.stderr
+    assert "pip install 'commitlake[" in done.stdout
+    assert "spark-submit.sh" not in done.stdout  # the wheel has no scripts
     assert "Traceback" not in done.stderr
 
 

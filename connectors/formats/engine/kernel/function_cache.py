@@ -64,6 +64,12 @@ def cache_folder() -> Path | None:
     return None
 
 
+def stored_count() -> int | None:
+    """Return the number of compiled functions in the cache folder, or None if no folder is writable."""
+    folder = cache_folder()
+    return None if folder is None else sum(1 for _ in folder.glob("*/*.nbc"))
+
+
 def _copy_installed(folder: Path) -> None:
     """Copy the code that was compiled beside a source that is read-only now, as in a container.
 

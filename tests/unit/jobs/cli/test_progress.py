@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
 
+from commitlake.connectors.formats.engine.kernel import function_cache
 from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
 from commitlake.connectors.runtime.runner import CounterGoneError, Runner, TaskCounter
 from commitlake.jobs.cli import progress
@@ -66,6 +68,46 @@ def test_lines_state_how_much_is_done(printed_lines: Callable[[], list[str]]) ->
         advance(234)
         wait_until(lambda: len(printed_lines()) >= 2)
     assert set(printed_lines()) == {"reading: 1,234 of 10,000 bytes done"}
+
+
+@pytest.fixture
+def stored(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """A function that sets the number of compiled functions that this machine has."""
+    counts = [100]
+    monkeypatch.setattr(function_cache, "stored_count", lambda: counts[0])
+    return lambda count: counts.__setitem__(0, count)
+
+
+def test_compilation_before_the_first_byte_is_named(
+    stored: Callable[[int], None], printed_lines: Callable[[], list[str]]
+) -> None:
+    with counted_progress("reading", 10, "bytes", quiet=False) as advance:
+        time.sleep(0.05)
+        stored(126)
+        wait_until(lambda: printed_lines() != [])
+        assert set(printed_lines()) == {"reading: compiling the reader, once; 126 functions so far"}
+        advance(1)
+        wait_until(lambda: "reading: 1 of 10 bytes done" in printed_lines())
+
+
+def test_work_without_compilation_does_not_name_it(
+    stored: Callable[[int], None], printed_lines: Callable[[], list[str]]
+) -> None:
+    with counted_progress("reading", 10, "bytes", quiet=False):
+        wait_until(lambda: printed_lines() != [])
+    assert set(printed_lines()) == {"reading: 0 of 10 bytes done"}
+
+
+def test_a_bar_names_compilation(monkeypatch: pytest.MonkeyPatch, stored: Callable[[int], None]) -> None:
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with counted_progress("reading", 4, "bytes", quiet=False):
+        wait_until(lambda: "reading" in terminal.getvalue())
+        stored(126)
+        wait_until(lambda: "reading: compiling the reader, once; 126 functions so far" in terminal.getvalue())
+    assert "0%" not in terminal.getvalue()
 
 
 def test_quiet_work_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from commitlake.jobs.doctor.command import main
 from commitlake.jobs.doctor.findings import State
 from tests.support.lakes import GrowingLake
 from tests.support.logs import new_message
+from tests.support.source_tree import ROOT
 
 
 def findings(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, dict[str, str]]:
@@ -110,6 +112,30 @@ def test_without_java_and_jars_only_spark_is_missing(
     assert "--local" in found["jars"]["advice"]
     assert "delta-spark" in found["jars"]["found"]
     assert "SHA" not in found["jars"]["found"]
+
+
+def test_missing_packages_are_installed_by_what_the_installation_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def version(name: str) -> str:
+        if name in lacking:
+            raise importlib.metadata.PackageNotFoundError
+        return "1.0"
+
+    monkeypatch.setattr(machine.importlib.metadata, "version", version)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    lacking = {"pyspark", "delta-spark", "boto3"}
+    clone = findings(capsys)
+    assert {clone[check]["advice"] for check in ("packages", "spark")} == {f"run {ROOT}/spark-submit.sh --set-up-only"}
+    monkeypatch.setattr(machine, "SET_UP_SCRIPT", tmp_path / "spark-submit.sh")
+    wheel = findings(capsys)
+    assert wheel["packages"]["state"] == "warning"  # a package without extras is whole
+    assert wheel["packages"]["advice"] == "pip install 'commitlake[s3,spark]'"
+    assert wheel["spark"]["advice"] == "pip install 'commitlake[spark]'"
+    assert "spark-submit.sh" not in json.dumps(wheel)
+    lacking = {"numba"}
+    assert findings(capsys, code=3)["packages"]["advice"] == "pip install --force-reinstall commitlake"
 
 
 def test_a_full_disk_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
