@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
+from commitlake.connectors.lake.checkpoint_check import added_paths, check_checkpoint, may_be_huge
 from commitlake.connectors.lake.log_files import LogFile, LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.log_json import OUTSIDE, check_action, parse_json
 from commitlake.connectors.lake.log_names import LOG, POINTER
@@ -34,6 +35,7 @@ WAY_OUT = (
 )
 
 _MAX_LISTINGS = 20
+_MAX_FOOTERS = 1000
 MAX_ENTRY_BYTES = 128 << 20
 """Largest entry of another program that is read. Entries of this project are sealed, and may be larger: an archive run
 writes some 5 KB for each data file. Delta's readers need 90 ms and 5 MB of memory for each MB."""
@@ -87,13 +89,34 @@ def check_log(table_uri: str, storage_options: StorageOptions = None) -> LogList
 
 
 def check_sizes(table_uri: str, storage_options: StorageOptions, listing: LogListing) -> None:
-    """Refuse a log with a huge entry of another program before a reader parses it, which takes much time and memory.
+    """Refuse a log with a huge entry or checkpoint of another program before a reader parses it, which takes long.
 
     Raises:
         LogDamagedError: if the log is damaged.
     """
-    if any(file.size > MAX_ENTRY_BYTES for file in listing.entries.values() if file.version > listing.base):
+    checkpoint = listing.checkpoints.get(listing.base, ())
+    entries = (file for file in listing.entries.values() if file.version > listing.base)
+    if any(file.size > MAX_ENTRY_BYTES for file in (*entries, *checkpoint)) or any(
+        _may_be_huge(table_uri, storage_options, file) for file in checkpoint
+    ):
         check_log(table_uri, storage_options)
+
+
+_checked_footers: dict[tuple[str, str, int, int], bool] = {}
+"""Results by table, name, size and time: a run opens the same table repeatedly."""
+
+
+def _may_be_huge(table_uri: str, storage_options: StorageOptions, file: LogFile) -> bool:
+    key = (table_uri, file.name, file.size, file.mtime_ns)
+    if key not in _checked_footers:
+        if len(_checked_footers) > _MAX_FOOTERS:
+            _checked_footers.clear()
+        try:
+            with LogFolder(table_uri, storage_options).open(file.name) as source:
+                _checked_footers[key] = may_be_huge(pq.ParquetFile(source))
+        except (pa.ArrowException, OSError):  # a reader finds the same damage, or it is JSON
+            return False
+    return _checked_footers[key]
 
 
 def missing_log(newest: int) -> LogDamage | None:
@@ -201,11 +224,12 @@ def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None, *, 
                 reason = f"expected {size:,} bytes, found {file.size:,}"
             elif digest_of(folder, file) != digest:
                 reason = f"its bytes were changed: expected SHA-256 {digest[:16]}…, found another"
-        elif is_entry and not is_own and file.size > MAX_ENTRY_BYTES:
+        elif not is_own and file.size > MAX_ENTRY_BYTES:
             reason = f"expected at most {MAX_ENTRY_BYTES:,} bytes, found {file.size:,}: another program has written it"
         else:
             data = folder.read(file.name)
-            reason = check_entry(data) if is_entry else _check_checkpoint(file, data)
+            is_parquet = file.name.endswith(".parquet")
+            reason = check_checkpoint(data, is_own=is_own) if is_parquet else check_entry(data)
         if reason:
             yield LogDamage(file.name, file.version, reason, is_entry)
 
@@ -273,20 +297,4 @@ def _planted(folder: LogFolder, file: LogFile) -> str:
 def _outside_in_checkpoint(folder: LogFolder, file: LogFile) -> str | None:
     if not file.name.endswith(".parquet"):
         return None
-    try:
-        added = pq.ParquetFile(pa.BufferReader(folder.read(file.name))).read(["add.path"]).column("add")
-    except (pa.ArrowException, OSError):  # see find_damage
-        return None
-    paths = (action["path"] for action in added.to_pylist() if action is not None)
-    return next((path for path in paths if path is not None and OUTSIDE.search(path)), None)
-
-
-def _check_checkpoint(file: LogFile, data: bytes) -> str:
-    try:
-        if file.name.endswith(".parquet"):
-            pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
-        else:
-            return check_entry(data)
-    except (pa.ArrowException, OSError) as error:
-        return f"expected a Parquet file, found {len(data):,} other bytes: {str(error).splitlines()[0]}"
-    return ""
+    return next(filter(OUTSIDE.search, added_paths(folder.read(file.name))), None)

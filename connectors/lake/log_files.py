@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake.exceptions import TableNotFoundError
 
@@ -128,6 +129,14 @@ class LogFolder:
             return (self._folder / folder / name).read_bytes()
         with self.files.open_input_stream(f"{folder}/{name}", compression=None) as source:
             return bytes(source.read())
+
+    def open(self, name: str) -> pa.NativeFile:
+        """Open a file of the log, to read parts of it.
+
+        Raises:
+            FileNotFoundError: if it does not exist.
+        """
+        return self.files.open_input_file(f"{LOG}/{name}")
 
     def write(self, name: str, data: bytes, folder: str = LOG) -> None:
         """Write a file of the log, or replace it as a whole."""

@@ -15,11 +15,12 @@ from commitlake.connectors.lake.reader import QueryError, open_table
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.lake_names import check_brokers, unknown_values
+from commitlake.jobs.cli.limits import limited, limits_of_where
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.places import bodies_of
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, group_letters
-from commitlake.pipelines.dead_letters.letters import LetterChoice, letters_condition
+from commitlake.pipelines.dead_letters.letters import LetterChoice, count_letters, letters_condition
 from commitlake.pipelines.dead_letters.narrowing import find_cause, narrow_to_cause
 from commitlake.pipelines.replay.origins import origin_sql
 from commitlake.schemas.errors import ExitCode
@@ -83,6 +84,9 @@ def choose(arguments: argparse.Namespace, lake: LakePaths, *, samples: int | Non
         where=arguments.where,
     )
     condition = letters_condition(table, choice)
+    if arguments.where is not None:
+        with explaining_where(arguments, lake), limited(limits_of_where("dlq", arguments.where)):
+            count_letters(table, condition)
     _warn_of_unknown_names(table, choice)
     missing = warn_of_lost_ranges("dlq", lake, arguments.broker, arguments.start, arguments.end)
     packs = None if arguments.no_shape else open_store(bodies_of(arguments, lake))

@@ -8,12 +8,12 @@ from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.engine_argument import add_engine_argument, refuse_spark
+from commitlake.jobs.cli.limits import TIMEOUT, Limits, default_memory
 from commitlake.jobs.cli.output_forms import add_format_argument
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.store_arguments import at_least, file_size
 from commitlake.jobs.cli.times import add_time_arguments
 from commitlake.jobs.query.bodies import MAX_BODY_ROWS
-from commitlake.jobs.query.limits import check_limits
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
@@ -100,7 +100,7 @@ def check(arguments: argparse.Namespace) -> None:
     Raises:
         JobError: for the first conflict.
     """
-    check_limits(arguments)
+    _check_limits(arguments)
     if arguments.tables or arguments.describe is not None:
         _check_tables(arguments)
     if arguments.limit < 0:
@@ -121,6 +121,37 @@ def check(arguments: argparse.Namespace) -> None:
         _check_body(arguments)
     elif arguments.stored_body and arguments.sql is None:
         raise JobError("--stored-body needs --body")
+
+
+def limits_of(arguments: argparse.Namespace) -> Limits:
+    """Return the limits of a query: those given, or the defaults for the SQL of a user; none if it runs elsewhere."""
+    is_free = arguments.sql is None and arguments.where is None
+    timeout, memory = arguments.timeout, arguments.memory
+    if timeout is None and not is_free:
+        timeout = TIMEOUT
+    if memory is None and not is_free:
+        memory = default_memory()
+    is_elsewhere = _runs_elsewhere(arguments)
+    return Limits(
+        "query",
+        None if is_elsewhere else timeout,
+        None if is_elsewhere else memory,
+        "the query needs more memory than --memory allows",
+        "the query takes longer than --timeout allows",
+        "ask for less, for example with a condition on store_date; or raise the limit; or use --spark",
+    )
+
+
+def _runs_elsewhere(arguments: argparse.Namespace) -> bool:
+    return bool(arguments.engine == Engine.SPARK or arguments.via == "hbase")
+
+
+def _check_limits(arguments: argparse.Namespace) -> None:
+    for name in ("timeout", "memory"):
+        if getattr(arguments, name) is not None and _runs_elsewhere(arguments):
+            raise JobError(
+                f"--{name} limits a query in this process", "leave out --spark and --via hbase, or the limit"
+            )
 
 
 def _check_tables(arguments: argparse.Namespace) -> None:

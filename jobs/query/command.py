@@ -29,6 +29,7 @@ from commitlake.connectors.lake.reader import NoTableError, QueryError, open_tab
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
+from commitlake.jobs.cli.limits import limited
 from commitlake.jobs.cli.lost_ranges import OF_MESSAGES, warn_of_lost_ranges
 from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.jobs.cli.places import bodies_of, lake_of
@@ -36,7 +37,7 @@ from commitlake.jobs.cli.rows_output import Row, plain_rows, write
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import join_times
-from commitlake.jobs.query.arguments import add_arguments, check
+from commitlake.jobs.query.arguments import add_arguments, check, limits_of
 from commitlake.jobs.query.bodies import (
     BODY_COLUMNS,
     COLUMNS,
@@ -46,7 +47,6 @@ from commitlake.jobs.query.bodies import (
     write_one_body,
 )
 from commitlake.jobs.query.grep import answer_grep
-from commitlake.jobs.query.limits import limited
 from commitlake.jobs.query.sql_question import answer_sql, check_sql
 from commitlake.pipelines.message_keys.opening import open_messages
 from commitlake.pipelines.query.engines import ask_deltalake, ask_hbase, ask_spark
@@ -147,7 +147,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         from commitlake.jobs.query.tables import answer_tables
 
         return answer_tables(arguments, lake_of(arguments))
-    with limited(arguments):
+    with limited(limits_of(arguments)):
         return _answer(arguments)
 
 

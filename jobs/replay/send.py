@@ -20,6 +20,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.durations import duration_text
+from commitlake.jobs.cli.limits import limited, limits_of_where
 from commitlake.jobs.cli.names import some_names, warn
 from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.process import stop_softly
@@ -175,7 +176,8 @@ def _show_replayed(source: MessageSource, chosen: MessageChoice) -> None:
 
 def _choice(arguments: argparse.Namespace, lake: LakePaths, source: MessageSource, condition: str) -> list[QueueChoice]:
     try:
-        return count_choice(source.table, condition)
+        with limited(limits_of_where("replay", arguments.where)):
+            return count_choice(source.table, condition)
     except QueryError as error:
         if arguments.where is None:
             raise

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from commitlake.jobs.cli.limits import default_memory
 from commitlake.jobs.query import command as query
-from commitlake.jobs.query.limits import default_memory
 from commitlake.schemas.errors import ExitCode
 from tests.support.lakes import GrowingLake, shop_messages
 
@@ -41,6 +41,19 @@ def test_a_query_that_exceeds_a_limit_ends_with_an_error(
     assert (done.returncode, done.stdout) == (ExitCode.REFUSED, "")
     assert error in done.stderr
     assert done.stderr.count("\n") == 2
+
+
+@pytest.mark.parametrize("job", [["replay", "--dry-run"], ["dlq"]])
+def test_a_condition_that_exceeds_the_memory_ends_with_an_error(growing: GrowingLake, job: list[str]) -> None:
+    condition = ["--lake", growing.lake.root, "--where", "length(repeat('a', 2000000000)) > 1"]
+    program = (
+        "import sys; from commitlake.jobs.cli import limits, main; limits.default_memory = lambda: 400 << 20; "
+        "sys.exit(main.main())"
+    )
+    command = [sys.executable, "-c", program, *job, *condition]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=120, text=True)
+    assert (done.returncode, done.stdout) == (ExitCode.REFUSED, "")
+    assert f"commitlake {job[0]}: error: --where needs more than half of the memory" in done.stderr
 
 
 def test_limits_are_refused_where_they_have_no_effect(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Limits on the time and the memory of a query that a user has written in SQL.
+"""Limits on the time and the memory of SQL that a user has written: a query, or a condition.
 
 `repeat('a', 2000000000)` needs gigabytes, and a recursive WITH may have no end. The engine, which is compiled, can
 neither be interrupted nor limited in all its functions. So a thread watches this process, and ends it with exit code 4
@@ -7,7 +7,6 @@ as soon as it exceeds a limit. A process that does not belong to the command alo
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import os
 import resource
@@ -17,10 +16,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from commitlake.connectors.lake.sql import Engine
-from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.process import end_at_once, is_own_process
 from commitlake.jobs.cli.sizes import size_text
@@ -31,42 +29,50 @@ _POLL_SECONDS = 0.01
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def check_limits(arguments: argparse.Namespace) -> None:
-    """Refuse limits for a query that runs elsewhere.
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of what runs in a context, and what a user is told who reaches one.
 
-    Raises:
-        JobError: for such a limit.
+    Attributes:
+        job: name of the command.
+        timeout: longest time; None for no limit.
+        memory: most memory of this process, in bytes; None for no limit.
+        memory_text: says that more memory is needed; sizes follow.
+        time_text: says that more time is needed; the time follows.
+        hint: what to do then.
     """
-    for name in ("timeout", "memory"):
-        if getattr(arguments, name) is not None and (arguments.engine == Engine.SPARK or arguments.via == "hbase"):
-            raise JobError(
-                f"--{name} limits a query in this process", "leave out --spark and --via hbase, or the limit"
-            )
+
+    job: str
+    timeout: datetime.timedelta | None
+    memory: int | None
+    memory_text: str
+    time_text: str
+    hint: str
+
+
+def limits_of_where(job: str, where: str | None) -> Limits:
+    """Return the limits for the first evaluation of a condition that selects messages; none without a condition."""
+    return Limits(
+        job,
+        None if where is None else TIMEOUT,
+        None if where is None else default_memory(),
+        "--where needs more than half of the memory that this process may have",
+        "--where takes longer than it may",
+        "select by time, topic or key as well, or write a simpler condition",
+    )
 
 
 @contextmanager
-def limited(arguments: argparse.Namespace) -> Iterator[None]:
-    """End this process if what runs in the context exceeds a limit.
-
-    Args:
-        arguments: parsed arguments of the command. Without --sql and --where there are only the limits that are given.
-    """
-    is_free = arguments.sql is None and arguments.where is None
-    timeout: datetime.timedelta | None = arguments.timeout
-    if timeout is None and not is_free:
-        timeout = TIMEOUT
-    memory: int | None = arguments.memory
-    if memory is None and not is_free:
-        memory = default_memory()
-    is_elsewhere = arguments.engine == Engine.SPARK or arguments.via == "hbase"
-    if is_elsewhere or not is_own_process() or not (timeout or memory):
+def limited(limits: Limits) -> Iterator[None]:
+    """End this process if what runs in the context exceeds a limit."""
+    if not is_own_process() or not (limits.timeout or limits.memory):
         yield
         return
     # The engine puts what does not fit into its memory into files, and would not delete them.
     folder, before = tempfile.mkdtemp(prefix="commitlake-query-"), os.environ.get("TMPDIR")
     os.environ["TMPDIR"] = folder
     is_over = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(is_over, timeout, memory, folder), name="limits", daemon=True)
+    watcher = threading.Thread(target=_watch, args=(is_over, limits, folder), name="limits", daemon=True)
     watcher.start()
     try:
         yield
@@ -79,19 +85,18 @@ def limited(arguments: argparse.Namespace) -> Iterator[None]:
             os.environ["TMPDIR"] = before
 
 
-def _watch(is_over: threading.Event, timeout: datetime.timedelta | None, memory: int | None, folder: str) -> None:
+def _watch(is_over: threading.Event, limits: Limits, folder: str) -> None:
     """End the process when it exceeds a limit."""
     started = time.monotonic()
     while not is_over.wait(_POLL_SECONDS):
         reached = ""
-        if memory and (used := _used_memory()) > memory:
-            reached = f"the query needs more memory than --memory allows: {size_text(used)} of {size_text(memory)}"
-        elif timeout and time.monotonic() - started > timeout.total_seconds():
-            reached = f"the query takes longer than --timeout allows, {duration_text(timeout)}"
+        if limits.memory and (used := _used_memory()) > limits.memory:
+            reached = f"{limits.memory_text}: {size_text(used)} of {size_text(limits.memory)}"
+        elif limits.timeout and time.monotonic() - started > limits.timeout.total_seconds():
+            reached = f"{limits.time_text}, {duration_text(limits.timeout)}"
         if reached and not is_over.is_set():
             shutil.rmtree(folder, ignore_errors=True)
-            hint = "ask for less, for example with a condition on store_date; or raise the limit; or use --spark"
-            end_at_once(f"commitlake query: error: {reached}\n  {hint}\n", ExitCode.REFUSED)
+            end_at_once(f"commitlake {limits.job}: error: {reached}\n  {limits.hint}\n", ExitCode.REFUSED)
 
 
 def default_memory() -> int:
