@@ -27,10 +27,10 @@ from tests.servers.broker_lite import BrokerLite
 from tests.support.failing_groups import failing_group
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
+from tests.support.notebook_scripts import NOTEBOOKS, run_notebook
 from tests.support.replays import target_client
 from tests.support.topic_reading import make_topic
 
-NOTEBOOKS = Path(__file__).parents[4] / "notebooks"
 NAMES = (
     "an_orders_life", "archive_health", "dead_letters", "how_keys_flow", "lag_analysis", "replay_a_time_range",
     "tps_and_capacity",
@@ -79,15 +79,6 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
     return growing
 
 
-def run(name: str, lake: str, *arguments: str) -> str:
-    """Run a notebook as a script, and return its output."""
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
-        patch.setattr(sys, "argv", [f"{name}.py", "--lake", lake, *arguments])
-        patch.setattr(sys, "excepthook", sys.excepthook)  # the script sets its own
-        runpy.run_path(str(NOTEBOOKS / f"{name}.py"), run_name="__main__")
-    return out.getvalue()
-
-
 @dataclass(frozen=True)
 class Output:
     """Output of a notebook, and the folder of its pictures."""
@@ -102,7 +93,7 @@ def outputs(growing: GrowingLake, tmp_path_factory: pytest.TempPathFactory) -> M
     found = {}
     for name in NAMES:
         plots = tmp_path_factory.mktemp(name)
-        found[name] = Output(run(name, growing.lake.root, "--plots", str(plots), *ASKED.get(name, ())), plots)
+        found[name] = Output(run_notebook(name, growing.lake.root, "--plots", str(plots), *ASKED.get(name, ())), plots)
     return found
 
 
@@ -132,7 +123,7 @@ def test_the_text_about_lag_matches_its_tables(outputs: Mapping[str, Output]) ->
 
 
 def test_a_past_time_and_groups_can_be_selected(growing: GrowingLake) -> None:
-    printed = run("lag_analysis", growing.lake.root, "--at", "2023-11-15T07:00", "--group", "billing,bilings")
+    printed = run_notebook("lag_analysis", growing.lake.root, "--at", "2023-11-15T07:00", "--group", "billing,bilings")
     assert "1 group keeps up; billing is up to 1 message behind, the most." in printed
     assert "Not known: group: no offset of the group 'bilings' is known. Did you mean 'billing'." in printed
     assert [row[1] for row in table(printed, "Messages behind over time")] == ["3", "1"]
@@ -173,12 +164,12 @@ def test_a_replay_is_sent_once_and_its_outcome_is_printed(growing: GrowingLake, 
         asked = ("--namesrv", target.name_server_address, "--to_topic", topic, "--from", "2023-11-15T06:00")
         with failing_group("billing", target.name_server_address) as consumer:
             consumer.pass_all(topic)
-            printed = run("replay_a_time_range", growing.lake.root, *asked)
+            printed = run_notebook("replay_a_time_range", growing.lake.root, *asked)
             assert "12 of 12 messages are there." in printed
             assert table(printed, "Groups") == [["billing", "12", "0", "0", "12", "0", "0", "0"]]
             consumer.send_back(*consumer.messages(topic)[0], delay_level=-1)
             consumer.pass_all(topic)
-        printed = run("replay_a_time_range", growing.lake.root, *asked)
+        printed = run_notebook("replay_a_time_range", growing.lake.root, *asked)
         assert "was sent by an earlier run, and is not sent again" in printed
         assert table(printed, "Groups") == [["billing", "12", "11", "1", "0", "0", "0", "1"]]
         assert len(consumer_rows(client, topic)) == 12
