@@ -169,8 +169,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--backfill", choices=("topic_minutes", "edges"), help=backfill_help)
     commit_help = (
         "size of the log after which a run commits, so that a run that is killed loses no more than that, as in 16GiB "
-        "(default: 8GiB for each core); a run that is set to fail at damage or a gap, or that pulls from brokers, "
-        "commits once"
+        "(default: 8GiB for each core); a run that is set to fail at damage or a gap commits once"
     )
     parser.add_argument("--commit-every", type=file_size, metavar="SIZE", help=commit_help)
     add_evidence_argument(parser)

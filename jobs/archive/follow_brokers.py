@@ -72,7 +72,9 @@ class BrokerFollower:
         snapshots = read_snapshots(self._config) if is_due else []
         work = plan_work(self._config)
         if not work.is_nothing:
-            result = archive_concurrently(self._runner, self._config, work, wait=self._stop.wait)
+            result = archive_concurrently(
+                self._runner, self._config, work, wait=self._stop.wait, on_committed=self._on_result
+            )
             self._on_result(result)
         if is_due and (work.last.sequence or work.has_new):
             append_snapshots(self._config, snapshots, work.snapshot.ranges)

@@ -149,8 +149,10 @@ def _problems(problems: Sequence[str]) -> Iterator[FindingGroup]:
 def _facts(run: ShownRun) -> Facts:
     figures = run.figures
     number = "none: nothing was committed"
-    if run.sequence is not None:
-        number = runs_text([*(sequence for sequence, _ in run.earlier), run.sequence]).removeprefix("run ")
+    if sequences := [*(sequence for sequence, _ in run.earlier), *([] if run.sequence is None else [run.sequence])]:
+        number = runs_text(sequences).removeprefix("run ")
+    if run.earlier and run.sequence is None:
+        number += "; then this part was not committed"
     facts = [("Lake", run.lake.root), (_stores_label(len(run.ranges)), names_text([*run.ranges]))]
     if run.report is not None:
         facts.append(("Messages stored", period_text(figures.first_time, figures.last_time)))

@@ -113,8 +113,7 @@ def _archive(
         from commitlake.pipelines.archive.concurrent import archive_concurrently
 
         runner = make_runner(arguments, "archive", lake.s3)
-        if config.commit_bytes is None:
-            config = replace(config, commit_bytes=_COMMIT_BYTES_PER_CORE * runner.cores)
+        config = _with_commit_bytes(config, runner)
         progress = partial(archive_progress, quiet=arguments.quiet)
         committed = partial(_print_result, arguments)
         result = archive_concurrently(runner, config, work, progress, on_committed=committed)
@@ -215,8 +214,15 @@ def _follow_brokers(arguments: argparse.Namespace, config: Config) -> ExitCode:
         worst = max(worst, _print_result(arguments, result))
 
     runner = make_runner(arguments, "archive", lake.s3)
+    config = _with_commit_bytes(config, runner)
     BrokerFollower(runner, config, report, arguments.snapshot_every).follow(arguments.trigger)
     return worst
+
+
+def _with_commit_bytes(config: Config, runner: Runner) -> Config:
+    if config.commit_bytes is not None:
+        return config
+    return replace(config, commit_bytes=_COMMIT_BYTES_PER_CORE * runner.cores)
 
 
 def _print_result(arguments: argparse.Namespace, result: Result) -> ExitCode:

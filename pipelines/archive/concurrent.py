@@ -53,14 +53,16 @@ def archive_concurrently(
         Exception: what `run_archive` raises.
     """
     most = _commit_bytes(config, work)
-    if work.first_step(most) is work:
+    step = work.first_step(most)
+    if step is work:
         return _archive_rest(runner, config, work, work.snapshot, progress, wait)
     series = CommitSeries(config, work.snapshot)
     with _shared(progress, runner, work.snapshot.size) as shared:
         try:
-            while (step := work.first_step(most)) is not work:
+            while step is not work:
                 series.add(_archive_rest(runner, series.config, step, step.snapshot, shared, wait))
                 work = plan_work(config, until=series.wanted)
+                step = work.first_step(most)
             series.add(_archive_rest(runner, series.config, work, work.snapshot, shared, wait))
         except BaseException:
             if (so_far := series.stop()) is not None:

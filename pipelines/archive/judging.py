@@ -112,8 +112,8 @@ def _stopped(report: QualityReport, work: ArchiveWork, where: Path | None) -> Cr
     problems = "\n  ".join(sentences(report))
     shown = f" {where} shows it." if where is not None else ""
     return CriticalQualityError(
-        f"{len(report.critical_failures)} critical expectations were not met, and nothing was archived.{shown} "
-        f"{_ways_out(report, work)}\n  {problems}"
+        f"{len(report.critical_failures)} critical expectations were not met, and nothing of this commit was archived."
+        f"{shown} {_ways_out(report, work)}\n  {problems}"
     )
 
 

@@ -52,9 +52,11 @@ class CommitSeries:
 
     def stop(self) -> Result | None:
         """End the run after an error, and show its last part; return the result so far, or None if there is none."""
-        if self._shown and self._page is not None:
-            self._page.show(self._shown[-1])
         committed = [run for run in self._shown if run.sequence is not None]
+        if self._shown and self._page is not None:
+            last = self._shown[-1]
+            earlier = [(run.sequence or 0, run.run_id) for run in committed if run is not last]
+            self._page.show(replace(last, earlier=earlier))
         return self._join(committed) if any(result.sequence for result in self._results) else None
 
     def end(self) -> Result:

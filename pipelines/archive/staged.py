@@ -152,4 +152,6 @@ class _Staged:
         try:
             return parse_partitions(data, index, self._group)
         except ProfileError as error:
-            raise ProfileError(f"{self._folder}/{path}: {error}. Nothing was archived; run it again") from None
+            raise ProfileError(
+                f"{self._folder}/{path}: {error}. Nothing of this commit was archived; run it again"
+            ) from None

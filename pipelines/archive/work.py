@@ -102,8 +102,7 @@ class ArchiveWork:
     def first_step(self, most_bytes: int) -> ArchiveWork:
         """Return the work of the first of several commits, or this work if it is no larger.
 
-        Each store has the same share, so that the messages of one time are in the same or neighbouring commits. A pull
-        from brokers is not divided.
+        Each store has the same share, so that the messages of one time are in the same or neighbouring commits.
 
         Args:
             most_bytes: size of the log for one commit; a store's last record may exceed its share.

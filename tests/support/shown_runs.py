@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from commitlake.connectors.lake.paths import LakePaths
@@ -13,8 +14,14 @@ from commitlake.pipelines.quality.report import QualityReport
 from commitlake.pipelines.quality.verdict import Losses, RunVerdict
 
 
-def page_of_run(report: QualityReport, figures: PageFigures, verdict: RunVerdict | None = None) -> str:
+def page_of_run(
+    report: QualityReport,
+    figures: PageFigures,
+    verdict: RunVerdict | None = None,
+    earlier: Sequence[tuple[int, str]] = (),
+) -> str:
     """Return the page of a run whose expectations were checked, for a lake that does not exist."""
     verdict = verdict or Losses().verdict(report)
-    page = run_page(ShownRun(LakePaths("/nowhere/lake"), "r", verdict, report=report, figures=figures))
+    run = ShownRun(LakePaths("/nowhere/lake"), "r", verdict, report=report, figures=figures, earlier=earlier)
+    page = run_page(run)
     return render_page(replace(page, made=""))  # the time differs between runs

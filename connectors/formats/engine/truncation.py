@@ -28,6 +28,6 @@ def check_not_truncated(split: Split) -> None:
     with suppress(FileNotFoundError), OpenSegment(split.path) as file:
         if file.read_into(np.empty(1, np.uint8), size - 1) == 0:
             raise SegmentCutError(
-                f"{split.path} is shorter than the {size} bytes it had when this run began: nothing was archived. Is "
-                "a broker recovering there? Run again when it is done"
+                f"{split.path} is shorter than the {size} bytes it had when this run began: nothing of this commit "
+                "was archived. Is a broker recovering there? Run again when it is done"
             )

@@ -87,7 +87,7 @@ def _ends(reports: Sequence[QueueReport]) -> Iterator[tuple[str, int, int]]:
                 raise ProtocolError(
                     f"{queue_text(MessageQueue(topic, part.broker, queue_id))}: expected messages with higher queue "
                     f"offsets to be later in the broker's log, found earlier ones after queue offset {end}. Nothing "
-                    "was archived; leave the topic out with --topic, or archive the broker's files"
+                    "of this commit was archived; leave the topic out with --topic, or archive the broker's files"
                 )
             if end is None and part.end < part.planned:
                 end = part.end

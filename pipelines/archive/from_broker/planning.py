@@ -22,11 +22,18 @@ from commitlake.connectors.rocketmq.log_extent import LogExtent, log_extent
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import LogPart, QueueRange, queue_text
 from commitlake.connectors.rocketmq.source.ranges import to_partitions
+from commitlake.connectors.sources.stream_shares import fair_shares
 from commitlake.pipelines.archive.from_broker.part import PulledPart, PulledRange
 from commitlake.pipelines.archive.from_broker.queues import HeldQueue, HeldQueues, ask_queues
 from commitlake.pipelines.archive.from_broker.source import BrokerSource
 from commitlake.pipelines.archive.outcome import TasksResult
 from commitlake.pipelines.archive.work import ArchiveWork
+from commitlake.schemas.remoting.routes import MessageQueue
+
+_QUEUES_TO_CUT = 16
+"""Number of queues among which a commit's end is looked for, largest first."""
+_SMALL_RANGE = 1000
+"""Number of messages that a task pulls rather than look for the end of a commit among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,11 @@ class BrokerPlan:
         return LogPart(self.pulled_before.files_end, self.extent.end, self.start)
 
     @property
+    def new_bytes(self) -> int:
+        """Size of the log that the broker has and the lake does not."""
+        return max(0, self.extent.end - max(self.start, self.extent.begin))
+
+    @property
     def has_new(self) -> bool:
         """True if the broker has new messages, gaps or notes."""
         return bool(self.ranges or self.reports) or self.extent.end > self.start
@@ -100,6 +112,29 @@ class BrokerWork(ArchiveWork):
             parts += _parts_of(plan, self.source, max_partition_bytes)
         rate = self.source.rate.share(max(1, min(workers, len(parts))))
         return [replace(part, source=replace(part.source, rate=rate)) for part in parts]
+
+    def first_step(self, most_bytes: int) -> BrokerWork:
+        """See `ArchiveWork`; a step ends where a message of a large queue begins, if there is one near its share."""
+        sizes = {name: plan.new_bytes for name, plan in self.plans.items() if plan.new_bytes}
+        if sum(sizes.values()) <= most_bytes:
+            return self
+        shares = fair_shares(sizes, most_bytes)
+        with self.source.open_puller() as puller:
+            found = {name: _cut(puller, self.source, self.plans[name], shares[name]) for name in sizes}
+        plans = {name: plan for name, plan in found.items() if plan is not None}
+        if not plans:
+            return self
+        ranges = {name: StoreRange(plan.start, plan.extent.end) for name, plan in plans.items()}
+        commit = replace(
+            self.commit,
+            stores={**self.commit.stores, **{name: StoreProgress(plan.extent.end) for name, plan in plans.items()}},
+            ranges={
+                **self.commit.ranges,
+                **{name: CommittedRange(one.start, one.end) for name, one in ranges.items()},
+            },
+        )
+        snapshot = Snapshot({**self.snapshot.ranges, **ranges})
+        return replace(self, snapshot=snapshot, commit=commit, plans={**self.plans, **plans})
 
     def outcome(self, manifest: Sequence[ManifestRow], lake: LakePaths, parser_version: str) -> TasksResult:
         """See `ArchiveWork`."""
@@ -203,7 +238,7 @@ def _of_queue(
         if plan.before is not None and plan.before.pulled is not None and pulled.topics is None:
             lost = held.first  # the queue was created since the last run
         elif pulled.files_end and held.first < held.end:
-            begin = _first_after(puller, source, held, pulled.files_end)
+            begin = _first_after(puller, source, queue, held.first, held.end, pulled.files_end)
     elif known > held.end:
         begin, is_new = held.first, True
     else:
@@ -219,21 +254,55 @@ def _of_queue(
     return planned, report
 
 
-def _first_after(puller: Puller, source: BrokerSource, held: HeldQueue, physical_offset: int) -> int:
-    """Return the first offset of a queue whose message is after an offset in the log, or an earlier one."""
+def _physical_offset(puller: Puller, source: BrokerSource, queue: MessageQueue, offset: int) -> int | None:
+    """Return where the record at an offset of a queue begins in the log; None if the broker has none there."""
     from commitlake.connectors.rocketmq.log_reading import record_at  # noqa: PLC0415 (loads the compiled reader)
 
-    low, high = held.first, held.end
+    found = record_at(puller, queue, offset, source.retry_seconds)
+    return None if found is None else found.physical_offset
+
+
+def _first_after(
+    puller: Puller, source: BrokerSource, queue: MessageQueue, low: int, high: int, physical_offset: int
+) -> int:
+    """Return the first offset in a range of a queue whose message is after an offset in the log, or an earlier one."""
     while low < high:
         middle = (low + high) // 2
-        found = record_at(puller, held.queue, middle, source.retry_seconds)
+        found = _physical_offset(puller, source, queue, middle)
         if found is None:
             return low
-        if found.physical_offset < physical_offset:
+        if found < physical_offset:
             low = middle + 1
         else:
             high = middle
     return low
+
+
+def _cut(puller: Puller, source: BrokerSource, plan: BrokerPlan, share: int) -> BrokerPlan | None:
+    """Return the plan for the first bytes of a broker's new log; None if it cannot be divided there.
+
+    It ends where a record begins, because a later run may continue with the broker's files.
+    """
+    at = max(plan.start, plan.extent.begin) + share
+    if at >= plan.extent.end:
+        return None
+    for one in sorted(plan.ranges, key=lambda one: one.wanted.size, reverse=True)[:_QUEUES_TO_CUT]:
+        offset = _first_after(puller, source, one.wanted.queue, one.wanted.begin, one.wanted.end, at)
+        record = _physical_offset(puller, source, one.wanted.queue, offset) if offset < one.wanted.end else None
+        if record is not None and at <= record < plan.extent.end:
+            break
+    else:
+        return None
+    ranges = [replace(one, wanted=_first_part(puller, source, one.wanted, record)) for one in plan.ranges]
+    return replace(plan, extent=LogExtent(plan.extent.begin, record), ranges=ranges)
+
+
+def _first_part(puller: Puller, source: BrokerSource, wanted: QueueRange, end_byte: int) -> QueueRange:
+    """Return the part of a range before an offset in the log; a small range whole, since its reader stops there."""
+    if wanted.size <= _SMALL_RANGE:
+        return wanted
+    end = _first_after(puller, source, wanted.queue, wanted.begin, wanted.end, end_byte)
+    return replace(wanted, end=max(end, wanted.begin + 1))
 
 
 def _check_same(admin: Admin, name: str, before: StoreProgress, extent: LogExtent) -> None:
@@ -265,7 +334,7 @@ def _parts_of(plan: BrokerPlan, source: BrokerSource, max_partition_bytes: int) 
     if not plan.ranges:
         return []
     offsets = sum(one.wanted.size for one in plan.ranges)
-    log_bytes = max(1, plan.extent.end - max(plan.start, plan.extent.begin))
+    log_bytes = max(1, plan.new_bytes)
     resuming = {(one.wanted.queue, one.wanted.begin) for one in plan.ranges if one.resumes}
     count = min(offsets, -(-log_bytes // max_partition_bytes))
     log = plan.log

@@ -141,6 +141,8 @@ def test_failed_expectations_are_explained_with_critical_ones_first_and_then_dam
         for each in suite.expectations:
             assert (each.why in root.by_id("findings").text) == (each.name in names)
     assert facts_of(root)["Run"] == "none: nothing was committed (r)"
+    later = page_of_run(report, figures_of(profile_of(messages(range(3)))), earlier=[(4, "p"), (5, "q")])
+    assert facts_of(parse_page(later))["Run"] == "runs 4 to 5; then this part was not committed (r)"
     assert "Stopped" in root.of_class("verdict")[0].text
 
 

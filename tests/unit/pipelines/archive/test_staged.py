@@ -100,7 +100,7 @@ def test_a_missing_truncated_or_damaged_file_is_an_error(lake: LakePaths) -> Non
     path = Path(lake.profiles) / manifest[0].profile_path
     data = path.read_bytes()
     for content, words in (
-        (data[: len(data) // 2], "its file is truncated. Nothing was archived; run it again"),
+        (data[: len(data) // 2], "its file is truncated. Nothing of this commit was archived; run it again"),
         (data[: len(data) // 2] + b"x" + data[len(data) // 2 + 1 :], "its file is damaged"),
         (b"", "its file is truncated"),
     ):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -17,8 +20,10 @@ from commitlake.connectors.lake.packs.body import fetch_body
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.rocketmq.errors import NoRouteError
 from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.pipelines.archive import concurrent
 from commitlake.pipelines.archive.concurrent import archive_concurrently
-from commitlake.pipelines.archive.run import ArchiveRefusedError, OnRefusal, plan_work, run_archive
+from commitlake.pipelines.archive.from_broker import planning
+from commitlake.pipelines.archive.run import ArchiveRefusedError, OnRefusal, Result, plan_work, run_archive
 from tests.support.live_brokers import STORE, LiveCluster
 from tests.support.live_reading import create_topic, delete_first_segments, put
 from tests.support.pulled_lakes import PulledLake
@@ -226,3 +231,42 @@ def test_the_error_for_an_invalid_record_names_the_queue(cluster: LiveCluster, l
     with pytest.raises(DamagedLogError, match=r"topic orders, queue 1 of broker-a, offsets 0 to 5: .*found magic"):
         lake.pull()
     assert lake.pull(topics=("DefaultCluster",)).messages == 0
+
+
+def test_a_large_pull_commits_in_parts_each_of_which_a_run_over_the_files_can_continue(
+    cluster: LiveCluster, lake: PulledLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = cluster.brokers["broker-a"]
+    create_topic(broker, "other", 1)
+    for first in range(0, 60, 20):
+        put(broker, 20, first)
+        put(broker, 3, first, (0,), topic="other", body=b"x" * 300)
+    monkeypatch.setattr(planning, "_SMALL_RANGE", 4)
+    ends: list[int] = []
+    monkeypatch.setattr(concurrent, "run_archive", killed_after(2, ends, lake))
+    config = replace(lake.config, commit_bytes=3000)
+    with pytest.raises(KeyboardInterrupt):
+        archive_concurrently(HERE, config, lake.plan())
+    assert len(ends) == 2
+    other = PulledLake(cluster, tmp_path / "continued")
+    shutil.copytree(lake.folder, other.folder)
+    other.read_files()
+    monkeypatch.undo()
+    result = archive_concurrently(HERE, config, lake.plan())
+    assert len(result.earlier) >= 2
+    files = files_lake(lake, tmp_path)
+    assert lake.rows() == files.rows() == other.rows()
+    assert lake.progress().end == files.progress().end
+
+
+def killed_after(count: int, ends: list[int], lake: PulledLake) -> Callable[..., Result]:
+    """Return a run that is interrupted after some commits; it notes where each of them ends."""
+
+    def run(*arguments: Any) -> Result:
+        if len(ends) == count:
+            raise KeyboardInterrupt
+        result = run_archive(*arguments)
+        ends.append(lake.progress().end)
+        return result
+
+    return run
