@@ -28,6 +28,7 @@ from commitlake.pipelines.archive.shown import RunPage, ShownRun, runs_text
 from commitlake.pipelines.quality.figures import ChartSpan, Counts, PageFigures
 from commitlake.pipelines.quality.judgement import MAX_EXAMPLES, Judgement
 from commitlake.pipelines.quality.report import QualityReport
+from commitlake.schemas.advice import Advice
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.quality.expectation import Grain, Severity
@@ -40,6 +41,16 @@ TITLE = "Archive run"
 _KINDS = {"good": Kind.GOOD, "warning": Kind.WARNING, "critical": Kind.CRITICAL}
 _WORDS = {Kind.GOOD: "Archived", Kind.WARNING: "Archived, with warnings", Kind.CRITICAL: "Damage or loss"}
 _STOPPED = "Stopped"
+_GAPS = Advice(
+    "archive more often, and run 'commitlake guard' to be warned: a deleted segment cannot be archived. {} lists all "
+    "missing parts",
+    ("query --lake {lake} --table gaps",),
+)
+_QUARANTINE = Advice(
+    "look for this part of the log in a replica or a backup. {} shows the first bytes of all such parts",
+    ("query --lake {lake} --table quarantine",),
+)
+_FROM_BROKER = Advice("archive these brokers with --from-broker")
 _SEVERITIES = {
     Severity.CRITICAL: ("Stops the run", "the run stops"),
     Severity.DAMAGE: ("Damage", "damage, exit code 3"),
@@ -128,7 +139,7 @@ def _newer(newer: Sequence[str]) -> Iterator[FindingGroup]:
             "Messages of the stores that are not read",
             len(newer),
             "Brokers keep parts of their logs in other folders, or the stores are incomplete copies",
-            "archive these brokers with --from-broker",
+            _FROM_BROKER.filled(),
             [Example("", sentence, "") for sentence in newer],
         )
 
@@ -141,7 +152,7 @@ def _problems(problems: Sequence[str]) -> Iterator[FindingGroup]:
             "Files beside the log that cannot be read",
             len(problems),
             "All messages are archived. Offsets, settings, consumptions or retries that are in these files are not",
-            "look at the files; the next run tries again",
+            Advice("look at the files; the next run tries again").filled(),
             [Example("", problem, "") for problem in problems],
         )
 
@@ -220,17 +231,15 @@ def _refusals(refused: Sequence[RefusalGroup], run: ShownRun) -> Iterator[Findin
         if group.table == "gaps":
             title = "Missing parts of the log"
             why = f"{bytes_text(group.bytes)} of the log were missing: a broker deleted them before they were archived"
-            action = "archive more often, and run 'commitlake guard' to be warned: a deleted segment cannot be archived"
+            advice = _GAPS
         else:
             title = _FAULTS.get(group.reason, f"Unreadable: {group.reason}")
             why = f"{bytes_text(group.bytes)} of the log are damaged; all other records were archived"
-            action = (
-                "look for this part of the log in a replica or a backup; its first bytes are in the table quarantine"
-            )
+            advice = _QUARANTINE
         examples = [_refused_example(row, group.reason) for row in group.first]
-        command = ["commitlake", "query", "--lake", run.lake.root, "--table", group.table]
         word = "Gap" if group.table == "gaps" else "Damage"
-        yield FindingGroup(kind, title, group.count, why, action, examples, word, commands=[command])
+        filled = advice.filled({"lake": run.lake.root})
+        yield FindingGroup(kind, title, group.count, why, filled, examples, word)
 
 
 def _refused_example(row: Mapping[str, Any], reason: str) -> Example:
@@ -257,7 +266,7 @@ def _unmet(report: QualityReport) -> Iterator[FindingGroup]:
             f"Expected: {wanted.name.replace('_', ' ')}",
             found.unexpected,
             wanted.why,
-            wanted.action,
+            Advice(wanted.action).filled(),
             [_judged_example(row) for row in found.examples[:MAX_EXAMPLES]],
             word=_SEVERITIES[wanted.severity][0],
             counted=f"not met in {found.unexpected:,} of {found.judged:,} {_ROWS.get(found.suite, 'rows')}{observed}",

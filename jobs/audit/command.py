@@ -146,7 +146,7 @@ def _audit(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None
         notes = ["nothing else was compared, because the tables cannot be read"]
         if file is not None:
             file.write(audit_page(lake, span, moment, [], findings, notes))
-        _print(arguments, [], findings, notes)
+        _print(arguments, [], findings, notes, lake)
         return _signed(arguments, lake, key, audit_facts(moment, span, [], findings, notes), ExitCode.DAMAGE)
     findings += compare_archive_runs(lake, moment, {finding.table for finding in findings})
     if not reads_much:
@@ -177,7 +177,7 @@ def _audit(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None
     notes = [each for each in (note, minutes_note, edges_note) if each]
     if file is not None:
         file.write(audit_page(lake, span, moment, verdicts, findings, notes))
-    _print(arguments, verdicts, findings, notes)
+    _print(arguments, verdicts, findings, notes, lake)
     if not findings and not any(verdict.compared for verdict in verdicts):
         is_empty = any(not verdict.windows for verdict in verdicts)
         raise JobError(
@@ -212,13 +212,14 @@ def _print(
     verdicts: Sequence[AuditVerdict],
     findings: Sequence[TableFinding],
     notes: Sequence[str],
+    lake: LakePaths,
 ) -> None:
     """Print the comparisons; in formats for programs, each damaged table is a row."""
     if arguments.output != "table":
         write_objects(arguments.output, as_rows([*verdicts, *findings]))
         return
     whole = [] if findings else ["whole       the tables' data files, and what the runs have written"]
-    print_text("\n".join([*whole, *([as_text(verdicts)] if verdicts else []), *finding_lines(findings), *notes]))
+    print_text("\n".join([*whole, *([as_text(verdicts)] if verdicts else []), *finding_lines(findings, lake), *notes]))
 
 
 def _bodies_of(arguments: argparse.Namespace, lake: LakePaths) -> str:

@@ -16,7 +16,7 @@ from commitlake.jobs.pages.parts import paragraph, tiles
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.span import AuditSpan
-from commitlake.pipelines.audit.tables import TableFinding
+from commitlake.pipelines.audit.tables import REPAIR, TableFinding
 from commitlake.pipelines.audit.verdicts import AuditVerdict as Comparison
 from commitlake.schemas.counts import count_text
 
@@ -37,6 +37,7 @@ _DIFFERENCES = {
         "These windows differ between {expected} and {found}; the checksum covers every value",
     ),
 }
+_COMPARE = REPAIR.after("compare with --store while the broker still has the messages; ")
 _BYTE_FIGURES = ("bytes", "body_bytes")
 
 
@@ -58,7 +59,10 @@ def audit_page(
         damages: Damage found in single tables.
         notes: Further notes, as sentences.
     """
-    groups = [*map(_damage, damages), *(group for each in comparisons for group in _differences(each))]
+    groups = [
+        *(_damage(damage, lake) for damage in damages),
+        *(group for each in comparisons for group in _differences(each, lake)),
+    ]
     text = verdict_text(comparisons, damages)
     kind = Kind.CRITICAL if groups else Kind.GOOD
     brokers = sorted(moment.commit.stores)
@@ -135,19 +139,19 @@ def _comparisons(comparisons: Sequence[Comparison]) -> Html:
     return joined([tiles(figures), table("Each place is compared in windows of ten minutes", columns, rows)])
 
 
-def _damage(damage: TableFinding) -> FindingGroup:
+def _damage(damage: TableFinding, lake: LakePaths) -> FindingGroup:
     return FindingGroup(
         Kind.CRITICAL,
         f"Damaged: {damage.table}",
         damage.count,
-        action="'commitlake maintain --repair --dry-run' shows what can be recovered",
+        advice=REPAIR.filled({"lake": lake.root}),
         examples=[Example(damage.table, note, "") for note in damage.notes],
         word="Damaged",
         counted=damage.counted,
     )
 
 
-def _differences(comparison: Comparison) -> Iterator[FindingGroup]:
+def _differences(comparison: Comparison, lake: LakePaths) -> Iterator[FindingGroup]:
     sides = {"expected": _SIDES.get(comparison.expected, comparison.expected),
              "found": _SIDES.get(comparison.found, comparison.found)}  # fmt: skip
     for difference, count in comparison.kinds.items():
@@ -158,8 +162,7 @@ def _differences(comparison: Comparison) -> Iterator[FindingGroup]:
             f"{title}: {sides['expected']} and {sides['found']}",
             count,
             why.format(**sides),
-            "compare with --store while the broker still has the messages; 'commitlake maintain --repair --dry-run' "
-            "shows what can be recovered",
+            _COMPARE.filled({"lake": lake.root}),
             [_example(row) for row in rows],
             word=title,
             counted=count_text(count, "window"),

@@ -29,6 +29,7 @@ from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.s3_arguments import add_s3_arguments
 from commitlake.jobs.cli.store_arguments import positive_decimal
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.schemas.advice import Places
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     watch = _watch if arguments.html is None else _watch_and_write_page
     progress, watched = watch(arguments, lake, now)
     print_report(arguments.output, watched, now)
-    for line in warning_lines(watched):
+    for line in warning_lines(watched, _places(arguments, lake, watched)):
         print_line(line)
     if not arguments.quiet:
         lines = [*rule_lines(watched), *disk_lines(watched, now), summary(watched, arguments.within)]
@@ -139,11 +140,15 @@ def _watch_and_write_page(
     facts = [("Lake", lake.root), ("Store", arguments.store)]
     with failure_page(file, "guard", TITLE, facts, lake):
         progress, watched = _watch(arguments, lake, now)
-        command = ["commitlake", "archive", "--store", arguments.store, "--lake", lake.root]
-        command += ["--broker", watched[0].broker] if len(watched) == 1 else []
-        page = stores_page(watched, lake, arguments.within, now, command=command, is_lake=progress is not None)
-        file.write(page)
+        places = _places(arguments, lake, watched)
+        file.write(stores_page(watched, lake, arguments.within, now, places=places, is_lake=progress is not None))
     return progress, watched
+
+
+def _places(arguments: argparse.Namespace, lake: LakePaths, watched: Sequence[WatchedStore]) -> Places:
+    """Return the places of the advice."""
+    named = ["--broker", watched[0].broker] if len(watched) == 1 else []
+    return {"store": arguments.store, "lake": lake.root, "named": named}
 
 
 def _read_progress(lake: LakePaths) -> dict[str, StoreProgress] | None:

@@ -9,7 +9,7 @@ from itertools import groupby
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.guard.report import disk_limits, verdict_of
+from commitlake.jobs.guard.report import AT_RISK, LOST, disk_limits, verdict_of
 from commitlake.jobs.pages.decoded import bytes_text, offset_text
 from commitlake.jobs.pages.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.pages.history import history_section, read_history
@@ -20,6 +20,7 @@ from commitlake.jobs.pages.parts import paragraph, tiles
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.retention.rules import Cause
 from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedSegment, WatchedStore
+from commitlake.schemas.advice import NO_ADVICE, Advice, Places
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import plain_text
 
@@ -27,6 +28,11 @@ TITLE = "Segments about to be deleted"
 MAX_ROWS = 300
 """Largest number of rows in the tables of segments and disks."""
 _MAX_EXAMPLES = 20
+_REPLACED = Advice(
+    "if it is a new store, archive it under another name: {}",
+    ("archive --store {store} --broker {name} --lake {lake}",),
+)
+_DISK = Advice("free disk space, or shorten the broker's retention")
 _CAUSES = {
     Cause.TIME: "its age, at an hour of deleteWhen",
     Cause.DISK: "its age, and a disk that is too full",
@@ -53,7 +59,7 @@ def stores_page(
     within: datetime.timedelta,
     now: datetime.datetime,
     *,
-    command: Sequence[str],
+    places: Places,
     is_lake: bool = True,
 ) -> Page:
     """Return the page of all stores.
@@ -63,11 +69,11 @@ def stores_page(
         lake: The lake.
         within: Time for which a segment must still exist.
         now: Time at which the stores were read.
-        command: The command line that archives the stores.
+        places: Places of the advice: `store`, `lake` and `named`, the option that names a single store.
         is_lake: Whether the lake exists.
     """
     verdict = verdict_of(stores)
-    groups = [group for store in stores for group in _groups(store, now, command)]
+    groups = [group for store in stores for group in _groups(store, now, places)]
     kind = Kind.CRITICAL if verdict.exit_code else _worst(groups)
     text = verdict.text[:1].upper() + verdict.text[1:]
     word = {Kind.CRITICAL: "Act now", Kind.WARNING: "Watch", Kind.INFO: "Safe", Kind.GOOD: "Safe"}[kind]
@@ -122,18 +128,17 @@ def _figures(stores: Sequence[WatchedStore], within: datetime.timedelta) -> Html
     )
 
 
-def _groups(store: WatchedStore, now: datetime.datetime, command: Sequence[str]) -> Iterator[FindingGroup]:
+def _groups(store: WatchedStore, now: datetime.datetime, places: Places) -> Iterator[FindingGroup]:
     if store.lost is not None:
         start, end = store.lost
         yield FindingGroup(
             Kind.CRITICAL,
             f"Lost: {store.broker}",
             why=f"{bytes_text(end - start)} of the log were deleted before they were archived",
-            action="run the archive now; it records the loss in the table gaps",
+            advice=LOST.filled(places),
             examples=[Example(store.root, f"the log begins at physical offset {offset_text(end)}",
                               f"to begin at {offset_text(start)}, where the lake ends, or earlier")],
             word="Lost",
-            commands=[command],
         )  # fmt: skip
     at_risk = [watched for watched in store.segments if watched.verdict is SegmentVerdict.AT_RISK]
     if at_risk:
@@ -144,18 +149,17 @@ def _groups(store: WatchedStore, now: datetime.datetime, command: Sequence[str])
             f"At risk: {store.broker}",
             len(at_risk),
             f"{size_text(size)} will be deleted from {time_text(first)} on, and are not archived",
-            "archive now",
+            AT_RISK.filled(places),
             [_risk_example(watched, store) for watched in at_risk[:_MAX_EXAMPLES]],
             word="At risk",
             counted=count_text(len(at_risk), "segment"),
-            commands=[command],
         )
     if store.replaced:
         yield FindingGroup(
             Kind.CRITICAL,
             f"Another store: {store.broker}",
             why=store.replaced.rstrip("."),
-            action="if it is a new store, archive it under another name with --broker",
+            advice=_REPLACED.filled({**places, "store": store.root}),
             word="Refused",
         )
     yield from _limits(store, now)
@@ -185,7 +189,7 @@ def _limits(store: WatchedStore, now: datetime.datetime) -> Iterator[FindingGrou
                 Kind.WARNING if is_over else Kind.INFO,
                 f"Disk of {store.broker}: over {percent} % {when}",
                 why=f"{used}; above {percent} %, {then}",
-                action="free disk space, or shorten the broker's retention" if is_over else "",
+                advice=_DISK.filled() if is_over else NO_ADVICE,
                 word="Disk",
             )
 

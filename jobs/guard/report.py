@@ -15,11 +15,15 @@ from commitlake.jobs.cli.text_table import Column
 from commitlake.pipelines.retention.disk import Disk
 from commitlake.pipelines.retention.rules import Rules
 from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedStore
+from commitlake.schemas.advice import Advice, Places
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import iso_text
 
 _HOUR_SECONDS = 3600
+_ARCHIVE = "archive --store {store} {named} --lake {lake} --local"
+AT_RISK = Advice("archive now: {}", (_ARCHIVE,))
+LOST = Advice("archive now: {} records the loss in the table gaps", (_ARCHIVE,))
 COLUMNS = (
     Column("broker"), Column("segment"), Column("size", 1, is_right=True), Column("modified", 5), Column("archived", 2),
     Column("expires_at", 6), Column("deleted_at", 3), Column("cause", 4), Column("verdict"),
@@ -123,8 +127,13 @@ def _limit_line(disk: Disk, percent: int, then: str, now: datetime.datetime) -> 
         yield f"  at the present rate over {percent} % in {duration_text(moment - now)}: then {then}"
 
 
-def warning_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
-    """Yield a sentence for each store that lost segments, was replaced, or is about to lose segments."""
+def warning_lines(stores: Sequence[WatchedStore], places: Places) -> Iterator[str]:
+    """Yield a sentence for each store that lost segments, was replaced, or is about to lose segments.
+
+    Args:
+        stores: reports of the stores.
+        places: places of the advice, see `page.stores_page`.
+    """
     for store in stores:
         if store.replaced:
             yield store.replaced
@@ -132,7 +141,7 @@ def warning_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
             start, end = store.lost
             yield (
                 f"lost: {store.broker}: offsets {start} to {end} ({size_text(end - start)}) were deleted before they "
-                "were archived"
+                f"were archived; {LOST.filled(places).sentence}"
             )
         at_risk = [watched.fate for watched in store.segments if watched.verdict is SegmentVerdict.AT_RISK]
         if at_risk:
@@ -140,7 +149,7 @@ def warning_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
             first = min(fate.deleted_at for fate in at_risk if fate.deleted_at is not None)
             yield (
                 f"at risk: {store.broker}: {count_text(len(at_risk), 'segment')} ({size}) will be deleted from "
-                f"{_time_text(first)} on, and are not archived: run 'commitlake archive' now"
+                f"{_time_text(first)} on, and are not archived; {AT_RISK.filled(places).sentence}"
             )
 
 

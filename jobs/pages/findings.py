@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from commitlake.connectors.printable import printable_line
 from commitlake.jobs.pages.markup import Html, joined, tag, text
 from commitlake.jobs.pages.page import Kind, Section
 from commitlake.jobs.pages.parts import command, folded, notice, paragraph
 from commitlake.jobs.pages.tables import Cell, Column, table
+from commitlake.schemas.advice import NO_ADVICE, Command, FilledAdvice
 from commitlake.schemas.counts import count_text
 
 SHOWN_EXAMPLES = 3
@@ -59,11 +60,10 @@ class FindingGroup:
         title: Title of the group.
         count: Number of findings.
         why: Cause or meaning of the findings, without a full stop.
-        action: Advice on what to do, without a full stop.
+        advice: Advice on what to do.
         examples: The first findings.
         word: Word for the badge; by default that of the kind.
         counted: The count in words, if it is not the number of findings.
-        commands: Command lines to copy, as lists of words.
         code: Name of the group for programs.
     """
 
@@ -71,11 +71,10 @@ class FindingGroup:
     title: str
     count: int = 1
     why: str = ""
-    action: str = ""
+    advice: FilledAdvice = NO_ADVICE
     examples: Sequence[Example] = ()
     word: str = ""
     counted: str = ""
-    commands: Sequence[Sequence[str]] = ()
     code: str = ""
 
 
@@ -92,11 +91,11 @@ def findings_section(groups: Sequence[FindingGroup], nothing: str) -> Section:
 
 def _notices(groups: Sequence[FindingGroup]) -> Iterator[Html]:
     left = MAX_BYTES
-    seen: set[tuple[str, ...]] = set()
+    seen: set[Command] = set()
     for group in groups[:MAX_GROUPS]:
-        new = [words for words in map(tuple, group.commands) if words not in seen]
+        new = [each for each in dict.fromkeys(group.advice.commands) if each not in seen]
         seen.update(new)
-        shown = _notice(replace(group, commands=new), left)
+        shown = _notice(group, new, left)
         left -= len(shown.encode())
         yield shown
     if rest := groups[MAX_GROUPS:]:
@@ -106,14 +105,13 @@ def _notices(groups: Sequence[FindingGroup]) -> Iterator[Html]:
         )
 
 
-def _notice(group: FindingGroup, left: int) -> Html:
+def _notice(group: FindingGroup, commands: Sequence[Command], left: int) -> Html:
     shown = group.examples[:SHOWN_EXAMPLES] if left > 0 else ()
     content = [
         paragraph(f"{_bounded(group.why, MAX_SENTENCE)}.", *([" ", tag("code", group.code)] if group.code else []))
         if group.why
         else Html(),
-        paragraph(tag("b", "What to do: "), _with_code(group.action), ".") if group.action else Html(),
-        *map(command, group.commands),
+        *advised(group.advice, commands, tag("b", "What to do: ")),
         tag("ol", *map(_example, shown), class_="examples") if shown else Html(),
         _rest(group, len(shown), left),
     ]
@@ -151,10 +149,26 @@ def _example(example: Example) -> Html:
     return tag("li", tag("dl", *pairs))
 
 
-def _with_code(sentence: str) -> Html:
-    """Return a sentence with its quoted commands set as code."""
-    parts = _QUOTED.split(_bounded(sentence, MAX_SENTENCE))
-    return joined(tag("code", part) if at % 2 else part for at, part in enumerate(parts))
+def advised(advice: FilledAdvice, commands: Sequence[Command] | None = None, before: str = "") -> Iterator[Html]:
+    """Yield an advice: its sentence, and its commands to copy.
+
+    Args:
+        advice: The advice.
+        commands: Those of its commands that are to be copied here; by default all.
+        before: Text or element before the sentence.
+    """
+    if not advice.parts:
+        return
+    copied = advice.commands if commands is None else commands
+    parts: list[str] = []
+    for part in advice.parts:
+        if isinstance(part, str):
+            texts = _QUOTED.split(_bounded(part, MAX_SENTENCE))
+            parts += [tag("code", each) if at % 2 else each for at, each in enumerate(texts)]
+        else:  # the whole command is below
+            parts.append(tag("code", " ".join(part.words[:2]) if part in copied else _bounded(part.line)))
+    yield paragraph(before, *parts, ".")
+    yield from (command(each.words) for each in copied)
 
 
 def _bounded(value: str, most: int = MAX_TEXT) -> str:

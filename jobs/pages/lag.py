@@ -9,17 +9,19 @@ from dataclasses import dataclass
 
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.lag.formatting import bounded_text, seconds_text
+from commitlake.jobs.pages.findings import advised
 from commitlake.jobs.pages.heat_map import HeatRow, heat_map
 from commitlake.jobs.pages.line_chart import Mark, MarkKind, Series, line_chart
 from commitlake.jobs.pages.markup import Html, joined, name, tag
 from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, badge, made_now
-from commitlake.jobs.pages.parts import command, folded, moment, notice, paragraph, tiles
+from commitlake.jobs.pages.parts import folded, moment, notice, paragraph, tiles
 from commitlake.jobs.pages.tables import NO_FIGURE, Cell, Column, table
 from commitlake.pipelines.lag.answer import LagAnswer
 from commitlake.pipelines.lag.groups import GROUP_KINDS, GroupSummary, by_group, summed, times_of, worst_first
 from commitlake.pipelines.lag.history import LagHistory
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict
+from commitlake.schemas.advice import Advice
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import iso_text, plain_text
 
@@ -53,21 +55,50 @@ _HAPPENED = {
     LagVerdict.STOPPED: "has stopped",
     LagVerdict.LOST: "has lost messages",
 }
+_AT_OFFSET = (
+    "query {source} --broker {broker} --topic {topic} --queue {queue} --where 'queue_offset >= {offset}' --limit 20"
+)
 _ADVICE = {
-    LagVerdict.UNKNOWN: "One snapshot does not show whether the group is moving: take another one.",
-    LagVerdict.SLOW: "Messages arrive faster than the group processes them. More clients help, up to one for each "
-    "queue; beyond that, each message has to take less time.",
-    LagVerdict.AHEAD: "The topic was recreated, or its log was truncated: the group receives nothing until the queue "
-    "has grown that far. Reset its offset once you know that no earlier message is needed.",
-    LagVerdict.REWOUND: "Its offset was set back, so it consumes messages again. If nobody intended that, look for a "
-    "client with old offsets of its own.",
-    LagVerdict.STALLED: "Messages are waiting, and its offset does not move. Often one message fails again and again: "
-    "read the clients' logs, and look at the message at this offset.",
-    LagVerdict.STOPPED: "Messages are waiting, and it has no client. Start its clients; they continue from this "
-    "offset.",
-    LagVerdict.LOST: "The broker deleted messages before the group consumed them. An archive has those that were "
-    "archived in time.",
+    LagVerdict.UNKNOWN: Advice(
+        "One snapshot does not show whether the group is moving. {} takes another one",
+        ("snapshot --lake {lake} --store {store}",),
+    ),
+    LagVerdict.SLOW: Advice(
+        "Messages arrive faster than the group processes them. More clients help, up to one for each queue; beyond "
+        "that, each message has to take less time. {} shows how fast they arrive",
+        ("tps {source} --topic {topic} --by queue --window 10m",),
+    ),
+    LagVerdict.AHEAD: Advice(
+        "The topic was recreated, or its log was truncated: the group receives nothing until the queue has grown that "
+        "far. Reset its offset once you know that no earlier message is needed"
+    ),
+    LagVerdict.REWOUND: Advice(
+        "Its offset was set back, so it consumes messages again. If nobody intended that, look for a client with old "
+        "offsets of its own"
+    ),
+    LagVerdict.STALLED: Advice(
+        "Messages are waiting, and its offset does not move. Often one message fails again and again: read the "
+        "clients' logs, and look at the message at this offset"
+    ),
+    LagVerdict.STOPPED: Advice(
+        "Messages are waiting, and it has no client. Start its clients; they continue from this offset"
+    ),
+    LagVerdict.LOST: Advice("The broker deleted messages before the group consumed them"),
 }
+_IN_LAKE = {
+    LagVerdict.REWOUND: Advice("{} shows the messages that it consumes again", (_AT_OFFSET,)),
+    LagVerdict.STALLED: Advice("{} shows the messages from this offset on", (_AT_OFFSET,)),
+    LagVerdict.LOST: Advice("{} shows the messages from its offset on that are in the lake", (_AT_OFFSET,)),
+}
+"""Further advice if the figures are those of a lake, which has the messages."""
+_BEFORE_LOG = (
+    "replay {source} --not-consumed-by {group} {at} --broker {broker} --where 'physical_offset < {log_start}' --dry-run"
+)
+_SEND_AGAIN = Advice(
+    "Those that are in the lake can be sent again. {} shows which, and sends nothing",
+    (_BEFORE_LOG,),
+)
+_QUEUES = Advice("{} shows each of its queues", ("lag {source} --group {group} --by queue --all {at}",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +117,15 @@ class LagSource:
     def is_lake(self) -> bool:
         """Return True for a lake, whose messages can be looked up."""
         return self.option[0] == "--lake"
+
+    @property
+    def places(self) -> dict[str, str | Sequence[str]]:
+        """The places of an advice that the source fills in."""
+        return {"source": self.option, self.option[0].removeprefix("--"): self.option[1]}
+
+    def at_words(self, option: str) -> list[str]:
+        """Return an option with the requested time, if one was requested."""
+        return [] if self.at is None else [option, iso_text(self.at).removesuffix("Z")]
 
 
 def lag_page(answer: LagAnswer, history: LagHistory | None, source: LagSource) -> Page:
@@ -164,9 +204,9 @@ def _advice(groups: Sequence[GroupSummary], missing: Sequence[str], source: LagS
         yield notice(
             _KINDS[group.verdict],
             title,
-            paragraph(f"{_behind(group)}. {_ADVICE[group.verdict]}"),
+            paragraph(f"{_behind(group)}."),
             *_lost(group, source),
-            *_commands(group, source),
+            *_what_to_do(group, source),
             folded("Notes", *(paragraph(reason, is_quiet=True) for reason in list(reasons)[:_MAX_NOTICES]))
             if reasons
             else Html(),
@@ -189,24 +229,27 @@ def _lost(group: GroupSummary, source: LagSource) -> Iterator[Html]:
     if not source.is_lake:
         yield paragraph(text)
         return
-    yield paragraph(f"{text} Those that are in the lake can be sent again; this shows which, and sends nothing:")
-    at = [] if source.at is None else ["--offsets-at", iso_text(source.at).removesuffix("Z")]
+    yield paragraph(text)
     starts = {row.broker: row.log_start for row in group.rows if row.lost.largest}
-    for broker, start in sorted(starts.items()):
-        chosen = ["--not-consumed-by", group.group, *at, "--broker", broker, "--where", f"physical_offset < {start}"]
-        yield command(["commitlake", "replay", *source.option, *chosen, "--dry-run"])
+    places = {**source.places, "group": group.group, "at": source.at_words("--offsets-at")}
+    brokers = [{**places, "broker": broker, "log_start": str(start)} for broker, start in sorted(starts.items())]
+    yield from advised(_SEND_AGAIN.filled_for_each(brokers))
 
 
-def _commands(group: GroupSummary, source: LagSource) -> Iterator[Html]:
+def _what_to_do(group: GroupSummary, source: LagSource) -> Iterator[Html]:
     row = group.worst
-    at = [] if source.at is None else ["--at", iso_text(source.at).removesuffix("Z")]
-    if source.is_lake and group.verdict in {LagVerdict.STALLED, LagVerdict.LOST, LagVerdict.REWOUND}:
-        place = ["--broker", row.broker, "--topic", row.topic, "--queue", str(row.queue_id)]
-        first = f"queue_offset >= {row.offset.low}"
-        yield command(["commitlake", "query", *source.option, *place, "--where", first, "--limit", "20"])
-    if source.is_lake and group.verdict is LagVerdict.SLOW:
-        yield command(["commitlake", "tps", *source.option, "--topic", row.topic, "--by", "queue", "--window", "10m"])
-    yield command(["commitlake", "lag", *source.option, "--group", group.group, "--all", *at])
+    places = source.places | {
+        "group": group.group,
+        "broker": row.broker,
+        "topic": row.topic,
+        "queue": str(row.queue_id),
+        "offset": str(row.offset.low),
+        "at": source.at_words("--at"),
+    }
+    yield from advised(_ADVICE[group.verdict].filled(places))
+    if source.is_lake and group.verdict in _IN_LAKE:
+        yield from advised(_IN_LAKE[group.verdict].filled(places))
+    yield from advised(_QUEUES.filled(places))
 
 
 def _history(groups: Sequence[GroupSummary], history: LagHistory | None, source: LagSource) -> Html:

@@ -9,14 +9,16 @@ from typing import Any
 
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.pages.findings import advised
 from commitlake.jobs.pages.line_chart import MAX_SERIES, Mark, MarkKind, Series, line_chart, sparkline
 from commitlake.jobs.pages.markup import Html, joined, name
 from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, made_now
-from commitlake.jobs.pages.parts import command, moment, notice, paragraph, tiles
+from commitlake.jobs.pages.parts import moment, notice, paragraph, tiles
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.tps.coverage import ALL, NONE
 from commitlake.pipelines.tps.question import MINUTE
 from commitlake.pipelines.tps.report import MAX_SKETCHES, Key, RatesReport
+from commitlake.schemas.advice import Advice, Places
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import iso_text, plain_text
 
@@ -35,6 +37,21 @@ _PLURALS = {
 }  # fmt: skip
 _LARGE_RATIO = 50
 """Ratio of the largest to the smallest figure above which a chart has a logarithmic scale."""
+_DAMAGED = Advice(
+    "{} shows the damaged ranges, with their reason and first bytes", ("query {source} --table quarantine",)
+)
+_DAMAGED_STORE = Advice("{} shows the damaged ranges, with causes and repairs", ("verify {place} --local",))
+_GAPS = Advice(
+    "{} shows the parts of the log that were deleted before they were archived", ("query {source} --table gaps",)
+)
+_DEAD_LETTERS = Advice("{} groups those of all topics by cause", ("dlq {source} {period}",))
+_DEAD_LETTERS_STORE = Advice("{} counts them by topic", ("tps {source} {period} {filters} --kind dlq",))
+_RETRIES = Advice(
+    "{} counts them by topic: a retry topic is named after its group", ("tps {source} {period} {filters} --kind retry",)
+)
+_HALF = Advice("{} shows the half messages", ("query {source} --kind half {period} {filters}",))
+_CLOCKS = Advice("{} counts them by producer", ("tps {source} {period} {filters} --by producer-host",))
+_PEAK = Advice("{} shows it second by second", ("tps {source} {peak} {filters} --window 1s",))
 Row = Mapping[str, Any]
 
 
@@ -186,14 +203,17 @@ def _summary(report: RatesReport) -> Html:
 def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
     total, question = report.total, report.question
     assert total is not None
-    period = ["--from", _argument(question.start), "--to", _argument(question.end)]
-    base = ["commitlake", "tps", source.option, source.place]
+    places = _places(report, source)
+
+    def advice(of_lake: Advice, of_store: Advice | None = None) -> Iterator[Html]:
+        chosen = of_lake if source.is_lake else of_store
+        yield from () if chosen is None else advised(chosen.filled(places))
+
     if source.damaged or any(report.damage.values()):
         yield notice(
             Kind.WARNING,
             "A part of the log is damaged",
-            paragraph("The damaged ranges, with their reason and first bytes:"),
-            _query(source, "--table", "quarantine") or command(["commitlake", "verify", source.place, "--local"]),
+            *advice(_DAMAGED, _DAMAGED_STORE),
             word="Damage",
         )
     if report.outcomes.damage:
@@ -207,11 +227,8 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
         yield notice(
             Kind.WARNING if _not_archived(report) else Kind.INFO,
             "Not all of this time is archived" if source.is_lake else "The log does not cover all of this time",
-            paragraph(
-                "Times without figures are hatched; this does not mean that they have no messages."
-                + (" Parts of the log that were deleted before they were archived:" if source.is_lake else "")
-            ),
-            _query(source, "--table", "gaps"),
+            paragraph("Times without figures are hatched; this does not mean that they have no messages."),
+            *advice(_GAPS),
             word="Missing" if _not_archived(report) else "In part",
         )  # fmt: skip
     if report.silent:
@@ -235,8 +252,8 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
         yield notice(
             Kind.WARNING,
             f"{count_text(total['dead_letters'], 'message')} went to dead-letter topics",
-            paragraph("Their consumers failed on every permitted attempt. Dead letters by cause:"),
-            _query(source, "--kind", "dlq", *period) or command([*base, *period, "--kind", "dlq"]),
+            paragraph("Their consumers failed on every permitted attempt."),
+            *advice(_DEAD_LETTERS, _DEAD_LETTERS_STORE),
             word="Dead letters",
         )
     if total["retries"]:
@@ -244,15 +261,14 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
             Kind.INFO,
             f"{count_text(total['retries'], 'retry', 'retries')}, {100 * total['retries'] / total['messages']:.3g} % "
             "of the messages",
-            paragraph("Retries by group:"),
-            command([*base, *period, "--kind", "retry"]),
+            *advice(_RETRIES, _RETRIES),
             word="Retries",
         )
     if unfinished := _not_committed(report):
         yield notice(
             Kind.INFO,
             unfinished,
-            _query(source, "--kind", "half", *period),
+            *advice(_HALF),
             word="Transactions",
         )
     if total["clock_skew"]:
@@ -260,17 +276,15 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
             Kind.INFO,
             f"{count_text(total['clock_skew'], 'message has', 'messages have')} a store time before "
             "the born time, by the clocks of both hosts",
-            paragraph("They are not part of any latency. Producers with wrong clocks:"),
-            command([*base, *period, "--by", "producer-host"]),
+            paragraph("They are not part of any latency."),
+            *advice(_CLOCKS, _CLOCKS),
             word="Clocks",
         )
     peak = total["peak_at"]
-    around = ["--from", _argument(peak), "--to", _argument(peak + MINUTE)]
     yield notice(
         Kind.INFO,
         f"The busiest time began at {_time(peak)} UTC",
-        paragraph("The same time second by second:"),
-        command([*base, *around, "--window", "1s"]),
+        *advice(_PEAK, _PEAK),
         word="Peak",
     )
 
@@ -296,9 +310,20 @@ def _lacks_compared_time(report: RatesReport) -> bool:
     return report.coverage.lacks(report.question.start - report.compared, report.question.end - report.compared)
 
 
-def _query(source: RatesSource, *arguments: str) -> Html:
-    """Return a command that looks up rows; nothing for a store, which has no tables."""
-    return command(["commitlake", "query", "--lake", source.place, *arguments]) if source.is_lake else Html()
+def _places(report: RatesReport, source: RatesSource) -> Places:
+    """Return the places of the advice; `filters` are those of the question, without the kind of messages."""
+    question, total = report.question, report.total
+    assert total is not None
+    chosen = (("--topic", question.topics), ("--queue", question.queue_ids), ("--tag", question.tags),
+              ("--broker", question.brokers))  # fmt: skip
+    peak = total["peak_at"]
+    return {
+        "source": [source.option, source.place],
+        "place": source.place,
+        "period": ["--from", _argument(question.start), "--to", _argument(question.end)],
+        "peak": ["--from", _argument(peak), "--to", _argument(peak + MINUTE)],
+        "filters": [word for option, values in chosen for value in values for word in (option, str(value))],
+    }
 
 
 def _rates(report: RatesReport) -> Html:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store_conf
@@ -79,7 +79,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     check_store_is_given(arguments)
     from commitlake.jobs.pages.output import failure_page, page_file
     from commitlake.jobs.verify.page import TITLE, stores_page
-    from commitlake.jobs.verify.report import print_report, summary
+    from commitlake.jobs.verify.report import Remedies, print_report, summary
     from commitlake.pipelines.verify.doctor import join_findings
     from commitlake.pipelines.verify.verdict import verdict_of
 
@@ -90,16 +90,26 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         check_has_effect(arguments, ["s3-endpoint", "s3-region"], "lake")
     file = page_file(arguments.html)
     lake = lake_of(arguments) if arguments.lake else None
+    remedies = Remedies(lake, list(_settings(arguments)))
     facts = [("Store", arguments.store), *([("Lake", lake.root)] if lake else [])]
     with failure_page(file, "verify", TITLE, facts, lake):
         reports = _verify_stores(arguments)
         if file is not None:
-            file.write(stores_page(reports, lake))
-    print_report(arguments.output, reports)
+            file.write(stores_page(reports, remedies))
+    print_report(arguments.output, reports, remedies)
     if not arguments.quiet:
         print(summary(reports), file=sys.stderr)
     verdict = verdict_of(join_findings(reports), len(reports))
     return ExitCode.DAMAGE if verdict.is_damage else ExitCode.OK
+
+
+def _settings(arguments: argparse.Namespace) -> Iterator[str]:
+    """Yield the options that say how to read the stores, for `rebuild`."""
+    for option in ("layout", "broker_conf"):
+        if (value := getattr(arguments, option)) is not None:
+            yield from (f"--{option.replace('_', '-')}", value)
+    if arguments.delay_levels is not None:
+        yield from ("--delay-levels", " ".join(f"{delay // 1000}s" for delay in arguments.delay_levels))
 
 
 def _verify_stores(arguments: argparse.Namespace) -> list[StoreReport]:

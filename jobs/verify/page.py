@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.pages.decoded import decode_value, offset_text, time_of_ms
 from commitlake.jobs.pages.findings import Example, FindingGroup, findings_section
@@ -14,10 +13,12 @@ from commitlake.jobs.pages.output import names_text
 from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, badge, made_now
 from commitlake.jobs.pages.parts import tiles
 from commitlake.jobs.pages.tables import Cell, Column, table
+from commitlake.jobs.verify.report import Remedies, having
 from commitlake.pipelines.verify.classes import CLASSES, FindingClass, Severity
 from commitlake.pipelines.verify.doctor import StoreReport, join_findings
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.verdict import verdict_of
+from commitlake.schemas.advice import FilledAdvice
 from commitlake.schemas.counts import count_text
 
 TITLE = "Stores verified"
@@ -27,18 +28,22 @@ _KINDS = {Severity.DAMAGE: Kind.CRITICAL, Severity.REPAIRABLE: Kind.WARNING, Sev
 _WORDS = {Kind.GOOD: "Sound", Kind.INFO: "Sound", Kind.WARNING: "Repairable", Kind.CRITICAL: "Damaged"}
 
 
-def stores_page(reports: Sequence[StoreReport], lake: LakePaths | None = None) -> Page:
+def stores_page(reports: Sequence[StoreReport], remedies: Remedies | None = None) -> Page:
     """Return the page of all stores.
 
     Args:
         reports: Reports of the stores.
-        lake: The lake that the stores were compared with, if any.
+        remedies: Advice for these stores; by default without a lake.
     """
+    remedies = remedies or Remedies()
     together = join_findings(reports)
     verdict = verdict_of(together, len(reports))
     kind = _KINDS[together.worst] if together.worst is not None else Kind.GOOD
-    roots = {report.broker: report.root for report in reports}
-    groups = [_group(CLASSES[code], together, roots) for code in CLASSES if code in together.codes]
+    groups = [
+        _group(CLASSES[code], together, remedies.of(CLASSES[code], having(code, reports)))
+        for code in CLASSES
+        if code in together.codes
+    ]
     sections = [
         Section("read", "What was read", _figures(reports, together)),
         findings_section(groups, "No damage was found."),
@@ -49,9 +54,9 @@ def stores_page(reports: Sequence[StoreReport], lake: LakePaths | None = None) -
         ("Folder" if len(reports) == 1 else "Folders", names_text([report.root for report in reports], 3)),
         ("Messages stored", _period(reports)),
     ]
-    if lake is not None:
-        facts.insert(0, ("Lake", lake.root))
-        sections.append(history_section(read_history(lake)))
+    if remedies.lake is not None:
+        facts.insert(0, ("Lake", remedies.lake.root))
+        sections.append(history_section(read_history(remedies.lake)))
     text = verdict.text
     return Page(
         TITLE, PageVerdict(kind, text[:1].upper() + text[1:], _WORDS[kind]), facts, sections, made_now("verify")
@@ -78,17 +83,16 @@ def _figures(reports: Sequence[StoreReport], together: Findings) -> Html:
     return tiles(figures | {str(severity): f"{together.count(severity):,}" for severity in Severity})
 
 
-def _group(kind: FindingClass, findings: Findings, roots: dict[str, str]) -> FindingGroup:
+def _group(kind: FindingClass, findings: Findings, advice: FilledAdvice) -> FindingGroup:
     kept = findings.kept.get(kind.code, [])
     return FindingGroup(
         _KINDS[kind.severity],
         kind.code.replace("_", " ").capitalize(),
         findings.counts[kind.code],
         kind.cause,
-        kind.action,
+        advice,
         [_example(finding) for finding in kept],
         word=str(kind.severity).capitalize(),
-        commands=list(_commands(kind, kept, roots)),
         code=kind.code,
     )
 
@@ -105,24 +109,6 @@ def _example(finding: Finding) -> Example:
         words.append(f"physical offset {offset_text(finding.physical_offset)}")
     where = ", ".join(word for word in words if word)
     return Example(where, decode_value(finding.found, finding.code), decode_value(finding.expected, finding.code))
-
-
-def _commands(kind: FindingClass, kept: Sequence[Finding], roots: dict[str, str]) -> Iterator[list[str]]:
-    """Yield the command that repairs the first store of a class of findings, if rebuild can repair it.
-
-    Nothing but `ship` writes into a copy in an object store, so its repaired files go to a folder.
-    """
-    root = roots.get(kept[0].broker) if kept else None
-    if root is None or "commitlake rebuild" not in kind.action or kind.severity is Severity.INFO:
-        return
-    is_remote = "://" in root
-    if "--salvage" in kind.action:
-        out = "salvaged" if is_remote else f"{root}-salvaged"
-        yield ["commitlake", "rebuild", root, "--salvage", "--out", out, "--local"]
-    elif is_remote:
-        yield ["commitlake", "rebuild", root, "--out", "rebuilt", "--local"]
-    else:
-        yield ["commitlake", "rebuild", root, "--in-place", "--local"]
 
 
 def _stores(reports: Sequence[StoreReport]) -> Html:

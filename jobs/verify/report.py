@@ -4,35 +4,71 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.cli.rows_output import Row, write, write_table
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_text
 from commitlake.jobs.cli.text_table import Column
-from commitlake.pipelines.verify.classes import CLASSES, Severity
+from commitlake.pipelines.verify.classes import CLASSES, FindingClass, Severity
 from commitlake.pipelines.verify.doctor import StoreReport, join_findings
 from commitlake.pipelines.verify.findings import Finding
 from commitlake.pipelines.verify.verdict import verdict_of
+from commitlake.schemas.advice import FilledAdvice
 from commitlake.schemas.counts import count_text
 
 _SHOWN = 3
+MAX_ADVISED_STORES = 5
+"""Largest number of stores for which commands are given for one class of findings."""
 FINDING_COLUMNS = (
     Column("severity", 2), Column("class"), Column("count", is_right=True), Column("store", 3), Column("place"),
     Column("found"), Column("expected", 1),
 )  # fmt: skip
 
 
-def print_report(form: str, reports: Sequence[StoreReport]) -> None:
+@dataclass(frozen=True, slots=True)
+class Remedies:
+    """Advice on findings, filled in for the stores that have them.
+
+    Attributes:
+        lake: The lake that the stores were compared with, if any.
+        settings: The options of the run that say how to read the stores, which `rebuild` needs, too.
+    """
+
+    lake: LakePaths | None = None
+    settings: Sequence[str] = ()
+
+    def of(self, kind: FindingClass, reports: Sequence[StoreReport]) -> FilledAdvice:
+        """Return what to do about the findings of a class in these stores; the first one's sentence, all commands."""
+        advice = kind.action
+        if kind.action_without_salvage is not None and not all(report.can_salvage for report in reports):
+            advice = kind.action_without_salvage
+        return advice.filled_for_each([self._places(report) for report in reports[:MAX_ADVISED_STORES]])
+
+    def _places(self, report: StoreReport) -> dict[str, str | list[str]]:
+        # Nothing but `ship` writes into a copy in an object store, so its repaired files go to a folder.
+        is_remote = "://" in report.root
+        places: dict[str, str | list[str]] = {
+            "store": report.root,
+            "into": ["--out", "rebuilt", *self.settings] if is_remote else ["--in-place", *self.settings],
+            "salvaged": "salvaged" if is_remote else f"{report.root}-salvaged",
+            "named": [] if self.lake is None else ["--broker", report.broker],
+        }
+        return places if self.lake is None else places | {"lake": self.lake.root}
+
+
+def print_report(form: str, reports: Sequence[StoreReport], remedies: Remedies) -> None:
     """Print all stores to standard output: a table with explanations, JSON (a row per store), or CSV of findings."""
     if form in {"json", "jsonl"}:
-        write(form, map(_to_object, reports), [])
+        write(form, (_to_object(report, remedies) for report in reports), [])
         return
     if form == "csv":
         write(form, _finding_rows(reports), FINDING_COLUMNS)
         return
     write_table(_rows(reports), FINDING_COLUMNS, sys.stdout)
-    for line in _meanings(reports):
+    for line in _meanings(reports, remedies):
         print_text(line)
 
 
@@ -68,13 +104,21 @@ def _row(finding: Finding, count: str, *, is_first: bool) -> Row:
     }
 
 
-def _meanings(reports: Sequence[StoreReport]) -> Iterator[str]:
+def _meanings(reports: Sequence[StoreReport], remedies: Remedies) -> Iterator[str]:
     codes = join_findings(reports).codes
     for severity in Severity:
         for code, kind in CLASSES.items():
             if code in codes and kind.severity is severity:
                 yield f"\n{code} ({severity}): {kind.cause}."
-                yield f"  What to do: {kind.action}."
+                advice = remedies.of(kind, having(code, reports))
+                yield f"  What to do: {advice.sentence}."
+                for command in advice.others:
+                    yield f"  Likewise: {command.line}"
+
+
+def having(code: str, reports: Sequence[StoreReport]) -> list[StoreReport]:
+    """Return the reports with findings of a class."""
+    return [report for report in reports if report.findings.counts[code]]
 
 
 def summary(reports: Sequence[StoreReport]) -> str:
@@ -88,7 +132,7 @@ def summary(reports: Sequence[StoreReport]) -> str:
     )
 
 
-def _to_object(report: StoreReport) -> dict[str, Any]:
+def _to_object(report: StoreReport, remedies: Remedies) -> dict[str, Any]:
     findings = report.findings
     return {
         "broker": report.broker,
@@ -101,17 +145,18 @@ def _to_object(report: StoreReport) -> dict[str, Any]:
         "index_files": report.index_files,
         "groups": report.groups,
         "counts": {code: findings.counts[code] for code in CLASSES if code in findings.codes},
-        "findings": [_finding_object(finding) for finding in findings],
+        "findings": [_finding_object(finding, remedies.of(finding.kind, [report])) for finding in findings],
     }
 
 
-def _finding_object(finding: Finding) -> dict[str, Any]:
+def _finding_object(finding: Finding, advice: FilledAdvice) -> dict[str, Any]:
     kind = finding.kind
     return {
         "code": finding.code,
         "severity": str(kind.severity),
         "cause": kind.cause,
-        "action": kind.action,
+        "action": advice.sentence,
+        "commands": [command.words for command in advice.commands],
         "file": finding.file or None,
         "position": finding.position,
         "physical_offset": finding.physical_offset,

@@ -42,10 +42,13 @@ from commitlake.pipelines.maintenance.data_check import find_damaged_files
 from commitlake.pipelines.maintenance.repair_notes import count_lost_rows
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID
 from commitlake.pipelines.topic_minutes.progress import covered_sequence
+from commitlake.schemas.advice import Advice
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.tables.profile import OPTIONAL_CHECKSUMS
 
+REPAIR = Advice("{} shows what can be recovered", ("maintain --lake {lake} --repair --dry-run",))
+"""Advice on damaged tables, and on messages that a place lacks; its place is `lake`."""
 _MINUTES = "topic_minutes"
 _NEEDED = frozenset({"messages", "profiles", "archive_runs"})  # tables that comparisons need
 
@@ -271,10 +274,10 @@ def compare_edges(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding], 
     return ([TableFinding("edges", len(wrong), "kinds of records", lines)] if wrong else []), ""
 
 
-def finding_lines(findings: Sequence[TableFinding]) -> Iterator[str]:
-    """Yield findings as lines of text."""
+def finding_lines(findings: Sequence[TableFinding], lake: LakePaths) -> Iterator[str]:
+    """Yield the findings of a lake as lines of text."""
     for finding in findings:
         yield f"DAMAGED     {finding.table}: {finding.counted}"
         yield from (f"  {note}" for note in finding.notes)
     if findings:
-        yield "  'commitlake maintain --repair --dry-run' shows what can be repaired"
+        yield f"  {REPAIR.filled({'lake': lake.root}).sentence}"

@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from commitlake.schemas.advice import Advice
+
 
 class Severity(StrEnum):
     """The severity of a finding, the worst first."""
@@ -25,70 +27,85 @@ class FindingClass(NamedTuple):
         code: the stable name, for programs.
         severity: how bad a finding of the class is.
         cause: the cause, in a sentence.
-        action: what to do.
+        action: what to do. Its places are `store`; `into`, the options that say where `rebuild` writes; `salvaged`, a
+            folder for a clean log; `lake`; and `named`, the option that gives the store's name in the lake.
+        action_without_salvage: what to do where no clean log can be written, if that is something else.
     """
 
     code: str
     severity: Severity
     cause: str
-    action: str
+    action: Advice
+    action_without_salvage: Advice | None = None
 
 
-_SALVAGE = (
-    "archive the intact messages now; 'commitlake rebuild --salvage' writes a log that RocketMQ's broker reads to its "
-    "end; JMQ's broker skips what it cannot read"
+_ARCHIVE = "archive --store {store} {named} --lake {lake} --local"
+_MAKE = "rebuild {store} {into} --local"
+_SALVAGE = Advice(
+    "archive the intact messages now: {}. {} writes a log that a broker reads to its end",
+    (_ARCHIVE, "rebuild {store} --salvage --out {salvaged} --local"),
 )
-_REBUILD = "'commitlake rebuild' makes it from the log; so does a broker that starts without it"
-_RESTART = "nothing: a broker repairs it when it starts"
-_BEYOND = (
+_SKIP = Advice(
+    "archive the intact messages now: {}. JMQ's broker skips what it cannot read; for BoltMQ's, no clean log can be "
+    "written",
+    (_ARCHIVE,),
+)
+_REBUILD = Advice("{} makes it from the log; so does a broker that starts without it", (_MAKE,))
+_RESTART = Advice("nothing: a broker repairs it when it starts")
+_BEYOND = Advice(
     "in a copy, copy the log again after the queues, or use 'commitlake ship'; on a broker's machine, compare with "
     "storePathCommitLog in broker.conf. Only if the broker has no more segments, the messages are lost, and it removes "
     "the entries when it starts"
 )
-_DELAYS = "nothing; pass the broker's settings to verify and rebuild with --broker-conf"
+_DELAYS = Advice("nothing; pass the broker's settings to verify and rebuild with --broker-conf")
 _D, _R, _I = Severity.DAMAGE, Severity.REPAIRABLE, Severity.INFO
 
-_Class = FindingClass
+
+def _Class(code: str, severity: Severity, cause: str, action: str | Advice) -> FindingClass:  # noqa: N802 (as a class)
+    return FindingClass(code, severity, cause, Advice(action) if isinstance(action, str) else action)
+
+
+def _Torn(code: str, cause: str, before: str = "") -> FindingClass:  # noqa: N802 (as a class)
+    """Return a class of damage to the log after which a broker may not read on."""
+    return FindingClass(code, _D, cause, _SALVAGE.after(before), _SKIP.after(before))
+
 
 _ALL = (
     # The log, byte by byte.
-    _Class("log_bad_magic", _D, "Where a record should begin, bytes were overwritten or never reached the disk",
-           _SALVAGE),
-    _Class("log_bad_size", _D, "A record's size is not possible", _SALVAGE),
-    _Class("log_bad_offset", _D, "A record states another physical offset than its own", _SALVAGE),
-    _Class("log_reused_file", _D, "The file has records of another segment: it was reused or renamed",
-           "look for the segment's own file in a backup; " + _SALVAGE),
-    _Class("log_bad_lengths", _D, "The lengths of a record's parts do not add up to its size", _SALVAGE),
-    _Class("log_bad_crc", _D, "A body does not match its CRC: bits changed on the disk, in memory or while it was "
-           "copied",
-           "check the disk; " + _SALVAGE),
+    _Torn("log_bad_magic", "Where a record should begin, bytes were overwritten or never reached the disk"),
+    _Torn("log_bad_size", "A record's size is not possible"),
+    _Torn("log_bad_offset", "A record states another physical offset than its own"),
+    _Torn("log_reused_file", "The file has records of another segment: it was reused or renamed",
+          "look for the segment's own file in a backup; "),
+    _Torn("log_bad_lengths", "The lengths of a record's parts do not add up to its size"),
+    _Torn("log_bad_crc", "A body does not match its CRC: bits changed on the disk, in memory or while it was "
+           "copied", "check the disk; "),
     _Class("log_bad_topic", _D, "A record's topic is not text or cannot be a folder's name, or its queue id is "
            "negative: the header, which no checksum covers, was changed, and no queue has the record",
            "replay it from the archive, by its business id"),
-    _Class("log_bad_filler", _D, "The filler at a segment's end does not reach the end", _SALVAGE),
-    _Class("log_hole", _D, "Zeros with records after them: pages that did not reach the disk before a crash", _SALVAGE),
+    _Torn("log_bad_filler", "The filler at a segment's end does not reach the end"),
+    _Torn("log_hole", "Zeros with records after them: pages that did not reach the disk before a crash"),
     _Class("log_cut", _D, "The file ends within a record", "copy the whole segment from its source or a slave"),
     _Class("log_missing_segment", _D, "A segment between two others is missing",
            "restore it from a backup or a slave: a broker does not start without it"),
-    _Class("log_file_size", _D, "A segment does not have the size of the others, and a broker refuses to load it",
-           "copy it again where it was cut in copying; " + _SALVAGE),
+    _Torn("log_file_size", "A segment does not have the size of the others, and a broker refuses to load it",
+          "copy it again where it was cut in copying; "),
     _Class("log_stray_file", _R, "A file in the folder of segments does not have a segment's name, and a broker does "
            "not start with it",
            "move it elsewhere"),
     _Class("log_torn_tail", _I, "The broker crashed during a write, or is writing now", _RESTART),
     _Class("log_elsewhere", _D, "Segments of the log are in another folder, which is not read: several folders of a "
            "log, and DLedger, are not supported",
-           "do not rebuild this store: the queues have the messages of the other folder, too. 'commitlake archive "
-           "--from-broker' pulls all messages from the running broker"),
+           Advice("do not rebuild this store: the queues have the messages of the other folder, too. {} pulls all "
+                  "messages from the running broker", ("archive --from-broker {name_server} --lake {lake} --local",))),
     _Class("newer_elsewhere", _I, "Queues, indexes or checkpoint know messages after the end of the log that is read: "
            "they are in the other folder of the log",
            "nothing"),
     _Class("log_not_copied", _I, "The store is a copy without the newest record: 'commitlake ship' copies it when it "
            "has not changed for some seconds",
            "nothing; if it stays so, the store's log has lost its end: verify the store itself"),
-    _Class("log_torn_clean", _D, "The log does not end with a record, although its broker was shut down cleanly: the "
-           "last write was lost or overwritten later",
-           _SALVAGE),
+    _Torn("log_torn_clean", "The log does not end with a record, although its broker was shut down cleanly: the "
+           "last write was lost or overwritten later"),
     _Class("log_stale_records", _D, "Records after a damaged range repeat queue offsets of others: they are older "
            "than what was written over them",
            "do not salvage them; a broker truncates the log before the damage"),
@@ -96,7 +113,7 @@ _ALL = (
            "replay them from the archive or from their producer"),
     _Class("log_wrong_number", _R, "A record's queue offset was changed: no checksum covers it, and its entry has "
            "another",
-           "archive it first: 'commitlake rebuild' would leave it out"),
+           Advice("archive it first: {}. A rebuild would leave it out", (_ARCHIVE,))),
     _Class("log_repeated_number", _D, "Two records have the same queue offset in one queue: only one can be consumed",
            "look for a second broker on the same store; replay the other by its offset"),
     _Class("log_number_back", _D, "Queue offsets decrease: the queue's files were lost, but not the log", _REBUILD),
@@ -111,7 +128,7 @@ _ALL = (
     _Class("queue_missing", _R, "A queue that has messages in the log has no files", _REBUILD),
     _Class("queue_deleted", _I, "A topic was deleted, and perhaps created again without a message in this queue: its "
            "messages are only in the log",
-           "nothing; 'commitlake rebuild' would create its queues and the topic again"),
+           "nothing; a rebuild would create its queues and the topic again"),
     _Class("queue_missing_file", _R, "A file between two others, or before the first, is missing, but the log still "
            "has its messages",
            _REBUILD),
@@ -143,7 +160,7 @@ _ALL = (
            _REBUILD),
     _Class("queue_wrong_kind", _R, "A topic has BatchConsumeQueues although topics.json does not say BatchCQ, "
            "or ConsumeQueues although it does: a broker does not start on the store",
-           "'commitlake rebuild' makes the queues of the kind that topics.json says"),
+           Advice("{} makes the queues of the kind that topics.json says", (_MAKE,))),
     _Class("queue_wrong_batch", _R, "An entry of a BatchConsumeQueue has other queue offsets than its record, another "
            "count of messages or another time",
            _REBUILD),
@@ -152,10 +169,10 @@ _ALL = (
     _Class("queue_not_dispatched", _I, "The newest records have no entries yet", _RESTART),
     # IndexFiles.
     _Class("index_absent", _I, "There is no IndexFile: look-ups by key find nothing",
-           "'commitlake rebuild' makes them, unless the broker is configured without"),
+           Advice("{} makes them, unless the broker is configured without", (_MAKE,))),
     _Class("index_not_copied", _I, "The store is a copy without the newest IndexFile, which 'commitlake ship' does not "
            "copy: later keys were not compared",
-           "nothing; 'commitlake rebuild' makes it in a folder"),
+           "nothing; a rebuild makes it in a folder"),
     _Class("index_file_size", _R, "An IndexFile's size does not fit any number of slots and entries", _REBUILD),
     _Class("index_header_count", _R, "The header's count of entries is not that of the file", _REBUILD),
     _Class("index_header_slots", _R, "The header's count of used slots is not that of the file", _REBUILD),
@@ -209,13 +226,15 @@ _ALL = (
            "stop the broker and correct delayOffset.json"),
     # The lake.
     _Class("lake_missing", _D, "Messages of the store count as archived, but are not in the lake",
-           "archive the store again under another name before the broker deletes it"),
+           Advice("archive the store again under another name, before the broker deletes it: {}",
+                  ("archive --store {store} --broker {name} --lake {lake} --local",))),
     _Class("lake_extra", _D, "The lake has messages that the store should have, but has not",
            "check the findings on the log at these times"),
     _Class("lake_not_archived", _I, "The store has messages that are not archived yet",
-           "archive them before the broker deletes them: 'commitlake guard' shows when"),
+           Advice("archive them: {}. {} shows when the broker deletes them",
+                  (_ARCHIVE, "guard --store {store} {named} --lake {lake}"))),
     _Class("lake_different", _D, "In a window of time, the lake's messages differ from the store's",
-           "'commitlake audit' shows which figures differ"),
+           Advice("{} shows which figures differ", ("audit --lake {lake} --store {store} {named} --local",))),
 )  # fmt: skip
 
 CLASSES = {each.code: each for each in _ALL}

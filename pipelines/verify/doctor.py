@@ -55,6 +55,7 @@ class StoreReport:
         is_live: True if a broker has the store open.
         first_time: store time of its first record, ms since 1970; None if it has no record.
         last_time: the latest store time; None if it has no record.
+        can_salvage: False if `rebuild --salvage` writes no log of this kind.
     """
 
     broker: str
@@ -69,6 +70,7 @@ class StoreReport:
     is_live: bool = False
     first_time: int | None = None
     last_time: int | None = None
+    can_salvage: bool = True
 
 
 def join_findings(reports: Sequence[StoreReport]) -> Findings:
@@ -204,6 +206,7 @@ def _conclude(store: _StoreInProgress) -> StoreReport:
         is_live=view.is_live,
         first_time=next((report.first_time for report in reports if report.first_time is not None), None),
         last_time=newest or None,
+        can_salvage=view.dialect.is_rocketmq and not view.format.steps_over_damage,
     )
 
 

@@ -122,7 +122,7 @@ def test_missing_packages_are_installed_by_what_the_installation_has(
             raise importlib.metadata.PackageNotFoundError
         return "1.0"
 
-    monkeypatch.setattr(machine.importlib.metadata, "version", version)
+    monkeypatch.setattr(importlib.metadata, "version", version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     lacking = {"pyspark", "delta-spark", "boto3"}

@@ -27,7 +27,8 @@ NOW = datetime.datetime(2026, 11, 20, 14, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)
 SIZE = 1 << 30
 HOSTILE = "<script>alert('x')</script>\u202e"
-COMMAND = ["commitlake", "archive", "--store", "/data/store", "--lake", "/data/lake", "--local"]
+PLACES = {"store": "/data/store", "lake": "/data/lake", "named": []}
+COMMAND = "commitlake archive --store /data/store --lake /data/lake --local"
 
 
 def segments(*verdicts: SegmentVerdict) -> list[WatchedSegment]:
@@ -57,7 +58,7 @@ def store(
 
 
 def text_of(*stores: WatchedStore) -> str:
-    return render_page(stores_page(stores, LakePaths("/nowhere/lake"), 12 * HOUR, NOW, command=COMMAND))
+    return render_page(stores_page(stores, LakePaths("/nowhere/lake"), 12 * HOUR, NOW, places=PLACES))
 
 
 def page_of(*stores: WatchedStore) -> Element:
@@ -95,7 +96,7 @@ def test_segments_at_risk_are_grouped_with_the_command_to_archive_them() -> None
     assert "143.0 GiB will be deleted from 2026-11-20 15:00:00 UTC on" in article.text
     assert "140 more like this" in article.text
     assert "is deleted at 2026-11-20 15:00:00 UTC: its age, at an hour of deleteWhen" in article.all("li")[0].text
-    assert [code.text for code in article.of_class("command")[0].all("code")] == [" ".join(COMMAND)]
+    assert [code.text for code in article.of_class("command")[0].all("code")] == [COMMAND]
     assert root.all("h1")[0].text == "1 store has segments at risk within 12 h"
     assert "Next deletion2026-11-20 15:00:00 UTC, in 1 h" in root.of_class("facts")[0].text
 
@@ -175,5 +176,5 @@ def test_the_command_on_the_page_archives_under_the_same_name(
     arguments = ["--store", str(growing.store), "--lake", growing.lake.root, "--within", "48h", "--quiet"]
     assert guard.main([*arguments, "--broker", "other", "--html", str(page)]) == 3
     lines = [each.text for block in parse_page(page.read_text()).of_class("command") for each in block.all("code")]
-    assert lines == [f"commitlake archive --store {growing.store} --lake {growing.lake.root} --broker other"]
+    assert lines == [f"commitlake archive --store {growing.store} --broker other --lake {growing.lake.root} --local"]
     capsys.readouterr()

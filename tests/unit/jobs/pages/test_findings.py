@@ -14,6 +14,7 @@ from commitlake.jobs.pages.findings import (
     findings_section,
 )
 from commitlake.jobs.pages.page import Kind
+from commitlake.schemas.advice import Advice
 from tests.support.html_pages import Element, parse_page, table_of
 
 HOSTILE = "</dd></section><script>alert('x')</script>\"&\u202e\x00\n${title}"
@@ -32,7 +33,9 @@ def test_a_section_without_findings_states_that() -> None:
 
 
 def test_similar_findings_are_one_group_with_examples_and_a_count() -> None:
-    root = shown(FindingGroup(Kind.CRITICAL, "Bad magic", 143, "Bytes were overwritten", "look", examples(3)))
+    root = shown(
+        FindingGroup(Kind.CRITICAL, "Bad magic", 143, "Bytes were overwritten", Advice("look").filled(), examples(3))
+    )
     (article,) = root.all("article")
     assert "Bad magic · 143 found" in article.all("h3")[0].text
     assert "140 more like this" in article.text
@@ -63,12 +66,32 @@ def test_the_worst_findings_come_first() -> None:
 
 
 def test_a_command_is_shown_once() -> None:
-    groups = [FindingGroup(Kind.WARNING, "Bad", commands=[["commitlake", "rebuild", "/a b"]]) for _ in range(3)]
-    assert [code.text for code in shown(*groups).all("code")] == ["commitlake rebuild '/a b'"]
+    advice = Advice("{} makes it", ("rebuild {store} --in-place",)).filled({"store": "/a b"})
+    root = shown(*(FindingGroup(Kind.WARNING, "Bad", advice=advice) for _ in range(2)))
+    assert [code.text for code in root.of_class("command")[0].all("code")] == ["commitlake rebuild '/a b' --in-place"]
+    assert len(root.of_class("command")) == 1
+    first, other = (article.all("p")[0].text for article in root.all("article"))
+    assert first == "What to do: commitlake rebuild makes it."  # the whole command is below
+    assert other == "What to do: commitlake rebuild '/a b' --in-place makes it."
+
+
+def test_a_command_for_each_place_is_offered() -> None:
+    advice = Advice("{} makes it", ("rebuild {store}",)).filled_for_each([{"store": "/a"}, {"store": "/b"}])
+    root = shown(FindingGroup(Kind.WARNING, "Bad", advice=advice))
+    assert [block.all("code")[0].text for block in root.of_class("command")] == [
+        "commitlake rebuild /a", "commitlake rebuild /b",
+    ]  # fmt: skip
+
+
+def test_a_command_with_an_unknown_place_is_not_offered() -> None:
+    root = shown(FindingGroup(Kind.WARNING, "Bad", advice=Advice("{} keeps it", ("archive --lake {lake}",)).filled()))
+    assert root.of_class("command") == []
+    assert "What to do: commitlake archive --lake LAKE keeps it." in root.text
 
 
 def test_a_command_in_a_sentence_is_code() -> None:
-    root = shown(FindingGroup(Kind.WARNING, "Bad", action="'commitlake rebuild' makes it, the broker's 'own' does not"))
+    advice = Advice("'commitlake rebuild' makes it, the broker's 'own' does not").filled()
+    root = shown(FindingGroup(Kind.WARNING, "Bad", advice=advice))
     assert [code.text for code in root.all("code")] == ["commitlake rebuild"]
     assert "What to do: commitlake rebuild makes it, the broker's 'own' does not." in root.text
 
@@ -77,8 +100,9 @@ def test_hostile_text_is_escaped() -> None:
     def group(text: str) -> FindingGroup:
         notes = {text: text}
         return FindingGroup(
-            Kind.WARNING, text, 9, text, text, [Example(text, text, text, notes)] * 5, text, text, [["x"]], text
-        )
+            Kind.WARNING, text, 9, text, Advice(f"{text} {{}}", ("x",)).filled(),
+            [Example(text, text, text, notes)] * 5, text, text, text,
+        )  # fmt: skip
 
     plain, hostile = shown(group("x")), shown(group(HOSTILE))
     assert [one.name for one in hostile.inner] == [one.name for one in plain.inner]
@@ -91,7 +115,10 @@ def test_hostile_text_is_escaped() -> None:
 def test_the_page_of_a_million_findings_is_small_and_counts_what_is_left_out() -> None:
     text = "\u202e\"'<&" * 2000  # each character is several in HTML
     kept = examples(30, text)
-    groups = [FindingGroup(Kind.CRITICAL, f"class {n}", 10_000, "why", "what", kept) for n in range(MAX_GROUPS + 7)]
+    groups = [
+        FindingGroup(Kind.CRITICAL, f"class {n}", 10_000, "why", Advice("what").filled(), kept)
+        for n in range(MAX_GROUPS + 7)
+    ]
     content = findings_section(groups, "").content
     assert len(content.encode()) < 1.2 * MAX_BYTES
     root = parse_page(content)

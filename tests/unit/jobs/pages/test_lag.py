@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime
 import json
+import shlex
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from commitlake.jobs.cli import main as cli
 from commitlake.jobs.lag import command as lag
 from commitlake.jobs.pages.lag import MAX_GROUPS, MAX_QUEUES, LagSource, lag_page
 from commitlake.jobs.pages.page import Page, render_page
@@ -19,6 +21,7 @@ from commitlake.pipelines.lag.history import LagHistory
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.offsets import OffsetAt
 from commitlake.pipelines.lag.verdicts import FigureBounds, Judged, LagVerdict
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.time_windows import TimeWindows
 from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
 from tests.support.lakes import GrowingLake
@@ -51,6 +54,11 @@ def parsed(page: Page) -> Element:
     text = render_page(page)
     assert_self_contained(text)
     return parse_page(text)
+
+
+def commands_of(page: Element) -> list[str]:
+    """Return the commands that the page offers for copying."""
+    return [code.text for block in page.by_id("do").of_class("command") for code in block.all("code")]
 
 
 def page_of(*rows: Lag, missing: tuple[str, ...] = (), history: LagHistory | None = None) -> Element:
@@ -115,14 +123,30 @@ def test_the_history_ends_with_the_values_of_the_table(asked: Element) -> None:
 
 def test_commands_follow_from_the_verdicts() -> None:
     page = page_of(row("it's", LagVerdict.STALLED, 3), row("slow", LagVerdict.SLOW, 2), row("well"))
-    commands = [code.text for code in page.by_id("do").all("code")]
     place = "--broker broker-a --topic orders --queue 0"
-    assert commands == [
+    assert commands_of(page) == [
         f"commitlake query --lake /data/lake {place} --where 'queue_offset >= 7' --limit 20",
-        "commitlake lag --lake /data/lake --group 'it'\"'\"'s' --all",
+        "commitlake lag --lake /data/lake --group 'it'\"'\"'s' --by queue --all",
         "commitlake tps --lake /data/lake --topic orders --by queue --window 10m",
-        "commitlake lag --lake /data/lake --group slow --all",
+        "commitlake lag --lake /data/lake --group slow --by queue --all",
     ]
+
+
+@pytest.mark.parametrize("verdict", [verdict for verdict in LagVerdict if verdict is not LagVerdict.OK])
+def test_commands_for_each_verdict_run(verdict: LagVerdict, shop: GrowingLake) -> None:
+    behind = row("billing", verdict, 3, lost=FigureBounds(2, 2), log_start=100)
+    source = LagSource(("--lake", shop.lake.root), NOON)
+    page = parsed(lag_page(LagAnswer([behind], ()), None, source))
+    commands = commands_of(page)
+    assert len(commands) >= 2
+    for command in commands:
+        assert cli.main([*shlex.split(command)[1:], "--quiet"]) in {ExitCode.OK, ExitCode.DAMAGE}, command
+
+
+def test_an_advice_whose_places_are_not_known_offers_no_command() -> None:
+    page = page_of(row("new", LagVerdict.UNKNOWN, 3))
+    assert "commitlake snapshot --lake /data/lake --store STORE takes another one." in page.by_id("do").text
+    assert [command.split()[1] for command in commands_of(page)] == ["lag"]
 
 
 def test_the_verdict_is_good_if_all_groups_keep_up() -> None:

@@ -169,7 +169,7 @@ def test_a_store_has_a_page_from_its_log(shop: GrowingLake, tmp_path: Path, caps
     assert tps.main(["--store", str(shop.store), "--html", str(path), "--quiet"]) == ExitCode.OK
     page = parse_page(path.read_text())
     assert f"{shop.count:,} messages in 16 h" in page.all("h1")[0].text
-    commands = [code.text for code in page.by_id("do").all("code")]
+    commands = [code.text for block in page.by_id("do").of_class("command") for code in block.all("code")]
     assert all(f"commitlake tps --store {shop.store}" in command for command in commands)
     by_host = ["--by", "producer-host", "--html", str(path), "--quiet"]
     assert tps.main(["--store", str(shop.store), *by_host]) == ExitCode.OK

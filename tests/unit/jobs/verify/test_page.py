@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.printable import printable_line
 from commitlake.jobs.pages.page import render_page
 from commitlake.jobs.verify.command import main
 from commitlake.jobs.verify.page import MAX_STORES, stores_page
+from commitlake.jobs.verify.report import Remedies
 from commitlake.pipelines.verify.classes import CLASSES
 from commitlake.pipelines.verify.doctor import StoreReport
 from commitlake.pipelines.verify.findings import Finding, Findings
@@ -36,6 +38,11 @@ def with_findings(store: StoreReport, code: str, count: int, *kept: Finding) -> 
 def finding(code: str, **given: object) -> Finding:
     """Return a finding of the store broker-a."""
     return Finding(code, "commitlog/00000000000000000000", 4096, 4096, broker="broker-a", **given)  # type: ignore[arg-type]
+
+
+def commands_of(page: Element) -> list[str]:
+    """Return the commands that a page offers for copying."""
+    return [each.text for block in page.of_class("command") for each in block.all("code")]
 
 
 def page_of(*reports: StoreReport) -> Element:
@@ -79,8 +86,7 @@ def test_findings_of_all_stores_are_grouped_by_class_and_decoded() -> None:
 def test_a_repairable_store_has_the_command_to_repair_it() -> None:
     damaged = with_findings(report(), "log_bad_crc", 1, finding("log_bad_crc", found="1", expected="2"))
     with_findings(damaged, "queue_missing", 1, finding("queue_missing", found="no file", expected="entries"))
-    lines = [each.text for block in page_of(damaged).of_class("command") for each in block.all("code")]
-    assert lines == [
+    assert commands_of(page_of(damaged)) == [
         "commitlake rebuild /data/broker-a --salvage --out /data/broker-a-salvaged --local",
         "commitlake rebuild /data/broker-a --in-place --local",
     ]
@@ -90,10 +96,36 @@ def test_what_is_repaired_of_a_copy_in_an_object_store_goes_to_a_folder() -> Non
     damaged = report(root="s3://logs/broker-a")
     with_findings(damaged, "log_bad_crc", 1, finding("log_bad_crc", found="1", expected="2"))
     with_findings(damaged, "queue_missing", 1, finding("queue_missing", found="no file", expected="entries"))
-    lines = [each.text for block in page_of(damaged).of_class("command") for each in block.all("code")]
-    assert lines == [
+    assert commands_of(page_of(damaged)) == [
         "commitlake rebuild s3://logs/broker-a --salvage --out salvaged --local",
         "commitlake rebuild s3://logs/broker-a --out rebuilt --local",
+    ]
+
+
+def test_an_advice_and_its_command_are_one() -> None:
+    stores = [with_findings(report(name), "log_wrong_number", 1) for name in ("broker-a", "broker-b")]
+    root = parse_page(render_page(stores_page(stores, Remedies(LakePaths("/nowhere/lake")))))
+    assert "What to do: archive it first: commitlake archive. A rebuild would leave it out." in root.text
+    assert commands_of(root) == [
+        f"commitlake archive --store /data/{name} --broker {name} --lake /nowhere/lake --local"
+        for name in ("broker-a", "broker-b")
+    ]
+    assert commands_of(page_of(*stores)) == []  # without a lake, the command lacks a place
+    assert "archive it first: commitlake archive --store /data/broker-a --lake LAKE --local." in page_of(*stores).text
+
+
+def test_no_clean_log_is_offered_for_a_store_that_cannot_be_salvaged() -> None:
+    damaged = with_findings(report(can_salvage=False), "log_bad_crc", 1, finding("log_bad_crc"))
+    assert commands_of(page_of(damaged)) == []
+    assert "JMQ's broker skips what it cannot read" in page_of(damaged).text
+
+
+def test_options_that_a_rebuild_needs_are_in_its_command() -> None:
+    damaged = with_findings(report(), "queue_missing", 1, finding("queue_missing"))
+    settings = ["--broker-conf", "/etc/{broker}.conf"]
+    root = parse_page(render_page(stores_page([damaged], Remedies(settings=settings))))
+    assert commands_of(root) == [
+        "commitlake rebuild /data/broker-a --in-place --broker-conf '/etc/{broker}.conf' --local"
     ]
 
 

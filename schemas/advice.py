@@ -1,0 +1,118 @@
+"""Advice on a finding: a sentence, and the commands in it.
+
+One declaration gives both, so that a sentence and the command beside it cannot say different things. What shows an
+advice (a page, a table, JSON) fills in the places that it knows, such as the store. A command is complete, and can be
+copied and run, if all its places are known; in a sentence, the others are names in capitals.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+Places = Mapping[str, str | Sequence[str]]
+"""What stands for the places of an advice, by their names: one word, or any number of words."""
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+class Command(NamedTuple):
+    """A command in an advice.
+
+    Attributes:
+        words: The program and its arguments.
+        is_complete: Whether it can be run as it is.
+    """
+
+    words: tuple[str, ...]
+    is_complete: bool
+
+    @property
+    def line(self) -> str:
+        """The command as a line for a shell."""
+        return shlex.join(self.words)
+
+
+class FilledAdvice(NamedTuple):
+    """An advice with its places filled in.
+
+    Attributes:
+        parts: The texts and the commands of the sentence, in order.
+        others: The same commands for other places, such as other stores.
+    """
+
+    parts: tuple[str | Command, ...] = ()
+    others: tuple[Command, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The sentence, without a full stop; commands are in quotes."""
+        return "".join(part if isinstance(part, str) else _quoted(part.line) for part in self.parts)
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """The commands that can be run as they are."""
+        own = (part for part in self.parts if isinstance(part, Command))
+        return tuple(command for command in (*own, *self.others) if command.is_complete)
+
+
+class Advice(NamedTuple):
+    """Advice on what to do.
+
+    Attributes:
+        text: A sentence without a full stop, in which `{}` stands for each command, in order.
+        commands: The commands, without the program. `{store}` stands for a place; a place that is a word of its own may
+            be several words, or none.
+    """
+
+    text: str
+    commands: tuple[str, ...] = ()
+
+    def filled(self, places: Places | None = None) -> FilledAdvice:
+        """Return the advice for certain places.
+
+        >>> advice = Advice("{} makes it from the log", ("rebuild {store} --out {out}",))
+        >>> print(advice.filled({"store": "/a b"}).sentence)
+        "commitlake rebuild '/a b' --out OUT" makes it from the log
+        >>> [command.words for command in advice.filled({"store": "/a b", "out": "c"}).commands]
+        [('commitlake', 'rebuild', '/a b', '--out', 'c')]
+        """
+        first, *texts = self.text.split("{}")
+        parts: list[str | Command] = [first]
+        for command, text in zip(self.commands, texts, strict=True):
+            parts += [_command(command, places or {}), text]
+        return FilledAdvice(tuple(part for part in parts if part))
+
+    def filled_for_each(self, places: Sequence[Places]) -> FilledAdvice:
+        """Return the advice for several places: the sentence of the first one, and the commands of all."""
+        if not places:
+            return self.filled()
+        first, *others = (self.filled(each) for each in places)
+        return first._replace(others=tuple(command for other in others for command in other.commands))
+
+    def after(self, text: str) -> Advice:
+        """Return the advice with a text before it."""
+        return Advice(text + self.text, self.commands)
+
+
+NO_ADVICE = FilledAdvice()
+
+
+def _command(template: str, places: Places) -> Command:
+    words = tuple(filled for word in shlex.split(template) for filled in _words(word, places))
+    return Command(("commitlake", *words), set(_PLACE.findall(template)) <= places.keys())
+
+
+def _words(word: str, places: Places) -> Iterator[str]:
+    alone = _PLACE.fullmatch(word)
+    value = places.get(alone[1]) if alone else None
+    if value is not None and not isinstance(value, str):
+        yield from value
+    else:
+        yield _PLACE.sub(lambda found: str(places.get(found[1], found[1].upper())), word)
+
+
+def _quoted(line: str) -> str:
+    quote = '"' if "'" in line else "'"
+    return f"{quote}{line}{quote}"
