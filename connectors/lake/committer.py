@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -29,6 +30,8 @@ from commitlake.connectors.lake.backoff import MAX_TRIES
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import delta_table, seal, storage_options
 from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.row_sums import COMMIT_KEY, change_of, sum_of_file
+from commitlake.connectors.lake.versions import table_files
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import make_folders
@@ -224,7 +227,12 @@ def _add_files(
     mode: Literal["append", "overwrite"] = "append",
     removed: Iterable[tuple[str, int]] = (),
 ) -> None:
+    files, removed = list(files), list(removed)
     now = time.time_ns() // 1_000_000
+    folder = table_files(table.table_uri, storage_options(table.table_uri))
+    sums = (sum_of_file(folder, unquote(path)) for path, _ in removed)
+    change = change_of([file.statistics for file in files], sums, is_total=mode == "overwrite")
+    properties.custom_metadata = {**(properties.custom_metadata or {}), COMMIT_KEY: str(change)}
     actions: list[AddAction | RemoveAction] = [RemoveAction(path, True, now, size, {}) for path, size in removed]
     actions += [
         AddAction(file.path, file.size, dict.fromkeys(partitions, file.store_date), now, True, file.statistics)

@@ -21,7 +21,15 @@ from commitlake.connectors.lake.checkpoint_check import added_paths, check_check
 from commitlake.connectors.lake.log_files import LogFile, LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.log_json import OUTSIDE, check_action, parse_json
 from commitlake.connectors.lake.log_names import LOG, POINTER
-from commitlake.connectors.lake.log_seals import Seal, digest_of, newest_seal, newest_version, read_files, write_seal
+from commitlake.connectors.lake.log_seals import (
+    Seal,
+    digest_of,
+    newest_seal,
+    newest_version,
+    read_files,
+    sealed_sum,
+    write_seal,
+)
 from commitlake.connectors.lake.newest_versions import read_newest
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.versions import StorageOptions
@@ -157,7 +165,7 @@ def seal_log(table_uri: str, storage_options: StorageOptions = None, s3: S3Optio
     damage = next(find_damage(folder, listing, is_own=True), None)
     if damage is not None:
         raise damaged_error(table_uri, damage)
-    write_seal(folder, listing)
+    write_seal(folder, listing, sealed_sum(folder, listing, seal))
 
 
 def find_damage(folder: LogFolder, listing: LogListing | None = None, *, is_own: bool = False) -> Iterator[LogDamage]:

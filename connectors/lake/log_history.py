@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
-from commitlake.connectors.lake.log_json import parse_json
+from commitlake.connectors.lake.log_json import commit_info
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +41,6 @@ def read_history(table: DeltaTable) -> Iterator[CommitNote]:
             data = folder.read(entry_name(version))
         except FileNotFoundError:  # deleted by a cleanup meanwhile
             continue
-        info = _commit_info(data)
+        info = commit_info(data)
         if info is not None:
             yield CommitNote(version, int(info.get("timestamp") or 0), info.get("userMetadata"))
-
-
-def _commit_info(entry: bytes) -> dict[str, Any] | None:
-    for line in entry.splitlines():
-        if b'"commitInfo"' in line:
-            try:
-                info = parse_json(line)["commitInfo"]
-            except (ValueError, KeyError, TypeError):
-                return None
-            return info if isinstance(info, dict) else None
-    return None

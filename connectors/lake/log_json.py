@@ -26,6 +26,18 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("found values that are nested too deeply") from None
 
 
+def commit_info(entry: bytes) -> dict[str, Any] | None:
+    """Return the `commitInfo` of an entry of a log; None if it has none that can be read."""
+    for line in entry.splitlines():
+        if b'"commitInfo"' in line:
+            try:
+                info = parse_json(line)["commitInfo"]
+            except (ValueError, KeyError, TypeError):
+                return None
+            return info if isinstance(info, dict) else None
+    return None
+
+
 def count_rows(stats: object) -> int | None:
     """Return the number of rows in the statistics of a data file; None if they do not have it.
 

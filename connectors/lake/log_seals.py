@@ -8,6 +8,9 @@ version 7 lists the entries after the newest checkpoint up to 7, and that checkp
 A seal is written after the commit. If a writer was killed before it wrote the seal, or is another program, the newest
 entries have no seal until this project's next commit; of these, only complete lines of JSON are checked. The two newest
 seals are kept, so one of them may be damaged.
+
+A seal also has the sum of the rows that this project has written, see `row_sums`. It is not that of the table if
+another program has changed rows.
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ from typing import Any
 
 from commitlake.connectors.lake.digests import digest, with_digest, without_digest
 from commitlake.connectors.lake.log_files import LogFile, LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.log_json import commit_info
 from commitlake.connectors.lake.log_names import SEALS
+from commitlake.connectors.lake.row_sums import COMMIT_KEY, SumChange
 from commitlake.schemas.layouts.numbers import parse_int64
 
 _KEPT = 2
@@ -34,16 +39,18 @@ class Seal:
         version: version of the table.
         base: version of the checkpoint, -1 for none.
         files: size and SHA-256 by name.
+        row_sum: sum of the rows that this project has written, see `row_sums`; None if it is not known.
     """
 
     version: int
     base: int
     files: dict[str, tuple[int, str]] = field(default_factory=dict)
+    row_sum: int | None = None
 
     def to_bytes(self) -> bytes:
         """Return the seal's file: a line with the seal, and one with its own digest."""
-        text = json.dumps({"version": self.version, "base": self.base, "files": self.files}, sort_keys=True).encode()
-        return with_digest(text)
+        value = {"version": self.version, "base": self.base, "files": self.files, "rowSum": self.row_sum}
+        return with_digest(json.dumps(value, sort_keys=True).encode())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Seal | None:
@@ -52,7 +59,8 @@ class Seal:
         if text is None:
             return None
         value: dict[str, Any] = json.loads(text)
-        return cls(value["version"], value["base"], {name: (size, sha) for name, (size, sha) in value["files"].items()})
+        files = {name: (size, sha) for name, (size, sha) in value["files"].items()}
+        return cls(value["version"], value["base"], files, value.get("rowSum"))
 
 
 _known_digests: dict[tuple[str, str, int, int], str] = {}
@@ -106,17 +114,40 @@ def read_files(listing: LogListing) -> list[LogFile]:
     return [*listing.checkpoints.get(listing.base, []), *entries]
 
 
-def write_seal(folder: LogFolder, listing: LogListing, *, from_scratch: bool = False) -> None:
+def sealed_sum(folder: LogFolder, listing: LogListing, seal: Seal | None) -> int | None:
+    """Return the sum of the rows that this project has written up to the newest version; None if it is not known.
+
+    Args:
+        folder: the log's folder.
+        listing: files of the log.
+        seal: the newest intact seal.
+    """
+    total, first = (0, 0) if seal is None else (seal.row_sum, seal.version + 1)
+    for version in range(first, listing.newest + 1):
+        try:
+            info = commit_info(folder.read(entry_name(version)))
+        except FileNotFoundError:
+            total = None
+            continue
+        change = SumChange.parse((info or {}).get(COMMIT_KEY))
+        total = total if change is None else change.after(total)
+    return total
+
+
+def write_seal(
+    folder: LogFolder, listing: LogListing, row_sum: int | None = None, *, from_scratch: bool = False
+) -> None:
     """Seal an intact log, and delete older seals.
 
     Args:
         folder: the log's folder.
         listing: files of the log.
+        row_sum: sum of the rows, if it is known.
         from_scratch: whether to delete earlier seals, because the log was repaired.
     """
     name = entry_name(listing.newest)
     files = {file.name: (file.size, digest_of(folder, file)) for file in read_files(listing)}
-    folder.write(name, Seal(listing.newest, listing.base, files).to_bytes(), SEALS)
+    folder.write(name, Seal(listing.newest, listing.base, files, row_sum).to_bytes(), SEALS)
     if from_scratch or listing.noted < listing.newest:
         folder.note_newest(listing.newest)
     older = [seal for seal in listing.seals if seal != name]

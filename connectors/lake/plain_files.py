@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.data_files import BATCH_VALUES, DataFile, open_table_file
+from commitlake.connectors.lake.row_sums import SummedWriter
 from commitlake.connectors.lake.statistics import file_statistics
 from commitlake.connectors.object_store.options import S3Options
 
@@ -21,6 +22,8 @@ def write_plain_file(
     s3: S3Options | None = None,
     statistics: Sequence[str] | None = None,
     footer_statistics: Sequence[str] = (),
+    *,
+    is_summed: bool = True,
 ) -> DataFile:
     """Write a file into a table's folder; it belongs to the table only after a commit.
 
@@ -33,12 +36,13 @@ def write_plain_file(
         s3: the object store, if the table is in one; by default that of the environment.
         statistics: columns whose minimum and maximum go to the table's log; by default all but binary ones.
         footer_statistics: further columns whose minimum and maximum are only in the file's footer.
+        is_summed: whether the file has the sum of its rows, see `row_sums`.
     """
     if statistics is None:
         statistics = [field.name for field in rows.schema if not pa.types.is_binary(field.type)]
     collected: list[pq.FileMetaData] = []
     with open_table_file(table_uri, name, s3) as output:
-        _write(rows, output, collected, encodings or {}, row_group_rows, [*statistics, *footer_statistics])
+        _write(rows, output, collected, encodings or {}, row_group_rows, [*statistics, *footer_statistics], is_summed)
         size = output.tell()
     return DataFile(name, None, size, rows.num_rows, file_statistics(collected[0], frozenset(footer_statistics)))
 
@@ -50,8 +54,9 @@ def _write(
     encodings: Mapping[str, str],
     row_group_rows: int | None,
     statistics: Sequence[str],
+    is_summed: bool,
 ) -> None:
-    with pq.ParquetWriter(
+    with (SummedWriter if is_summed else pq.ParquetWriter)(
         output,
         rows.schema,
         compression="zstd",

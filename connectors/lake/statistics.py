@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from commitlake.connectors.lake.row_sums import STATISTICS_KEY, sum_in_footer
 from commitlake.schemas.times import iso_text
 
 _PREFIX_CHARACTERS = 32
@@ -50,6 +51,7 @@ def file_statistics(metadata: pq.FileMetaData, left_out: Collection[str] = froze
                 greatest[name] = max(greatest.get(name, bounds[1]), bounds[1])
             elif statistics.null_count < chunk.num_values:
                 unknown.add(name)
+    summed = sum_in_footer(metadata)
     return json.dumps(
         {
             "numRecords": metadata.num_rows,
@@ -60,6 +62,7 @@ def file_statistics(metadata: pq.FileMetaData, left_out: Collection[str] = froze
                 if name not in unknown and (ceiling := _ceiling(value)) is not None
             },
             "nullCount": {name: count for name, count in nulls.items() if name not in unknown},
+            **({} if summed is None else {STATISTICS_KEY: summed}),
         },
         separators=(",", ":"),
         ensure_ascii=False,

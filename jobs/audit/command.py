@@ -57,6 +57,7 @@ from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.tables import (
     TableFinding,
     compare_archive_runs,
+    compare_contents,
     compare_edges,
     compare_message_keys,
     damaged_files,
@@ -173,8 +174,10 @@ def _audit(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None
     of_edges, edges_note = ([], "") if _is_damaged("edges", findings) else compare_edges(lake, moment)
     if span.first is not None or span.last is not None:
         verdicts = [replace(verdict, compared=verdict.windows > 0) for verdict in verdicts]
-    findings += [*of_keys, *of_minutes, *of_edges, *find_lost_messages(lake, span)]
-    notes = [each for each in (note, minutes_note, edges_note) if each]
+    damaged = {finding.table for finding in findings}
+    of_contents, content_notes = compare_contents(lake, damaged, runner)
+    findings += [*of_contents, *of_keys, *of_minutes, *of_edges, *find_lost_messages(lake, span)]
+    notes = [each for each in (note, minutes_note, edges_note, *content_notes) if each]
     if file is not None:
         file.write(audit_page(lake, span, moment, verdicts, findings, notes))
     _print(arguments, verdicts, findings, notes, lake)

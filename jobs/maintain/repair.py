@@ -20,6 +20,7 @@ from commitlake.jobs.cli.runner import make_runner
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.pipelines.audit.refilled import record_new_places
 from commitlake.pipelines.erasure.run import Place, finish_erasures
+from commitlake.pipelines.maintenance.contents import seal_contents
 from commitlake.pipelines.maintenance.refill import Stores
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.schemas.counts import count_text
@@ -73,6 +74,7 @@ def _finish(arguments: argparse.Namespace, lake: LakePaths, runner: Runner) -> N
             arguments, f"erasure {outcome.state.number} was repeated: {count_text(outcome.state.messages, 'message')}"
         )
     record_new_places(lake, bodies_of(arguments, lake), runner)
+    seal_contents(lake, runner=runner)
     for outcome in outcomes:
         if outcome.error is not None:
             raise outcome.error

@@ -25,6 +25,7 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.pipelines.erasure.bodies import erase_bodies
 from commitlake.pipelines.maintenance.compaction import Compaction, Join, compact, plan_compaction
+from commitlake.pipelines.maintenance.contents import SUMMED_TABLES, seal_contents, unsealed_tables
 from commitlake.pipelines.maintenance.expiry import (
     Expired,
     announce_expiry,
@@ -151,6 +152,7 @@ def care_for_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
         if not plan.dry_run:
             write_checkpoint(uri)
             notes.extend(filter(None, [clean_log(uri, plan.now)]))
+            seal_contents(plan.lake, unsealed_tables(plan.lake, {table} & {*SUMMED_TABLES}), plan.runner)
         after = measure(read_table_files(delta_table(uri)))
         yield TableCare(
             table, before.count, before.bytes, after.count, after.bytes, expired, compaction, garbage, tuple(notes)

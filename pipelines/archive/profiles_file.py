@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.data_files import DataFile, open_table_file
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.row_sums import SummedWriter
 from commitlake.connectors.lake.statistics import file_statistics
 from commitlake.pipelines.quality.wire import PROFILES_SCHEMA, to_profiles
 
@@ -55,7 +56,7 @@ def open_profiles_file(lake: LakePaths, run_id: str) -> Iterator[ProfilesFile]:
     name = profiles_file(run_id)
     collected: list[pq.FileMetaData] = []
     with open_table_file(lake.profiles, name, lake.s3) as output:
-        with pq.ParquetWriter(
+        with SummedWriter(
             output,
             PROFILES_SCHEMA,
             compression="zstd",

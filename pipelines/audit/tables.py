@@ -6,6 +6,7 @@ gaps, quarantine as many rows of each run as its commit counted
 profiles and     as many rows of each run as its commit names, profiles with all checksums that the run wrote
   others
 message_keys     exactly the keys of messages
+contents         the rows of each other table are those that this project has written, by their sum
 edges            a step for each dead letter, each delayed record, and each half message
 """
 
@@ -38,6 +39,7 @@ from commitlake.pipelines.audit.sides import SHOWN, Sides
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.edges.check import count_kinds
 from commitlake.pipelines.edges.progress import APPLICATION_ID as EDGES_ID
+from commitlake.pipelines.maintenance.contents import SUMMED_TABLES, read_contents
 from commitlake.pipelines.maintenance.data_check import find_damaged_files
 from commitlake.pipelines.maintenance.repair_notes import count_lost_rows
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID
@@ -272,6 +274,28 @@ def compare_edges(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding], 
         f"kind {one.kind}: expected steps of {count_text(one.expected, 'record')}, found {one.found:,}" for one in wrong
     ]
     return ([TableFinding("edges", len(wrong), "kinds of records", lines)] if wrong else []), ""
+
+
+def compare_contents(lake: LakePaths, damaged: Collection[str], runner: Runner) -> tuple[list[TableFinding], list[str]]:
+    """Compare the rows of all tables but `messages` and `message_keys` with what this project has written.
+
+    Returns findings, and notes on tables that could not be compared.
+
+    Args:
+        lake: locations of the tables.
+        damaged: tables that cannot be read, which are left out.
+        runner: runs the tasks that read data files.
+    """
+    found, notes = [], []
+    for contents in read_contents(lake, [table for table in SUMMED_TABLES if table not in damaged], runner):
+        if contents.differs:
+            found.append(TableFinding(contents.table, 1, "tables of other rows", contents.sentences(SHOWN)))
+        elif contents.expected is None and contents.rows:
+            notes.append(
+                f"{contents.table}: changes of its rows by other programs are not noticed yet, because an earlier "
+                "version of CommitLake has written some: 'commitlake maintain' seals them"
+            )
+    return found, notes
 
 
 def finding_lines(findings: Sequence[TableFinding], lake: LakePaths) -> Iterator[str]:

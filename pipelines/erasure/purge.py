@@ -31,10 +31,11 @@ from commitlake.connectors.lake.links import check_folder_links, check_lake_link
 from commitlake.connectors.lake.log_files import LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.log_names import LOG, POINTER, SEALS
-from commitlake.connectors.lake.log_seals import write_seal
+from commitlake.connectors.lake.log_seals import newest_seal, sealed_sum, write_seal
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.row_sums import STATISTICS_KEY
 from commitlake.connectors.lake.versions import table_files
 from commitlake.pipelines.erasure.errors import ErasureError
 from commitlake.pipelines.maintenance.expiry import delete_packs, measure
@@ -159,7 +160,8 @@ def strip_log(lake: LakePaths, table_uri: str, before: datetime.datetime) -> tup
     base = listing.base
     if base < table.version():
         raise ErasureError(f"{table_uri}: expected a checkpoint of version {table.version()}, found that of {base}")
-    write_seal(folder, listing, from_scratch=True)  # from now on no seal covers the entries before it
+    row_sum = sealed_sum(folder, listing, newest_seal(folder, listing)[0])
+    write_seal(folder, listing, row_sum, from_scratch=True)  # from now on no seal covers the entries before it
     entries = sum(_strip_entry(folder, version) for version in sorted(listing.entries) if version < base)
     return entries, _delete_older(folder, listing, before)
 
@@ -201,10 +203,11 @@ def _stripped(line: bytes) -> bytes:
 
 def _rows_only(stats: str) -> str:
     try:
-        rows = parse_json(stats).get("numRecords")
+        found = parse_json(stats)
+        kept = {name: found[name] for name in ("numRecords", STATISTICS_KEY) if found.get(name) is not None}
     except (ValueError, AttributeError):
-        rows = None
-    return "{}" if rows is None else json.dumps({"numRecords": rows}, separators=(",", ":"))
+        kept = {}
+    return json.dumps(kept, separators=(",", ":"))
 
 
 def _without_statistics(metadata: str) -> str:

@@ -22,6 +22,7 @@ from commitlake.connectors.lake.arrow_output import arrow_output
 from commitlake.connectors.lake.data_files import NO_DATE
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.links import check_table_links
+from commitlake.connectors.lake.row_sums import SummedWriter, sum_in_footer
 from commitlake.connectors.lake.statistics import file_statistics
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
@@ -176,9 +177,10 @@ def _open_new(table_uri: str, path: str) -> Iterator[pa.NativeFile]:
 
 def _write(merge: Merge, output: pa.NativeFile, batches: Iterator[pa.Table]) -> pq.FileMetaData:
     collected: list[pq.FileMetaData] = []
-    with pq.ParquetWriter(
+    is_summed = all(sum_in_footer(source.metadata) is not None for source in merge.sources)
+    with (SummedWriter if is_summed else pq.ParquetWriter)(
         output,
-        merge.schema,
+        merge.schema.remove_metadata(),
         compression="zstd",
         compression_level=1,
         use_dictionary=merge.dictionaries(),

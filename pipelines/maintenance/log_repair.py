@@ -45,7 +45,7 @@ from commitlake.connectors.lake.log_check import (
 from commitlake.connectors.lake.log_files import LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.log_names import LOG, POINTER
-from commitlake.connectors.lake.log_seals import newest_seal, newest_version, write_seal
+from commitlake.connectors.lake.log_seals import newest_seal, newest_version, sealed_sum, write_seal
 from commitlake.connectors.lake.newest_versions import read_newest
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.versions import table_files
@@ -273,7 +273,9 @@ def repair_log(
         aside.copy(f"{repair.table}/{LOG}/{entry_name(version)}")
         replaced = {_UNDONE_KEY: version} if version in repair.undone else {REPAIR_KEY: note}
         folder.write(entry_name(version), _placeholder(replaced, files if version == repair.first else ()))
-    write_seal(folder, folder.read_listing(), from_scratch=True)
+    listing = folder.read_listing()
+    row_sum = None if repair.goes_back else sealed_sum(folder, listing, newest_seal(folder, listing)[0])
+    write_seal(folder, listing, row_sum, from_scratch=True)
 
 
 def _read_or_nothing(folder: LogFolder, name: str) -> bytes:

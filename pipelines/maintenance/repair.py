@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 from urllib.parse import unquote
 
@@ -52,6 +53,7 @@ from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.edges.progress import followed_version as followed_edges
 from commitlake.pipelines.edges.progress import is_ahead
 from commitlake.pipelines.maintenance import replay_repair
+from commitlake.pipelines.maintenance.contents import SUMMED_TABLES, Contents, read_contents, undo_changes
 from commitlake.pipelines.maintenance.data_adoption import Adoption, adopt_files, find_adoption
 from commitlake.pipelines.maintenance.data_adoption import lost_run_ids as runs_beyond
 from commitlake.pipelines.maintenance.data_check import DataDamage, find_damaged_files
@@ -101,6 +103,8 @@ _WAYS = {
     **replay_repair.BEGINS_EMPTY,
 }
 _OF_COMMITS = ("archive_runs",)  # all of their rows are in the commits of messages
+_DERIVED = (_EDGES, MINUTES)
+_SHOWN = 5  # number of wrong files of a table that the plan names
 TABLES = tuple(LAKE_TABLES)
 """All tables: each can be rebuilt, return to an earlier version, or start empty."""
 
@@ -120,6 +124,7 @@ class RepairPlan:
         missing_runs: by table, the number of runs that it is missing.
         recorded: parts of the logs that earlier repairs have recorded as lost, if there are stores to read them from.
         stores: the stores; None for none.
+        contents: the tables with other rows than this project has written.
     """
 
     logs: Mapping[str, LogRepair] = field(default_factory=dict)
@@ -132,6 +137,7 @@ class RepairPlan:
     missing_runs: Mapping[str, int] = field(default_factory=dict)
     recorded: Sequence[Suspect] = ()
     stores: Stores | None = None
+    contents: Sequence[Contents] = ()
 
     @property
     def is_nothing(self) -> bool:
@@ -145,6 +151,7 @@ class RepairPlan:
             or self.ahead
             or self.missing_runs
             or self.recorded
+            or self.contents
         )
 
     def lines(self) -> Iterator[str]:
@@ -171,9 +178,17 @@ class RepairPlan:
             yield f"rows of {count_text(self.lost, 'run')} that messages has lost are deleted from the other tables"
         if self.keys:
             yield f"message_keys: {self.keys}: it is rebuilt from messages"
+        yield from chain.from_iterable(map(_content_lines, self.contents))
         for lost in self.recorded:
             yield f"messages: an earlier repair has recorded messages of {lost.name} as lost"
             yield f"  {_way_of_files('messages', self.stores)}"
+
+
+def _content_lines(contents: Contents) -> Iterator[str]:
+    yield from (f"{contents.table}: {line}" for line in contents.sentences(_SHOWN))
+    rebuilt = "is counted again" if contents.table == MINUTES else "is rebuilt"
+    way = f"{rebuilt} from messages" if contents.table in _DERIVED else "keeps the rows that it has now"
+    yield f"  the changes are undone if the files from before are still there; if not, the table {way}"
 
 
 def _way_of(table: str, repair: LogRepair) -> str:
@@ -257,8 +272,10 @@ def plan_repair(
     unfinished = is_unfinished(lake.messages) is not None
     ahead = 0 if unfinished or "archive_runs" in logs else _newest_lost_run(lake)
     missing = _missing_runs(lake, {*logs, *files})
+    intact = [table for table in SUMMED_TABLES if table not in {*logs, *files}] if deep else []
+    contents = [found for found in read_contents(lake, intact, runner) if found.differs]
     return RepairPlan(
-        logs, files, unfinished, lost, keys, ahead=ahead, missing_runs=missing, recorded=recorded, stores=stores
+        logs, files, unfinished, lost, keys, None, ahead, missing, recorded=recorded, stores=stores, contents=contents
     )
 
 
@@ -360,10 +377,15 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
     aside = AsideFolder(lake)
     kept = [table for table in KEPT_TABLES if table in {*plan.logs, *plan.files}]
     losses = [line for table in kept for line in rebuild_kept_table(aside, table, plan.files.get(table, ()))]
+    changed = [contents for contents in plan.contents if not undo_changes(lake, contents)]
+    losses += [
+        f"{one.table}: the rows that another program has changed" for one in changed if one.table not in _DERIVED
+    ]
     _repair_log_of_messages(aside, plan)
     missing = losses
     # The messages of damaged data files stay counted, because they come back, or are known to be lost.
-    recount = [MINUTES] if must_recount(lake, {*plan.logs, *({MINUTES} & plan.files.keys())}) else []
+    is_changed = MINUTES in {one.table for one in changed}
+    recount = [MINUTES] if is_changed or must_recount(lake, {*plan.logs, *({MINUTES} & plan.files.keys())}) else []
     lost_rows: dict[str, int] = {}
     repaired = {table: list(_repair_table_of_runs(aside, table, plan, runner, lost_rows)) for table in OF_RUNS}
     missing += [line for table, lines in repaired.items() if table not in {*recount, *lost_rows} for line in lines]
@@ -385,7 +407,7 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
         aside, plan.logs, lambda table: _damaged_files(lake, table, plan, runner)
     )
     _repair_keys(aside, plan, runner)
-    _repair_edges(aside, plan, runner)
+    _repair_edges(aside, plan, runner, is_wrong=_EDGES in {one.table for one in changed})
     if plan.recorded and not recorded_losses(lake) and must_recount(lake, {"messages"}):
         recount = [MINUTES]  # it may have been counted without them
     _recount(lake, recount, runner)
@@ -541,12 +563,12 @@ def _repair_keys(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
         follow_keys(lake, runner)
 
 
-def _repair_edges(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
+def _repair_edges(aside: AsideFolder, plan: RepairPlan, runner: Runner, *, is_wrong: bool) -> None:
     lake = aside.lake
     if not has_log(lake, _EDGES) and _EDGES not in {*plan.logs, *plan.files}:
         return
     is_damaged = bool({_EDGES, _CONSUMPTIONS, "messages"} & {*plan.logs, *plan.files})
-    is_changed = is_damaged or plan.adoption is not None or plan.recorded
+    is_changed = is_wrong or is_damaged or plan.adoption is not None or plan.recorded
     if is_changed or is_ahead(lake) or _why_stuck(lake, followed_edges(lake)):
         aside.move_folder(_EDGES)
         delete_newest(lake.edges, storage_options(lake.root, lake.s3))

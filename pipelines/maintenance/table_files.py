@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow.fs as pafs
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
@@ -23,7 +24,17 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from commitlake.connectors.lake.delta import delta_table, seal, storage_options
 from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.connectors.lake.log_files import LogFolder
 from commitlake.connectors.lake.log_history import read_history
+from commitlake.connectors.lake.log_seals import newest_seal
+from commitlake.connectors.lake.row_sums import (
+    COMMIT_KEY,
+    NOTHING_CHANGED,
+    UNKNOWN,
+    SumChange,
+    change_of,
+    sum_of_file,
+)
 from commitlake.connectors.lake.versions import table_files
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
@@ -109,6 +120,7 @@ def exchange_files(
     key: str = METADATA_KEY,
     transactions: Sequence[Transaction] = (),
     at_version: int | None = None,
+    sum_change: SumChange | None = None,
 ) -> int:
     """Remove files from a table and add others, in one commit.
 
@@ -121,6 +133,7 @@ def exchange_files(
         key: name of the note in the metadata.
         transactions: numbers of applications to set in the commit.
         at_version: the version that must still be the newest; None for any.
+        sum_change: the change of the sum of the rows that this project has written; by default that of these files.
 
     Returns:
         The new version.
@@ -130,8 +143,12 @@ def exchange_files(
     """
     # The id distinguishes this commit from any other; see _version_of.
     metadata = json.dumps({key: {**note, "id": uuid.uuid4().hex}}, sort_keys=True)
+    if sum_change is None:
+        sum_change = _sum_change(table_uri, removed, added) if changes_data else NOTHING_CHANGED
     properties = CommitProperties(
-        custom_metadata={"userMetadata": metadata}, max_commit_retries=0, app_transactions=list(transactions) or None
+        custom_metadata={"userMetadata": metadata, COMMIT_KEY: str(sum_change)},
+        max_commit_retries=0,
+        app_transactions=list(transactions) or None,
     )
     now = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [
@@ -177,6 +194,15 @@ def exchange_files(
     raise ConcurrentMaintenanceError(
         f"{table_uri}: other writers committed first {_MAX_TRIES} times; nothing of this step was kept. Run it again"
     )
+
+
+def _sum_change(table_uri: str, removed: Sequence[TableFile], added: Sequence[TableFile]) -> SumChange:
+    log = LogFolder(table_uri, storage_options(table_uri))
+    seal, _ = newest_seal(log, log.read_listing())
+    if seal is None or seal.row_sum is None:
+        return UNKNOWN  # the files need not be read
+    folder = folder_of(table_uri)
+    return change_of([file.statistics for file in added], (sum_of_file(folder, unquote(file.path)) for file in removed))
 
 
 def _version_of(table: DeltaTable, metadata: str) -> int | None:

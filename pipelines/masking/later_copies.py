@@ -29,10 +29,10 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.erasures import open_erasures
+from commitlake.connectors.lake.hashing import hash_texts
 from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.plain_arrays import text_spans
-from commitlake.pipelines.quality.hashing import hash_texts
 from commitlake.schemas.layouts.rocketmq.properties import ORIGIN_MESSAGE_ID
 from commitlake.schemas.tables.erasures import ErasureEvent
 

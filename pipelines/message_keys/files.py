@@ -98,4 +98,4 @@ def write_keys(parts: Sequence[pa.Table], erased: ErasedPlaces, lake: LakePaths,
     rows = to_keys(erased.without(pa.concat_tables(parts)))
     if not rows.num_rows:
         return None
-    return write_plain_file(rows, lake.message_keys, name, _ENCODINGS, _GROUP_ROWS, lake.s3)
+    return write_plain_file(rows, lake.message_keys, name, _ENCODINGS, _GROUP_ROWS, lake.s3, is_summed=False)

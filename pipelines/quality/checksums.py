@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array, read_only
+from commitlake.connectors.lake.hashing import SEED, chain, hash_lists, hash_texts
 from commitlake.connectors.plain_arrays import text_spans
-from commitlake.pipelines.quality.hashing import SEED, chain, hash_lists, hash_texts
 from commitlake.schemas.tables.messages import STORE_DATE
 from commitlake.schemas.tables.profile import CHECKSUM_COLUMNS, NULL_NUMBER
 

@@ -1,0 +1,225 @@
+"""Sums of rows: a number for the contents of a table, whatever the order of its rows, and however files hold them.
+
+The sum of a table is that of its rows' hashes, modulo 2^64. The hash of a row covers names and values of its columns. A
+null adds nothing, so a column that a later version adds does not change the hashes of earlier rows.
+
+Each data file has the sum of its rows in its footer and in the log's statistics. Each commit of this project records by
+how much it changes the table's sum, and the seal of the log has the sum after it, see `log_seals`. If another program
+changes rows, the sum of the table is no longer that of the seal. If it only merges files, as OPTIMIZE does, it still
+is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.hashing import SEED, chain, hash_texts
+from commitlake.connectors.lake.log_json import parse_json
+from commitlake.connectors.plain_arrays import numbers_of, text_spans, texts_of
+from commitlake.schemas.layouts.numbers import parse_int64
+
+FOOTER_KEY = b"commitlake.row_sum"
+"""Key of the sum in the metadata of a Parquet file."""
+STATISTICS_KEY = "rowSum"
+"""Key of the sum in the statistics of a file in the log, which readers of Delta ignore."""
+COMMIT_KEY = "commitlake.rowSum"
+"""Key of a `SumChange` in the `commitInfo` of a commit."""
+_BATCH_ROWS = 1 << 16
+_CHANGE = re.compile(r"(=?)(-?\d{1,19})")
+
+
+@dataclass(frozen=True, slots=True)
+class SumChange:
+    """The change of a table's sum by a commit.
+
+    Attributes:
+        number: what the commit adds to the sum, or the new sum; None if it is not known.
+        is_total: True if the commit replaces all rows.
+    """
+
+    number: int | None = 0
+    is_total: bool = False
+
+    def after(self, before: int | None) -> int | None:
+        """Return the sum after the commit; None if it is not known."""
+        if self.number is None or self.is_total:
+            return self.number
+        return None if before is None else wrapped(before + self.number)
+
+    def __str__(self) -> str:
+        return "?" if self.number is None else f"{'=' * self.is_total}{self.number}"
+
+    @classmethod
+    def parse(cls, text: object) -> SumChange | None:
+        """Parse the text of a commit; return None for a commit of another program, which has none."""
+        if not isinstance(text, str):
+            return None
+        found = _CHANGE.fullmatch(text)
+        return cls(parse_int64(found[2]), bool(found[1])) if found else cls(None)
+
+
+NOTHING_CHANGED = SumChange()
+UNKNOWN = SumChange(None)
+
+
+def change_of(statistics: Iterable[str], removed: Iterable[int | None] = (), *, is_total: bool = False) -> SumChange:
+    """Return the change by a commit.
+
+    Args:
+        statistics: the statistics of the files that it adds, as JSON.
+        removed: the sums of the files that it removes.
+        is_total: True if the added files replace all others.
+    """
+    total = 0
+    for text in statistics:
+        number = parse_json(text).get(STATISTICS_KEY)
+        if number is None:
+            return UNKNOWN
+        total += int(number)
+    for known in removed:
+        if known is None:
+            return UNKNOWN
+        total -= known
+    return SumChange(wrapped(total), is_total)
+
+
+def sum_of_file(folder: pafs.FileSystem, path: str) -> int | None:
+    """Return the sum of a data file as its footer has it, or else of its rows; None if the file cannot be read.
+
+    Args:
+        folder: the table's folder.
+        path: path of the file in it.
+    """
+    with suppress(FileNotFoundError, OSError, pa.ArrowException), folder.open_input_file(path) as source:
+        parquet = pq.ParquetFile(source)
+        known = sum_in_footer(parquet.metadata)
+        return rows_of_file(parquet)[0] if known is None else known
+    return None
+
+
+def rows_of_file(parquet: pq.ParquetFile) -> tuple[int, int]:
+    """Read a data file, and return the sum of its rows and their number."""
+    total = count = 0
+    for batch in parquet.iter_batches(_BATCH_ROWS):
+        total += row_sum(pa.Table.from_batches([batch]))
+        count += batch.num_rows
+    return wrapped(total), count
+
+
+def sum_in_footer(metadata: pq.FileMetaData) -> int | None:
+    """Return the sum in a footer; None if it has none."""
+    text = (metadata.metadata or {}).get(FOOTER_KEY)
+    return None if text is None else parse_int64(text.decode("ascii", "replace"))
+
+
+class SummedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no types
+    """A writer of data files that puts the sum of the rows into the footer."""
+
+    def __init__(self, where: Any, schema: pa.Schema, **options: Any) -> None:
+        self._row_sum = 0
+        super().__init__(where, schema.remove_metadata(), **options)  # which may have the sum of another file
+
+    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
+        """Write rows as one or more row groups."""
+        self._row_sum += row_sum(table)
+        super().write_table(table, row_group_size)
+
+    def close(self) -> None:
+        """Write the footer."""
+        if self.is_open:
+            self.add_key_value_metadata({FOOTER_KEY: str(wrapped(self._row_sum))})
+        super().close()
+
+
+def row_sum(rows: pa.Table) -> int:
+    """Return the sum of rows."""
+    total = 0
+    for batch in rows.to_batches(_BATCH_ROWS):
+        hashes = _of_fields(batch.schema.names, batch.columns, batch.num_rows)
+        chained = np.full(batch.num_rows, SEED, np.int64)
+        chain(hashes, chained)
+        total += int(chained.sum())  # wraps around, as it should
+    return wrapped(total)
+
+
+def wrapped(number: int) -> int:
+    """Return a number modulo 2^64 as a signed one."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _of_fields(names: Sequence[str], columns: Sequence[pa.Array], count: int) -> Array:
+    """Return the sum of the fields' hashes for each row; a field that is null adds 0."""
+    total = np.zeros(count, np.int64)
+    seeds = _of_texts(texts_of(names))
+    for seed, column in zip(seeds, columns, strict=True):
+        if column.null_count == count:
+            continue
+        hashes = np.full(count, seed, np.int64)
+        chain(_values(column), hashes)
+        if column.null_count:
+            hashes[pc.is_null(column).to_numpy(zero_copy_only=False)] = 0
+        total += hashes
+    return total
+
+
+def _values(column: pa.Array) -> Array:
+    """Return a number for each value; that of a null means nothing."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        values = _values(column.dictionary) if len(column.dictionary) else np.zeros(1, np.int64)
+        chosen: Array = values[numbers_of(column.indices)]
+        return chosen
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return _of_texts(column)
+    if pa.types.is_map(kind):
+        elements = pa.StructArray.from_arrays([_within(column, column.keys), _within(column, column.items)], ["k", "v"])
+        return _of_elements(column, elements)
+    if pa.types.is_list(kind):
+        return _of_elements(column, _within(column, column.values))
+    if pa.types.is_struct(kind):
+        return _of_fields([field.name for field in kind], column.flatten(), len(column))
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.timestamp("us", kind.tz))
+    elif pa.types.is_date(kind):
+        column = column.cast(pa.int32())
+    numbers = numbers_of(column)
+    return numbers.astype(np.float64).view(np.int64) if numbers.dtype.kind == "f" else numbers.astype(np.int64)
+
+
+def _of_texts(texts: pa.Array) -> Array:
+    hashes = np.empty(len(texts), np.int64)
+    data, offsets = text_spans(texts)
+    hash_texts(data, offsets, hashes)
+    return hashes
+
+
+def _within(lists: pa.Array, elements: pa.Array) -> pa.Array:
+    """Return the elements of lists that may be a slice of others; the elements are those of all."""
+    offsets = lists.offsets.to_numpy()
+    return elements.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+
+
+def _of_elements(lists: pa.Array, elements: pa.Array) -> Array:
+    """Return the sum of each list's elements, each with its position."""
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    offsets -= offsets[0]
+    lengths = np.diff(offsets)
+    hashes = np.arange(len(elements), dtype=np.int64) - np.repeat(offsets[:-1], lengths)
+    values = _values(elements)
+    if elements.null_count:
+        values = np.where(pc.is_null(elements).to_numpy(zero_copy_only=False), SEED, values)
+    chain(values, hashes)
+    sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(hashes)])
+    combined: Array = sums[offsets[1:]] - sums[offsets[:-1]] + lengths
+    return combined

@@ -1,0 +1,315 @@
+"""Compares the rows of each table with those that this project has written, by sums; see `connectors.lake.row_sums`.
+
+`messages` and `message_keys` have no sums: an audit compares every column of the one with profiles, and the other with
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.log_files import LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.log_json import commit_info, parse_json
+from commitlake.connectors.lake.log_seals import newest_seal, sealed_sum, write_seal
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.row_sums import COMMIT_KEY, NOTHING_CHANGED, rows_of_file, sum_in_footer, wrapped
+from commitlake.connectors.lake.statistics import file_statistics
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.maintenance.data_check import DataDamage
+from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
+
+SUMMED_TABLES = tuple(table for table in LAKE_TABLES if table not in {"messages", "message_keys"})
+"""The tables whose rows are compared by their sum."""
+_TASK_BYTES = 32 << 20
+_MAX_ATTEMPTS = 10  # if other processes replace files meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The rows of a table.
+
+    Attributes:
+        table: name of the table.
+        version: the version that was read.
+        rows: number of rows.
+        found: sum of the rows.
+        expected: sum of the rows that this project has written; None if it is not known.
+        is_unsealed: whether the seals of the table's log are missing.
+        wrong: data files with other rows than their writer has recorded, or of another program, if the sums differ.
+        foreign: version and `commitInfo` of the commits of other programs that the log still has, if the sums differ.
+    """
+
+    table: str
+    version: int
+    rows: int
+    found: int
+    expected: int | None
+    is_unsealed: bool = False
+    wrong: Sequence[DataDamage] = field(default=())
+    foreign: Sequence[tuple[int, dict[str, Any]]] = field(default=())
+
+    @property
+    def differs(self) -> bool:
+        """True if the rows are not those that this project has written, or if nothing tells it any more."""
+        return self.is_unsealed or self.expected not in (None, self.found)
+
+    def sentences(self, shown: int) -> list[str]:
+        """Return sentences about a difference.
+
+        Args:
+            shown: number of files, and of commits, to name.
+        """
+        first = (
+            "expected a seal of its log, found none: another program has deleted it"
+            if self.is_unsealed
+            else f"expected rows with the sum {self.expected}, as CommitLake has written them, found the sum "
+            f"{self.found}: another program has changed, added or deleted rows"
+        )
+        programs = [
+            f"version {version} was written by another program: {_text(info.get('operation'))} of "
+            f"{_text(info.get('engineInfo') or info.get('clientVersion'))}"
+            for version, info in self.foreign[-shown:]
+        ]
+        return [first, *map(str, self.wrong[:shown]), *programs]
+
+
+def read_contents(lake: LakePaths, tables: Collection[str] = SUMMED_TABLES, runner: Runner = HERE) -> list[Contents]:
+    """Read all rows of tables, each at its newest version.
+
+    Args:
+        lake: locations of the tables.
+        tables: names of intact tables; those that do not exist are left out.
+        runner: runs the tasks that read files.
+    """
+    left, done = list(tables), []
+    for attempt in range(_MAX_ATTEMPTS):
+        states = [state for table in left if (state := _read_state(lake, table)) is not None]
+        sums = _read_sums(lake, states, runner)
+        left = []
+        for state, found in zip(states, sums, strict=True):
+            if None in found and attempt < _MAX_ATTEMPTS - 1:  # another process has replaced files meanwhile
+                left.append(state.table)
+            else:
+                done.append(state.contents([one for one in found if one is not None]))
+        if not left:
+            break
+    return done
+
+
+def seal_contents(lake: LakePaths, tables: Collection[str] = SUMMED_TABLES, runner: Runner = HERE) -> list[str]:
+    """Take the rows of tables as those that this project has written, where another sum, or none, is known.
+
+    Returns:
+        The names of these tables.
+    """
+    sealed = []
+    for contents in read_contents(lake, tables, runner):
+        if contents.expected == contents.found and not contents.is_unsealed:
+            continue
+        log = _log_of(lake, contents.table)
+        listing = log.read_listing()
+        if listing.newest == contents.version:  # or else the next run of maintain does it
+            write_seal(log, listing, contents.found)
+            sealed.append(contents.table)
+    return sealed
+
+
+def undo_changes(lake: LakePaths, contents: Contents) -> bool:
+    """Undo the changes of other programs to a table, if its log and folder still have the files from before.
+
+    Returns:
+        True if the table has the rows again that this project has written.
+    """
+    uri = getattr(lake, contents.table)
+    versions = [version for version, _ in contents.foreign]
+    if not versions or contents.expected is None:
+        return False
+    table = delta_table(uri, lake.s3)
+    there = {file.path: file for file in read_table_files(table)}
+    folder = folder_of(uri)
+    removed, added = [], []
+    for version in versions:
+        added_paths, removed_paths = _paths_of(_log_of(lake, contents.table), version)
+        removed += [there[path] for path in added_paths if path in there]
+        added += [_found_again(folder, path) for path in removed_paths - there.keys()]
+    if None in added:
+        return False
+    files = [file for file in added if file is not None]
+    before, after = (_sums_of_files([(uri, unquote(file.path)) for file in some]) for some in (removed, files))
+    total = contents.found
+    for sign, sums in ((-1, before), (1, after)):
+        for one in sums:
+            if one is None or one.error:
+                return False
+            total += sign * one.found
+    if wrapped(total) != contents.expected:
+        return False
+    exchange_files(
+        uri,
+        removed,
+        files,
+        changes_data=True,
+        note={"action": "repair"},
+        at_version=contents.version,
+        sum_change=NOTHING_CHANGED,
+    )
+    return True
+
+
+def _paths_of(log: LogFolder, version: int) -> tuple[set[str], set[str]]:
+    """Return the paths of the files that a commit added, and of those that it removed."""
+    paths: tuple[set[str], set[str]] = (set(), set())
+    for line in log.read(entry_name(version)).splitlines():
+        action = parse_json(line)
+        for kind, found in zip(("add", "remove"), paths, strict=True):
+            if kind in action:
+                found.add(action[kind]["path"])
+    return paths
+
+
+def _found_again(folder: pafs.FileSystem, path: str) -> TableFile | None:
+    """Return a data file that is in no version any more, but still in the folder."""
+    try:
+        with folder.open_input_file(unquote(path)) as source:
+            metadata = pq.read_metadata(source)
+            size = source.size()
+    except (pa.ArrowException, OSError):
+        return None
+    modified = folder.get_file_info(unquote(path)).mtime_ns or 0
+    return TableFile(path, {}, size, metadata.num_rows, modified // 1_000_000, statistics=file_statistics(metadata))
+
+
+def unsealed_tables(lake: LakePaths, tables: Collection[str] = SUMMED_TABLES) -> list[str]:
+    """Return the tables of which it is not known which rows this project has written; no rows are read."""
+    states = (_read_state(lake, table) for table in tables)
+    return [state.table for state in states if state is not None and state.expected is None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Sum and number of a data file's rows, and the sum in its footer."""
+
+    found: int
+    rows: int
+    recorded: int | None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A version of a table."""
+
+    table: str
+    log: LogFolder
+    listing: LogListing
+    version: int
+    files: Sequence[TableFile]
+    expected: int | None
+    has_seal: bool
+
+    def contents(self, sums: Sequence[_Sums]) -> Contents:
+        found = wrapped(sum(one.found for one in sums))
+        rows = sum(one.rows for one in sums)
+        is_unsealed = self.expected is None and not self.has_seal and any(True for _ in self._notes(is_own=True))
+        made = Contents(self.table, self.version, rows, found, self.expected, is_unsealed)
+        if not made.differs:
+            return made
+        wrong = [
+            DataDamage(file, _reason(one), ({}, {}))
+            for file, one in zip(self.files, sums, strict=False)
+            if one.recorded != one.found or one.error or file.has_deletions
+        ]
+        foreign = list(self._notes(is_own=False))
+        return Contents(self.table, self.version, rows, found, self.expected, is_unsealed, wrong, foreign)
+
+    def _notes(self, *, is_own: bool) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the commits of this project, or those of other programs after the first of these."""
+        are_marked = False
+        for version in sorted(self.listing.entries):
+            try:
+                info = commit_info(self.log.read(entry_name(version))) or {}
+            except FileNotFoundError:
+                continue
+            is_marked = COMMIT_KEY in info
+            are_marked |= is_marked
+            if is_marked == is_own and are_marked:
+                yield version, info
+
+
+def _reason(sums: _Sums) -> str:
+    if sums.error:
+        return f"expected a Parquet file, found damage: {sums.error}"
+    if sums.recorded is None:
+        return "expected a file that CommitLake has written, found one of another program"
+    return "expected the rows that its writer has summed in its footer, found others"
+
+
+def _text(value: object) -> str:
+    return ascii(value)[1:-1][:80] if isinstance(value, str) else "unknown"
+
+
+def _log_of(lake: LakePaths, table: str) -> LogFolder:
+    uri = getattr(lake, table)
+    return LogFolder(uri, storage_options(uri, lake.s3), lake.s3)
+
+
+def _read_state(lake: LakePaths, table: str) -> _State | None:
+    for _ in range(_MAX_ATTEMPTS):
+        try:
+            opened = delta_table(getattr(lake, table), lake.s3)
+            log = _log_of(lake, table)
+            listing = log.read_listing()
+        except TableNotFoundError:
+            return None
+        if listing.newest == opened.version():
+            break
+    seal, _ = newest_seal(log, listing)
+    expected = sealed_sum(log, listing, seal) if listing.newest == opened.version() else None
+    return _State(table, log, listing, opened.version(), read_table_files(opened), expected, seal is not None)
+
+
+def _read_sums(lake: LakePaths, states: Sequence[_State], runner: Runner) -> list[list[_Sums | None]]:
+    """Return what the files of each table have; None for a file that does not exist any more."""
+    sums: list[list[_Sums | None]] = [[None] * len(state.files) for state in states]
+    tasks: list[list[tuple[str, str]]] = []
+    places: list[list[tuple[int, int]]] = []
+    room = 0
+    for number, state in enumerate(states):
+        for index, file in enumerate(state.files):
+            if file.size > room:
+                tasks.append([])
+                places.append([])
+                room = _TASK_BYTES
+            tasks[-1].append((getattr(lake, state.table), unquote(file.path)))
+            places[-1].append((number, index))
+            room -= file.size
+    for task, found in runner.run(_sums_of_files, tasks):
+        for (number, index), one in zip(places[task], found, strict=True):
+            sums[number][index] = one
+    return sums
+
+
+def _sums_of_files(files: Sequence[tuple[str, str]]) -> list[_Sums | None]:
+    return [_sums_of_file(*file) for file in files]
+
+
+def _sums_of_file(table_uri: str, path: str) -> _Sums | None:
+    try:
+        with folder_of(table_uri).open_input_file(path) as source:
+            parquet = pq.ParquetFile(source)
+            return _Sums(*rows_of_file(parquet), sum_in_footer(parquet.metadata))
+    except FileNotFoundError:
+        return None
+    except (pa.ArrowException, OSError) as error:
+        return _Sums(0, 0, None, str(error).splitlines()[0])

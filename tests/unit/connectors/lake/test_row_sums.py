@@ -1,0 +1,96 @@
+"""Sums of rows, for columns of every type that tables have."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from commitlake.connectors.lake.row_sums import (
+    NOTHING_CHANGED,
+    UNKNOWN,
+    SumChange,
+    SummedWriter,
+    change_of,
+    row_sum,
+    rows_of_file,
+    sum_in_footer,
+    wrapped,
+)
+
+MEMBER = pa.struct([("id", pa.string()), ("version", pa.int32())])
+VALUES: dict[str, tuple[pa.DataType, list[object]]] = {
+    "text": (pa.string(), ["x", "", None, "yy"]),
+    "number": (pa.int64(), [0, -1, None, 1 << 62]),
+    "short": (pa.int32(), [3, -3, None, 4]),
+    "flag": (pa.bool_(), [True, False, None, True]),
+    "real": (pa.float64(), [0.5, float("nan"), None, -1e300]),
+    "time": (pa.timestamp("us", "UTC"), [0, 1, None, 1 << 62]),
+    "date": (pa.date32(), [0, 1, None, 20000]),
+    "bytes": (pa.binary(), [b"\0", b"", None, b"\xff\xfe"]),
+    "texts": (pa.list_(pa.string()), [["a", "b"], [], None, ["b", "a", None]]),
+    "map": (pa.map_(pa.string(), pa.string()), [[("k", "v")], [], None, [("k", None), ("l", "")]]),
+    "struct": (MEMBER, [{"id": "c", "version": 1}, {"id": None, "version": 1}, None, {"id": "", "version": None}]),
+    "structs": (pa.list_(MEMBER), [[{"id": "c", "version": 1}, {"id": "d", "version": 2}], [], None, [None]]),
+}
+ROWS = pa.table({name: pa.array(values, kind) for name, (kind, values) in VALUES.items()})
+
+
+def test_the_order_of_rows_and_their_division_do_not_matter() -> None:
+    assert row_sum(ROWS.take([3, 1, 0, 2])) == row_sum(ROWS)
+    assert wrapped(sum(row_sum(ROWS.slice(row, 1)) for row in range(4))) == row_sum(ROWS)
+    assert row_sum(ROWS.set_column(0, "text", ROWS.column("text").dictionary_encode())) == row_sum(ROWS)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_each_value_matters(name: str) -> None:
+    position = ROWS.column_names.index(name)
+    sums = {row_sum(ROWS)}
+    for one in range(4):
+        for other in range(4):
+            values = ROWS.column(name).take([other if row == one else row for row in range(4)])
+            sums.add(row_sum(ROWS.set_column(position, name, values)))
+    expected = set()
+    for one in range(4):
+        for other in range(4):
+            kept = [str(VALUES[name][1][other if row == one else row]) for row in range(4)]
+            expected.add((one, kept[one]) if kept != [*map(str, VALUES[name][1])] else None)
+    assert len(sums) == len(expected)
+
+
+def test_values_do_not_count_in_another_column_or_twice() -> None:
+    rows = pa.table({"a": ["x", "y"], "b": ["y", "x"]})
+    assert row_sum(rows) != row_sum(rows.rename_columns(["b", "a"]).slice(1))
+    assert row_sum(rows) != row_sum(pa.table({"a": ["y", "x"], "b": ["y", "x"]}))
+    assert row_sum(pa.concat_tables([rows, rows])) == wrapped(2 * row_sum(rows)) != row_sum(rows)
+    assert row_sum(pa.table({"a": pa.nulls(2, pa.string())})) != 0
+
+
+def test_a_column_that_a_later_version_adds_changes_no_sum() -> None:
+    assert row_sum(ROWS.append_column("new", pa.nulls(4, pa.string()))) == row_sum(ROWS)
+
+
+def test_a_file_has_the_sum_of_its_rows_in_its_footer() -> None:
+    output = io.BytesIO()
+    stale = ROWS.replace_schema_metadata({"commitlake.row_sum": "5"})
+    with SummedWriter(output, stale.schema) as writer:
+        writer.write_table(stale.slice(0, 3))
+        writer.write_table(stale.slice(3))
+    parquet = pq.ParquetFile(io.BytesIO(output.getvalue()))
+    assert sum_in_footer(parquet.metadata) == row_sum(ROWS)
+    assert rows_of_file(parquet) == (row_sum(ROWS), 4)
+
+
+def test_commits_tell_how_they_change_the_sum() -> None:
+    files = ['{"numRecords":1,"rowSum":7}', '{"numRecords":1,"rowSum":-2}']
+    assert change_of(files, [10]) == SumChange(-5)
+    assert change_of(files, is_total=True) == SumChange(5, is_total=True)
+    assert change_of([*files, "{}"]) == change_of(files, [None]) == UNKNOWN
+    for change in (SumChange(-5), SumChange(5, is_total=True), UNKNOWN, NOTHING_CHANGED):
+        assert SumChange.parse(str(change)) == change
+    assert SumChange.parse(None) is None
+    assert SumChange.parse("9" * 5000) == UNKNOWN
+    assert (SumChange(-5).after(3), SumChange(-5).after(None), SumChange(5, is_total=True).after(None)) == (-2, None, 5)
+    assert SumChange(1).after((1 << 63) - 1) == -(1 << 63)
