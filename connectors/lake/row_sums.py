@@ -175,6 +175,7 @@ def _of_fields(names: Sequence[str], columns: Sequence[pa.Array], count: int) ->
 
 def _values(column: pa.Array) -> Array:
     """Return a number for each value; that of a null means nothing."""
+    column = _with_short_offsets(column)
     kind = column.type
     if pa.types.is_dictionary(kind):
         values = _values(column.dictionary) if len(column.dictionary) else np.zeros(1, np.int64)
@@ -195,6 +196,18 @@ def _values(column: pa.Array) -> Array:
         column = column.cast(pa.int32())
     numbers = numbers_of(column)
     return numbers.astype(np.float64).view(np.int64) if numbers.dtype.kind == "f" else numbers.astype(np.int64)
+
+
+def _with_short_offsets(column: pa.Array) -> pa.Array:
+    """Return a column as this project writes it; other programs write texts and lists in other forms of Arrow."""
+    kind = column.type
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return column.cast(pa.string())
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return column.cast(pa.binary())
+    if pa.types.is_large_list(kind) or pa.types.is_list_view(kind) or pa.types.is_fixed_size_list(kind):
+        return column.cast(pa.list_(kind.value_type))
+    return column
 
 
 def _of_texts(texts: pa.Array) -> Array:

@@ -8,7 +8,7 @@ from commitlake.schemas.remoting.ext_fields import Key, Long
 
 
 class CreateTopicRequest(NamedTuple):
-    """Header of 17, which creates or updates a topic.
+    """Header of UPDATE_AND_CREATE_TOPIC (17), which creates or updates a topic.
 
     Attributes:
         default_topic: topic whose settings are the template.
@@ -29,52 +29,55 @@ class CreateTopicRequest(NamedTuple):
 
 
 class TopicPageRequest(NamedTuple):
-    """Header of 21; clients of 5.5 request one page of topics."""
+    """Header of GET_ALL_TOPIC_CONFIG (21); clients of 5.5 request one page of topics."""
 
     topic_seq: int | None = None
     max_topic_num: int | None = None
 
 
 class TopicPageResponse(NamedTuple):
-    """Header of the answer to 21, since 5.5."""
+    """Header of the answer to GET_ALL_TOPIC_CONFIG (21), since 5.5."""
 
     total_topic_num: int
 
 
 class GroupPageRequest(NamedTuple):
-    """Header of 201; clients of 5.5 request one page of groups."""
+    """Header of GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201); clients of 5.5 request one page of groups."""
 
     group_seq: int | None = None
     max_group_num: int | None = None
 
 
 class GroupPageResponse(NamedTuple):
-    """Header of the answer to 201, since 5.5."""
+    """Header of the answer to GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201), since 5.5."""
 
     total_group_num: int
 
 
 class TopicRequest(NamedTuple):
-    """Header of 202, 215, 300 and 351."""
+    """Header of requests about one topic.
+
+    GET_TOPIC_STATS_INFO (202), DELETE_TOPIC_IN_BROKER (215), QUERY_TOPIC_CONSUME_BY_WHO (300), GET_TOPIC_CONFIG (351).
+    """
 
     topic: str
 
 
 class ProducerGroupRequest(NamedTuple):
-    """Header of 204, which asks for the members of a producer group."""
+    """Header of GET_PRODUCER_CONNECTION_LIST (204), which asks for the members of a producer group."""
 
     producer_group: str
 
 
 class DeleteGroupRequest(NamedTuple):
-    """Header of 207, which deletes a consumer group."""
+    """Header of DELETE_SUBSCRIPTIONGROUP (207), which deletes a consumer group."""
 
     group_name: str
     clean_offset: bool = False
 
 
 class ConsumeStatsRequest(NamedTuple):
-    """Header of 208. `topic_list` is separated by semicolons."""
+    """Header of GET_CONSUME_STATS (208). `topic_list` is separated by semicolons."""
 
     consumer_group: str
     topic: str | None = None
@@ -82,7 +85,10 @@ class ConsumeStatsRequest(NamedTuple):
 
 
 class ResetOffsetRequest(NamedTuple):
-    """Header of 222, and of 220 from the broker to consumers. The timestamp -1 means the end of the queue."""
+    """Header of INVOKE_BROKER_TO_RESET_OFFSET (222), and of RESET_CONSUMER_CLIENT_OFFSET (220).
+
+    The broker sends the second to consumers. The timestamp -1 means the end of the queue.
+    """
 
     topic: str
     group: str
@@ -93,7 +99,10 @@ class ResetOffsetRequest(NamedTuple):
 
 
 class ConsumerStatusRequest(NamedTuple):
-    """Header of 223, and of 221 from the broker to consumers."""
+    """Header of INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223), and of GET_CONSUMER_STATUS_FROM_CLIENT (221).
+
+    The broker sends the second to consumers.
+    """
 
     topic: str
     group: str
@@ -101,20 +110,20 @@ class ConsumerStatusRequest(NamedTuple):
 
 
 class TopicGroupRequest(NamedTuple):
-    """Header of 303 and 345."""
+    """Header of QUERY_CONSUME_TIME_SPAN (303) and QUERY_SUBSCRIPTION_BY_CONSUMER (345)."""
 
     topic: str
     group: str
 
 
 class GroupRequest(NamedTuple):
-    """Header of 343 and 352."""
+    """Header of QUERY_TOPICS_BY_CONSUMER (343) and GET_SUBSCRIPTIONGROUP_CONFIG (352)."""
 
     group: str
 
 
 class RunningInfoRequest(NamedTuple):
-    """Header of 307, which asks for a consumer's state."""
+    """Header of GET_CONSUMER_RUNNING_INFO (307), which asks for a consumer's state."""
 
     consumer_group: str
     client_id: str
@@ -122,7 +131,7 @@ class RunningInfoRequest(NamedTuple):
 
 
 class ConsumeDirectlyRequest(NamedTuple):
-    """Header of 309. The id is an offset message id."""
+    """Header of CONSUME_MESSAGE_DIRECTLY (309). The id is an offset message id."""
 
     consumer_group: str
     client_id: str | None = None
@@ -132,7 +141,7 @@ class ConsumeDirectlyRequest(NamedTuple):
 
 
 class CloneGroupOffsetRequest(NamedTuple):
-    """Header of 314, which copies a group's offsets."""
+    """Header of CLONE_GROUP_OFFSET (314), which copies a group's offsets."""
 
     src_group: str
     dest_group: str
@@ -141,20 +150,23 @@ class CloneGroupOffsetRequest(NamedTuple):
 
 
 class StatsDataRequest(NamedTuple):
-    """Header of 315; for example TOPIC_PUT_NUMS of a topic, or GROUP_GET_NUMS of `topic@group`."""
+    """Header of VIEW_BROKER_STATS_DATA (315).
+
+    For example, TOPIC_PUT_NUMS of a topic, or GROUP_GET_NUMS of `topic@group`.
+    """
 
     stats_name: str
     stats_key: str
 
 
 class BrokerConsumeStatsRequest(NamedTuple):
-    """Header of 317, which asks for the lag of all groups."""
+    """Header of GET_BROKER_CONSUME_STATS (317), which asks for the lag of all groups."""
 
     is_order: bool
 
 
 class QueryConsumeQueueRequest(NamedTuple):
-    """Header of 321, which asks for entries of a queue."""
+    """Header of QUERY_CONSUME_QUEUE (321), which asks for entries of a queue."""
 
     topic: str
     queue_id: int
@@ -164,6 +176,6 @@ class QueryConsumeQueueRequest(NamedTuple):
 
 
 class BrokerConfigResponse(NamedTuple):
-    """Header of the answer to 26; the body has the format of Java's properties files."""
+    """Header of the answer to GET_BROKER_CONFIG (26); the body has the format of Java's properties files."""
 
     version: str

@@ -40,14 +40,14 @@ class TopicConfig(NamedTuple):
 
 
 class TopicConfigs(NamedTuple):
-    """Body of 21, and part of a registration."""
+    """Body of GET_ALL_TOPIC_CONFIG (21), and part of a registration."""
 
     topic_config_table: dict[str, TopicConfig] = {}  # noqa: RUF012
     data_version: DataVersion = DataVersion()
 
 
 class RegisterBrokerBody(NamedTuple):
-    """Body of 103, uncompressed."""
+    """Body of REGISTER_BROKER (103), uncompressed."""
 
     topic_config_serialize_wrapper: TopicConfigs = TopicConfigs()
     filter_server_list: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class SubscriptionGroupConfig(NamedTuple):
 
 
 class SubscriptionGroups(NamedTuple):
-    """Body of 201."""
+    """Body of GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201)."""
 
     subscription_group_table: dict[str, SubscriptionGroupConfig] = {}  # noqa: RUF012
     data_version: DataVersion = DataVersion()

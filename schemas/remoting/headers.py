@@ -101,7 +101,7 @@ class PullSysFlag:
 
 
 class PullMessageRequest(NamedTuple):
-    """Header of 11 and 361, which pull messages.
+    """Header of PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361), which pull messages.
 
     Attributes:
         queue_offset: offset of the first message.
@@ -142,7 +142,7 @@ class PullMessageResponse(NamedTuple):
 
 
 class QueryMessageRequest(NamedTuple):
-    """Header of 12. A query for a unique key returns up to 32 messages, regardless of `max_num`."""
+    """Header of QUERY_MESSAGE (12). A query for a unique key returns up to 32 messages, regardless of `max_num`."""
 
     topic: str
     key: str
@@ -153,21 +153,21 @@ class QueryMessageRequest(NamedTuple):
 
 
 class QueryMessageResponse(NamedTuple):
-    """Header of the answer to 12, with the progress of the index; the body contains the records."""
+    """Header of the answer to QUERY_MESSAGE (12), with the progress of the index; the body contains the records."""
 
     index_last_update_timestamp: Long
     index_last_update_phyoffset: Long
 
 
 class ViewMessageRequest(NamedTuple):
-    """Header of 33, which asks for the record at a physical offset."""
+    """Header of VIEW_MESSAGE_BY_ID (33), which asks for the record at a physical offset."""
 
     offset: Long
     topic: str | None = None
 
 
 class QueryConsumerOffsetRequest(NamedTuple):
-    """Header of 14. For `set_zero_if_not_found`, None means True."""
+    """Header of QUERY_CONSUMER_OFFSET (14). For `set_zero_if_not_found`, None means True."""
 
     consumer_group: str
     topic: str
@@ -180,7 +180,7 @@ OFFSET_WAS_RESET = "Offset has been previously reset"
 
 
 class UpdateConsumerOffsetRequest(NamedTuple):
-    """Header of 15, which commits a group's offset."""
+    """Header of UPDATE_CONSUMER_OFFSET (15), which commits a group's offset."""
 
     consumer_group: str
     topic: str
@@ -189,13 +189,16 @@ class UpdateConsumerOffsetRequest(NamedTuple):
 
 
 class OffsetResponse(NamedTuple):
-    """Header of the answers to 14, 29, 30 and 31."""
+    """Header of answers that are an offset.
+
+    Answers to QUERY_CONSUMER_OFFSET (14), SEARCH_OFFSET_BY_TIMESTAMP (29), GET_MAX_OFFSET (30), GET_MIN_OFFSET (31).
+    """
 
     offset: Long
 
 
 class MaxOffsetRequest(NamedTuple):
-    """Header of 30, which asks for the end of a queue."""
+    """Header of GET_MAX_OFFSET (30), which asks for the end of a queue."""
 
     topic: str
     queue_id: int
@@ -203,14 +206,14 @@ class MaxOffsetRequest(NamedTuple):
 
 
 class QueueRequest(NamedTuple):
-    """Header of 31 and 32."""
+    """Header of GET_MIN_OFFSET (31) and GET_EARLIEST_MSG_STORETIME (32)."""
 
     topic: str
     queue_id: int
 
 
 class SearchOffsetRequest(NamedTuple):
-    """Header of 29. The boundary is LOWER or UPPER; None means LOWER."""
+    """Header of SEARCH_OFFSET_BY_TIMESTAMP (29). The boundary is LOWER or UPPER; None means LOWER."""
 
     topic: str
     queue_id: int
@@ -225,7 +228,7 @@ class TimestampResponse(NamedTuple):
 
 
 class UnregisterClientRequest(NamedTuple):
-    """Header of 35, which removes a client from its groups."""
+    """Header of UNREGISTER_CLIENT (35), which removes a client from its groups."""
 
     client_id: Annotated[str, Key("clientID")]
     producer_group: str | None = None
@@ -233,13 +236,16 @@ class UnregisterClientRequest(NamedTuple):
 
 
 class ConsumerGroupRequest(NamedTuple):
-    """Header of 38, 40 and 203."""
+    """Header of requests about a consumer group.
+
+    GET_CONSUMER_LIST_BY_GROUP (38), NOTIFY_CONSUMER_IDS_CHANGED (40) and GET_CONSUMER_CONNECTION_LIST (203).
+    """
 
     consumer_group: str
 
 
 class SendBackRequest(NamedTuple):
-    """Header of 36, which returns a message that could not be consumed.
+    """Header of CONSUMER_SEND_MSG_BACK (36), which returns a message that could not be consumed.
 
     Attributes:
         offset: physical offset of the record.
@@ -257,7 +263,7 @@ class SendBackRequest(NamedTuple):
 
 
 class EndTransactionRequest(NamedTuple):
-    """Header of 37, which commits or rolls back a half message.
+    """Header of END_TRANSACTION (37), which commits or rolls back a half message.
 
     Attributes:
         tran_state_table_offset: queue offset of the half record.
@@ -277,7 +283,10 @@ class EndTransactionRequest(NamedTuple):
 
 
 class CheckTransactionStateRequest(NamedTuple):
-    """Header of 39, which the broker sends; the body is the half record with its real topic and queue."""
+    """Header of CHECK_TRANSACTION_STATE (39), which the broker sends.
+
+    The body is the half record with its real topic and queue.
+    """
 
     tran_state_table_offset: Long
     commit_log_offset: Long

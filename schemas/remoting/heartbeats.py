@@ -70,7 +70,7 @@ class ConsumerData(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """Body of 34."""
+    """Body of HEART_BEAT (34)."""
 
     client_id: Annotated[str, Key("clientID")]
     producer_data_set: tuple[ProducerData, ...] = ()
@@ -78,7 +78,7 @@ class Heartbeat(NamedTuple):
 
 
 class CheckClientConfig(NamedTuple):
-    """Body of 46."""
+    """Body of CHECK_CLIENT_CONFIG (46)."""
 
     client_id: str
     group: str
@@ -86,13 +86,13 @@ class CheckClientConfig(NamedTuple):
 
 
 class ConsumerList(NamedTuple):
-    """Body of the answer to 38: ids of the clients."""
+    """Body of the answer to GET_CONSUMER_LIST_BY_GROUP (38): ids of the clients."""
 
     consumer_id_list: tuple[str, ...] = ()
 
 
 class LockBatch(NamedTuple):
-    """Body of 41 and 42."""
+    """Body of LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42)."""
 
     consumer_group: str
     client_id: str
@@ -101,7 +101,7 @@ class LockBatch(NamedTuple):
 
 
 class LockBatchResult(NamedTuple):
-    """Body of the answer to 41: the queues that this client holds now."""
+    """Body of the answer to LOCK_BATCH_MQ (41): the queues that this client holds now."""
 
     lock_ok_mq_set: Annotated[tuple[MessageQueue, ...], Key("lockOKMQSet")] = ()
 
@@ -116,7 +116,7 @@ class ClientConnection(NamedTuple):
 
 
 class ConsumerConnection(NamedTuple):
-    """Body of the answer to 203."""
+    """Body of the answer to GET_CONSUMER_CONNECTION_LIST (203)."""
 
     connection_set: tuple[ClientConnection, ...] = ()
     subscription_table: dict[str, SubscriptionData] = {}  # noqa: RUF012
@@ -126,6 +126,6 @@ class ConsumerConnection(NamedTuple):
 
 
 class ProducerConnection(NamedTuple):
-    """Body of the answer to 204."""
+    """Body of the answer to GET_PRODUCER_CONNECTION_LIST (204)."""
 
     connection_set: tuple[ClientConnection, ...] = ()

@@ -8,14 +8,14 @@ from commitlake.schemas.remoting.ext_fields import Key, Long
 
 
 class RouteRequest(NamedTuple):
-    """Header of 105, which asks for the route of a topic."""
+    """Header of GET_ROUTEINFO_BY_TOPIC (105), which asks for the route of a topic."""
 
     topic: str
     accept_standard_json_only: bool | None = None
 
 
 class RegisterBrokerRequest(NamedTuple):
-    """Header of 103, which registers a broker.
+    """Header of REGISTER_BROKER (103), which registers a broker.
 
     Attributes:
         broker_addr: `ip:port` for clients.
@@ -37,14 +37,14 @@ class RegisterBrokerRequest(NamedTuple):
 
 
 class RegisterBrokerResponse(NamedTuple):
-    """Header of the answer to 103: for a slave, the addresses of its master."""
+    """Header of the answer to REGISTER_BROKER (103): for a slave, the addresses of its master."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
 
 
 class BrokerRequest(NamedTuple):
-    """Header of 104 and 322."""
+    """Header of UNREGISTER_BROKER (104) and QUERY_DATA_VERSION (322)."""
 
     broker_name: str
     broker_addr: str
@@ -53,26 +53,26 @@ class BrokerRequest(NamedTuple):
 
 
 class DataVersionResponse(NamedTuple):
-    """Header of the answer to 322; the body is the data version that the name server has."""
+    """Header of the answer to QUERY_DATA_VERSION (322); the body is the data version that the name server has."""
 
     changed: bool
 
 
 class ClusterRequest(NamedTuple):
-    """Header of 224, which asks for the topics of a cluster."""
+    """Header of GET_TOPICS_BY_CLUSTER (224), which asks for the topics of a cluster."""
 
     cluster: str
 
 
 class DeleteTopicInNameServerRequest(NamedTuple):
-    """Header of 216, which deletes a topic."""
+    """Header of DELETE_TOPIC_IN_NAMESRV (216), which deletes a topic."""
 
     topic: str
     cluster_name: str | None = None
 
 
 class PutKvRequest(NamedTuple):
-    """Header of 100, which stores a setting."""
+    """Header of PUT_KV_CONFIG (100), which stores a setting."""
 
     namespace: str
     key: str
@@ -80,37 +80,37 @@ class PutKvRequest(NamedTuple):
 
 
 class KvRequest(NamedTuple):
-    """Header of 101 and 102."""
+    """Header of GET_KV_CONFIG (101) and DELETE_KV_CONFIG (102)."""
 
     namespace: str
     key: str
 
 
 class KvResponse(NamedTuple):
-    """Header of the answer to 101."""
+    """Header of the answer to GET_KV_CONFIG (101)."""
 
     value: str | None = None
 
 
 class NamespaceRequest(NamedTuple):
-    """Header of 219, which asks for the settings of a namespace."""
+    """Header of GET_KVLIST_BY_NAMESPACE (219), which asks for the settings of a namespace."""
 
     namespace: str
 
 
 class WritePermissionRequest(NamedTuple):
-    """Header of 205 and 327."""
+    """Header of WIPE_WRITE_PERM_OF_BROKER (205) and ADD_WRITE_PERM_OF_BROKER (327)."""
 
     broker_name: str
 
 
 class WipeWritePermissionResponse(NamedTuple):
-    """Header of the answer to 205."""
+    """Header of the answer to WIPE_WRITE_PERM_OF_BROKER (205)."""
 
     wipe_topic_count: int
 
 
 class AddWritePermissionResponse(NamedTuple):
-    """Header of the answer to 327."""
+    """Header of the answer to ADD_WRITE_PERM_OF_BROKER (327)."""
 
     add_topic_count: int

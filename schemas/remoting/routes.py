@@ -68,7 +68,7 @@ class QueueData(NamedTuple):
 
 
 class TopicRoute(NamedTuple):
-    """Body of 105.
+    """Body of GET_ROUTEINFO_BY_TOPIC (105).
 
     Attributes:
         order_topic_conf: fixed order of queues, if the topic has one: `broker-a:4;broker-b:4`.
@@ -166,20 +166,24 @@ def _ordered_counts(conf: str) -> list[tuple[str, int]]:
 
 
 class ClusterInfo(NamedTuple):
-    """Body of 106."""
+    """Body of GET_BROKER_CLUSTER_INFO (106)."""
 
     broker_addr_table: dict[str, BrokerData] = {}  # noqa: RUF012
     cluster_addr_table: dict[str, tuple[str, ...]] = {}  # noqa: RUF012
 
 
 class TopicList(NamedTuple):
-    """Body of 206, 224, 304 and 343."""
+    """Body of answers that list topics.
+
+    Answers to GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206), GET_TOPICS_BY_CLUSTER (224), GET_SYSTEM_TOPIC_LIST_FROM_NS (304)
+    and QUERY_TOPICS_BY_CONSUMER (343).
+    """
 
     topic_list: tuple[str, ...] = ()
     broker_addr: str | None = None
 
 
 class KvTable(NamedTuple):
-    """Body of 28 (state of a broker) and 219."""
+    """Body of the answers to GET_BROKER_RUNTIME_INFO (28) and GET_KVLIST_BY_NAMESPACE (219): a table of texts."""
 
     table: dict[str, str] = {}  # noqa: RUF012

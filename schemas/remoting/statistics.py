@@ -13,19 +13,22 @@ from commitlake.schemas.remoting.routes import MessageQueue
 
 
 class ConsumerOffsetTable(NamedTuple):
-    """Body of the answer to 43: the next offset to consume, by `topic@group` and queue."""
+    """Body of the answer to GET_ALL_CONSUMER_OFFSET (43): the next offset to consume, by `topic@group` and queue."""
 
     offset_table: dict[str, dict[int, Long]] = {}  # noqa: RUF012
 
 
 class DelayOffsetTable(NamedTuple):
-    """Body of the answer to 45: the next offset to deliver, by delay level."""
+    """Body of the answer to GET_ALL_DELAY_OFFSET (45): the next offset to deliver, by delay level."""
 
     offset_table: dict[int, Long] = {}  # noqa: RUF012
 
 
 class OffsetTable(NamedTuple):
-    """Body of 220 and of the answer to 222: the offset at which each queue continues."""
+    """The offset at which each queue continues.
+
+    Body of RESET_CONSUMER_CLIENT_OFFSET (220), and of the answer to INVOKE_BROKER_TO_RESET_OFFSET (222).
+    """
 
     offset_table: dict[MessageQueue, Long] = {}  # noqa: RUF012
 
@@ -39,7 +42,7 @@ class TopicOffset(NamedTuple):
 
 
 class TopicStats(NamedTuple):
-    """Body of the answer to 202."""
+    """Body of the answer to GET_TOPIC_STATS_INFO (202)."""
 
     offset_table: dict[MessageQueue, TopicOffset] = {}  # noqa: RUF012
     topic_put_tps: float | None = None
@@ -67,14 +70,14 @@ class OffsetWrapper(NamedTuple):
 
 
 class ConsumeStats(NamedTuple):
-    """Body of the answer to 208."""
+    """Body of the answer to GET_CONSUME_STATS (208)."""
 
     offset_table: dict[MessageQueue, OffsetWrapper] = {}  # noqa: RUF012
     consume_tps: float = 0.0
 
 
 class GroupList(NamedTuple):
-    """Body of the answer to 300."""
+    """Body of the answer to QUERY_TOPIC_CONSUME_BY_WHO (300)."""
 
     group_list: tuple[str, ...] = ()
 
@@ -93,7 +96,7 @@ class QueueTimeSpan(NamedTuple):
 
 
 class ConsumeTimeSpans(NamedTuple):
-    """Body of the answer to 303."""
+    """Body of the answer to QUERY_CONSUME_TIME_SPAN (303)."""
 
     consume_time_span_set: tuple[QueueTimeSpan, ...] = ()
 
@@ -107,7 +110,7 @@ class StatsItem(NamedTuple):
 
 
 class BrokerStatsData(NamedTuple):
-    """Body of the answer to 315."""
+    """Body of the answer to VIEW_BROKER_STATS_DATA (315)."""
 
     stats_minute: StatsItem = StatsItem()
     stats_hour: StatsItem = StatsItem()
@@ -127,7 +130,7 @@ class ConsumeQueueEntry(NamedTuple):
 
 
 class ConsumeQueueData(NamedTuple):
-    """Body of the answer to 321."""
+    """Body of the answer to QUERY_CONSUME_QUEUE (321)."""
 
     queue_data: tuple[ConsumeQueueEntry, ...] = ()
     min_queue_index: Long = 0
@@ -161,7 +164,7 @@ class ConsumeStatus(NamedTuple):
 
 
 class ConsumerRunningInfo(NamedTuple):
-    """Body of the answer to 307, which a consumer sends."""
+    """Body of the answer to GET_CONSUMER_RUNNING_INFO (307), which a consumer sends."""
 
     properties: dict[str, str] = {}  # noqa: RUF012
     subscription_set: tuple[SubscriptionData, ...] = ()

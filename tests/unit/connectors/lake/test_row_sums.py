@@ -68,6 +68,22 @@ def test_values_do_not_count_in_another_column_or_twice() -> None:
     assert row_sum(pa.table({"a": pa.nulls(2, pa.string())})) != 0
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("text", pa.large_string()),
+        ("text", pa.string_view()),
+        ("bytes", pa.large_binary()),
+        ("texts", pa.large_list(pa.string_view())),
+        ("short", pa.int64()),
+        ("time", pa.timestamp("us")),
+    ],
+)
+def test_other_forms_of_the_same_values_have_the_same_sum(name: str, kind: pa.DataType) -> None:
+    changed = ROWS.column(name).cast(kind)
+    assert row_sum(ROWS.set_column(ROWS.column_names.index(name), name, changed)) == row_sum(ROWS)
+
+
 def test_a_column_that_a_later_version_adds_changes_no_sum() -> None:
     assert row_sum(ROWS.append_column("new", pa.nulls(4, pa.string()))) == row_sum(ROWS)
 
