@@ -175,8 +175,8 @@ class ClusterInfo(NamedTuple):
 class TopicList(NamedTuple):
     """Body of answers that list topics.
 
-    Answers to GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206), GET_TOPICS_BY_CLUSTER (224), GET_SYSTEM_TOPIC_LIST_FROM_NS (304)
-    and QUERY_TOPICS_BY_CONSUMER (343).
+    Answers to GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206), GET_TOPICS_BY_CLUSTER (224),
+    GET_SYSTEM_TOPIC_LIST_FROM_NS (304) and QUERY_TOPICS_BY_CONSUMER (343).
     """
 
     topic_list: tuple[str, ...] = ()
