@@ -9,9 +9,10 @@ the removed bodies are overwritten, the content is compressed again, and the res
     by 3, 5, 6, 7    blocks without content, of 3 bytes each, with or without such an id
 
 `zstd -d` still returns all bodies, joined. Removed bytes are zeros or, if zstd would need more space for zeros than
-there is, a repetition of neighbouring bytes in the frame. They depend on nothing but what stays in the frame, and on
-how much space there is. So a frame shows by itself whether it is done: if its content is what would be written. Where
-all bodies are equal, as heartbeats are, the repetition can equal the removed body; then nothing tells it was there.
+there is, a repetition of neighbouring bytes in the frame, or what they are if the same bytes stay in the frame. They
+depend on nothing but what stays in the frame, and on how much space there is. So a frame shows by itself whether it is
+done: if its content is what would be written. Where all bodies are equal, as heartbeats are, the repetition can equal
+the removed body; then nothing tells it was there.
 
 The pack is written to a temporary file and renamed as a whole, so a reader sees either the old pack or the new one.
 """
@@ -160,9 +161,20 @@ def _without(pack: str, offset: int, content: bytes, spans: Spans, length: int) 
 
 
 def _overwritten(content: bytes, spans: Spans) -> Iterator[bytes]:
-    """Yield candidates for the content without the given bodies: overwritten by zeros, then by repeated content."""
+    """Yield candidates for the content without the given bodies: overwritten by zeros, then by repeated content.
+
+    The last ones overwrite only bodies whose bytes are not in the frame a second time. A copy of what stays needs the
+    least space, and nothing tells whether it was there before.
+    """
     ends = [0, *(start + size for start, size in spans)]
-    stays = b"".join(content[end:start] for end, (start, _) in zip(ends, [*spans, (len(content), 0)], strict=True))
+    pieces = [content[end:start] for end, (start, _) in zip(ends, [*spans, (len(content), 0)], strict=True)]
+    yield from _fillings(content, spans, b"".join(pieces))
+    single = [span for span in spans if not any(_cut(content, span) in piece for piece in pieces)]
+    if len(single) < len(spans):
+        yield from _fillings(content, single, b"".join(pieces))
+
+
+def _fillings(content: bytes, spans: Spans, stays: bytes) -> Iterator[bytes]:
     yield _filled(content, spans, lambda _, size: bytes(size))
     yield _filled(content, spans, lambda start, size: _repeated(_before(content, spans, start)[-size:], size))
     step = max(1, len(stays) // _MAX_FILLS)

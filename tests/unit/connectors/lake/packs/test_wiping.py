@@ -158,3 +158,16 @@ def test_a_wrong_reference_is_refused_and_changes_nothing(tmp_path: Path, change
     with pytest.raises(PackError, match="nothing of this pack was changed"):
         wipe_bodies(store, NAME, wrong)
     assert store.read_range(NAME, 0, store.size(NAME)) == before
+
+
+def test_bodies_that_are_parts_of_others_are_removed_in_any_order(tmp_path: Path) -> None:
+    body = random.Random(34).randbytes(50)
+    bodies = [body, b"abc", body, body[:25], body[25:], body]
+    for chosen in range(1, 1 << len(bodies)):
+        gone = [number for number in range(len(bodies)) if chosen >> number & 1]
+        stays = [number for number in range(len(bodies)) if number not in gone]
+        store, refs = write(tmp_path / str(chosen), bodies)
+        wipe_bodies(store, NAME, refs.take(np.array(gone)))
+        assert wipe_bodies(store, NAME, refs.take(np.array(gone))) == Wiped()
+        found = read_bodies(store, NAME, refs.take(np.array(stays, np.int64)), crcs(bodies)[stays])
+        assert found.to_pylist() == [bodies[number] for number in stays]
