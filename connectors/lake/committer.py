@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
@@ -30,7 +30,7 @@ from commitlake.connectors.lake.backoff import MAX_TRIES
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import delta_table, seal, storage_options
 from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.connectors.lake.row_sums import COMMIT_KEY, change_of, sum_of_file
+from commitlake.connectors.lake.sum_changes import COMMIT_KEY, change_of
 from commitlake.connectors.lake.versions import table_files
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
@@ -229,8 +229,7 @@ def _add_files(
 ) -> None:
     files, removed = list(files), list(removed)
     now = time.time_ns() // 1_000_000
-    folder = table_files(table.table_uri, storage_options(table.table_uri))
-    sums = (sum_of_file(folder, unquote(path)) for path, _ in removed)
+    sums = _sums_of_files(table, [path for path, _ in removed]) if removed else ()
     change = change_of([file.statistics for file in files], sums, is_total=mode == "overwrite")
     properties.custom_metadata = {**(properties.custom_metadata or {}), COMMIT_KEY: str(change)}
     actions: list[AddAction | RemoveAction] = [RemoveAction(path, True, now, size, {}) for path, size in removed]
@@ -239,6 +238,13 @@ def _add_files(
         for file in files
     ]
     table.create_write_transaction(actions, mode, table.schema(), list(partitions), commit_properties=properties)
+
+
+def _sums_of_files(table: DeltaTable, paths: Sequence[str]) -> Iterator[int | None]:
+    from commitlake.connectors.lake.row_sums import sum_of_file  # loads compiled code
+
+    folder = table_files(table.table_uri, storage_options(table.table_uri))
+    return (sum_of_file(folder, unquote(path)) for path in paths)
 
 
 def open_or_create(table_uri: str, schema: StructType, partitions: Sequence[str] = ()) -> DeltaTable:

@@ -23,7 +23,7 @@ from commitlake.connectors.lake.digests import digest, with_digest, without_dige
 from commitlake.connectors.lake.log_files import LogFile, LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.log_json import commit_info
 from commitlake.connectors.lake.log_names import SEALS
-from commitlake.connectors.lake.row_sums import COMMIT_KEY, SumChange
+from commitlake.connectors.lake.sum_changes import COMMIT_KEY, SumChange
 from commitlake.schemas.layouts.numbers import parse_int64
 
 _KEPT = 2

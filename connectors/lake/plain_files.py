@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.data_files import BATCH_VALUES, DataFile, open_table_file
-from commitlake.connectors.lake.row_sums import SummedWriter
 from commitlake.connectors.lake.statistics import file_statistics
 from commitlake.connectors.object_store.options import S3Options
 
@@ -56,6 +55,8 @@ def _write(
     statistics: Sequence[str],
     is_summed: bool,
 ) -> None:
+    from commitlake.connectors.lake.row_sums import SummedWriter  # loads compiled code
+
     with (SummedWriter if is_summed else pq.ParquetWriter)(
         output,
         rows.schema,

@@ -11,10 +11,8 @@ is.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,73 +23,10 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.hashing import SEED, chain, hash_texts
-from commitlake.connectors.lake.log_json import parse_json
+from commitlake.connectors.lake.sum_changes import FOOTER_KEY, sum_in_footer, wrapped
 from commitlake.connectors.plain_arrays import numbers_of, text_spans, texts_of
-from commitlake.schemas.layouts.numbers import parse_int64
 
-FOOTER_KEY = b"commitlake.row_sum"
-"""Key of the sum in the metadata of a Parquet file."""
-STATISTICS_KEY = "rowSum"
-"""Key of the sum in the statistics of a file in the log, which readers of Delta ignore."""
-COMMIT_KEY = "commitlake.rowSum"
-"""Key of a `SumChange` in the `commitInfo` of a commit."""
 _BATCH_ROWS = 1 << 16
-_CHANGE = re.compile(r"(=?)(-?\d{1,19})")
-
-
-@dataclass(frozen=True, slots=True)
-class SumChange:
-    """The change of a table's sum by a commit.
-
-    Attributes:
-        number: what the commit adds to the sum, or the new sum; None if it is not known.
-        is_total: True if the commit replaces all rows.
-    """
-
-    number: int | None = 0
-    is_total: bool = False
-
-    def after(self, before: int | None) -> int | None:
-        """Return the sum after the commit; None if it is not known."""
-        if self.number is None or self.is_total:
-            return self.number
-        return None if before is None else wrapped(before + self.number)
-
-    def __str__(self) -> str:
-        return "?" if self.number is None else f"{'=' * self.is_total}{self.number}"
-
-    @classmethod
-    def parse(cls, text: object) -> SumChange | None:
-        """Parse the text of a commit; return None for a commit of another program, which has none."""
-        if not isinstance(text, str):
-            return None
-        found = _CHANGE.fullmatch(text)
-        return cls(parse_int64(found[2]), bool(found[1])) if found else cls(None)
-
-
-NOTHING_CHANGED = SumChange()
-UNKNOWN = SumChange(None)
-
-
-def change_of(statistics: Iterable[str], removed: Iterable[int | None] = (), *, is_total: bool = False) -> SumChange:
-    """Return the change by a commit.
-
-    Args:
-        statistics: the statistics of the files that it adds, as JSON.
-        removed: the sums of the files that it removes.
-        is_total: True if the added files replace all others.
-    """
-    total = 0
-    for text in statistics:
-        number = parse_json(text).get(STATISTICS_KEY)
-        if number is None:
-            return UNKNOWN
-        total += int(number)
-    for known in removed:
-        if known is None:
-            return UNKNOWN
-        total -= known
-    return SumChange(wrapped(total), is_total)
 
 
 def sum_of_file(folder: pafs.FileSystem, path: str) -> int | None:
@@ -115,12 +50,6 @@ def rows_of_file(parquet: pq.ParquetFile) -> tuple[int, int]:
         total += row_sum(pa.Table.from_batches([batch]))
         count += batch.num_rows
     return wrapped(total), count
-
-
-def sum_in_footer(metadata: pq.FileMetaData) -> int | None:
-    """Return the sum in a footer; None if it has none."""
-    text = (metadata.metadata or {}).get(FOOTER_KEY)
-    return None if text is None else parse_int64(text.decode("ascii", "replace"))
 
 
 class SummedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no types
@@ -151,11 +80,6 @@ def row_sum(rows: pa.Table) -> int:
         chain(hashes, chained)
         total += int(chained.sum())  # wraps around, as it should
     return wrapped(total)
-
-
-def wrapped(number: int) -> int:
-    """Return a number modulo 2^64 as a signed one."""
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _of_fields(names: Sequence[str], columns: Sequence[pa.Array], count: int) -> Array:

@@ -35,7 +35,7 @@ from commitlake.connectors.lake.log_seals import newest_seal, sealed_sum, write_
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.row_sums import STATISTICS_KEY
+from commitlake.connectors.lake.sum_changes import STATISTICS_KEY
 from commitlake.connectors.lake.versions import table_files
 from commitlake.pipelines.erasure.errors import ErasureError
 from commitlake.pipelines.maintenance.expiry import delete_packs, measure

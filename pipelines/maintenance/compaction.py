@@ -22,8 +22,9 @@ from commitlake.connectors.lake.arrow_output import arrow_output
 from commitlake.connectors.lake.data_files import NO_DATE
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.links import check_table_links
-from commitlake.connectors.lake.row_sums import SummedWriter, sum_in_footer
+from commitlake.connectors.lake.row_sums import SummedWriter
 from commitlake.connectors.lake.statistics import file_statistics
+from commitlake.connectors.lake.sum_changes import sum_in_footer
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.whole_files import write_whole

@@ -21,8 +21,9 @@ from commitlake.connectors.lake.log_files import LogFolder, LogListing, entry_na
 from commitlake.connectors.lake.log_json import commit_info, parse_json
 from commitlake.connectors.lake.log_seals import newest_seal, sealed_sum, write_seal
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.row_sums import COMMIT_KEY, NOTHING_CHANGED, rows_of_file, sum_in_footer, wrapped
+from commitlake.connectors.lake.row_sums import rows_of_file
 from commitlake.connectors.lake.statistics import file_statistics
+from commitlake.connectors.lake.sum_changes import COMMIT_KEY, NOTHING_CHANGED, sum_in_footer, wrapped
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.maintenance.data_check import DataDamage

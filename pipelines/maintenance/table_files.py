@@ -27,14 +27,7 @@ from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.log_files import LogFolder
 from commitlake.connectors.lake.log_history import read_history
 from commitlake.connectors.lake.log_seals import newest_seal
-from commitlake.connectors.lake.row_sums import (
-    COMMIT_KEY,
-    NOTHING_CHANGED,
-    UNKNOWN,
-    SumChange,
-    change_of,
-    sum_of_file,
-)
+from commitlake.connectors.lake.sum_changes import COMMIT_KEY, NOTHING_CHANGED, UNKNOWN, SumChange, change_of
 from commitlake.connectors.lake.versions import table_files
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
@@ -197,6 +190,8 @@ def exchange_files(
 
 
 def _sum_change(table_uri: str, removed: Sequence[TableFile], added: Sequence[TableFile]) -> SumChange:
+    from commitlake.connectors.lake.row_sums import sum_of_file  # noqa: PLC0415 (loads compiled code)
+
     log = LogFolder(table_uri, storage_options(table_uri))
     seal, _ = newest_seal(log, log.read_listing())
     if seal is None or seal.row_sum is None:

@@ -8,14 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from commitlake.connectors.lake.row_sums import (
-    NOTHING_CHANGED,
-    UNKNOWN,
-    SumChange,
-    SummedWriter,
-    change_of,
-    row_sum,
-    rows_of_file,
+from commitlake.connectors.lake.row_sums import SummedWriter, row_sum, rows_of_file
+from commitlake.connectors.lake.sum_changes import (
     sum_in_footer,
     wrapped,
 )
@@ -97,16 +91,3 @@ def test_a_file_has_the_sum_of_its_rows_in_its_footer() -> None:
     parquet = pq.ParquetFile(io.BytesIO(output.getvalue()))
     assert sum_in_footer(parquet.metadata) == row_sum(ROWS)
     assert rows_of_file(parquet) == (row_sum(ROWS), 4)
-
-
-def test_commits_tell_how_they_change_the_sum() -> None:
-    files = ['{"numRecords":1,"rowSum":7}', '{"numRecords":1,"rowSum":-2}']
-    assert change_of(files, [10]) == SumChange(-5)
-    assert change_of(files, is_total=True) == SumChange(5, is_total=True)
-    assert change_of([*files, "{}"]) == change_of(files, [None]) == UNKNOWN
-    for change in (SumChange(-5), SumChange(5, is_total=True), UNKNOWN, NOTHING_CHANGED):
-        assert SumChange.parse(str(change)) == change
-    assert SumChange.parse(None) is None
-    assert SumChange.parse("9" * 5000) == UNKNOWN
-    assert (SumChange(-5).after(3), SumChange(-5).after(None), SumChange(5, is_total=True).after(None)) == (-2, None, 5)
-    assert SumChange(1).after((1 << 63) - 1) == -(1 << 63)
