@@ -109,9 +109,7 @@ def ask_group(admin: Admin, group: str, broker_name: str) -> StoreSnapshot:
 def _group_offsets(admin: Admin, broker_name: str) -> Iterator[tuple[OffsetOwner, int]]:
     for key, queues in admin.all_group_offsets(broker_name).offset_table.items():
         topic, group = split_offset_key(key)
-        for queue_id, offset in queues.items():
-            if queue_id < 0:
-                raise _wrong(broker_name, "the offsets of groups", "numbers of queues from 0 on", queue_id)
+        for queue_id, offset in queues.items():  # a broker accepts any queue id from a client, also a negative one
             yield OffsetOwner(OffsetKind.GROUP, group, topic, queue_id), offset
 
 

@@ -49,7 +49,7 @@ def _parse(data: bytes) -> dict[Any, Any]:
     document = parse_fastjson(data)
     table = document.get(_TABLE) if isinstance(document, dict) else None
     if not isinstance(table, dict):
-        raise ValueError(f"found JSON without {_TABLE}")  # noqa: TRY004 (of the parsed file)
+        raise ValueError(f"JSON without {_TABLE}")  # noqa: TRY004 (of the parsed file)
     return table
 
 

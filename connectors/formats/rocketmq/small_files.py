@@ -22,7 +22,7 @@ from commitlake.connectors.formats.small_files import (
 )
 from commitlake.schemas.layouts.boltmq.config import offsets_from_boltmq
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.numbers import INT32_MAX, INT64_MAX, INT64_MIN, int_within, parse_int, parse_int32
+from commitlake.schemas.layouts.numbers import INT64_MAX, INT64_MIN, int_within, parse_int32
 from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, parse_checkpoint, serialize_checkpoint
 from commitlake.schemas.layouts.rocketmq.offset_keys import OFFSETS_FILES, split_offset_key
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import PATH as TIMER_CHECKPOINT
@@ -98,16 +98,20 @@ def _table(
         document = parse_fastjson(data)
         table = offsets_from_boltmq(document).get(_TABLE, {}) if isinstance(document, dict) else None
         if not isinstance(table, dict) or not all(itertools.starmap(is_pair, table.items())):
-            raise ValueError(f"found JSON without {_TABLE} with numbers")
+            raise ValueError(f"JSON without {_TABLE} with numbers")
         return table
 
     try:
         found = read_config(root, name, parse)
     except UnsafeFileError as error:
-        problems.note("offsets_unreadable", name, found=error.strerror or str(error), expected=f"JSON with {_TABLE}")
+        problems.note("offsets_unreadable", name, found=_found(error), expected=f"JSON with {_TABLE}")
         return {}
     note_backup(problems, name, found, f"JSON with {_TABLE}", is_live=is_live)
     return found.content or {}
+
+
+def _found(error: UnsafeFileError) -> str:
+    return (error.strerror or str(error)).rpartition("found ")[2]
 
 
 def _is_level(level: object, offset: object) -> bool:
@@ -115,8 +119,9 @@ def _is_level(level: object, offset: object) -> bool:
 
 
 def _are_offsets(_: object, offsets: object) -> bool:
+    # A broker commits whatever queue a client names, also a negative one.
     return isinstance(offsets, dict) and all(
-        int_within(offset, INT64_MIN, INT64_MAX) is not None and parse_int(str(queue), 0, INT32_MAX) is not None
+        int_within(offset, INT64_MIN, INT64_MAX) is not None and parse_int32(str(queue)) is not None
         for queue, offset in offsets.items()
     )
 

@@ -57,7 +57,7 @@ def load_table(root: Path, name: str, table: str) -> ConfigFile[dict[str, Any]]:
         document = parse_fastjson(data)
         known = topics_from_boltmq(document) if isinstance(document, dict) else {}
         if not isinstance(known.get(table), dict):
-            raise ValueError(f"found JSON without {table}")  # noqa: TRY004 (of the parsed file)
+            raise ValueError(f"JSON without {table}")  # noqa: TRY004 (of the parsed file)
         return dict(known)
 
     return read_config(root, name, parse, limit=MAX_BYTES)

@@ -61,6 +61,11 @@ def test_offsets_have_the_time_at_which_the_file_was_written(root: Path) -> None
     }  # fmt: skip
 
 
+def test_an_offset_in_a_queue_that_cannot_exist_leaves_the_others(root: Path) -> None:
+    put(root, "config/consumerOffset.json", '{"offsetTable":{"orders@g":{-1:7,0:-5},"orders@h":{0:1}}}')
+    assert read(root).offsets == {group("g", "orders", -1): 7, group("g", "orders", 0): -5, group("h", "orders", 0): 1}
+
+
 def test_a_file_from_the_future_has_the_current_time(root: Path) -> None:
     put(root, "config/consumerOffset.json", '{"offsetTable":{}}', NOW + datetime.timedelta(days=1))
     assert read(root).taken == {OffsetKind.GROUP: NOW}

@@ -11,6 +11,7 @@ import pytest
 from commitlake.connectors.rocketmq import Admin, ClientOptions
 from commitlake.connectors.rocketmq.errors import AnswerTimeoutError, ProtocolError
 from commitlake.pipelines.snapshot.live import ask_progress
+from commitlake.pipelines.snapshot.progress import OffsetKind
 from commitlake.schemas.remoting.codes import RequestCode
 from tests.support.lies import with_body
 from tests.support.live_brokers import LiveBroker, LiveCluster
@@ -36,11 +37,6 @@ def admin(cluster: LiveCluster) -> Iterator[Admin]:
 @pytest.mark.parametrize(
     ("code", "body", "message"),
     [
-        (
-            RequestCode.GET_ALL_CONSUMER_OFFSET,
-            b'{"offsetTable":{"t@g":{-5:1}}}',
-            "numbers of queues from 0 on, found -5",
-        ),
         (RequestCode.GET_ALL_DELAY_OFFSET, b'{"offsetTable":{-2147483648:5}}', "delay levels from 1 on, found -214748"),
         (RequestCode.GET_ALL_CONSUMER_OFFSET, b'{"offsetTable":{"t@g":{0:' + b"9" * 5000 + b"}}}", "expected JSON"),
         (RequestCode.GET_ALL_CONSUMER_OFFSET, b"[" * 100_000, "nested too deeply"),
@@ -52,6 +48,16 @@ def test_impossible_offsets_are_refused(
     broker.lies[code] = with_body(body)
     with pytest.raises(ProtocolError, match=message):
         ask_progress(admin, "broker-a")
+
+
+def test_an_offset_in_a_queue_that_cannot_exist_leaves_the_others(admin: Admin, broker: LiveBroker) -> None:
+    broker.lies[RequestCode.GET_ALL_CONSUMER_OFFSET] = with_body(b'{"offsetTable":{"t@g":{-5:1},"t@h":{0:2}}}')
+    offsets = {
+        (owner.group, owner.queue_id): offset
+        for owner, offset in ask_progress(admin, "broker-a").offsets.items()
+        if owner.kind is OffsetKind.GROUP
+    }
+    assert offsets == {("g", -5): 1, ("h", 0): 2}
 
 
 def test_reading_the_clients_of_very_many_groups_times_out(admin: Admin, broker: LiveBroker) -> None:
