@@ -27,9 +27,9 @@ PICTURE = Path(__file__).parents[1] / "images" / "terminal.svg"
 ORDERS = 40
 COMMANDS = (
     "query --lake lake --key order-4711 --columns store_timestamp,topic,kind,tags,reconsume_times",
-    "query --lake lake --sql 'SELECT kind, count(*) AS messages FROM messages GROUP BY kind ORDER BY messages DESC'",
+    "query --lake lake --sql 'SELECT kind, count(*) AS messages FROM messages GROUP BY kind ORDER BY 2 DESC'",
 )
-_WIDTH = 120
+_WIDTH = 116
 # rich's template names a font on another host; the picture has to work without a network.
 _TEMPLATE = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL).replace(
     "Fira Code", "ui-monospace, Menlo, Consolas, DejaVu Sans Mono"

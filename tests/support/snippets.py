@@ -7,7 +7,9 @@ A comment before a block says how it is tested; it is not visible on the page:
     <!-- test: skip; WHY -->                 not tested here
     <!-- test: compile; WHY -->              Python that is only compiled
 
-Without a comment, `console` blocks are run, and blocks in other languages are checked by their parsers.
+Without a comment, `console` blocks are run, and blocks in other languages are checked by their parsers. The lines below
+a command of a `console` block are its output, which must be true: all of standard output, and after it what the page
+shows of standard error. A line `…` stands for any lines, and `…` in a line for any text.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +30,7 @@ DOCS = ROOT / "docs"
 _DIRECTIVE = re.compile(
     r"<!-- test: (?P<mode>run|parse|skip|compile)(?:, exits with (?P<code>\d+))?; (?P<why>.+?) -->", re.DOTALL
 )
+_PROGRESS = re.compile(r"(?:done|started|so far), \d+ s$")
 _PROGRAMS = ("commitlake", ".venv/bin/commitlake")
 
 
@@ -64,10 +67,46 @@ class Block(NamedTuple):
         ]
 
     @property
+    def outputs(self) -> list[list[str]]:
+        """Return the lines that are shown below each command of `commands`."""
+        shown: list[list[str]] = []
+        is_continued = False
+        for line in self.text.splitlines():
+            if is_continued:
+                is_continued = line.endswith("\\")
+            elif line.startswith("$ "):
+                is_continued = line.endswith("\\")
+                shown.append([])
+            else:
+                shown[-1].append(line.rstrip())
+        return shown
+
+    @property
     def other_commands(self) -> list[str]:
         """Return the lines that begin with `$` and start another program."""
         lines = [line.removeprefix("$ ") for line in self.text.splitlines() if line.startswith("$ ")]
         return [line for line in lines if shlex.split(line)[0] not in _PROGRAMS]
+
+
+def matches(shown: Sequence[str], printed: Sequence[str], more: Sequence[str] = ()) -> bool:
+    """Return whether shown lines are those that a command printed.
+
+    Args:
+        shown: Lines of a page; empty if it shows no output.
+        printed: Lines of standard output.
+        more: Lines of standard error, of which the last ones may be missing on the page.
+    """
+    parts = [r"(?:.*\n)*" if line == "…" else _pattern(line) + r"\n" for line in shown]
+    pattern = re.compile("".join(parts))
+    lines = [line.rstrip() for line in (*printed, *(line for line in more if not _PROGRESS.search(line)))]
+    for count in range(len(lines), len(printed) - 1, -1):
+        if pattern.fullmatch("".join(f"{line}\n" for line in lines[:count])):
+            return True
+    return not shown
+
+
+def _pattern(line: str) -> str:
+    return ".*".join(map(re.escape, line.split("…")))
 
 
 def pages() -> list[Path]:

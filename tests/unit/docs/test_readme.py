@@ -6,6 +6,7 @@ import re
 from xml.etree import ElementTree
 
 from commitlake.jobs.cli.main import JOBS
+from docs.generate import page_picture
 from docs.generate.commands import spark_need
 from docs.generate.terminal_picture import COMMANDS, PICTURE
 from tests.support.source_tree import ROOT
@@ -29,3 +30,14 @@ def test_the_picture_shows_the_commands_and_needs_no_network() -> None:
     assert "order-4711" in shown
     assert "url(http" not in text
     assert "@font-face" not in text
+
+
+def test_the_first_sentence_names_the_brokers() -> None:
+    first = TEXT.split("\n\n")[1]
+    assert "RocketMQ" in first
+    assert "JMQ" in first
+
+
+def test_a_picture_of_a_page_is_shown() -> None:
+    assert f"]({page_picture.PICTURE.relative_to(ROOT)})" in TEXT
+    assert page_picture.PICTURE.read_bytes().startswith(b"\x89PNG")

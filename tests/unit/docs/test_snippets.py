@@ -22,12 +22,21 @@ from commitlake.broker_lite.shop_traffic import fill_shop_store
 from commitlake.jobs.cli import main as cli
 from commitlake.jobs.cli.times import join_times
 from docs.generate.table_queries import QUERIES
-from tests.support.snippets import Block, blocks_in, blocks_of, pages
+from tests.support.snippets import Block, blocks_in, blocks_of, matches, pages
 
 _LOCAL_JOBS = ("archive", "audit", "verify", "rebuild")
 _TIMES = ("--from", "--to", "--at", "--consume-from", "--offsets-at")
 _TEXT_LANGUAGES = ("", "text", "mermaid")
 _ORDERS = 40
+_COLUMNS = 110
+"""Width of the tables in the documentation."""
+_SHOWN_PLACES = {"/data/rocketmq/store": "broker-a/store", "/data/new-lake": "new-lake", "/data/lake": "lake"}
+_PLACES = {
+    **_SHOWN_PLACES,
+    "/mnt/brokers/{broker}/store": "{broker}/store",
+    "/backup/lake": "lake",
+    "commitlake-demo/lake": "lake",
+}
 BLOCKS = [block for page in pages() for block in blocks_of(page)]
 RUN_PAGES = sorted({block.page for block in BLOCKS if block.language == "console" and block.mode == "run"})
 
@@ -56,14 +65,7 @@ def run(folder: Path, words: Sequence[str]) -> int:
 
 def here(folder: Path, words: Sequence[str]) -> list[str]:
     """Return the words of a command, with the demo's store and lake in place of the documentation's."""
-    places = {
-        "/data/rocketmq/store": "broker-a/store",
-        "/mnt/brokers/{broker}/store": "{broker}/store",
-        "/data/lake": "lake",
-        "/backup/lake": "lake",
-        "commitlake-demo/lake": "lake",
-    }
-    changed = [str(folder / places[word]) if word in places else word for word in words]
+    changed = [str(folder / _PLACES[word]) if word in _PLACES else word for word in words]
     if changed[0] in _LOCAL_JOBS and "--local" not in changed and "--help" not in changed:
         changed.append("--local")
     return changed
@@ -71,16 +73,32 @@ def here(folder: Path, words: Sequence[str]) -> list[str]:
 
 @pytest.mark.usefixtures("usual_priority")
 @pytest.mark.parametrize("page", RUN_PAGES)
-def test_commands_of_a_page_run(page: str, demo: Path, tmp_path: Path) -> None:
+def test_commands_of_a_page_run(
+    page: str, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(_COLUMNS))
     shutil.copytree(demo, tmp_path, dirs_exist_ok=True)
     failed = []
     for block in BLOCKS:
         if block.page == page and block.language == "console" and block.mode == "run":
-            for words in block.commands:
+            for words, shown in zip(block.commands, block.outputs, strict=True):
+                capsys.readouterr()
                 code = run(tmp_path, here(tmp_path, words))
+                printed, more = (each.splitlines()[1:-1] for each in _as_documented(capsys.readouterr(), tmp_path))
+                place = f"{page}:{block.line}: commitlake {' '.join(words)}"
                 if code != block.exit_code:
-                    failed.append(f"{page}:{block.line}: exit code {code}: commitlake {' '.join(words)}")
-    assert failed == []
+                    failed.append("\n".join([f"{place}: exit code {code}", *printed, *more]))
+                elif not matches(shown, printed, more):
+                    failed.append("\n".join([f"{place}: expected as output", *shown, "found", *printed, *more]))
+    assert failed == [], "\n\n".join(failed)
+
+
+def _as_documented(printed: tuple[str, str], folder: Path) -> tuple[str, str]:
+    """Return output with the documentation's places in place of the demo's."""
+    out, err = printed
+    for place, name in _SHOWN_PLACES.items():
+        out, err = (text.replace(str(folder / name), place) for text in (out, err))
+    return out, f"\n{err}\n"
 
 
 def _parsed() -> Iterator[tuple[str, list[str]]]:
@@ -176,6 +194,17 @@ def test_queries_name_columns_of_their_tables() -> None:
 
 
 # --- the parser of blocks ---
+
+
+def test_output_below_a_command_is_compared() -> None:
+    text = "```console\n$ commitlake query \\\n    --lake x\na  1\n…\n(… s)\n$ commitlake lag\n```\n"
+    (block,) = blocks_in(text, "page.md")
+    assert block.outputs == [["a  1", "…", "(… s)"], []]
+    shown = block.outputs[0]
+    assert matches(shown, ["a  1", "b  2"], ["(0.3 s)", "a note"])
+    assert not matches(shown, ["a  2", "b  2"], ["(0.3 s)"])
+    assert not matches(["a  1"], ["a  1", "b  2"])  # what is left out of standard output is marked
+    assert matches([], ["anything"])
 
 
 def test_a_comment_sets_how_the_next_block_is_tested() -> None:
