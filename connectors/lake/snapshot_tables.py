@@ -47,7 +47,7 @@ def open_snapshots(lake: LakePaths, name: str) -> DeltaTable | None:
 
 def version_of(table: DeltaTable | None, broker: str) -> int | None:
     """Return a store's transaction number; None if the table has no row of the store."""
-    return None if table is None else table.transaction_version(_application(broker))
+    return None if table is None else table.transaction_version(snapshot_application(broker))
 
 
 def newest_rows(table: DeltaTable, name: str, brokers: Iterable[str]) -> pa.Table:
@@ -175,9 +175,10 @@ def append_snapshots(lake: LakePaths, name: str, rows: pa.Table, versions: Mappi
     rows = rows.cast(to_arrow_schema(schema))
     file = write_plain_file(rows, uri, f"part-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
     (first, version), *others = versions.items()
-    beside = {_application(broker): (other or 0, (other or 0) + 1) for broker, other in others}
-    return advance(uri, schema, [file], _application(first), (version, (version or 0) + 1), beside=beside)
+    beside = {snapshot_application(broker): (other or 0, (other or 0) + 1) for broker, other in others}
+    return advance(uri, schema, [file], snapshot_application(first), (version, (version or 0) + 1), beside=beside)
 
 
-def _application(broker: str) -> str:
+def snapshot_application(broker: str) -> str:
+    """Return the Delta application whose transaction number is that of a store's snapshots."""
     return f"commitlake.snapshot/{broker}"

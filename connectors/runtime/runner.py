@@ -78,7 +78,9 @@ def divided(tasks: Sequence[Task], count: int) -> list[Sequence[Task]]:
     [[1, 2], [3, 4, 5]]
     >>> divided([1], 4)
     [[1]]
+    >>> divided([], 4)
+    []
     """
     groups = min(count, len(tasks))
-    ends = [number * len(tasks) // groups for number in range(groups + 1)]
+    ends = [number * len(tasks) // max(groups, 1) for number in range(groups + 1)]
     return [tasks[start:end] for start, end in pairwise(ends)]

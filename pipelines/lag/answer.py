@@ -36,6 +36,7 @@ from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Offse
 from commitlake.pipelines.verify.observed_delays import known_levels, with_observed
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.numbers import INT32_MAX, int_within
+from commitlake.schemas.layouts.rocketmq.inner_batch import has_batch_queues
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.offset_keys import plain_group
 
@@ -43,6 +44,11 @@ MAX_IMPOSSIBLE = 1_000
 """Largest number of offsets in queues that do not exist which have rows."""
 DELETED_TOPIC = "the topic was deleted, but the group still has an offset in it"
 """Note of a row whose topic has no queues any more."""
+BATCHES = (
+    "the topic has queue.type=BatchCQ, and a record may hold several messages: records are counted, and the end of the "
+    "queue is not known"
+)
+"""Note of a row whose records may be inner batches."""
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -151,6 +157,7 @@ def lag_of_lake(
                 continue
         deleted = {name for kind, name in config.removed if kind == TOPIC}
         measured = _measure(moments, store, subscriptions, wanted, levels, progress.end)
+        measured = _with_batches(measured, config.of_kind(TOPIC))
         rows += [_judge_deleted(row) if row.topic in deleted else row for row in measured]
         if at is None:
             rows += rows_of_entries(moments[OffsetKind.GROUP], entries_of_lake(lake, broker), wanted)
@@ -241,6 +248,29 @@ def _judge_deleted(row: Lag) -> Lag:
     notes = [note for note in row.notes if note != row.judged.reason]
     judged = row.judged._replace(verdict=LagVerdict.UNKNOWN, reason=DELETED_TOPIC)
     return row._replace(judged=judged, notes=(DELETED_TOPIC, *notes))
+
+
+def _with_batches(rows: Sequence[Lag], topics: Mapping[str, Any]) -> list[Lag]:
+    """Return the rows of groups, with what is not known where records may be inner batches.
+
+    Args:
+        rows: The rows.
+        topics: Settings of the topics.
+    """
+    batched = {
+        name for name, settings in topics.items()
+        if isinstance(settings, dict) and has_batch_queues(settings.get("attributes"))
+    }  # fmt: skip
+    return [_judge_batches(row) if row.topic in batched and row.kind == "group" else row for row in rows]
+
+
+def _judge_batches(row: Lag) -> Lag:
+    judged, notes = row.judged, row.notes
+    if judged.verdict is LagVerdict.AHEAD:
+        notes = tuple(note for note in notes if note != judged.reason)
+        judged = judged._replace(verdict=LagVerdict.UNKNOWN, reason=BATCHES)
+    messages, lost = (each if each.high == 0 else each._replace(high=None) for each in (row.messages, row.lost))
+    return row._replace(judged=judged, notes=(BATCHES, *notes), end=None, messages=messages, lost=lost)
 
 
 def _queue_count(settings: Any) -> int:
@@ -341,6 +371,7 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
         _LOGGER.warning("%s; reading the log instead of the indexes", error)
         messages = StoreMessages(store, use_indexes=False)
         rows = _measure(moments, messages, subscriptions, choice, levels)
+    rows = _with_batches(rows, topics)
     rows = [_judge_deleted(row) if topics and row.topic not in topics and is_listed(row.topic) else row for row in rows]
     missing = [*left_out, *([_damaged(store.broker, messages.damaged)] if messages.damaged else [])]
     entries, problems = entries_of_store(store)

@@ -261,6 +261,7 @@ def _commit(lake: LakePaths, adoption: Adoption, sequence: int) -> ArchiveCommit
         stores,
         counts=RunCounts(datetime.datetime.now(datetime.UTC).isoformat(), 0, 0, 0),
         bodies=known.bodies if known else None,
+        masks=known.masks if known else None,
     )
 
 

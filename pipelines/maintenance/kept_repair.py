@@ -1,4 +1,6 @@
-"""Rebuilds `erasures` and `evidence`, whose rows are in no other table, from their data files.
+"""Rebuilds tables whose rows are in no other table, nor in a store, from their data files.
+
+`erasures` and `evidence` are rebuilt after any damage, and the histories of settings and offsets after that of a log.
 
 These tables only grow, and no two rows have the same key. The table is therefore the set of rows of all its data files,
 including merged ones. A file that a killed writer left is included: the erasure that it records has then begun. Rows of
@@ -11,7 +13,8 @@ aside, and a lake without the table counts as damaged as long as `messages` says
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
@@ -29,22 +32,26 @@ from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.newest_versions import delete_newest
-from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES, snapshot_application
 from commitlake.connectors.lake.versions import table_files
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.maintenance.data_check import DataDamage
-from commitlake.pipelines.maintenance.log_repair import AsideFolder
+from commitlake.pipelines.maintenance.log_repair import REPAIR_KEY, AsideFolder
 from commitlake.pipelines.maintenance.lost_erasures import restore_erasures
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
 from commitlake.schemas.tables.evidence import EVIDENCE
+from commitlake.schemas.tables.store_config import STORE_CONFIG
 
 KEPT_TABLES: dict[str, tuple[StructType, str, tuple[str, ...]]] = {
     "erasures": (ERASURES, ERASURE, ("number", "erasure_id", "event", "at", "broker", "physical_offset")),
     "evidence": (EVIDENCE, "commitlake.evidence", ("number", "document")),
 }
 """By table: its columns, the application that counts `number`, and the key of a row."""
+HISTORIES: dict[str, StructType] = {"store_config": STORE_CONFIG, **SNAPSHOT_TABLES}
+"""The columns of tables of earlier states."""
 WAY = "it is rebuilt from the rows of its data files"
 
 
@@ -61,9 +68,59 @@ def rebuild_kept_table(aside: AsideFolder, table: str, damages: Sequence[DataDam
     """
     lake = aside.lake
     schema, application, key = KEPT_TABLES[table]
-    uri = getattr(lake, table)
+    found = _read_files(lake, table, to_arrow_schema(schema))
+    yield from found.problems
+    for damaged in damages:
+        if unquote(damaged.file.path) not in found.names:
+            yield f"{table}: {count_text(damaged.file.rows or 0, 'row')} of data file {damaged}"
+    rows = _distinct(found.rows, key, table)
+    newest = pc.max(rows.column("number")).as_py() or 0
+    if table == "erasures":
+        restored = restore_erasures(lake, rows)
+        rows, newest = pa.concat_tables([rows, restored.rows]), restored.newest
+        yield from restored.lines
+    last = read_last_commit(lake.messages)
+    _replace(
+        aside, table, schema, rows, found.names, {application: newest, **({ARCHIVE: last.sequence} if last else {})}
+    )
+
+
+def rebuild_history(aside: AsideFolder, table: str) -> Iterator[str]:
+    """Rebuild one of `HISTORIES`, whose log is damaged, and move the files that it replaces aside.
+
+    Its rows never change, so files of earlier versions have the same ones. A row of a snapshot holds only changes: if a
+    file of snapshots cannot be read, the table starts empty.
+
+    Yields:
+        Sentences on rows that are lost.
+    """
+    lake, schema = aside.lake, HISTORIES[table]
     columns = to_arrow_schema(schema)
-    parts, names = [columns.empty_table()], []
+    found = _read_files(lake, table, columns)
+    yield from found.problems
+    is_whole = not found.problems or table not in SNAPSHOT_TABLES
+    if not is_whole:
+        yield f"{table}: all snapshots so far"
+    key = tuple(field.name for field in columns if not pa.types.is_nested(field.type))
+    rows = _distinct(found.rows, key, table) if is_whole else columns.empty_table()
+    numbers = {ARCHIVE: last.sequence} if (last := read_last_commit(lake.messages)) else {}
+    if table in SNAPSHOT_TABLES:
+        numbers = {snapshot_application(broker): 1 for broker in rows.column("broker").unique().drop_null().to_pylist()}
+    _replace(aside, table, schema, rows, found.names, numbers or {REPAIR_KEY: 1})
+
+
+class _Files(NamedTuple):
+    """The rows of a table's intact data files, the names of all of them, and sentences on those with damage."""
+
+    rows: pa.Table
+    names: Sequence[str]
+    problems: Sequence[str]
+
+
+def _read_files(lake: LakePaths, table: str, columns: pa.Schema) -> _Files:
+    """Read all data files in the folder of a table, also those of older versions and of killed writers."""
+    uri = getattr(lake, table)
+    parts, names, problems = [columns.empty_table()], [], []
     try:
         files = table_files(uri, storage_options(uri, lake.s3))
         infos = files.get_file_info(pafs.FileSelector("", allow_not_found=True))
@@ -77,24 +134,37 @@ def rebuild_kept_table(aside: AsideFolder, table: str, damages: Sequence[DataDam
             with files.open_input_file(info.path) as source:
                 parts.append(_conform(pq.read_table(source, page_checksum_verification=True), columns))
         except (pa.ArrowException, OSError) as error:
-            yield f"{table}: the rows of data file {info.path}: {str(error).splitlines()[0]}"
-    for damaged in damages:
-        if unquote(damaged.file.path) not in names:
-            yield f"{table}: {count_text(damaged.file.rows or 0, 'row')} of data file {damaged}"
-    rows = _distinct(pa.concat_tables(parts), key, table)
-    newest = pc.max(rows.column("number")).as_py() or 0
-    if table == "erasures":
-        restored = restore_erasures(lake, rows)
-        rows, newest = pa.concat_tables([rows, restored.rows]), restored.newest
-        yield from restored.lines
+            problems.append(f"{table}: the rows of data file {info.path}: {str(error).splitlines()[0]}")
+    return _Files(pa.concat_tables(parts), names, problems)
+
+
+def _replace(
+    aside: AsideFolder,
+    table: str,
+    schema: StructType,
+    rows: pa.Table,
+    names: Sequence[str],
+    numbers: Mapping[str, int],
+) -> None:
+    """Write the rows of a new table, and move the files of the old one aside.
+
+    Args:
+        aside: folder that receives replaced files.
+        table: name of the table.
+        schema: its columns.
+        rows: its rows.
+        names: its data files so far.
+        numbers: the progress numbers of applications, at least one.
+    """
+    lake, uri = aside.lake, getattr(aside.lake, table)
     file = write_plain_file(rows, uri, f"part-repair-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
     for name in names:
         aside.move(f"{table}/{name}")
     aside.move_folder(f"{table}/{LOG}")
     delete_newest(uri, storage_options(uri, lake.s3))
-    last = read_last_commit(lake.messages)
-    archived = {ARCHIVE: (0, last.sequence)} if last else {}
-    if not advance(uri, schema, [file], application, (None, newest), beside=archived):
+    (first, number), *others = numbers.items()
+    beside = {name: (0, other) for name, other in others}
+    if not advance(uri, schema, [file], first, (None, number), beside=beside):
         raise LakeError(f"{uri}: another program has written to it meanwhile. Stop it, then repair again")
 
 

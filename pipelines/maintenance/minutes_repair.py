@@ -1,4 +1,4 @@
-"""Decides whether a repair counts `topic_minutes` again from `messages`."""
+"""Finds out whether a repair must count `topic_minutes` again from `messages`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,37 @@ from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.maintenance.progress_repair import lost_runs
+from commitlake.pipelines.maintenance.refill import archived_counts, recorded_losses
 from commitlake.pipelines.topic_minutes.progress import covered_sequence
+from commitlake.schemas.counts import count_text
 
 MINUTES = "topic_minutes"
+
+
+def wrong_minutes(lake: LakePaths) -> str:
+    """Return a sentence if `topic_minutes` counts other messages than `messages` has, as after a killed repair.
+
+    Expired messages, and those that a repair has recorded as lost, are in `topic_minutes` only. Then nothing is
+    compared.
+
+    Args:
+        lake: locations of the tables, whose logs and data files are intact.
+    """
+    messages = delta_table(lake.messages, lake.s3)
+    counted = archived_counts(lake)
+    if not counted or MINUTES in read_expiries(messages) or recorded_losses(lake):
+        return ""
+    sql = "SELECT broker, count(*) AS messages FROM messages WHERE broker IS NOT NULL GROUP BY broker"
+    there = {row["broker"]: row["messages"] for row in dict_rows(run_sql(messages, "messages", sql).read_all())}
+    for broker in sorted({*counted, *there}):
+        expected, found = there.get(broker, 0), counted[broker].messages if broker in counted else 0
+        if expected != found:
+            return f"expected {count_text(expected, 'message')} of {broker}, as messages has them, found {found:,}"
+    return ""
 
 
 def must_recount(lake: LakePaths, damaged: Collection[str]) -> bool:

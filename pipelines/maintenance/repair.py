@@ -10,7 +10,7 @@
     5. message_keys             follow            rebuilds it, if it is damaged or ahead of messages
     6. edges                    follow            likewise
     7. topic_minutes            minutes_repair    counts it again from messages, if it is damaged
-    8. tables of snapshots,     log_repair        starts an empty table, if a data file is damaged: of a snapshot only
+    8. tables of snapshots,     kept_repair       starts an empty table, if a data file is damaged: of a snapshot only
        consumptions                               changes are stored, and consume logs can be read again
     9. tables of replays        replay_repair     returns to the last intact version, and marks the replays
 
@@ -49,6 +49,7 @@ from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.connectors.lake.versions import VersionGoneError, VersionsError
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.consumptions.follow import follow_consume_logs
 from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.edges.progress import followed_version as followed_edges
 from commitlake.pipelines.edges.progress import is_ahead
@@ -65,7 +66,7 @@ from commitlake.pipelines.maintenance.derived_repair import (
     refill_tables,
 )
 from commitlake.pipelines.maintenance.expiry import read_expiries
-from commitlake.pipelines.maintenance.kept_repair import KEPT_TABLES, rebuild_kept_table
+from commitlake.pipelines.maintenance.kept_repair import HISTORIES, KEPT_TABLES, rebuild_history, rebuild_kept_table
 from commitlake.pipelines.maintenance.kept_repair import WAY as KEPT_WAY
 from commitlake.pipelines.maintenance.log_repair import (
     AsideFolder,
@@ -74,11 +75,11 @@ from commitlake.pipelines.maintenance.log_repair import (
     plan_log_repair,
     repair_log,
 )
-from commitlake.pipelines.maintenance.minutes_repair import MINUTES, must_recount
+from commitlake.pipelines.maintenance.minutes_repair import MINUTES, must_recount, wrong_minutes
 from commitlake.pipelines.maintenance.progress_repair import commit_repair, finished_runs, is_unfinished, lost_runs
 from commitlake.pipelines.maintenance.refill import Stores, Suspect, recorded_losses, restore_messages
 from commitlake.pipelines.maintenance.repair_notes import repair_note
-from commitlake.pipelines.maintenance.repeat_runs import REPEATED, repeat_runs
+from commitlake.pipelines.maintenance.repeat_runs import REPEATED, lacking_rows, record_lost_rows, repeat_runs
 from commitlake.pipelines.maintenance.table_files import exchange_files, read_table_files
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
@@ -119,10 +120,12 @@ class RepairPlan:
         unfinished: True if an earlier repair of `messages` was killed.
         lost: number of runs whose rows `messages` has lost but other tables have not.
         keys: reason to rebuild `message_keys`; empty if it is correct.
+        minutes: reason to count `topic_minutes` again; empty if there is none.
         adoption: data files from which `messages` is rebuilt; None if its log can be repaired.
         ahead: sequence of the newest run that `archive_runs` has and `messages` has lost; 0 if there is none.
         missing_runs: by table, the number of runs that it is missing.
         recorded: parts of the logs that earlier repairs have recorded as lost, if there are stores to read them from.
+        lacking: by table, the number of rows that earlier repairs have recorded as lost, likewise.
         stores: the stores; None for none.
         contents: the tables with other rows than this project has written.
     """
@@ -132,10 +135,12 @@ class RepairPlan:
     unfinished: bool = False
     lost: int = 0
     keys: str = ""
+    minutes: str = ""
     adoption: Adoption | None = None
     ahead: int = 0
     missing_runs: Mapping[str, int] = field(default_factory=dict)
     recorded: Sequence[Suspect] = ()
+    lacking: Mapping[str, int] = field(default_factory=dict)
     stores: Stores | None = None
     contents: Sequence[Contents] = ()
 
@@ -148,9 +153,11 @@ class RepairPlan:
             or self.unfinished
             or self.lost
             or self.keys
+            or self.minutes
             or self.ahead
             or self.missing_runs
             or self.recorded
+            or self.lacking
             or self.contents
         )
 
@@ -167,6 +174,15 @@ class RepairPlan:
             for found in damages:
                 yield f"{table}: data file {found}"
             yield f"  {_way_of_files(table, self.stores)}"
+        yield from self._lines_of_rows()
+        recorded = [("messages", f"messages of {lost.name}") for lost in self.recorded]
+        recorded += [(table, count_text(count, "row")) for table, count in self.lacking.items()]
+        for table, what in recorded:
+            yield f"{table}: an earlier repair has recorded {what} as lost"
+            yield f"  {_way_of_files(table, self.stores)}"
+
+    def _lines_of_rows(self) -> Iterator[str]:
+        """Yield the lines about tables that are intact, but do not have the rows that they should have."""
         if self.unfinished:
             yield "messages: an earlier repair was interrupted; it is completed"
         if self.ahead:
@@ -176,12 +192,10 @@ class RepairPlan:
             yield f"{table}: {count_text(count, 'run is', 'runs are')} missing that messages has; they are added again"
         if self.lost:
             yield f"rows of {count_text(self.lost, 'run')} that messages has lost are deleted from the other tables"
-        if self.keys:
-            yield f"message_keys: {self.keys}: it is rebuilt from messages"
+        for table, reason in ((_KEYS, self.keys), (MINUTES, self.minutes)):
+            if reason:
+                yield f"{table}: {reason}: it is made again from messages"
         yield from chain.from_iterable(map(_content_lines, self.contents))
-        for lost in self.recorded:
-            yield f"messages: an earlier repair has recorded messages of {lost.name} as lost"
-            yield f"  {_way_of_files('messages', self.stores)}"
 
 
 def _content_lines(contents: Contents) -> Iterator[str]:
@@ -192,16 +206,10 @@ def _content_lines(contents: Contents) -> Iterator[str]:
 
 
 def _way_of(table: str, repair: LogRepair) -> str:
-    if table in KEPT_TABLES or repair.is_lost:
-        return KEPT_WAY if table in KEPT_TABLES else _WAYS.get(table, _AS_COMMITS_TELL)
-    if repair.goes_back:
-        assert repair.first is not None
-        continues = table in {"messages", _CONSUMPTIONS}
-        more = "the next archive run continues from there" if continues else "missing rows are then added again"
-        if table in SNAPSHOT_TABLES:
-            more = "the snapshots since then are lost"
-        more = replay_repair.CONTINUES.get(table, more)
-        return f"{table} is restored to version {repair.first - 1}, the last intact one; {more}"
+    if table in KEPT_TABLES or _is_rebuilt(table, repair):
+        return KEPT_WAY
+    if repair.is_lost or repair.goes_back:
+        return _way_back(table, repair)
     if repair.undone and repair.first is None:
         return "entries of another program are moved aside, and replaced by ones that change nothing"
     if repair.writes_first:
@@ -209,6 +217,21 @@ def _way_of(table: str, repair: LogRepair) -> str:
     if repair.first is not None:
         return "the entry is moved aside; a checkpoint has its contents"
     return "the checkpoint is moved aside; the entries of the log have its contents"
+
+
+def _way_back(table: str, repair: LogRepair) -> str:
+    if repair.is_lost:
+        return _WAYS.get(table, _AS_COMMITS_TELL)
+    assert repair.first is not None
+    continues = table in {"messages", _CONSUMPTIONS}
+    more = "the next archive run continues from there" if continues else "missing rows are then added again"
+    more = replay_repair.CONTINUES.get(table, more)
+    return f"{table} is restored to version {repair.first - 1}, the last intact one; {more}"
+
+
+def _is_rebuilt(table: str, repair: LogRepair | None) -> bool:
+    """Return whether a table is a history whose log has lost versions; its data files have its rows."""
+    return repair is not None and table in HISTORIES and (repair.is_lost or repair.goes_back)
 
 
 def _way_of_files(table: str, stores: Stores | None) -> str:
@@ -261,12 +284,15 @@ def plan_repair(
             if damages:
                 files[table] = damages
     if (repair := logs.get("messages")) is not None:
-        if repair.goes_back and not repair.is_lost and not _is_there(lake, "messages", (repair.first or 0) - 1):
+        if repair.goes_back and not repair.is_lost and not _has_files(lake, "messages", (repair.first or 0) - 1):
             logs["messages"] = repair = replace(repair, is_lost=True)  # its data files are all that is left
         return RepairPlan(logs, files, adoption=find_adoption(lake) if repair.is_lost else None, stores=stores)
     recorded = recorded_losses(lake) if stores is not None and "gaps" not in {*logs, *files} else ()
     if "messages" in files:
         return RepairPlan(logs, files, recorded=recorded, stores=stores)
+    lacking = (
+        {} if stores is None else lacking_rows(lake, [table for table in REPEATED if table not in {*logs, *files}])
+    )
     lost = _lost_rows(lake) if not set(OF_RUNS) & (logs.keys() | files.keys()) else 0
     keys = "" if {_KEYS, "messages"} & (logs.keys() | files.keys()) else _wrong_keys(lake, runner, deep=deep)
     unfinished = is_unfinished(lake.messages) is not None
@@ -274,13 +300,25 @@ def plan_repair(
     missing = _missing_runs(lake, {*logs, *files})
     intact = [table for table in SUMMED_TABLES if table not in {*logs, *files}] if deep else []
     contents = [found for found in read_contents(lake, intact, runner) if found.differs]
+    is_whole = deep and not (missing or lost or unfinished or ahead or {MINUTES, "gaps"} & {*logs, *files})
     return RepairPlan(
-        logs, files, unfinished, lost, keys, None, ahead, missing, recorded=recorded, stores=stores, contents=contents
+        logs,
+        files,
+        unfinished,
+        lost,
+        keys,
+        wrong_minutes(lake) if is_whole else "",
+        ahead=ahead,
+        missing_runs=missing,
+        recorded=recorded,
+        lacking={table: count for table, count in lacking.items() if table not in missing},
+        stores=stores,
+        contents=contents,
     )
 
 
-def _is_there(lake: LakePaths, table: str, version: int) -> bool:
-    """Return whether a version of a table has all of its data files, which `maintain` and `erase` delete later."""
+def _has_files(lake: LakePaths, table: str, version: int) -> bool:
+    """Return whether a version of a table has data files, and all exist; `maintain` and `erase` delete them later."""
     uri = getattr(lake, table)
     options = storage_options(uri, lake.s3)
     try:
@@ -288,7 +326,7 @@ def _is_there(lake: LakePaths, table: str, version: int) -> bool:
     except DeltaError:
         return False
     infos = LogFolder(uri, options, lake.s3).files.get_file_info([unquote(path) for path in paths])
-    return all(info.is_file for info in infos)
+    return bool(infos) and all(info.is_file for info in infos)
 
 
 def _check_links(lake: LakePaths) -> None:
@@ -384,9 +422,10 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
     _repair_log_of_messages(aside, plan)
     missing = losses
     # The messages of damaged data files stay counted, because they come back, or are known to be lost.
-    is_changed = MINUTES in {one.table for one in changed}
-    recount = [MINUTES] if is_changed or must_recount(lake, {*plan.logs, *({MINUTES} & plan.files.keys())}) else []
-    lost_rows: dict[str, int] = {}
+    is_wrong = plan.minutes or MINUTES in {one.table for one in changed}
+    is_wrong = is_wrong or must_recount(lake, {*plan.logs, *({MINUTES} & plan.files.keys())})
+    recount = [MINUTES] if is_wrong else []
+    lost_rows: dict[str, int | None] = dict(plan.lacking)
     repaired = {table: list(_repair_table_of_runs(aside, table, plan, runner, lost_rows)) for table in OF_RUNS}
     missing += [line for table, lines in repaired.items() if table not in {*recount, *lost_rows} for line in lines]
     lost = lost_runs(lake.messages)
@@ -398,11 +437,15 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
     missing += _restore_archive_runs(lake, plan, parser_version)
     if lost_rows and plan.stores is not None:
         missing += repeat_runs(lake, lost_rows, plan.stores)
-    missing += [f"{table}: {count_text(count, 'file')} that commits name: missing" for table, count in gone.items()]
-    gone_records = "records that the stores' consume logs no longer have"
-    losable = dict.fromkeys(SNAPSHOT_TABLES, ("the snapshots in its newest commits", "all snapshots so far"))
-    for table, (newest, everything) in {**losable, _CONSUMPTIONS: (gone_records, gone_records)}.items():
-        missing += _repair_or_begin(aside, table, plan, runner, newest, everything)
+    missing += [
+        f"{table}: {count_text(count, 'file')} that commits name: missing"
+        for table, count in gone.items()
+        if table not in {*recount, *lost_rows}
+    ]
+    record_lost_rows(lake, {*plan.logs, *plan.files})
+    for table in SNAPSHOT_TABLES:
+        missing += _repair_or_begin(aside, table, plan, runner, "all snapshots so far")
+    missing += _restore_consumptions(aside, plan, runner)
     missing += replay_repair.repair_replay_tables(
         aside, plan.logs, lambda table: _damaged_files(lake, table, plan, runner)
     )
@@ -466,7 +509,7 @@ def _recount(lake: LakePaths, tables: Sequence[str], runner: Runner) -> None:
 
 
 def _repair_table_of_runs(
-    aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner, lost_rows: dict[str, int]
+    aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner, lost_rows: dict[str, int | None]
 ) -> Iterator[str]:
     """Repair a table of runs.
 
@@ -475,15 +518,21 @@ def _repair_table_of_runs(
         table: name of the table.
         plan: the damages.
         runner: runs the tasks that read data files.
-        lost_rows: receives the number of lost rows, if these can be read from the stores again.
+        lost_rows: receives the number of lost rows, None if unknown, if these can be read from the stores again.
 
     Yields:
         Sentences on lost rows.
     """
     lake, repair = aside.lake, plan.logs.get(table)
+    is_repeated = plan.stores is not None and table in REPEATED
+    if _is_rebuilt(table, repair):
+        yield from rebuild_history(aside, table)
+        return
     if repair is not None and repair.is_lost:
         aside.move_folder(f"{table}/{LOG}")
         delete_newest(getattr(lake, table), storage_options(lake.root, lake.s3))
+        if is_repeated:
+            lost_rows[table] = None
         if table not in _OF_COMMITS:
             yield f"{table}: rows that are in no commit of messages"
         return
@@ -491,13 +540,39 @@ def _repair_table_of_runs(
         named = named_files(commits_after(lake.messages, 0), table)
         repair_log(aside, repair, {"table": table}, keep=named)
     damaged = _damaged_files(lake, table, plan, runner)
-    if damaged and plan.stores is not None and table in REPEATED:
+    if is_repeated and (damaged or (repair is not None and repair.goes_back)):
         lost_rows[table] = sum(damage.file.rows or 0 for damage in damaged)
     yield from _take_out(aside, table, damaged)
 
 
+def _restore_consumptions(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> Iterator[str]:
+    """Repair `consumptions`, and read again what the stores' consume logs still have."""
+    if _CONSUMPTIONS not in {*plan.logs, *plan.files}:
+        return
+    lake, gone = aside.lake, "records that the stores' consume logs no longer have"
+    known = None if _CONSUMPTIONS in plan.logs else _count_rows(lake.consumptions)
+    missing = list(_repair_or_begin(aside, _CONSUMPTIONS, plan, runner, gone))
+    if plan.stores is None:
+        yield from missing
+        return
+    problems = follow_consume_logs(lake, plan.stores.stores).problems
+    yield from (f"{_CONSUMPTIONS}: {problem}" for problem in problems)
+    if known is None:
+        yield from missing if plan.logs[_CONSUMPTIONS].is_lost else ()
+    elif (lost := known - _count_rows(lake.consumptions)) > 0:
+        yield f"{_CONSUMPTIONS}: {count_text(lost, 'record')} that the stores' consume logs no longer have"
+
+
+def _count_rows(uri: str) -> int:
+    """Return the number of rows of a table, by its log; 0 if there is none."""
+    try:
+        return sum(file.rows or 0 for file in read_table_files(delta_table(uri)))
+    except TableNotFoundError:
+        return 0
+
+
 def _repair_or_begin(
-    aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner, newest: str, everything: str
+    aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner, everything: str
 ) -> Iterator[str]:
     """Repair a table's log, or start an empty table if that is not enough.
 
@@ -506,17 +581,19 @@ def _repair_or_begin(
         table: name of the table.
         plan: the damages.
         runner: runs the tasks that read data files.
-        newest: what is lost if the table goes back to an earlier version.
-        everything: what is lost if it starts empty.
+        everything: what is lost if it goes back to an earlier version, or starts empty.
 
     Yields:
         What is lost.
     """
     repair = plan.logs.get(table)
+    if _is_rebuilt(table, repair):
+        yield from rebuild_history(aside, table)
+        return
     if repair is not None and not repair.is_lost:
         repair_log(aside, repair, {"table": table})
         if repair.goes_back:
-            yield f"{table}: {newest}"
+            yield f"{table}: {everything}"
     if (repair is not None and repair.is_lost) or _damaged_files(aside.lake, table, plan, runner):
         aside.move_folder(table)
         delete_newest(getattr(aside.lake, table), storage_options(aside.lake.root, aside.lake.s3))

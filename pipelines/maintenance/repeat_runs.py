@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from deltalake.exceptions import TableNotFoundError
 from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, TailKind, plan_splits
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, commits_after, read_last_commit
+from commitlake.connectors.lake.committer import open_or_create
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.erasures import (
     NOTHING_ERASED,
@@ -33,6 +34,7 @@ from commitlake.connectors.lake.erasures import (
     erasure_number,
     open_erasures,
 )
+from commitlake.connectors.lake.followed_runs import last_finished
 from commitlake.connectors.lake.follower import FOLLOWING
 from commitlake.connectors.lake.lost_ranges import REPAIR
 from commitlake.connectors.lake.packs.location import pack_location
@@ -45,7 +47,10 @@ from commitlake.pipelines.archive.staged import gather_profiles
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import ArchiveWork, check_is_archived
 from commitlake.pipelines.maintenance.derived_repair import is_of_runs, replace_rows
+from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.maintenance.refill import PACK_BYTES, Stores, archived_counts
+from commitlake.pipelines.maintenance.repair_notes import count_lost_rows, repair_note
+from commitlake.pipelines.maintenance.table_files import exchange_files
 from commitlake.pipelines.masking.tombstones import newest_of_messages
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
@@ -65,12 +70,39 @@ class _LackingRun(NamedTuple):
     rows: Mapping[str, int]
 
 
-def repeat_runs(lake: LakePaths, lost: Mapping[str, int], stores: Stores) -> Iterator[str]:
+def lacking_rows(lake: LakePaths, tables: Collection[str]) -> dict[str, int]:
+    """Count the rows of finished runs that tables lack, by the commits of `messages`.
+
+    Args:
+        lake: locations of the tables; `messages` is intact.
+        tables: tables that follow `messages`; those of which rows have expired are left out.
+
+    Returns:
+        The number of rows, for tables that lack some.
+    """
+    finished, found = last_finished(lake.archive_runs), Counter[str]()
+    expired = read_expiries(delta_table(lake.messages, lake.s3))
+    for run in _runs_of_log(lake, [table for table in tables if table not in expired]):
+        if run.commit.sequence <= finished:
+            found.update(run.rows)
+    return dict(found)
+
+
+def record_lost_rows(lake: LakePaths, tables: Collection[str]) -> None:
+    """Record in some tables how many rows they lack after a repair, so that an audit does not report them again."""
+    for table, count in lacking_rows(lake, [table for table in tables if table in {*REPEATED, "store_config"}]).items():
+        uri = getattr(lake, table)
+        new = count - count_lost_rows(open_or_create(uri, FOLLOWING[table]))
+        if new > 0:
+            exchange_files(uri, [], [], changes_data=False, note=repair_note(new))
+
+
+def repeat_runs(lake: LakePaths, lost: Mapping[str, int | None], stores: Stores) -> Iterator[str]:
     """Restore the rows that some tables have lost.
 
     Args:
         lake: locations of the tables; `messages` is intact.
-        lost: number of lost rows by table, of `REPEATED`.
+        lost: number of lost rows by table, of `REPEATED`; None if unknown.
         stores: the stores.
 
     Yields:
@@ -79,6 +111,7 @@ def repeat_runs(lake: LakePaths, lost: Mapping[str, int], stores: Stores) -> Ite
     erased = _counted_erasures(lake)
     by_broker = {store.broker: store for store in stores.stores}
     left: Counter[str] = Counter()
+    changed: Counter[str] = Counter()
     for run in _lacking_runs(lake, lost):
         part = _readable(run.commit, by_broker)
         is_whole = part.ranges == run.commit.ranges
@@ -89,9 +122,16 @@ def repeat_runs(lake: LakePaths, lost: Mapping[str, int], stores: Stores) -> Ite
                 scratch = LakePaths(folder)
                 _read_again(scratch, part, by_broker, stores, erased, is_judged="quality_results" in lost)
                 for table in lost:
-                    _restore(lake, table, part.run_id, _rows_of(scratch, table), hides_bytes=erased.number > 0)
+                    rows = _rows_of(scratch, table)
+                    if not _is_of_several(run.commit) and rows.num_rows != _written_rows(run.commit, table):
+                        changed[table] += run.rows.get(table, 0)  # an audit compares the numbers
+                        continue
+                    _restore(lake, table, part.run_id, rows, hides_bytes=erased.number > 0)
     for table, count in left.items():
-        yield f"{table}: {count_text(count, 'row')} of runs whose log no store has"
+        yield f"{table}: {count_text(count, 'row') if count else 'rows'} of runs whose log no store has"
+    for table, count in changed.items():
+        if count:
+            yield f"{table}: {count_text(count, 'row')} of runs of which this version writes another number of rows"
 
 
 def _counted_erasures(lake: LakePaths) -> ErasedPlaces:
@@ -122,24 +162,40 @@ def _restore(lake: LakePaths, table: str, run_id: str, rows: pa.Table, *, hides_
         replace_rows(getattr(lake, table), is_of_runs([run_id]), rows, number)
 
 
-def _lacking_runs(lake: LakePaths, tables: Mapping[str, int]) -> Iterator[_LackingRun]:
-    """Yield the runs that lack rows in one of some tables, oldest first."""
-    commits = [commit for commit in commits_after(lake.messages, 0) if commit.ranges]
+def _written_rows(commit: ArchiveCommit, table: str) -> int:
+    """Return the number of rows that a run has written to a table."""
+    return sum(file.rows for file in commit.files.get(table, ()))
+
+
+def _runs_of_log(lake: LakePaths, tables: Collection[str]) -> list[_LackingRun]:
+    """Return the runs in the log of `messages` that lack rows in one of some tables, oldest first."""
     there = {table: _counts(lake, table) for table in tables}
     found = []
-    for commit in commits:
-        expected = {table: sum(file.rows for file in commit.files.get(table, ())) for table in tables}
+    for commit in commits_after(lake.messages, 0) if tables else ():
+        expected = {table: _written_rows(commit, table) for table in tables}
         lacks = {table: count - there[table].get(commit.run_id, 0) for table, count in expected.items()}
         lacks = {table: count for table, count in lacks.items() if count > 0}
         if lacks:
             found.append(_LackingRun(commit, lacks))
+    return found
+
+
+def _lacking_runs(lake: LakePaths, tables: Mapping[str, int | None]) -> Iterator[_LackingRun]:
+    """Yield the runs that lack rows in one of some tables, oldest first."""
+    found = [run for run in _runs_of_log(lake, tables) if run.commit.ranges]
     known: Counter[str] = Counter()
     for run in found:
         known.update(run.rows)
-    older = {table: count - known[table] for table, count in tables.items() if count > known[table]}
+    older = {
+        table: 0 if count is None else count - known[table]
+        for table, count in tables.items()
+        if count is None or count > known[table]
+    }
     last = read_last_commit(lake.messages)
     if older and last is not None:
-        yield _LackingRun(_older(lake, commits, last), older)
+        earlier = _older(lake, [commit for commit in commits_after(lake.messages, 0) if commit.ranges], last)
+        if earlier.ranges or any(older.values()):
+            yield _LackingRun(earlier, older)
     yield from found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Collection
 
 from deltalake.exceptions import TableNotFoundError
 
@@ -43,15 +44,15 @@ def stores_of(growing: GrowingLake) -> Stores:
     return Stores(find_stores(str(growing.store), None, all_formats()), pack_location(growing.lake.bodies))
 
 
-def contents(lake: LakePaths, *tables: str) -> dict[str, list[str]]:
-    """Return the rows of tables as text, without values that differ from run to run."""
-    found = {}
+def contents(lake: LakePaths, *tables: str, without: Collection[str] = ()) -> dict[str, list[str]]:
+    """Return the rows of tables as text, without values that differ from run to run, and without some columns."""
+    found, hidden = {}, {*_OF_RUNS, *without}
     for table in tables or ("messages", "message_keys"):
         try:
             rows = delta_table(getattr(lake, table)).to_pyarrow_table().to_pylist()
         except TableNotFoundError:
             rows = []
-        found[table] = sorted(repr({name: row[name] for name in row if name not in _OF_RUNS}) for row in rows)
+        found[table] = sorted(repr({name: row[name] for name in row if name not in hidden}) for row in rows)
     return found
 
 

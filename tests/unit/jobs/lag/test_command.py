@@ -13,6 +13,7 @@ import pytest
 
 from commitlake.jobs.lag.command import main
 from commitlake.jobs.snapshot.command import main as snapshot
+from commitlake.pipelines.lag.answer import BATCHES
 from commitlake.pipelines.lag.measure import UNKNOWN_FILTER
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import (
@@ -23,6 +24,7 @@ from commitlake.pipelines.snapshot.progress import (
     StoreSnapshot,
     Subscription,
 )
+from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from tests.support.lag_places import places_of, put_offsets
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
@@ -247,3 +249,25 @@ def test_a_damaged_data_file_is_named(
     next((lake / table).rglob("*.parquet")).unlink()
     assert main(["--lake", str(lake)]) == 3
     assert f"{lake / table}: data file " in capsys.readouterr().err
+
+
+def test_a_group_in_a_topic_of_inner_batches_is_not_ahead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    growing = GrowingLake(tmp_path)
+    properties = (("INNER_BASE", "0"), ("INNER_NUM", "5"))
+    growing.write([new_message(topic="batched", queue_id=0, sys_flag=INNER_BATCH, properties=properties)])
+    config = growing.store / "config"
+    config.mkdir()
+    attributes = {"attributes": {"queue.type": "BatchCQ"}}
+    (config / "topics.json").write_text(json.dumps({"topicConfigTable": {"batched": attributes}}))
+    put(growing, "consumerOffset.json", {"batched@done": {0: 5}, "batched@new": {0: 0}})
+    growing.archive()
+    assert snapshot(["--lake", growing.lake.root, "--store", str(growing.store), "--quiet"]) == 0
+    for place in (["--lake", growing.lake.root], ["--store", str(growing.store)]):
+        capsys.readouterr()
+        assert main([*place, "--all", "--format", "jsonl"]) == 0
+        rows = {row["group"]: row for row in map(json.loads, capsys.readouterr().out.splitlines())}
+        assert {group: (row["verdict"], row["messages_max"]) for group, row in rows.items()} == {
+            "done": ("unknown", 0),
+            "new": ("unknown", None),
+        }
+        assert all(BATCHES in row["notes"] for row in rows.values())

@@ -6,8 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
+from commitlake.connectors.lake.committer import append_rows
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
+from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
 from tests.support.lakes import GrowingLake, rows_of, shop_messages
 
 
@@ -54,6 +57,16 @@ def test_later_runs_continue_after_the_repair(growing: GrowingLake) -> None:
     growing.write(shop_messages(10, seed=9))
     growing.archive()
     assert counted(growing) == growing.count
+
+
+def test_messages_that_are_counted_twice_after_a_killed_repair_are_counted_again(growing: GrowingLake) -> None:
+    append_rows(growing.lake.topic_minutes, TOPIC_MINUTES, DeltaTable(growing.lake.topic_minutes).to_pyarrow_table())
+    plan = plan_repair(growing.lake)
+    reason = f"expected {growing.count} messages of broker-a, as messages has them, found {growing.count * 2}"
+    assert list(plan.lines()) == [f"topic_minutes: {reason}: it is made again from messages"]
+    repair_lake(growing.lake, plan, "1")
+    assert counted(growing) == growing.count
+    assert plan_repair(growing.lake).is_nothing
 
 
 def test_a_lake_of_an_earlier_version_needs_no_repair(growing: GrowingLake) -> None:
