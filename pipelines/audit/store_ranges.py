@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from commitlake.connectors.formats.engine.plan import StoreRange
+from commitlake.connectors.formats.engine.plan import StoreRange, take_snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.lake.archive_log import StoreProgress
@@ -14,6 +14,8 @@ def ranges_in_store(
     path: str, broker: str | None, progress: Mapping[str, StoreProgress], layout: FormatChoice = ANY_FORMAT
 ) -> tuple[dict[str, StoreRange], Sequence[str]]:
     """Return the range of each broker's log that is archived and still in its store.
+
+    Messages that a store has elsewhere, and the lake does not have, are logged as a warning.
 
     Args:
         path: the stores, as for `find_stores`.
@@ -38,5 +40,7 @@ def ranges_in_store(
             notes.append(f"{store.broker}: its store starts at {start}, but the lake ends at {known.end}")
         else:
             ranges[store.broker] = StoreRange(start, known.end)
+            if known.end <= store.segments[-1].base_offset + store.segments[-1].file_size:  # not an older copy
+                take_snapshot([store], {store.broker: known.end})
     notes += [f"{name}: in the lake, but not among the given stores" for name in sorted(progress.keys() - there)]
     return ranges, notes
