@@ -12,6 +12,8 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.printable import printable_json
@@ -81,6 +83,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     store = _find_store(arguments)
     report = DumpReport()
     _print(dump_records(store, segment_size(store), arguments.body, report))
+    _warn_of_unread(store)
     for sentence in report.damage:
         print(f"damage: {sentence}", file=sys.stderr)
     if report.unreadable:
@@ -89,6 +92,18 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     damage = f", {count_text(len(report.damage), 'damaged range')}" if report.damage else ""
     print(f"{count_text(report.records, 'record')}{damage}; {how_it_ended(report)}", file=sys.stderr)
     return ExitCode.DAMAGE if report.damage or report.unreadable else ExitCode.OK
+
+
+def _warn_of_unread(store: Store) -> None:
+    """Warn of messages that are not in the folder that is read; for a copy in an object store, `ship` does."""
+    from commitlake.connectors.formats.unread import UNREAD
+    from commitlake.pipelines.ship.store import ShipStoreError, SourceStore
+
+    if "://" in store.root:
+        return
+    with suppress(ShipStoreError):  # logs of several formats are in one folder
+        for sentence in SourceStore(str(Path(store.root).parent)).newer_data(store.broker):
+            UNREAD.warning("%s", sentence)
 
 
 def _find_store(arguments: argparse.Namespace) -> Store:

@@ -13,6 +13,8 @@ from commitlake.connectors.formats.engine.errors import UnreadMessagesError
 from commitlake.connectors.formats.engine.options import ReadOptions
 from commitlake.connectors.sources.commitlog import CommitLogReader
 from commitlake.jobs.archive.command import main as archive
+from commitlake.jobs.audit.command import main as audit
+from commitlake.jobs.dump.command import main as dump
 from commitlake.jobs.explain.command import main as explain
 from commitlake.jobs.guard.command import main as guard
 from commitlake.jobs.rebuild.command import main as rebuild
@@ -65,6 +67,9 @@ def test_archive_takes_what_it_reads_and_says_that_there_is_more(
     printed = capsys.readouterr().err
     assert "no segment is lost or at risk" not in printed
     assert "1 store has messages in folders that are not read" in printed
+    caplog.clear()
+    assert audit(["--store", str(store), "--lake", str(tmp_path / "lake"), "--local"]) == ExitCode.DAMAGE
+    assert DLEDGER in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -74,8 +79,9 @@ def test_archive_takes_what_it_reads_and_says_that_there_is_more(
         (explain, ["--store", "STORE"]),
         (ship, ["--store", "STORE", "--to", "OUT", "--once"]),
         (rebuild, ["STORE", "--out", "OUT", "--local"]),
+        (dump, ["STORE"]),
     ],
-    ids=["tps", "explain", "ship", "rebuild"],
+    ids=["tps", "explain", "ship", "rebuild", "dump"],
 )
 @pytest.mark.usefixtures("usual_priority")
 def test_every_job_that_reads_the_store_exits_with_3(
