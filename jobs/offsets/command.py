@@ -114,6 +114,9 @@ def _answer(arguments: argparse.Namespace, client: OffsetClient | None) -> ExitC
 
     groups = [argparse.Namespace(**vars(arguments) | {"group": group}) for group in dict.fromkeys(arguments.group)]
     found = [(one, gather(one, client)) for one in groups]
+    for _, gathered in found:
+        if gathered.unknown and arguments.apply:
+            raise JobError(f"--apply: {gathered.unknown}", "no offset was set")
     now = datetime.datetime.now(datetime.UTC)
     lost = _warn_of_lost(arguments)
     if arguments.output == MQADMIN and client is not None:
@@ -134,6 +137,9 @@ def _answer(arguments: argparse.Namespace, client: OffsetClient | None) -> ExitC
     is_complete = not lost
     for one, gathered in found:
         rows = gathered.rows
+        if gathered.unknown:
+            warn("commitlake offsets", gathered.unknown)
+            continue
         for sentence in gathered.missing:
             warn("commitlake offsets", sentence)
         if rows and not arguments.quiet:

@@ -16,7 +16,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.lake_names import check_brokers
 from commitlake.jobs.cli.layouts import layout_of
-from commitlake.jobs.cli.names import did_you_mean, some_names, there_are
+from commitlake.jobs.cli.names import did_you_mean, nearest_or_all, some_names, there_are
 from commitlake.jobs.cli.places import lake_of
 from commitlake.pipelines.lag.subscriptions import BROADCASTING
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
@@ -38,10 +38,12 @@ class Gathered:
     Attributes:
         rows: Offsets by queue.
         missing: Sentences about unknown offsets, or missing queues.
+        unknown: Sentence about the group, if nothing is known of it.
     """
 
     rows: Sequence[PlannedOffset]
     missing: Sequence[str]
+    unknown: str = ""
 
 
 @contextmanager
@@ -60,7 +62,7 @@ def gather(arguments: argparse.Namespace, client: OffsetClient | None) -> Gather
         client: Client of the brokers; None if they are not asked.
 
     Raises:
-        JobError: A name is unknown, or the lake has no history.
+        JobError: A broker or the topics of a group are unknown, or the lake has no history.
         LakeError: There is no lake.
         QueryError: A table cannot be read.
         CommitLogError: There is no store, or it cannot be read.
@@ -115,7 +117,7 @@ def _had(
     had = read_past_offsets(table, sources, arguments.group, arguments.at, arguments.topic)
     groups = set(had.groups).union(*(source.groups for source in sources))
     if arguments.group not in groups and len(had.missing) < len(sources):
-        raise _unknown_group(arguments.group, groups)
+        return _unknown_group(arguments.group, groups)
     missing = list(had.missing)
     if not had.offsets and not missing:
         of_what = f" of {' or '.join(arguments.topic)}" if arguments.topic else ""
@@ -130,7 +132,7 @@ def _needed(arguments: argparse.Namespace, sources: Sequence[OffsetSource], live
         groups = {name for source in sources for name in source.groups}
         if group in groups:
             raise JobError(f"no topic of the group {group!a} is known", "name the topics with --topic")
-        raise _unknown_group(group, groups)
+        return _unknown_group(group, groups)
     broadcast = {topic for source in sources for topic in topics if _broadcasts(source, group, topic)}
     missing = [
         f"the group {group} broadcasts {topic}: each of its clients keeps its own offsets, and ignores those of the "
@@ -157,11 +159,12 @@ def _broadcasts(source: OffsetSource, group: str, topic: str) -> bool:
     return source.subscriptions.of(GroupTopic(group, topic)).message_model == BROADCASTING
 
 
-def _unknown_group(group: str, groups: set[str]) -> JobError:
-    return JobError(
-        f"--group: no offset and no subscription of the group {group!a} is known.{did_you_mean(group, groups)}",
-        f"{there_are(groups)}; with --consume-from, --topic names topics for any group",
+def _unknown_group(group: str, groups: set[str]) -> Gathered:
+    unknown = (
+        f"no offset and no subscription of the group {group!a} is known (--topic names topics for --consume-from)."
+        f"{nearest_or_all(group, groups)}"
     )
+    return Gathered((), (), unknown)
 
 
 def is_in_future(moment: datetime.datetime) -> bool:

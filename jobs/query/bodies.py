@@ -108,8 +108,8 @@ def rows_with_bodies(rows: Iterable[Row], texts: BodyTexts, hidden: Iterable[str
         yield kept | dict(zip(BODY_COLUMNS, body, strict=True))
 
 
-def write_one_body(rows: Iterator[Row], fetch: Fetch, to: str | None) -> int:
-    """Write the body of the only row, without anything else, and return its size.
+def write_one_body(rows: Iterator[Row], fetch: Fetch, to: str | None) -> int | None:
+    """Write the body of the only row, without anything else, and return its size; None if there is no row.
 
     Args:
         rows: rows with `COLUMNS`.
@@ -117,11 +117,11 @@ def write_one_body(rows: Iterator[Row], fetch: Fetch, to: str | None) -> int:
         to: path of a file, or None for standard output.
 
     Raises:
-        JobError: if there is no such message, if there are several, or if it has no body in the lake.
+        JobError: if there are several messages, or if it has no body in the lake.
     """
     found = list(islice(rows, _SHOWN + 1))
     if not found:
-        raise JobError("no message matches: expected one, for --body")
+        return None
     if len(found) > 1:
         which = ", ".join(str(row["msg_id"]) for row in found[:_SHOWN])
         more = " and more" if len(found) > _SHOWN else ""

@@ -42,6 +42,7 @@ from commitlake.jobs.query.bodies import (
     BODY_COLUMNS,
     COLUMNS,
     BodyTexts,
+    Fetch,
     body_fetcher,
     rows_with_bodies,
     write_one_body,
@@ -184,9 +185,8 @@ def _answer(arguments: argparse.Namespace) -> ExitCode:
             return whole
         rows = _LimitedRows(plain_rows(batches, 0), arguments.limit)
         if fetch and arguments.output == "table":
-            size = write_one_body(iter(rows), fetch, arguments.body_out)
-            if arguments.body_out and not arguments.quiet:
-                print_line(f"{size:,} bytes written to {arguments.body_out}")
+            if not _write_body(arguments, rows, fetch):
+                _explain_empty(arguments, lake, table, 0)
             return whole
         texts = BodyTexts(fetch) if fetch else None
         shown: Iterable[Row] = rows_with_bodies(rows, texts, hidden) if texts else rows
@@ -199,6 +199,16 @@ def _answer(arguments: argparse.Namespace) -> ExitCode:
     if not arguments.quiet:
         print(_summary(count, rows.cut, arguments, time.monotonic() - started), file=sys.stderr)
     return max(texts.report(), whole) if texts else whole
+
+
+def _write_body(arguments: argparse.Namespace, rows: Iterable[Row], fetch: Fetch) -> bool:
+    """Write the body of the only row, and return True; warn if there is no row."""
+    size = write_one_body(iter(rows), fetch, arguments.body_out)
+    if size is None:
+        _warn("no message matches, so there is no body")
+    elif arguments.body_out and not arguments.quiet:
+        print_line(f"{size:,} bytes written to {arguments.body_out}")
+    return size is not None
 
 
 def _check_brokers(arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable | None) -> None:

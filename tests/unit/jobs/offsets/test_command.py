@@ -202,8 +202,9 @@ def test_the_table_and_the_summary_are_printed(growing: GrowingLake, capsys: pyt
 @pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [
-        (["--group", "biling", "--at", at(AFTER)], 2, "Did you mean 'billing'?"),
-        (["--group", "biling", "--consume-from", at(AFTER)], 2, "Did you mean 'billing'?"),
+        (["--group", "biling", "--at", at(AFTER)], 0, "warning: no offset and no subscription of the group 'biling'"),
+        (["--group", "biling", "--consume-from", at(AFTER)], 0, "Did you mean 'billing'?"),
+        (["--group", "nope", "--at", at(AFTER)], 0, "There are: back, billing, shipping"),
         (["--group", "billing", "--at", at(1)], 3, "the first snapshot of its groups is from 2023-11-15T00:00:02Z"),
         (["--group", "billing", "--at", at(3), "--topic", "payments"], 3, "had no offset of payments at that time"),
         (["--group", "billing", "--consume-from", at(3), "--topic", "ordes"], 3, "Did you mean 'orders'?"),

@@ -80,7 +80,6 @@ def test_a_body_is_written_to_a_file(lake: Path, own_folder: Path, capfdbinary: 
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        ("nobody", "no message matches: expected one, for --body"),
         ("none", "has no body in the lake: its body_ref is null"),
         ("broken", "expected zlib, found 8 bytes that are not"),
         ("bomb", "expected at most"),
@@ -95,6 +94,15 @@ def test_an_unavailable_body_is_an_error_without_a_trace(
     assert (code, out) == (2, b"")
     assert words in err
     assert "Traceback" not in err
+
+
+def test_no_message_is_a_warning_as_without_a_body(
+    lake: Path, own_folder: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    code, out, err = ask(capfdbinary, lake, "--key", "nobody", "--body-out", "body.bin")
+    assert (code, out) == (0, b"")
+    assert "warning: no message matches, so there is no body" in err
+    assert not (own_folder / "body.bin").exists()
 
 
 def test_several_messages_are_refused_for_one_body(lake: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
