@@ -290,9 +290,8 @@ def plan_repair(
     recorded = recorded_losses(lake) if stores is not None and "gaps" not in {*logs, *files} else ()
     if "messages" in files:
         return RepairPlan(logs, files, recorded=recorded, stores=stores)
-    lacking = (
-        {} if stores is None else lacking_rows(lake, [table for table in REPEATED if table not in {*logs, *files}])
-    )
+    is_known = stores is not None and "archive_runs" not in {*logs, *files}
+    lacking = lacking_rows(lake, [table for table in REPEATED if table not in {*logs, *files}]) if is_known else {}
     lost = _lost_rows(lake) if not set(OF_RUNS) & (logs.keys() | files.keys()) else 0
     keys = "" if {_KEYS, "messages"} & (logs.keys() | files.keys()) else _wrong_keys(lake, runner, deep=deep)
     unfinished = is_unfinished(lake.messages) is not None

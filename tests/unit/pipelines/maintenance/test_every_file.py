@@ -47,7 +47,7 @@ HISTORIES = ("store_config", "consumer_offsets", "subscriptions", "archive_runs"
 OF_STORES = ("messages", "message_keys", "edges", "topic_minutes", "quarantine", "gaps", "profiles", "consumptions")
 OF_LOGS = {"entry", "log", "checkpoint"}
 LONG = pytest.mark.long("each reads a lake and its store again")
-FAST = {("profiles", "file"), ("messages", "entry"), ("consumer_offsets", "entry")}
+FAST = {("profiles", "file"), ("messages", "entry"), ("consumer_offsets", "entry"), ("archive_runs", "log")}
 LATER = datetime.datetime(2023, 11, 18, tzinfo=datetime.UTC)
 SEGMENT = 4096
 CASES = [
@@ -116,8 +116,9 @@ def archive_all(growing: GrowingLake, judge: BeginJudging | None = judge_nothing
 
 
 def rows_in(growing: GrowingLake, *tables: str) -> dict[str, list[str]]:
-    """Return rows without the checksums of places of bodies, and without what an erasure changes."""
-    hidden = {"lake_checksum", "parser_version", "first_bytes", "found", "null_unique_key", "null_keys", "null_tags"}
+    """Return rows without the stores' paths, the checksums of places of bodies, and what an erasure changes."""
+    hidden = {"segment", "lake_checksum", "parser_version", "first_bytes", "found"}
+    hidden |= {"null_unique_key", "null_keys", "null_tags"}
     return contents(growing.lake, *tables, without=hidden)
 
 
@@ -181,7 +182,7 @@ def check_with_stores(
     printed = capsys.readouterr()
     if code != ExitCode.OK:
         assert code == ExitCode.DAMAGE
-        assert table in HISTORIES
+        assert table in HISTORIES or (table, what) == ("consumptions", "log")  # how many records it had is not known
         assert f"not recovered: {table}" in printed.err
     archive_all(growing)
     compared = {*OF_STORES, *([table] if code == ExitCode.OK and table not in ("archive_runs", "erasures") else ())}
