@@ -34,6 +34,7 @@ from tests.servers.jars import java_command
 from tests.servers.java_programs import CLIENT, JVM, programs_class_path, run_java
 from tests.servers.mqadmin import mqadmin
 from tests.servers.process import ServerProcess
+from tests.servers.recording import has_pop
 from tests.servers.rocketmq import VERSIONS, BrokerOptions, RocketMQ
 from tests.support.topic_reading import make_topic, wait_for
 
@@ -81,10 +82,14 @@ class World:
             for queue in puller.queues(TOPIC):
                 puller.commit(queue, offset)
 
-    def tagged_offsets(self) -> dict[int, int]:
-        """Return the offsets of the group with a filter by tag: its client commits them every few seconds."""
+    def offsets(self, owner: str) -> dict[int, int]:
+        """Return the offsets of a group whose client commits them every few seconds."""
         with Admin(self.options) as admin:
-            return admin.all_group_offsets(BROKER).offset_table.get(f"{TOPIC}@Tagged", {})
+            return admin.all_group_offsets(BROKER).offset_table.get(f"{TOPIC}@{owner}", {})
+
+    def wait_for_offsets(self, owner: str) -> None:
+        """Wait until a group has offsets in all queues."""
+        wait_for(lambda: self.offsets(owner), lambda found: len(found) == QUEUES and min(found.values()) > 0)
 
     def keep(self) -> None:
         """Archive the log, then ask the broker for offsets and subscriptions."""
@@ -128,15 +133,16 @@ def world(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
         with Puller("Partly", world.options) as puller:
             puller.commit(min(puller.queues(TOPIC)), 4)
         client = Network(world.options)
+        radio = _java_consumer(servers, folder, "Radio", "*", "broadcast") if has_pop(version) else None
         try:
-            _subscribe(client, servers, "Priced", SubscriptionData(TOPIC, SQL92, expression_type="SQL92"))
-            for group in ("Behind", "Partly"):
-                _subscribe(client, servers, group, SubscriptionData(TOPIC))
             consumer = _java_consumer(servers, folder, "Tagged", "paid")
             try:
                 paid = sum(one.tag == "paid" for one in world.sent)
                 consumer.wait_until(lambda: consumer.output().count('"queue_id"') == paid, 60)
-                wait_for(world.tagged_offsets, lambda offsets: len(offsets) == QUEUES and min(offsets.values()) > 0)
+                world.wait_for_offsets("Tagged")
+                if radio is not None:
+                    world.wait_for_offsets("Radio@broadcast")
+                _subscribe_all(client, servers)
                 world.keep()
             finally:
                 consumer.kill()
@@ -144,10 +150,20 @@ def world(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
             world.commit("Current", 60)
             world.commit("Behind", 40)
             world.commit("Reset", 2)
+            _subscribe_all(client, servers)
             world.keep()
         finally:
             client.close()
+            if radio is not None:
+                radio.kill()
         yield world
+
+
+def _subscribe_all(client: Network, servers: RocketMQ) -> None:
+    """Send the heartbeats of three groups; a broker forgets a client that has sent none for two minutes."""
+    _subscribe(client, servers, "Priced", SubscriptionData(TOPIC, SQL92, expression_type="SQL92"))
+    for group in ("Behind", "Partly"):
+        _subscribe(client, servers, group, SubscriptionData(TOPIC))
 
 
 def _subscribe(client: Network, servers: RocketMQ, group: str, wanted: SubscriptionData) -> None:
@@ -156,11 +172,11 @@ def _subscribe(client: Network, servers: RocketMQ, group: str, wanted: Subscript
     client.call(servers.broker_address, RequestCode.HEART_BEAT, None, serialize_body(beat))
 
 
-def _java_consumer(servers: RocketMQ, folder: Path, group: str, tags: str) -> ServerProcess:
+def _java_consumer(servers: RocketMQ, folder: Path, group: str, tags: str, way: str = "forever") -> ServerProcess:
     """Start RocketMQ's own push consumer."""
     command = [java_command(), *JVM, *CLIENT, f"-Duser.home={folder}", "-cp", programs_class_path(servers.version)]
-    command += ["Consumers", servers.name_server_address, "forever", TOPIC, group, tags, "1", "1000000", "60"]
-    return ServerProcess("consumer", command, folder / "consumer.log")
+    command += ["Consumers", servers.name_server_address, way, TOPIC, group, tags, "1", "1000000", "3600"]
+    return ServerProcess("consumer", command, folder / f"{group}.log")
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +213,8 @@ def test_lag_equals_the_count_of_sent_messages(
     rows = rows_of(capsys, "--lake", str(world.lake))
     found = {group: {queue_id: rows[group, queue_id]["messages_max"] for queue_id in range(QUEUES)} for group in WANTED}
     assert found == {group: world.expected(offsets[group], wanted) for group, wanted in WANTED.items()}
-    assert all(row["messages_min"] == (row["messages_max"] if row["filter"] else 0) for row in rows.values())
+    of_wanted = [row for (group, _), row in rows.items() if group in WANTED]
+    assert all(row["messages_min"] == (row["messages_max"] if row["filter"] else 0) for row in of_wanted)
     assert min(found["Tagged"].values()) >= 10  # none of the second part; of the first, what was not committed
 
 
@@ -211,6 +228,18 @@ def test_verdicts_match_the_state_of_each_group(world: World, capsys: pytest.Cap
     assert rows["Tagged", 0]["filter"] == "paid"
     assert rows["Priced", 0]["filter"] == f"sql: {SQL92}"
     assert (rows["Priced", 0]["members"], rows["Tagged", 0]["members"]) == (1, 0)
+
+
+def test_a_broadcasting_group_has_its_clients(world: World, version: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if not has_pop(version):
+        pytest.skip("only brokers 5.x store the offsets of clients that broadcast")
+    rows = rows_of(capsys, "--lake", str(world.lake))
+    for queue_id in range(QUEUES):
+        row = rows["Radio", queue_id]
+        assert (row["members"], row["verdict"]) == (1, "ok"), row
+        assert row["messages_max"] <= 30, row
+        assert "broadcasts" in str(row["notes"]), row
+    assert {group for group, _ in rows} == {*WANTED, "Radio"}
 
 
 def test_rocketmqs_own_tools_agree_for_groups_without_a_filter(
@@ -298,12 +327,15 @@ def test_a_time_before_the_first_snapshot_is_refused(world: World, capsys: pytes
 
 
 def test_a_store_that_is_not_archived_gives_the_same_lag(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    expected = {place: row["messages_max"] for place, row in rows_of(capsys, "--lake", str(world.lake)).items()}
+    def of_wanted(rows: dict[tuple[str, int], dict[str, Any]]) -> dict[tuple[str, int], Any]:
+        return {place: row["messages_max"] for place, row in rows.items() if place[0] in WANTED}  # Radio goes on
+
+    expected = of_wanted(rows_of(capsys, "--lake", str(world.lake)))
     filters = ["--filter", f"Tagged@{TOPIC}=paid"]  # no file of a broker has a tag
     arguments = ["--store", str(world.servers.store), *filters]
 
     def found() -> dict[tuple[str, int], Any]:
         # A broker writes its offsets every five seconds: until then its files know nothing of the topic.
-        return {place: row["messages_max"] for place, row in rows_of(capsys, *arguments, codes=(0, 3)).items()}
+        return of_wanted(rows_of(capsys, *arguments, codes=(0, 3)))
 
     assert wait_for(found, lambda rows: rows == expected, 60) == expected
