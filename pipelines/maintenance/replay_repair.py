@@ -87,7 +87,11 @@ def repair_replay_tables(
         yield from _lost_plans(lake)
         if has_log(lake, "erasures"):
             yield "replays: plans may name erased keys again; erase these keys once more"
-    if (OUTCOMES in logs and _loses_rows(logs[OUTCOMES])) or damaged_files(OUTCOMES):
+    outcomes = logs.get(OUTCOMES)
+    if outcomes is not None and not _loses_rows(outcomes):
+        repair_log(aside, outcomes, {"table": OUTCOMES})  # so that the table can be opened
+        logs = {table: repair for table, repair in logs.items() if table != OUTCOMES}
+    if OUTCOMES in logs or damaged_files(OUTCOMES):
         _add_marks(lake, OUTCOMES)
     for table in (OUTCOMES, COPIES):
         yield from _repair(aside, table, logs.get(table), damaged_files)

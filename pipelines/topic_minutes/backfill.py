@@ -23,6 +23,8 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.archive_log import commits_after, newest_commit
 from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
+from commitlake.connectors.lake.erasures import erasure_number
 from commitlake.connectors.lake.followed_runs import last_finished
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.paths import LakeError, LakePaths
@@ -87,6 +89,14 @@ class _Tasks:
         return messages, [ManifestRow.of_file(file, "topic_minutes") for file in minutes.finish()]
 
 
+def _erasure_of(lake: LakePaths) -> int:
+    """Return the number of the newest erasure that `topic_minutes` has; 0 without the table."""
+    try:
+        return erasure_number(delta_table(lake.topic_minutes, lake.s3))
+    except TableNotFoundError:
+        return 0
+
+
 def backfill_minutes(lake: LakePaths, runner: Runner = HERE, *, from_scratch: bool = False) -> Backfilled:
     """Count the messages that are missing in `topic_minutes`.
 
@@ -117,7 +127,12 @@ def backfill_minutes(lake: LakePaths, runner: Runner = HERE, *, from_scratch: bo
         return Backfilled()
     files = [row.data_file for row in written]
     step = (before, max(snapshot.version, (before or 0) + 1))
-    if not advance(lake.topic_minutes, TOPIC_MINUTES, files, APPLICATION_ID, step, from_scratch=from_scratch):
+    # A repair may count rows as they were before an erasure, which it then repeats.
+    erasures = _erasure_of(lake), erasure_number(table)
+    numbers = {ERASURE: erasures} if from_scratch and erasures[0] != erasures[1] else {}
+    if not advance(
+        lake.topic_minutes, TOPIC_MINUTES, files, APPLICATION_ID, step, from_scratch=from_scratch, beside=numbers
+    ):
         raise ConcurrentBackfillError(
             f"{lake.topic_minutes}: another backfill was first; nothing of this one was kept. Run it again"
         )

@@ -9,9 +9,14 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.committer import append_rows
+from commitlake.jobs.erase.command import main as erase
+from commitlake.jobs.maintain.command import main as maintain
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
+from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
 from tests.support.lakes import GrowingLake, rows_of, shop_messages
+from tests.support.table_damages import damage
 
 
 @pytest.fixture
@@ -67,6 +72,17 @@ def test_messages_that_are_counted_twice_after_a_killed_repair_are_counted_again
     repair_lake(growing.lake, plan, "1")
     assert counted(growing) == growing.count
     assert plan_repair(growing.lake).is_nothing
+
+
+def test_an_erasure_that_a_repair_repeats_is_counted(growing: GrowingLake) -> None:
+    backfill_minutes(growing.lake, from_scratch=True)
+    asked = ["--key", "order-3", "--reason", "asked", "--yes", "--quiet"]
+    assert erase(["--lake", growing.lake.root, *asked]) == ExitCode.OK
+    expected = rows_of(growing.lake.topic_minutes)
+    damage(max(Path(growing.lake.messages, "_delta_log").glob("*.json")), "cut")
+    assert maintain(["--lake", growing.lake.root, "--repair"]) == ExitCode.OK
+    sizes = [sum(row["body_bytes"] for row in rows) for rows in (expected, rows_of(growing.lake.topic_minutes))]
+    assert sizes[0] == sizes[1]
 
 
 def test_a_lake_of_an_earlier_version_needs_no_repair(growing: GrowingLake) -> None:
