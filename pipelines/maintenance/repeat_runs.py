@@ -52,6 +52,7 @@ from commitlake.pipelines.maintenance.refill import PACK_BYTES, Stores, archived
 from commitlake.pipelines.maintenance.repair_notes import count_lost_rows, repair_note
 from commitlake.pipelines.maintenance.table_files import exchange_files
 from commitlake.pipelines.masking.tombstones import newest_of_messages
+from commitlake.pipelines.quality.verdict import Losses
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
 
@@ -264,7 +265,8 @@ def _read_again(
     if is_judged:
         work = ArchiveWork(read, Snapshot(ranges), run, run, ())
         with suppress(CriticalQualityError):  # it was archived nevertheless
-            judge_run(scratch, work, manifest, is_masked=stores.masks is not None)
+            losses = Losses() if run.counts is None else Losses(run.counts.quarantined, run.counts.gaps)
+            judge_run(scratch, work, manifest, losses=losses, is_masked=stores.masks is not None)
         return
     with open_profiles_file(scratch, run.run_id) as profiles:
         for piece in gather_profiles(scratch, manifest):

@@ -118,7 +118,7 @@ def archive_all(growing: GrowingLake, judge: BeginJudging | None = judge_nothing
 def rows_in(growing: GrowingLake, *tables: str) -> dict[str, list[str]]:
     """Return rows without the stores' paths, the checksums of places of bodies, and what an erasure changes."""
     hidden = {"segment", "judged_at", "lake_checksum", "parser_version", "first_bytes", "found"}
-    hidden |= {"null_unique_key", "null_keys", "null_tags"}
+    hidden |= {"null_unique_key", "null_keys", "null_tags", "observed_value", "unexpected_count", "examples", "success"}
     return contents(growing.lake, *tables, without=hidden)
 
 
