@@ -13,7 +13,7 @@ from botocore import exceptions
 
 from commitlake.connectors.object_store.clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client
 from commitlake.connectors.object_store.options import S3Options
-from commitlake.connectors.object_store.troubles import ERRORS, trouble_of
+from commitlake.connectors.object_store.troubles import ERRORS, NO_LISTING, trouble_of
 from commitlake.connectors.object_store.upload import S3Upload, open_upload
 from commitlake.connectors.object_store.uris import parse_s3_uri
 
@@ -89,5 +89,7 @@ def first_names(options: S3Options, uri: str, prefix: str) -> list[str]:
         )
     except ERRORS as error:
         raise trouble_of(error, place.bucket).error(f"{place} cannot be listed: ") from None
+    if "Name" not in answer:  # as of a proxy's page, which is read as an empty answer
+        raise NO_LISTING.error(f"{place} cannot be listed: ")
     names = (found["Key"].removeprefix(folder) for found in answer.get("Contents", ()))
     return [name for name in names if name]  # without the folder itself, which some tools create as an object

@@ -48,6 +48,7 @@ class Trouble:
         return kind(f"{what}found {self.found}", self.advice)
 
 
+NO_LISTING = Trouble("an answer that is no list of objects, as from a proxy or another kind of server", _NETWORK)
 # The first class that matches counts, so subclasses come first; {kind} is the class of the error.
 _BY_CLASS: tuple[tuple[type[Exception], str, str], ...] = (
     (exceptions.NoCredentialsError, "no credentials", _CREDENTIALS),

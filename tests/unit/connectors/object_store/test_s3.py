@@ -1,9 +1,12 @@
-"""Choice of an object store, and errors for unsuitable ones; no server is contacted here."""
+"""Choice of an object store, and errors for unsuitable ones; no object store is contacted here."""
 
 from __future__ import annotations
 
 import pickle
 import re
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,7 +21,7 @@ from commitlake.connectors.lake.packs.s3_store import S3PackStore
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.object_store import clients
-from commitlake.connectors.object_store.access import delta_options
+from commitlake.connectors.object_store.access import delta_options, first_names
 from commitlake.connectors.object_store.clients import s3_client
 from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
 from commitlake.connectors.object_store.finding import s3_options
@@ -385,3 +388,28 @@ def test_an_endpoint_without_tls_causes_one_warning(
     s3_options(endpoint)
     s3_options(endpoint)
     assert caplog.text.count(f"the object store {endpoint} is reached without TLS") == is_told
+
+
+class _Page(BaseHTTPRequestHandler):
+    """Answers each request with a page, as a proxy does before a user has logged in."""
+
+    def do_GET(self) -> None:
+        self.send_response(HTTPStatus.OK)
+        self.end_headers()
+        self.wfile.write(b"<html>Log in</html>")
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+def test_an_endpoint_that_answers_with_pages_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "user")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        options = S3Options(f"http://127.0.0.1:{server.server_port}", virtual_hosts=False)
+        try:
+            with pytest.raises(S3Error, match="cannot be listed: found an answer that is no list of objects"):
+                first_names(options, "s3://bucket/lake", "")
+        finally:
+            server.shutdown()
