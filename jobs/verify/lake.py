@@ -17,6 +17,7 @@ from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.store_ranges import ranges_in_store
 from commitlake.pipelines.verify.doctor import StoreReport
 from commitlake.pipelines.verify.findings import Finding
+from commitlake.schemas.counts import count_text
 
 _CODES = {"missing": "lake_missing", "unexpected": "lake_extra", "different": "lake_different"}
 _NOTHING = "lake_not_archived"
@@ -84,9 +85,10 @@ def _differing(
 
 def _finding(code: str, row: Mapping[str, Any]) -> Finding:
     window = f"messages, {row['window_start'] or 'without a time'}"
-    figures = [name for name in ("messages", "bytes") if f"found_{name}" in row]
+    figures = [name for name in ("message", "byte") if f"found_{name}s" in row]
     sides = {
-        side: ", ".join(f"{row[f'{side}_{name}'] or 0} {name}" for name in figures) for side in ("found", "expected")
+        side: ", ".join(count_text(row[f"{side}_{name}s"] or 0, name) for name in figures)
+        for side in ("found", "expected")
     }
     finding = Finding(code, window, queue=f"{row['topic']}/{row['queue_id']}", broker=row["broker"])
     return replace(finding, found=sides["found"], expected=sides["expected"])
