@@ -39,13 +39,16 @@ _NUMBER = r"-?(?:0|[1-9][0-9]{0,18})"
 _FIELD = rf"{_BLANK}{_TEXT}{_BLANK}:{_BLANK}(?:{_TEXT}|{_NUMBER}){_BLANK}"
 _QUEUE = rf"(?:{_TEXT}|\{{{_FIELD}(?:,{_FIELD}){{0,7}}\}})"
 _ENTRY = rf"{_BLANK}{_QUEUE}{_BLANK}:{_BLANK}{_NUMBER}{_BLANK}"
-_TABLE = rf"\{{(?:{_ENTRY}(?:,{_ENTRY})*+|{_BLANK})\}}"
+_TABLE = rf"\{{(?:{_ENTRY}(?:,{_ENTRY})*|{_BLANK})\}}"
 _NO_TABLE = rf'"consumerTable"{_BLANK}:{_BLANK}\{{{_BLANK}\}}'
 _STATUS = re.compile(
     rf'{_BLANK}\{{{_BLANK}(?:{_NO_TABLE}{_BLANK},{_BLANK})?"messageQueueTable"{_BLANK}:{_BLANK}(?P<table>{_TABLE})'
     rf"{_BLANK}(?:,{_BLANK}{_NO_TABLE}{_BLANK})?\}}{_BLANK}"
 )
-"""A member's answer. Nothing is matched twice, so the time is proportional to the length."""
+"""A member's answer. Nothing is matched twice, so the time is proportional to the length.
+
+The list of entries is not possessive, because Python 3.11.2 then accepts a comma after the last one.
+"""
 
 
 def consumer_status(broker: Broker, channel: Channel, request: Command) -> Answering:

@@ -78,7 +78,7 @@ def test_no_command_imports_from_the_current_folder(tmp_path: Path) -> None:
     assert codes["archive"] == codes["audit"] == codes["verify"] == str(int(ExitCode.OK)), done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("name", ["signal", "commitlake", "sitecustomize"])
+@pytest.mark.parametrize("name", ["signal", "commitlake"])
 def test_a_planted_module_is_noticed_where_the_current_folder_is_searched(name: str, tmp_path: Path) -> None:
     here = plant_modules(tmp_path)
     subprocess.run([sys.executable, "-c", f"import {name}"], cwd=here, check=False, capture_output=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sys
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -15,7 +14,7 @@ from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
 from commitlake.connectors.runtime.runner import CounterGoneError, Runner, TaskCounter
 from commitlake.jobs.cli import progress
 from commitlake.jobs.cli.progress import counted_progress, runner_progress
-from tests.support.waiting import wait_until
+from tests.support.waiting import let_pass, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +81,7 @@ def test_compilation_before_the_first_byte_is_named(
     stored: Callable[[int], None], printed_lines: Callable[[], list[str]]
 ) -> None:
     with counted_progress("reading", 10, "bytes", quiet=False) as advance:
-        time.sleep(0.05)
+        let_pass(0.05, "the first line is printed before any function is compiled")
         stored(126)
         wait_until(lambda: printed_lines() != [])
         assert set(printed_lines()) == {"reading: compiling the reader, once; 126 functions so far"}
