@@ -236,7 +236,8 @@ def test_a_broadcasting_group_has_its_clients(world: World, version: str, capsys
     rows = rows_of(capsys, "--lake", str(world.lake))
     for queue_id in range(QUEUES):
         row = rows["Radio", queue_id]
-        assert (row["members"], row["verdict"]) == (1, "ok"), row
+        assert row["members"] == 1, row
+        assert row["verdict"] in {"ok", "slow"}, row  # its client stores its offset every five seconds
         assert row["messages_max"] <= 30, row
         assert "broadcasts" in str(row["notes"]), row
     assert {group for group, _ in rows} == {*WANTED, "Radio"}
