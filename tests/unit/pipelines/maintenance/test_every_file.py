@@ -46,12 +46,11 @@ HISTORIES = ("store_config", "consumer_offsets", "subscriptions", "archive_runs"
 """Tables with rows that no store has: earlier settings, snapshots, and what jobs have done."""
 OF_STORES = ("messages", "message_keys", "edges", "topic_minutes", "quarantine", "gaps", "profiles", "consumptions")
 OF_LOGS = {"entry", "log", "checkpoint"}
-LONG = pytest.mark.long("each reads a lake and its store again")
-FAST = {("profiles", "file"), ("messages", "entry"), ("consumer_offsets", "entry"), ("archive_runs", "log")}
+pytestmark = pytest.mark.long("each reads a lake with all tables, and its stores, again")
 LATER = datetime.datetime(2023, 11, 18, tzinfo=datetime.UTC)
 SEGMENT = 4096
 CASES = [
-    pytest.param(table, what, marks=() if (table, what) in FAST else LONG)
+    (table, what)
     for table in LAKE_TABLES
     if table != "quality_results"
     for what in ("file", "entry", "checkpoint", "log")
@@ -159,7 +158,6 @@ def test_each_file_is_restored_with_the_stores(
     check_with_stores(whole, tmp_path, table, what, capsys)
 
 
-@LONG
 @pytest.mark.parametrize("what", ["file", "entry", "checkpoint", "log"])
 def test_judgements_are_restored_with_the_stores(
     judged: GrowingLake, tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
@@ -192,7 +190,6 @@ def check_with_stores(
     assert repair(growing) == ExitCode.OK
 
 
-@LONG
 @pytest.mark.parametrize(("table", "what"), CASES)
 def test_what_is_lost_without_the_stores_is_said_once_and_comes_back_with_them(
     whole: GrowingLake, tmp_path: Path, table: str, what: str, capsys: pytest.CaptureFixture[str]
