@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 from commitlake.connectors.formats.engine.kernel.memory import load_le_u64
+from commitlake.connectors.plain_arrays import text_spans
 
 Hashes = npt.NDArray[np.int64]
 
@@ -132,3 +134,11 @@ def chain(values: Hashes, hashes: Hashes) -> None:
     """
     for row in range(len(hashes)):
         hashes[row] = np.int64(_hash_long(values[row], np.uint64(hashes[row])))
+
+
+def text_hashes(texts: pa.Array) -> Hashes:
+    """Return a hash for each of an array of strings or binary values with offsets of 32 bits."""
+    hashes = np.empty(len(texts), np.int64)
+    data, offsets = text_spans(texts)
+    hash_texts(data, offsets, hashes)
+    return hashes

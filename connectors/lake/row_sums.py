@@ -22,9 +22,9 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.hashing import SEED, chain, hash_texts
+from commitlake.connectors.lake.hashing import SEED, chain, text_hashes
 from commitlake.connectors.lake.sum_changes import FOOTER_KEY, sum_in_footer, wrapped
-from commitlake.connectors.plain_arrays import numbers_of, text_spans, texts_of
+from commitlake.connectors.plain_arrays import numbers_of, texts_of
 
 _BATCH_ROWS = 1 << 16
 
@@ -85,7 +85,7 @@ def row_sum(rows: pa.Table) -> int:
 def _of_fields(names: Sequence[str], columns: Sequence[pa.Array], count: int) -> Array:
     """Return the sum of the fields' hashes for each row; a field that is null adds 0."""
     total = np.zeros(count, np.int64)
-    seeds = _of_texts(texts_of(names))
+    seeds = text_hashes(texts_of(names))
     for seed, column in zip(seeds, columns, strict=True):
         if column.null_count == count:
             continue
@@ -106,7 +106,7 @@ def _values(column: pa.Array) -> Array:
         chosen: Array = values[numbers_of(column.indices)]
         return chosen
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _of_texts(column)
+        return text_hashes(column)
     if pa.types.is_map(kind):
         elements = pa.StructArray.from_arrays([_within(column, column.keys), _within(column, column.items)], ["k", "v"])
         return _of_elements(column, elements)
@@ -132,13 +132,6 @@ def _with_short_offsets(column: pa.Array) -> pa.Array:
     if pa.types.is_large_list(kind) or pa.types.is_list_view(kind) or pa.types.is_fixed_size_list(kind):
         return column.cast(pa.list_(kind.value_type))
     return column
-
-
-def _of_texts(texts: pa.Array) -> Array:
-    hashes = np.empty(len(texts), np.int64)
-    data, offsets = text_spans(texts)
-    hash_texts(data, offsets, hashes)
-    return hashes
 
 
 def _within(lists: pa.Array, elements: pa.Array) -> pa.Array:

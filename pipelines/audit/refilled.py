@@ -18,6 +18,7 @@ from deltalake.exceptions import TableNotFoundError
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.sum_changes import wrapped
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.local.windows import window_starts
 from commitlake.pipelines.audit.moment import read_moment
@@ -103,7 +104,7 @@ def _rewritten(
         is_changed = False
         for number, window in enumerate(_keys(rows)):
             if checksums[number] is not None and window in left:
-                checksums[number], is_changed = _wrapped(checksums[number] + left.pop(window)), True
+                checksums[number], is_changed = wrapped(checksums[number] + left.pop(window)), True
         if is_changed:
             column = rows.schema.get_field_index(_CHECKSUM)
             rows = rows.set_column(column, rows.schema.field(column), pa.array(checksums, pa.int64()))
@@ -112,8 +113,3 @@ def _rewritten(
             removed.append(file)
             added.append(TableFile(new.path, {}, new.size, new.rows, file.modified_ms, statistics=new.statistics))
     return removed, added
-
-
-def _wrapped(total: int) -> int:
-    """Return a sum modulo 2^64 as a signed number."""
-    return (total + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array, read_only
-from commitlake.connectors.lake.hashing import SEED, chain, hash_lists, hash_texts
+from commitlake.connectors.lake.hashing import SEED, chain, hash_lists, text_hashes
 from commitlake.connectors.plain_arrays import text_spans
 from commitlake.schemas.tables.messages import STORE_DATE
 from commitlake.schemas.tables.profile import CHECKSUM_COLUMNS, NULL_NUMBER
@@ -81,11 +81,11 @@ def _numbers(column: pa.Array) -> list[Array]:
     if pa.types.is_list(column.type):
         return [_of_lists(column, column.values)]
     if pa.types.is_dictionary(column.type):
-        hashes = np.append(_of_texts(column.dictionary), NULL_NUMBER)
+        hashes = np.append(text_hashes(column.dictionary), NULL_NUMBER)
         indices = column.indices.fill_null(len(hashes) - 1) if column.null_count else column.indices
         return [hashes[indices.to_numpy()]]
     if pa.types.is_string(column.type):
-        return [_with_nulls(_of_texts(column), column)]
+        return [_with_nulls(text_hashes(column), column)]
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz))
     elif pa.types.is_date(column.type):
@@ -107,13 +107,6 @@ def _dates(times: pa.Array) -> Array:
         dates = np.where(days == NULL_NUMBER, _NO_DAY, days // _DAY_US)
     dates[dates == _NO_DAY] = NULL_NUMBER
     return dates
-
-
-def _of_texts(texts: pa.Array) -> Array:
-    hashes = np.empty(len(texts), np.int64)
-    data, offsets = text_spans(texts)
-    hash_texts(data, offsets, hashes)
-    return hashes
 
 
 def _of_lists(lists: pa.Array, elements: pa.Array) -> Array:
