@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -229,7 +228,12 @@ def _add_files(
 ) -> None:
     files, removed = list(files), list(removed)
     now = time.time_ns() // 1_000_000
-    sums = _sums_of_files(table, [path for path, _ in removed]) if removed else ()
+    sums: Iterable[int | None] = ()
+    if removed:
+        from commitlake.connectors.lake.row_sums import sums_of_files  # loads compiled code
+
+        folder = table_files(table.table_uri, storage_options(table.table_uri))
+        sums = sums_of_files(folder, (path for path, _ in removed))
     change = change_of([file.statistics for file in files], sums, is_total=mode == "overwrite")
     properties.custom_metadata = {**(properties.custom_metadata or {}), COMMIT_KEY: str(change)}
     actions: list[AddAction | RemoveAction] = [RemoveAction(path, True, now, size, {}) for path, size in removed]
@@ -238,13 +242,6 @@ def _add_files(
         for file in files
     ]
     table.create_write_transaction(actions, mode, table.schema(), list(partitions), commit_properties=properties)
-
-
-def _sums_of_files(table: DeltaTable, paths: Sequence[str]) -> Iterator[int | None]:
-    from commitlake.connectors.lake.row_sums import sum_of_file  # loads compiled code
-
-    folder = table_files(table.table_uri, storage_options(table.table_uri))
-    return (sum_of_file(folder, unquote(path)) for path in paths)
 
 
 def open_or_create(table_uri: str, schema: StructType, partitions: Sequence[str] = ()) -> DeltaTable:

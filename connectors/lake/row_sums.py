@@ -11,9 +11,10 @@ is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -29,13 +30,17 @@ from commitlake.connectors.plain_arrays import numbers_of, texts_of
 _BATCH_ROWS = 1 << 16
 
 
-def sum_of_file(folder: pafs.FileSystem, path: str) -> int | None:
-    """Return the sum of a data file as its footer has it, or else of its rows; None if the file cannot be read.
+def sums_of_files(folder: pafs.FileSystem, paths: Iterable[str]) -> Iterator[int | None]:
+    """Yield the sum of each data file as its footer has it, or else of its rows; None if the file cannot be read.
 
     Args:
         folder: the table's folder.
-        path: path of the file in it.
+        paths: paths of the files as the table's log has them.
     """
+    return (_sum_of_file(folder, unquote(path)) for path in paths)
+
+
+def _sum_of_file(folder: pafs.FileSystem, path: str) -> int | None:
     with suppress(FileNotFoundError, OSError, pa.ArrowException), folder.open_input_file(path) as source:
         parquet = pq.ParquetFile(source)
         known = sum_in_footer(parquet.metadata)

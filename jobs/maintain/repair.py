@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import os
+from collections.abc import Collection
 from contextlib import suppress
 
 from commitlake.connectors.lake.log_check import LogDamagedError
@@ -20,7 +21,7 @@ from commitlake.jobs.cli.runner import make_runner
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.pipelines.audit.refilled import record_new_places
 from commitlake.pipelines.erasure.run import Place, finish_erasures
-from commitlake.pipelines.maintenance.contents import seal_contents
+from commitlake.pipelines.maintenance.contents import seal_contents, unsealed_tables
 from commitlake.pipelines.maintenance.refill import Stores
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.schemas.counts import count_text
@@ -53,7 +54,7 @@ def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         _print(arguments, "nothing was changed: this was a dry run")
         return ExitCode.DAMAGE
     missing = repair_lake(lake, plan, _VERSION, runner)
-    _finish(arguments, lake, runner)
+    _finish(arguments, lake, runner, [contents.table for contents in plan.contents])
     for line in missing:
         _print(arguments, f"not recovered: {line}")
     _print(
@@ -63,8 +64,15 @@ def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     return ExitCode.DAMAGE if missing or is_lost else ExitCode.OK
 
 
-def _finish(arguments: argparse.Namespace, lake: LakePaths, runner: Runner) -> None:
-    """Repeat erasures whose data the repair has brought back, and update the profiles of messages read again."""
+def _finish(arguments: argparse.Namespace, lake: LakePaths, runner: Runner, changed: Collection[str] = ()) -> None:
+    """Repeat erasures whose data the repair has brought back, and update the profiles of messages read again.
+
+    Args:
+        arguments: arguments of the command.
+        lake: locations of the tables.
+        runner: runs the tasks.
+        changed: tables with rows of another program that the repair keeps.
+    """
     place = Place(lake, pack_location(bodies_of(arguments, lake)), _VERSION, runner)
     outcomes = finish_erasures(place, lambda _: None)
     for outcome in outcomes:
@@ -74,7 +82,8 @@ def _finish(arguments: argparse.Namespace, lake: LakePaths, runner: Runner) -> N
             arguments, f"erasure {outcome.state.number} was repeated: {count_text(outcome.state.messages, 'message')}"
         )
     record_new_places(lake, bodies_of(arguments, lake), runner)
-    seal_contents(lake, runner=runner)
+    # Others keep the sums that they have: what another program changes from now on is a finding of the next audit.
+    seal_contents(lake, {*changed, *unsealed_tables(lake)}, runner)
     for outcome in outcomes:
         if outcome.error is not None:
             raise outcome.error

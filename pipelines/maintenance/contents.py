@@ -7,7 +7,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -232,7 +232,7 @@ class _State:
             if one.recorded != one.found or one.error or file.has_deletions
         ]
         foreign = list(self._notes(is_own=False))
-        return Contents(self.table, self.version, rows, found, self.expected, is_unsealed, wrong, foreign)
+        return replace(made, wrong=wrong, foreign=foreign)
 
     def _notes(self, *, is_own: bool) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the commits of this project, or those of other programs after the first of these."""

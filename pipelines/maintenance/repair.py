@@ -283,13 +283,16 @@ def plan_repair(
                 continue
             if damages:
                 files[table] = damages
+    intact = [table for table in SUMMED_TABLES if table not in {*logs, *files}] if deep else []
+    contents = [found for found in read_contents(lake, intact, runner) if found.differs]
     if (repair := logs.get("messages")) is not None:
         if repair.goes_back and not repair.is_lost and not _has_files(lake, "messages", (repair.first or 0) - 1):
             logs["messages"] = repair = replace(repair, is_lost=True)  # its data files are all that is left
-        return RepairPlan(logs, files, adoption=find_adoption(lake) if repair.is_lost else None, stores=stores)
+        adoption = find_adoption(lake) if repair.is_lost else None
+        return RepairPlan(logs, files, adoption=adoption, stores=stores, contents=contents)
     recorded = recorded_losses(lake) if stores is not None and "gaps" not in {*logs, *files} else ()
     if "messages" in files:
-        return RepairPlan(logs, files, recorded=recorded, stores=stores)
+        return RepairPlan(logs, files, recorded=recorded, stores=stores, contents=contents)
     is_known = stores is not None and "archive_runs" not in {*logs, *files}
     lacking = lacking_rows(lake, [table for table in REPEATED if table not in {*logs, *files}]) if is_known else {}
     lost = _lost_rows(lake) if not set(OF_RUNS) & (logs.keys() | files.keys()) else 0
@@ -297,8 +300,6 @@ def plan_repair(
     unfinished = is_unfinished(lake.messages) is not None
     ahead = 0 if unfinished or "archive_runs" in logs else _newest_lost_run(lake)
     missing = _missing_runs(lake, {*logs, *files})
-    intact = [table for table in SUMMED_TABLES if table not in {*logs, *files}] if deep else []
-    contents = [found for found in read_contents(lake, intact, runner) if found.differs]
     is_whole = deep and not (missing or lost or unfinished or ahead or {MINUTES, "gaps"} & {*logs, *files})
     return RepairPlan(
         logs,

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow.fs as pafs
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
@@ -190,14 +189,14 @@ def exchange_files(
 
 
 def _sum_change(table_uri: str, removed: Sequence[TableFile], added: Sequence[TableFile]) -> SumChange:
-    from commitlake.connectors.lake.row_sums import sum_of_file  # noqa: PLC0415 (loads compiled code)
+    from commitlake.connectors.lake.row_sums import sums_of_files  # noqa: PLC0415 (loads compiled code)
 
     log = LogFolder(table_uri, storage_options(table_uri))
     seal, _ = newest_seal(log, log.read_listing())
     if seal is None or seal.row_sum is None:
         return UNKNOWN  # the files need not be read
-    folder = folder_of(table_uri)
-    return change_of([file.statistics for file in added], (sum_of_file(folder, unquote(file.path)) for file in removed))
+    before = sums_of_files(folder_of(table_uri), (file.path for file in removed))
+    return change_of([file.statistics for file in added], before)
 
 
 def _version_of(table: DeltaTable, metadata: str) -> int | None:

@@ -150,3 +150,17 @@ def test_deleted_seals_are_a_finding(sound: GrowingLake, tmp_path: Path) -> None
     assert [contents.table for contents in differing(lake)] == ["profiles"]
     assert seal_contents(lake) == ["profiles"]
     assert differing(lake) == []
+
+
+def test_damage_of_messages_does_not_hide_changes_of_another_table(
+    sound: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = sound.copy_to(tmp_path).lake
+    before = delta_table(lake.quality_results).to_pyarrow_table().to_pylist()
+    change(lake, "quality_results")
+    Path(delta_table(lake.messages).file_uris()[0]).write_bytes(b"PAR1")
+    assert maintain.main(["--lake", lake.root, "--repair"]) == ExitCode.DAMAGE
+    assert "quality_results: expected rows with the sum" in capsys.readouterr().err
+    after = delta_table(lake.quality_results).to_pyarrow_table().to_pylist()
+    assert all(row in after for row in before)
+    assert differing(lake) == []
