@@ -442,7 +442,11 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
         for table, count in gone.items()
         if table not in {*recount, *lost_rows}
     ]
-    record_lost_rows(lake, {*plan.logs, *plan.files})
+    missing += [
+        f"{table}: {count_text(count, 'row')} of data files that are gone"
+        for table, count in record_lost_rows(lake, {*plan.logs, *plan.files}).items()
+        if not any(line.startswith(f"{table}: ") for line in missing)
+    ]
     for table in SNAPSHOT_TABLES:
         missing += _repair_or_begin(aside, table, plan, runner, "all snapshots so far")
     missing += _restore_consumptions(aside, plan, runner)

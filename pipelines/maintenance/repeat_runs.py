@@ -89,13 +89,20 @@ def lacking_rows(lake: LakePaths, tables: Collection[str]) -> dict[str, int]:
     return dict(found)
 
 
-def record_lost_rows(lake: LakePaths, tables: Collection[str]) -> None:
-    """Record in some tables how many rows they lack after a repair, so that an audit does not report them again."""
+def record_lost_rows(lake: LakePaths, tables: Collection[str]) -> dict[str, int]:
+    """Record in some tables how many rows they lack after a repair, so that an audit does not report them again.
+
+    Returns:
+        The number of rows that were not recorded yet, for tables that lack some.
+    """
+    recorded = {}
     for table, count in lacking_rows(lake, [table for table in tables if table in {*REPEATED, "store_config"}]).items():
         uri = getattr(lake, table)
         new = count - count_lost_rows(open_or_create(uri, FOLLOWING[table]))
         if new > 0:
             exchange_files(uri, [], [], changes_data=False, note=repair_note(new))
+            recorded[table] = new
+    return recorded
 
 
 def repeat_runs(lake: LakePaths, lost: Mapping[str, int | None], stores: Stores) -> Iterator[str]:
