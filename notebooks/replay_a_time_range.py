@@ -13,7 +13,6 @@
 
 # COMMAND ----------
 
-from commitlake.connectors.lake.reader import open_table
 from commitlake.jobs.cli.lake_names import check_brokers
 from commitlake.jobs.notebooks import replay_words as words
 from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
@@ -40,7 +39,7 @@ notebook = open_notebook(
 )
 lake, brokers, rate = notebook.lake, notebook.texts("broker"), notebook.number("rate")
 check_brokers(lake, brokers)
-table = open_table(lake, "messages")
+table = lake.table("messages")
 
 # COMMAND ----------
 

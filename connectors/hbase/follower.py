@@ -1,6 +1,6 @@
 """Projection of `messages` into HBase, version by version, never ahead of Delta. A repeated run changes nothing.
 
-    follow(SparkRunner(spark), lake.messages, HBaseOptions.of_address("hbase-thrift:9090"))
+    follow(SparkRunner(spark), lake.uri("messages"), HBaseOptions.of_address("hbase-thrift:9090"))
 
 Rows that a version added are written, rows that it removed are deleted, and then the table's progress is updated
 (`progress`). If a run is killed, the next run repeats the unfinished version and puts the same cells. The first run

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from commitlake.connectors.lake.paths import LakePaths, local_folder
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.paths import local_folder
 from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
 
 WAY_OUT = (
@@ -13,14 +14,14 @@ WAY_OUT = (
 )
 
 
-def folder_around(lake: LakePaths, bodies: str) -> str | None:
+def folder_around(lake: Lake, bodies: str) -> str | None:
     """Return the folder of a lake that contains a place for bodies, or None if bodies may be stored there.
 
     In a lake, bodies may only be in the folder `bodies` and its subfolders. Links and `..` are resolved. If a table is
     a link to another disk, the link's target is checked, too.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         bodies: root of the packs, as a folder, a `file:` URI, or `s3://bucket/prefix`.
     """
     if is_s3(bodies):

@@ -6,12 +6,12 @@ import inspect
 import json
 
 from commitlake.connectors.catalog.tables import CatalogTable, catalog_columns
-from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.connectors.lake.reader import NoTableError, open_table
+from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 
-def catalog_tables(lake: LakePaths) -> list[CatalogTable]:
+def catalog_tables(lake: Lake) -> list[CatalogTable]:
     """Return the tables that a lake has by now.
 
     Raises:
@@ -20,10 +20,10 @@ def catalog_tables(lake: LakePaths) -> list[CatalogTable]:
     found = []
     for name in LAKE_TABLES:
         try:
-            table = open_table(lake, name)
+            table = lake.table(name)
         except NoTableError:
             continue
-        comment = (inspect.getdoc(getattr(LakePaths, name)) or "").rstrip(".")
+        comment = (inspect.getdoc(getattr(Lake, name)) or "").rstrip(".")
         columns = catalog_columns(json.loads(table.schema().to_json()), table.metadata().partition_columns)
         found.append(CatalogTable(name, comment, columns))
     if not any(table.name == "messages" for table in found):

@@ -14,12 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
-from commitlake.connectors.lake.paths import LakePaths
 
 APPLICATION_ID = "commitlake.erasure"
 FORM_ID = "commitlake.erasure.form"
@@ -123,38 +121,29 @@ class ErasedPlaces:
 NOTHING_ERASED = ErasedPlaces()
 
 
-def open_erasures(lake: LakePaths) -> DeltaTable | None:
+def open_erasures(lake: Lake) -> DeltaTable | None:
     """Open the table `erasures`; None if nothing was ever erased.
 
     Raises:
         LogDamagedError: if the table is damaged, or missing although `messages` knows of an erasure.
     """
-    try:
-        return delta_table(lake.erasures, lake.s3)
-    except TableNotFoundError:
-        if lacks_erasures(lake):
-            raise LogDamagedError(
-                f"{lake.erasures}: expected the table of erasures, because {lake.messages} records erasures, found "
-                f"none. {WAY_OUT}"
-            ) from None
-        return None
+    table = lake.find("erasures")
+    if table is None and lacks_erasures(lake):
+        raise LogDamagedError(
+            f"{lake.uri('erasures')}: expected the table of erasures, because {lake.uri('messages')} records erasures, "
+            f"found none. {WAY_OUT}"
+        )
+    return table
 
 
-def lacks_erasures(lake: LakePaths) -> bool:
+def lacks_erasures(lake: Lake) -> bool:
     """Return True if `messages` records erasures, but the lake has no table of them."""
-    try:
-        known = erasure_number(delta_table(lake.messages, lake.s3))
-    except TableNotFoundError:
-        return False
-    if not known:
+    if not erasure_number(lake.find("messages")):
         return False
     try:
-        delta_table(lake.erasures, lake.s3)
-    except TableNotFoundError:
-        return True
+        return lake.find("erasures") is None
     except LogDamagedError:  # reported by the check of that table
         return False
-    return False
 
 
 def erasure_number(table: DeltaTable | None) -> int:
@@ -167,7 +156,7 @@ def erased_form(table: DeltaTable) -> int:
     return table.transaction_version(FORM_ID) or (1 if erasure_number(table) else FORM)
 
 
-def read_erased_places(lake: LakePaths) -> ErasedPlaces:
+def read_erased_places(lake: Lake) -> ErasedPlaces:
     """Read the places of all erased messages.
 
     Raises:

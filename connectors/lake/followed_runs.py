@@ -12,8 +12,8 @@ from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, read_commits, read_last_commit
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
-from commitlake.connectors.lake.paths import LakePaths
 
 _LOOKED_AT = 64
 """Largest number of commits of `messages` that a query to another table reads."""
@@ -27,11 +27,11 @@ def last_finished(table_uri: str) -> int:
         return 0
 
 
-def check_not_ahead(lake: LakePaths, finished: int, newest: int) -> None:
+def check_not_ahead(lake: Lake, finished: int, newest: int) -> None:
     """Refuse a lake with more finished runs than commits in `messages`.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         finished: the newest finished run in `archive_runs`.
         newest: sequence of the newest commit, as it was read before.
 
@@ -40,40 +40,40 @@ def check_not_ahead(lake: LakePaths, finished: int, newest: int) -> None:
     """
     if finished <= newest:
         return
-    last = read_last_commit(lake.messages)
+    last = read_last_commit(lake.uri("messages"))
     if last is None or last.sequence < finished:
         raise LogDamagedError(
-            f"{lake.messages}: expected archive commit {finished} in its _delta_log, which archive_runs has, found "
-            f"{last.sequence if last else 'none'} as the newest: the last entries are lost. {WAY_OUT}"
+            f"{lake.uri('messages')}: expected archive commit {finished} in its _delta_log, which archive_runs has, "
+            f"found {last.sequence if last else 'none'} as the newest: the last entries are lost. {WAY_OUT}"
         )
 
 
-def missing_runs(lake: LakePaths, table: str, commits: Iterable[ArchiveCommit]) -> list[int]:
+def missing_runs(lake: Lake, table: str, commits: Iterable[ArchiveCommit]) -> list[int]:
     """Return the sequence numbers of finished runs whose files a following table does not have.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         table: name of the following table.
         commits: the commits of `messages`.
     """
-    finished = last_finished(lake.archive_runs)
-    followed = last_finished(getattr(lake, table))
+    finished = last_finished(lake.uri("archive_runs"))
+    followed = last_finished(lake.uri(table))
     return [made.sequence for made in commits if made.files.get(table) and followed < made.sequence <= finished]
 
 
-def check_follows(lake: LakePaths, table: str) -> None:
+def check_follows(lake: Lake, table: str) -> None:
     """Refuse a table that lacks rows which the newest commits of `messages` added to it.
 
     Raises:
         LogDamagedError: if it lacks such rows.
     """
     try:
-        newest = list(islice(read_commits(lake.messages), _LOOKED_AT))
+        newest = list(islice(read_commits(lake.uri("messages")), _LOOKED_AT))
     except (TableNotFoundError, LogDamagedError):  # reported when messages is read
         return
     missing = missing_runs(lake, table, newest)
     if missing:
         raise LogDamagedError(
-            f"{getattr(lake, table)}: expected the rows of archive run {missing[0]}, which is finished, found a table "
+            f"{lake.uri(table)}: expected the rows of archive run {missing[0]}, which is finished, found a table "
             f"that ends before it: its last entries, or its log, are lost. {WAY_OUT}"
         )

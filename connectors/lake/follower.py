@@ -10,14 +10,12 @@ import secrets
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
-from deltalake.exceptions import TableNotFoundError
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.committer import append_files, append_rows
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.followed_runs import check_not_ahead, last_finished
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
@@ -57,66 +55,66 @@ class ArchiveRun:
     parser_version: str
 
 
-def unfinished_commits(lake: LakePaths, newest: int) -> list[ArchiveCommit]:
+def unfinished_commits(lake: Lake, newest: int) -> list[ArchiveCommit]:
     """Return the commits that other tables do not have yet, oldest first.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         newest: the newest commit's sequence.
 
     Raises:
         LogDamagedError: if `messages` has lost its newest commits.
     """
-    finished = last_finished(lake.archive_runs)
+    finished = last_finished(lake.uri("archive_runs"))
     check_not_ahead(lake, finished, newest)
-    return commits_after(lake.messages, finished) if newest > finished else []
+    return commits_after(lake.uri("messages"), finished) if newest > finished else []
 
 
-def finish_runs(lake: LakePaths, run_id: str, parser_version: str) -> list[ArchiveCommit]:
+def finish_runs(lake: Lake, run_id: str, parser_version: str) -> list[ArchiveCommit]:
     """Bring the following tables up to the newest commit.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         run_id: the run that calls this; commits of other runs count as recovered.
         parser_version: for the rows of `archive_runs`.
 
     Returns:
         The completed commits, oldest first.
     """
-    commits = commits_after(lake.messages, last_finished(lake.archive_runs))
+    commits = commits_after(lake.uri("messages"), last_finished(lake.uri("archive_runs")))
     for commit in commits:
         for table, schema in FOLLOWING.items():
             if files := commit.files.get(table):
-                append_files(getattr(lake, table), schema, files, commit.sequence)
+                append_files(lake.uri(table), schema, files, commit.sequence)
         if files := commit.files.get("erasures"):
-            append_files(lake.erasures, ERASURES, files, commit.sequence)
-        _append_run(_run_of(commit, commit.run_id != run_id, parser_version), lake.archive_runs)
+            append_files(lake.uri("erasures"), ERASURES, files, commit.sequence)
+        _append_run(_run_of(commit, commit.run_id != run_id, parser_version), lake.uri("archive_runs"))
     return commits
 
 
-def lacking_runs(lake: LakePaths) -> list[ArchiveCommit]:
+def lacking_runs(lake: Lake) -> list[ArchiveCommit]:
     """Return the commits of finished runs without a row in `archive_runs`, oldest first."""
-    try:
-        there = delta_table(lake.archive_runs).to_pyarrow_table(columns=["run_id"]).column("run_id").to_pylist()
-    except TableNotFoundError:
+    table = lake.find("archive_runs")
+    if table is None:
         return []
-    known, finished = set(there), last_finished(lake.archive_runs)
-    commits = commits_after(lake.messages, 0)
+    there = table.to_pyarrow_table(columns=["run_id"]).column("run_id").to_pylist()
+    known, finished = set(there), last_finished(lake.uri("archive_runs"))
+    commits = commits_after(lake.uri("messages"), 0)
     return [commit for commit in commits if commit.run_id not in known and commit.sequence <= finished]
 
 
-def restore_runs(lake: LakePaths, parser_version: str) -> int:
+def restore_runs(lake: Lake, parser_version: str) -> int:
     """Restore missing rows of `archive_runs` from the commits of `messages`, and return their number.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         parser_version: for the rows.
     """
     missing = lacking_runs(lake)
     if missing:
         rows = [asdict(_run_of(commit, True, parser_version)) for commit in missing]
         append_rows(
-            lake.archive_runs,
+            lake.uri("archive_runs"),
             ARCHIVE_RUNS,
             pa.Table.from_pylist(rows, schema=to_arrow_schema(ARCHIVE_RUNS)),
         )

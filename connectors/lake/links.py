@@ -11,13 +11,12 @@ import os
 from pathlib import Path
 
 from commitlake.connectors.lake.log_names import LOG, SEALS
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.schemas.store_files import UnsafeFileError, check_folder, check_tree, kind_of
 
 _WAY_OUT = ". A lake may not contain links: move what it leads to into its place, or remove it"
 
 
-def check_lake_links(lake: LakePaths) -> None:
+def check_links(root: Path) -> None:
     """Refuse a lake with a link in its folder, in the folder of a table, or in that of a log.
 
     Files within partitions are not visited. `check_table_links` does that for one table.
@@ -25,9 +24,7 @@ def check_lake_links(lake: LakePaths) -> None:
     Raises:
         UnsafeFileError: with the path of the first link.
     """
-    if lake.s3 is not None:
-        return
-    for folder in _folders(Path(lake.root)):
+    for folder in _folders(root):
         for within in _folders(folder):
             if within.name == LOG:
                 check_not_link(folder / SEALS)

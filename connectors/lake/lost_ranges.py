@@ -14,11 +14,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.file_actions import file_actions, file_bounds
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
 from commitlake.connectors.plain_arrays import dict_rows
@@ -84,7 +82,7 @@ class LostRange:
 
 
 def lost_ranges(
-    lake: LakePaths,
+    lake: Lake,
     brokers: Collection[str] = (),
     start: datetime.datetime | None = None,
     end: datetime.datetime | None = None,
@@ -92,7 +90,7 @@ def lost_ranges(
     """Return the lost ranges that may hold messages of some brokers and a time range.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         brokers: the brokers; all if empty.
         start: first time at which the messages were stored; None for no bound.
         end: end of these times; None for no bound.
@@ -110,10 +108,9 @@ def lost_sentences(lost: Collection[LostRange]) -> list[str]:
     ]
 
 
-def _recorded(lake: LakePaths) -> Iterator[LostRange]:
-    try:
-        table = delta_table(lake.gaps, lake.s3)
-    except TableNotFoundError:
+def _recorded(lake: Lake) -> Iterator[LostRange]:
+    table = lake.find("gaps")
+    if table is None:
         return
     if not _may_have_repairs(table):
         return
@@ -132,11 +129,10 @@ def _may_have_repairs(table: DeltaTable) -> bool:
     return any(first is None or last is None or first <= REPAIR <= last for first, last in bounds)
 
 
-def _with_times(lake: LakePaths, lost: LostRange) -> LostRange:
+def _with_times(lake: Lake, lost: LostRange) -> LostRange:
     """Add the times from `topic_minutes`, which still counts the lost messages; without them, no times."""
-    try:
-        table = delta_table(lake.topic_minutes, lake.s3)
-    except TableNotFoundError:
+    table = lake.find("topic_minutes")
+    if table is None:
         return lost
     is_time = f"minute BETWEEN {timestamp_literal(EPOCH)} AND {timestamp_literal(_LAST)}"
     conditions = [f"broker = {text_literal(lost.broker)}", is_time]

@@ -13,9 +13,9 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.erasures import erasure_number
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.versions import (
     AddedFile,
     AddedVersion,
@@ -26,11 +26,11 @@ from commitlake.connectors.lake.versions import (
 )
 
 
-def reached_version(lake: LakePaths, table: str, application_id: str) -> int:
+def reached_version(lake: Lake, table: str, application_id: str) -> int:
     """Return the version of `messages` that a table has reached; -1 before the first.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         table: location of the table.
         application_id: name of its transactions.
     """
@@ -51,7 +51,7 @@ def version_in(table: DeltaTable | None, application_id: str) -> int:
     return -1 if version is None else version
 
 
-def reached_erasure(lake: LakePaths, table: str) -> int:
+def reached_erasure(lake: Lake, table: str) -> int:
     """Return the number of the newest erasure that is complete in a table; 0 for none."""
     try:
         return erasure_number(delta_table(table, lake.s3))
@@ -74,19 +74,19 @@ class NewFiles:
     from_scratch: bool = False
 
 
-def readable_files(lake: LakePaths, after: int, table: str | None = None) -> NewFiles:
+def readable_files(lake: Lake, after: int, table: str | None = None) -> NewFiles:
     """Return the new files after a version, or all files if new ones, or entries of the log, no longer exist.
 
     A vacuum deletes files after a compaction has written their rows to others. A follower that did not run for longer
     than `maintain --vacuum-after` starts again with all files.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         after: the version; -1 for none.
         table: location of the table that is followed; by default `messages`.
     """
-    uri = table or lake.messages
-    options = storage_options(uri, lake.s3)
+    uri = table or lake.uri("messages")
+    options = lake.storage_options
     try:
         files, newest = new_files(lake, after, uri)
     except VersionGoneError:
@@ -100,7 +100,7 @@ def readable_files(lake: LakePaths, after: int, table: str | None = None) -> New
     return NewFiles(files, newest)
 
 
-def new_files(lake: LakePaths, after: int, table: str | None = None) -> tuple[list[AddedFile], int]:
+def new_files(lake: Lake, after: int, table: str | None = None) -> tuple[list[AddedFile], int]:
     """Return a table's data files after a version, and its newest version; files may no longer exist.
 
     See `readable_files` for the arguments.
@@ -108,8 +108,8 @@ def new_files(lake: LakePaths, after: int, table: str | None = None) -> tuple[li
     Raises:
         VersionsError: if the log no longer has these versions, or rows were changed.
     """
-    uri = table or lake.messages
-    options = storage_options(uri, lake.s3)
+    uri = table or lake.uri("messages")
+    options = lake.storage_options
     if after < 0:  # the current files: earlier versions may have had files that no longer exist
         whole = snapshot_files(uri, options)
         return list(whole.files), whole.version

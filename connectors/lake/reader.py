@@ -5,19 +5,14 @@ It suits results that fit into one process, and opens a table in tens of millise
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 
-from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.lost_tables import check_messages_are_there
-from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 _ENGINE_PREFIX = re.compile(r"^(?:[A-Z]\w* error(?:: | -> )|\w+Error\(\"?|Execution error: |Error during planning: )+")
@@ -34,52 +29,6 @@ class TimeRangeError(QueryError):
     """A function of the query cannot compute a time of the table, such as one of a message from the year 3000."""
 
     exit_code = ExitCode.DAMAGE
-
-
-class NoTableError(LakeError):
-    """A table of the lake does not exist yet, because nothing was written to it."""
-
-
-def open_table(lake: LakePaths, table: str) -> DeltaTable:
-    """Open a table of a lake.
-
-    Args:
-        lake: locations of the tables.
-        table: messages, quarantine or archive_runs.
-
-    Raises:
-        LakeError: if there is no lake, or no permission.
-        NoTableError: if the lake does not have the table yet.
-        S3Error: if an object store cannot be reached, or denies access.
-    """
-    uri: str = getattr(lake, table)
-    if lake.s3 is not None:
-        lake.check_readable()
-    else:
-        _check_folder(Path(lake.root))
-    try:
-        return delta_table(uri, lake.s3)
-    except OSError as error:  # an object store's error contains the server's complete answer
-        raise LakeError(f"{uri} cannot be read: {clean_message(str(error))}") from None
-    except TableNotFoundError:
-        if table != "messages":
-            open_table(lake, "messages")  # raises an error if this is not a lake
-            raise NoTableError(
-                f"the lake {lake.root} has no table {table!r} yet: nothing has been written to it"
-            ) from None
-        check_messages_are_there(lake)
-        raise LakeError(
-            f"{lake.root} is not a lake: expected a Delta table in {uri}; 'commitlake archive' creates one"
-        ) from None
-
-
-def _check_folder(root: Path) -> None:
-    if not root.exists():
-        raise LakeError(f"{root} does not exist: expected the folder of a lake, which 'commitlake archive' creates")
-    if not root.is_dir():
-        raise LakeError(f"{root} is a file: expected the folder of a lake")
-    if not os.access(root, os.R_OK | os.X_OK):
-        raise LakeError(f"{root} cannot be read by this user")
 
 
 def run_sql(table: DeltaTable, name: str, sql: str, *, sorts_all: bool = False) -> pa.RecordBatchReader:

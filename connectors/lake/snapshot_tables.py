@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.committer import advance, open_or_create
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.tables.consumer_offsets import CONSUMER_OFFSETS
@@ -33,14 +33,14 @@ _KEYS = {
 }
 
 
-def open_snapshots(lake: LakePaths, name: str) -> DeltaTable | None:
+def open_snapshots(lake: Lake, name: str) -> DeltaTable | None:
     """Open a table of snapshots; return None if the lake does not have it yet.
 
     Raises:
         LakeError: There is no lake.
     """
     try:
-        return open_table(lake, name)
+        return lake.table(name)
     except NoTableError:
         return None
 
@@ -158,11 +158,11 @@ def _run(table: DeltaTable, sql: str) -> pa.Table:
     return rows.cast(pa.schema([(name, types.get(name, pa.int64())) for name in rows.column_names]))
 
 
-def append_snapshots(lake: LakePaths, name: str, rows: pa.Table, versions: Mapping[str, int | None]) -> bool:
+def append_snapshots(lake: Lake, name: str, rows: pa.Table, versions: Mapping[str, int | None]) -> bool:
     """Add rows of some stores in one commit, unless another process has added rows of one of them first.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         name: name of the table.
         rows: rows with the table's columns.
         versions: for each of these stores, the result of `version_of` for the table that the rows were compared with.
@@ -170,7 +170,7 @@ def append_snapshots(lake: LakePaths, name: str, rows: pa.Table, versions: Mappi
     Returns:
         True if they were added; False if another process was first, and nothing has changed.
     """
-    uri, schema = getattr(lake, name), SNAPSHOT_TABLES[name]
+    uri, schema = lake.uri(name), SNAPSHOT_TABLES[name]
     open_or_create(uri, schema)
     rows = rows.cast(to_arrow_schema(schema))
     file = write_plain_file(rows, uri, f"part-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)

@@ -9,8 +9,8 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import dict_rows
 
@@ -38,7 +38,7 @@ class StoreConfig:
         return {name: json.loads(value) for (found, name), value in self.values.items() if found == kind}
 
 
-def read_store_config(lake: LakePaths, broker: str, at: datetime.datetime | None = None) -> StoreConfig:
+def read_store_config(lake: Lake, broker: str, at: datetime.datetime | None = None) -> StoreConfig:
     """Read a store's configuration as it was at a time.
 
     For a time before the first recorded configuration, the first one is returned, because it is the nearest known.
@@ -56,7 +56,7 @@ def read_store_config(lake: LakePaths, broker: str, at: datetime.datetime | None
         QueryError: The table cannot be read.
     """
     try:
-        table = open_table(lake, _NAME)
+        table = lake.table(_NAME)
     except NoTableError:
         return StoreConfig()
     rows = _rows_of(table, broker)

@@ -1,7 +1,7 @@
 """The changes of each version of a Delta table, for tables that follow another one version by version.
 
-    for version in added_versions(lake.messages, after=progress):
-        write(version.files)                       # each read through `table_files(lake.messages)`
+    for version in added_versions(lake.uri("messages"), after=progress):
+        write(version.files)                       # each read through `table_files(lake.uri("messages"))`
         progress = version.version
 
 The versions are read from the log's own commit files, which contain facts that the rows do not. An OPTIMIZE writes

@@ -6,9 +6,7 @@ import argparse
 import time
 
 from commitlake.connectors.lake.follower import finish_runs
-from commitlake.connectors.lake.lost_tables import check_writable
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.archive.run import VERSION
 from commitlake.jobs.cli.places import lake_of
@@ -25,8 +23,8 @@ from commitlake.schemas.errors import ExitCode
 def backfill(arguments: argparse.Namespace) -> ExitCode:
     """Add the missing rows of a table, and print how many there were."""
     lake = lake_of(arguments)
-    open_table(lake, "messages")
-    check_writable(lake)
+    lake.table("messages")
+    lake.check_writable()
     finish_runs(lake, "", VERSION)
     runner = make_runner(arguments, "archive", lake.s3)
     return (
@@ -34,7 +32,7 @@ def backfill(arguments: argparse.Namespace) -> ExitCode:
     )
 
 
-def _count(arguments: argparse.Namespace, lake: LakePaths, runner: Runner) -> ExitCode:
+def _count(arguments: argparse.Namespace, lake: Lake, runner: Runner) -> ExitCode:
     started = time.monotonic()
     with runner_progress(runner, f"counting messages of {lake.root}", 0, quiet=arguments.quiet):
         done = backfill_minutes(lake, runner)
@@ -49,7 +47,7 @@ def _count(arguments: argparse.Namespace, lake: LakePaths, runner: Runner) -> Ex
     return ExitCode.OK
 
 
-def _backfill_edges(arguments: argparse.Namespace, lake: LakePaths, runner: Runner) -> ExitCode:
+def _backfill_edges(arguments: argparse.Namespace, lake: Lake, runner: Runner) -> ExitCode:
     with runner_progress(runner, f"linking messages of {lake.root}", 0, quiet=arguments.quiet):
         done = catch_up_edges(lake, runner)
     if not arguments.quiet:

@@ -28,7 +28,7 @@ from commitlake.connectors.formats.engine.plan import Snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.lake.archive_log import read_last_commit
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.object_store.spark import spark_uri
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.connectors.runtime.spark_versions import HAS_READ_LIMITS
@@ -170,7 +170,7 @@ class Follower:
     def _archive(self, offered: Snapshot) -> None:
         """Archive the offered messages that the lake lacks; those that other runs archive meanwhile are skipped."""
         config = self._config
-        lake, layouts = LakePaths(config.lake), config.layout.formats
+        lake, layouts = Lake(config.lake), config.layout.formats
         work = find_work(config.store, config.broker, lake, until=offered, formats=layouts)
         if not work.is_nothing:
             self._on_result(archive_concurrently(self._runner, config, work, wait=self._stop.wait))
@@ -207,7 +207,7 @@ def find_left(config: Config) -> ArchiveWork | None:
         CommitLogError: as for `find_work`.
     """
     try:
-        lake, layouts = LakePaths(config.lake), config.layout.formats
+        lake, layouts = Lake(config.lake), config.layout.formats
         left = find_work(config.store, config.broker, lake, until=Snapshot({}), formats=layouts)
     except EmptyStoreError:
         return None
@@ -233,12 +233,12 @@ def checkpoint_folder(config: Config) -> str:
     path = config.store if "://" in config.store else str(Path(config.store).absolute())
     layout = "" if config.layout == ANY_FORMAT else f"\n{config.layout}"
     name = hashlib.blake2b(f"{path}\n{config.broker or ''}{layout}".encode(), digest_size=8).hexdigest()
-    return spark_uri(f"{LakePaths(config.lake).streams}/{name}")
+    return spark_uri(f"{Lake(config.lake).streams}/{name}")
 
 
 def _lake_offsets(config: Config) -> dict[str, int]:
     """Return the lake's end offset of each store that exists, for a stream without a checkpoint."""
-    last = read_last_commit(LakePaths(config.lake).messages)
+    last = read_last_commit(Lake(config.lake).uri("messages"))
     if last is None:
         return {}
     try:

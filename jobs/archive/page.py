@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.lake.archive_log import CommittedRange
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import clean_message
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
@@ -107,7 +107,7 @@ def run_page(run: ShownRun) -> Page:
 
 
 def nothing_new_page(
-    lake: LakePaths, stores: Sequence[str], sentence: str, problems: Sequence[str] = (), newer: Sequence[str] = ()
+    lake: Lake, stores: Sequence[str], sentence: str, problems: Sequence[str] = (), newer: Sequence[str] = ()
 ) -> Page:
     """Return the page of a run that found nothing new.
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from commitlake.connectors.formats.engine.errors import EmptyStoreError
 from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.lake.archive_log import read_last_commit
-from commitlake.connectors.lake.lost_tables import check_writable
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.archive.broker_arguments import source_of
 from commitlake.jobs.archive.page import TITLE, nothing_new_page, page_writer
@@ -70,9 +69,7 @@ def run(arguments: argparse.Namespace, judge: JudgeProcess | None = None) -> Exi
     return max(code, ExitCode.DAMAGE if warn_of_lost_ranges("archive", lake) else ExitCode.OK)
 
 
-def _archive(
-    arguments: argparse.Namespace, lake: LakePaths, judge: JudgeProcess | None, file: PageFile | None
-) -> ExitCode:
+def _archive(arguments: argparse.Namespace, lake: Lake, judge: JudgeProcess | None, file: PageFile | None) -> ExitCode:
     evidence_key(arguments)  # an unusable key fails before any work is done
     name = _name_of(arguments, lake)
     config = Config(
@@ -124,11 +121,11 @@ def _archive(
     return _print_result(arguments, result)
 
 
-def _name_of(arguments: argparse.Namespace, lake: LakePaths) -> BrokerName:
+def _name_of(arguments: argparse.Namespace, lake: Lake) -> BrokerName:
     """Return the store's name, which must not change between runs; brokers give their own names."""
     if arguments.from_broker is not None:
         return BrokerName(None)
-    last = read_last_commit(lake.messages)
+    last = read_last_commit(lake.uri("messages"))
     known = () if last is None else tuple(last.stores)
     try:
         return broker_name(
@@ -138,12 +135,12 @@ def _name_of(arguments: argparse.Namespace, lake: LakePaths) -> BrokerName:
         return BrokerName(arguments.broker)
 
 
-def page_in(lake: LakePaths) -> RunPage | None:
+def page_in(lake: Lake) -> RunPage | None:
     """Return the default path of a run's page: into the lake, if the lake is a folder."""
     return None if lake.page is None else page_writer(PageFile(Path(lake.page)))
 
 
-def _page(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None) -> RunPage | None:
+def _page(arguments: argparse.Namespace, lake: Lake, file: PageFile | None) -> RunPage | None:
     """Return where a run's page goes: the given file, otherwise the lake's folder if expectations are checked."""
     if file is not None:
         return page_writer(file)
@@ -171,8 +168,8 @@ def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
     from commitlake.connectors.runtime.connect_session import is_connect
     from commitlake.jobs.archive.follow import Follower, find_left
 
-    lake = LakePaths(config.lake)
-    check_writable(lake)
+    lake = Lake(config.lake)
+    lake.check_writable()
     check_bodies(lake, config.bodies)
     left = find_left(config)
     session = open_session("archive", lake.s3)
@@ -204,8 +201,8 @@ def _follow_brokers(arguments: argparse.Namespace, config: Config) -> ExitCode:
     """Archive messages as they arrive at brokers, and return the worst exit code of all runs."""
     from commitlake.jobs.archive.follow_brokers import BrokerFollower
 
-    lake = LakePaths(config.lake)
-    check_writable(lake)
+    lake = Lake(config.lake)
+    lake.check_writable()
     check_bodies(lake, config.bodies)
     worst = ExitCode.OK
 
@@ -244,7 +241,7 @@ def _sign(arguments: argparse.Namespace, result: Result) -> None:
         return
     from commitlake.pipelines.evidence.facts import archive_facts
 
-    lake = LakePaths(arguments.lake)
+    lake = Lake(arguments.lake)
     last = last_subject(lake, "archive")
     if last is None:
         if not result.sequence:

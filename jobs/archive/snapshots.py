@@ -13,8 +13,8 @@ from commitlake.connectors.formats.engine.errors import EmptyStoreError
 from commitlake.connectors.formats.engine.plan import StoreRange, take_snapshot
 from commitlake.connectors.formats.engine.stores import Store, find_stores, for_each_store
 from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import LogDamagedError
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.snapshot.append import Appended, ConcurrentSnapshotError, append_all, grouped
@@ -82,7 +82,7 @@ def append_snapshots(
         snapshots: the snapshots from `read_snapshots`.
         ranges: ranges of the stores' logs, found after the snapshots were read.
     """
-    lake = LakePaths(config.lake)
+    lake = Lake(config.lake)
     added: list[Appended] = []
     ends = {broker: log_range.end for broker, log_range in ranges.items()}
     ended = [replace(progress, log_end=ends.get(progress.broker)) for progress in snapshots]
@@ -123,7 +123,7 @@ class RepeatedSnapshots:
         if time.monotonic() < self._next:
             return False
         self._next = time.monotonic() + self._seconds
-        if read_last_commit(LakePaths(self._config.lake).messages) is None:
+        if read_last_commit(Lake(self._config.lake).uri("messages")) is None:
             return False
         snapshots = _read_progress(self._stores or _list_stores(self._config))
         for sentence in unreadable_offsets(snapshots):

@@ -23,7 +23,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.audit.page import TITLE, audit_page
 from commitlake.jobs.cli.broker_name import broker_name
@@ -132,7 +132,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         return _audit(arguments, lake, file)
 
 
-def _audit(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None) -> ExitCode:
+def _audit(arguments: argparse.Namespace, lake: Lake, file: PageFile | None) -> ExitCode:
     key = evidence_key(arguments)
     bodies = _bodies_of(arguments, lake)
     moment = read_moment(lake)
@@ -193,7 +193,7 @@ def _audit(arguments: argparse.Namespace, lake: LakePaths, file: PageFile | None
 
 def _signed(
     arguments: argparse.Namespace,
-    lake: LakePaths,
+    lake: Lake,
     key: Ed25519PrivateKey | None,
     facts: dict[str, Any],
     code: ExitCode,
@@ -215,7 +215,7 @@ def _print(
     verdicts: Sequence[AuditVerdict],
     findings: Sequence[TableFinding],
     notes: Sequence[str],
-    lake: LakePaths,
+    lake: Lake,
 ) -> None:
     """Print the comparisons; in formats for programs, each damaged table is a row."""
     if arguments.output != "table":
@@ -225,7 +225,7 @@ def _print(
     print_text("\n".join([*whole, *([as_text(verdicts)] if verdicts else []), *finding_lines(findings, lake), *notes]))
 
 
-def _bodies_of(arguments: argparse.Namespace, lake: LakePaths) -> str:
+def _bodies_of(arguments: argparse.Namespace, lake: Lake) -> str:
     """Return the root of the packs; raise an error before Spark starts if it cannot be opened."""
     from commitlake.connectors.lake.packs.stores import open_store
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.pages.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.pages.history import history_section, read_history
@@ -42,7 +42,7 @@ _BYTE_FIGURES = ("bytes", "body_bytes")
 
 
 def audit_page(
-    lake: LakePaths,
+    lake: Lake,
     span: AuditSpan,
     moment: Moment,
     comparisons: Sequence[Comparison],
@@ -139,7 +139,7 @@ def _comparisons(comparisons: Sequence[Comparison]) -> Html:
     return joined([tiles(figures), table("Each place is compared in windows of ten minutes", columns, rows)])
 
 
-def _damage(damage: TableFinding, lake: LakePaths) -> FindingGroup:
+def _damage(damage: TableFinding, lake: Lake) -> FindingGroup:
     return FindingGroup(
         Kind.CRITICAL,
         f"Damaged: {damage.table}",
@@ -151,7 +151,7 @@ def _damage(damage: TableFinding, lake: LakePaths) -> FindingGroup:
     )
 
 
-def _differences(comparison: Comparison, lake: LakePaths) -> Iterator[FindingGroup]:
+def _differences(comparison: Comparison, lake: Lake) -> Iterator[FindingGroup]:
     sides = {"expected": _SIDES.get(comparison.expected, comparison.expected),
              "found": _SIDES.get(comparison.found, comparison.found)}  # fmt: skip
     for difference, count in comparison.kinds.items():

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 from deltalake.exceptions import TableNotFoundError
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import QueryError
 
 
 @contextmanager
-def naming_damaged_files(lake: LakePaths, tables: Iterable[str]) -> Iterator[None]:
+def naming_damaged_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
     """If a query fails, look for a damaged data file in its tables, and name it in the error.
 
     Args:
@@ -29,7 +29,7 @@ def naming_damaged_files(lake: LakePaths, tables: Iterable[str]) -> Iterator[Non
     except QueryError as error:
         for table in tables:
             try:
-                refuse_damaged_files(getattr(lake, table), str(error))
+                refuse_damaged_files(lake.uri(table), str(error))
             except TableNotFoundError:
                 continue
         raise

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.connectors.lake.lake import Lake
 
 _HELP = (
     "sign a record of what was done with this private key, in the table evidence ('commitlake evidence key' creates a "
@@ -37,7 +37,7 @@ def evidence_key(arguments: argparse.Namespace) -> Ed25519PrivateKey | None:
     return private_key(arguments.evidence_key, os.environ)
 
 
-def write_evidence(lake: LakePaths, key: Ed25519PrivateKey, kind: str, facts: Iterable[dict[str, Any]]) -> str | None:
+def write_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: Iterable[dict[str, Any]]) -> str | None:
     """Sign documents, append them to a lake, and return a sentence about the newest one; None without documents.
 
     Args:
@@ -58,7 +58,7 @@ def write_evidence(lake: LakePaths, key: Ed25519PrivateKey, kind: str, facts: It
     return None if newest is None else f"evidence: document {newest.number} has the SHA-256 {newest.hash}"
 
 
-def last_subject(lake: LakePaths, kind: str) -> int | None:
+def last_subject(lake: Lake, kind: str) -> int | None:
     """Return the number of the newest archive run, erasure or purge that has a document; None if there is none."""
     from commitlake.pipelines.evidence.chain import newest_document
 

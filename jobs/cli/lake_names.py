@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import read_last_commit
-from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import did_you_mean, nearest_or_all, there_are, warn
@@ -18,13 +19,13 @@ _SHOWN = 8
 _MAX_KNOWN = 10_000
 
 
-def check_brokers(lake: LakePaths, brokers: Iterable[str]) -> None:
+def check_brokers(lake: Lake, brokers: Iterable[str]) -> None:
     """Refuse a broker whose store was never archived, because the answer would always be empty.
 
     Raises:
         JobError: with the nearest name of the lake.
     """
-    last = read_last_commit(lake.messages) if brokers else None
+    last = read_last_commit(lake.uri("messages")) if brokers else None
     if last is None:  # a table of another program, or no table
         return
     for broker in brokers:
@@ -48,7 +49,7 @@ def warn_of_unknown_broker(prog: str, broker: str | None, stores: Iterable[str])
         warn(prog, f"the lake has no store {broker!a}; none of its messages is archived.{did_you_mean(broker, known)}")
 
 
-def unknown_topics(lake: LakePaths, messages: DeltaTable, topics: Iterable[str]) -> list[str]:
+def unknown_topics(lake: Lake, messages: DeltaTable, topics: Iterable[str]) -> list[str]:
     """Return a sentence for each topic that has no message in the lake."""
     found = []
     known: set[str] | None = None
@@ -118,10 +119,10 @@ def unknown_values(
     return found
 
 
-def _topics(lake: LakePaths, messages: DeltaTable) -> set[str]:
+def _topics(lake: Lake, messages: DeltaTable) -> set[str]:
     """Return the topics of a lake, from the small table of profiles if possible, otherwise from all messages."""
     try:
-        table, name = open_table(lake, "profiles"), "profiles"
+        table, name = lake.table("profiles"), "profiles"
     except LakeError:
         table, name = messages, "messages"
     batches = run_sql(table, name, f"SELECT DISTINCT topic FROM {name}")

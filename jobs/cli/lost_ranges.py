@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import lost_ranges, lost_sentences
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.cli.names import warn
 
 OF_MESSAGES = frozenset({"messages", "message_keys", "edges"})
@@ -15,7 +15,7 @@ OF_MESSAGES = frozenset({"messages", "message_keys", "edges"})
 
 def warn_of_lost_ranges(
     job: str,
-    lake: LakePaths,
+    lake: Lake,
     brokers: Collection[str] = (),
     start: datetime.datetime | None = None,
     end: datetime.datetime | None = None,
@@ -24,7 +24,7 @@ def warn_of_lost_ranges(
 
     Args:
         job: name of the job.
-        lake: locations of the tables.
+        lake: the lake.
         brokers: the brokers; all if empty.
         start: first time at which the messages were stored; None for no bound.
         end: end of these times; None for no bound.

@@ -9,9 +9,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from commitlake.connectors.lake.links import check_lake_links
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_names import LOG, SEALS
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.schemas.store_files import kind_of
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
@@ -33,7 +33,7 @@ def denied_place(error: BaseException) -> str | None:
     return found[0].removeprefix("file://") if found else text.strip().splitlines()[0]
 
 
-def check_lake_is_readable(lake: LakePaths) -> None:
+def check_lake_is_readable(lake: Lake) -> None:
     """Refuse a lake with links, or with unreadable parts, which engines would treat as a lake that does not exist.
 
     Raises:
@@ -44,7 +44,7 @@ def check_lake_is_readable(lake: LakePaths) -> None:
         return
     root = Path(lake.root).absolute()
     _check_folders(root)
-    check_lake_links(lake)
+    lake.check_links()
     for path in (*reversed(root.parents), root, *_parts(root)):
         try:
             is_folder = path.is_dir()

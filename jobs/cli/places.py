@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.permissions import check_lake_is_readable
 from commitlake.jobs.cli.s3_arguments import add_s3_arguments, set_s3_environment
@@ -28,7 +28,7 @@ def add_place_arguments(parser: argparse.ArgumentParser, lake: str = _LAKE, bodi
     add_s3_arguments(parser)
 
 
-def lake_of(arguments: argparse.Namespace) -> LakePaths:
+def lake_of(arguments: argparse.Namespace) -> Lake:
     """Return the lake that the arguments name.
 
     The options of the object store are set in this process's environment, from which all code that opens a table, a
@@ -39,12 +39,12 @@ def lake_of(arguments: argparse.Namespace) -> LakePaths:
         S3Error: if it is in an object store without a bucket's name, or the endpoint is not a URL.
     """
     set_s3_environment(arguments)
-    lake = LakePaths(arguments.lake)
+    lake = Lake(arguments.lake)
     check_lake_is_readable(lake)
     return lake
 
 
-def bodies_of(arguments: argparse.Namespace, lake: LakePaths) -> str:
+def bodies_of(arguments: argparse.Namespace, lake: Lake) -> str:
     """Return the root of the packs.
 
     Raises:

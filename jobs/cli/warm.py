@@ -27,11 +27,11 @@ from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.registry import all_formats, format_named
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.formats.rocketmq.pulled import PulledRecords
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.reader import read_bodies
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
@@ -106,7 +106,7 @@ def _verify(log_format: Format, log: Path, rebuilt: Path) -> None:
 def _restore(store: Store, root: Path) -> None:
     """Restore the store from a lake, with its keys."""
     run_archive(HERE, Config(store.root, str(root), store.broker, quality=False, edges=False))
-    lake = LakePaths(str(root))
+    lake = Lake(str(root))
     restore_store(lake, lake.bodies, root / "restored", Chosen(store.broker))
 
 
@@ -120,10 +120,10 @@ def _encode() -> None:
 def _archive(store: Store, scratch: str) -> None:
     """Run what an archive run's tasks do, and read a body back."""
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], _SEGMENT_BYTES)
-    lake = LakePaths(scratch)
+    lake = Lake(scratch)
     tasks = ArchiveTasks(splits, lake, pack_location(lake.bodies), "warm", "")
     (row,) = (row for row in tasks.run(0, splits) if row.table == "messages")
-    rows = pq.ParquetFile(f"{lake.messages}/{row.path}").read(["body_ref", "body_crc"])
+    rows = pq.ParquetFile(f"{lake.uri('messages')}/{row.path}").read(["body_ref", "body_crc"])
     pack, *places = rows.column("body_ref").combine_chunks().flatten()
     refs = PackRefs(*(place.to_numpy(zero_copy_only=False) for place in places))
     read_bodies(open_store(tasks.bodies), pack[0].as_py(), refs, rows.column("body_crc").to_numpy().astype(np.int64))

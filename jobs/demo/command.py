@@ -16,8 +16,8 @@ from pathlib import Path
 
 from commitlake.broker_lite.shop_journal import fill_shop_journal
 from commitlake.broker_lite.shop_traffic import BOLTMQ_SHOP_OPTIONS, fill_shop_store
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.jobs.archive.run import VERSION, archive_progress, page_in
 from commitlake.jobs.archive.summary import summary
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
@@ -74,7 +74,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     if arguments.orders < 1:
         raise JobError(f"--orders: expected at least 1, found {arguments.orders}")
     folder = _clean_folder(Path(arguments.dir))
-    store, lake = folder / "broker-a" / "store", LakePaths(str(folder / "lake"))
+    store, lake = folder / "broker-a" / "store", Lake(str(folder / "lake"))
     started = time.monotonic()
     config = Config(str(store), lake.root, parser_version=VERSION, page=page_in(lake))
     offsets = OffsetHistory(config)
@@ -112,9 +112,9 @@ def _clean_folder(folder: Path) -> Path:
     return folder
 
 
-def _show(lake: LakePaths, title: str, sql: str) -> None:
+def _show(lake: Lake, title: str, sql: str) -> None:
     print(f"\n{title}\n")
-    reader = run_sql(open_table(lake, "messages"), "messages", sql)
+    reader = run_sql(lake.table("messages"), "messages", sql)
     write_table(plain_rows(reader, 0), reader.schema.names, sys.stdout)
     sys.stdout.flush()
 

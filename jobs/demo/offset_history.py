@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from commitlake.connectors.formats.engine.plan import take_snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.archive.snapshots import read_snapshots
 from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.snapshot.append import append_progress
@@ -34,4 +34,4 @@ class OffsetHistory:
     def append(self) -> None:
         """Append the snapshots to the lake, oldest first."""
         for progress in self._read:
-            append_progress(LakePaths(self._config.lake), progress)
+            append_progress(Lake(self._config.lake), progress)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from deltalake import DeltaTable
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import PackStore, open_store
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import QueryError, open_table
+from commitlake.connectors.lake.reader import QueryError
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.lake_names import check_brokers, unknown_values
@@ -59,7 +59,7 @@ class Chosen:
         return narrow_to_cause(self.table, self.condition, self.cause[1], self.letters.causes, self.packs)
 
 
-def choose(arguments: argparse.Namespace, lake: LakePaths, *, samples: int | None) -> Chosen:
+def choose(arguments: argparse.Namespace, lake: Lake, *, samples: int | None) -> Chosen:
     """Find the dead letters that the arguments select.
 
     Args:
@@ -72,7 +72,7 @@ def choose(arguments: argparse.Namespace, lake: LakePaths, *, samples: int | Non
         DeadLetterError: if there is no such cause.
     """
     check_brokers(lake, arguments.broker)
-    table = open_table(lake, "messages")
+    table = lake.table("messages")
     choice = LetterChoice(
         groups=arguments.group,
         brokers=arguments.broker,
@@ -117,12 +117,12 @@ def _warn_of_unknown_names(table: DeltaTable, choice: LetterChoice) -> None:
 
 
 @contextmanager
-def explaining_where(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[None]:
+def explaining_where(arguments: argparse.Namespace, lake: Lake) -> Iterator[None]:
     """Report an invalid `--where` as such when the engine fails on it."""
     try:
         yield
     except QueryError as error:
         if arguments.where is None:
             raise
-        refuse_damaged_files(lake.messages, str(error))
+        refuse_damaged_files(lake.uri("messages"), str(error))
         raise JobError(f"--where is not a valid condition: {error}") from None

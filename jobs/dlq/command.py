@@ -24,7 +24,7 @@ from commitlake.jobs.dlq.arguments import EXPORT, OUTCOME, REDRIVE, SHOW, add_ar
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.connectors.lake.lake import Lake
 
 DESCRIPTION = (
     "Show the dead letters of consumer groups by cause: group, original topic, tag, attempts, the error that the "
@@ -62,7 +62,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         return _act(arguments, lake)
 
 
-def _act(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+def _act(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     from commitlake.jobs.dlq.export import export
     from commitlake.jobs.dlq.outcome import print_outcome
     from commitlake.jobs.dlq.redrive import redrive

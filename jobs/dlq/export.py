@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.owned_folders import check_no_owner
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.choice import choose, explaining_where
@@ -16,7 +16,7 @@ from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 
-def export(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+def export(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     """Write the selected dead letters to a file, outside tables and stores."""
     check_no_owner(arguments.out, "--out")
     chosen = choose(arguments, lake, samples=None)

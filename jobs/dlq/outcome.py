@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.printable import printable_json
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import warn
@@ -47,13 +47,13 @@ _SAMPLE_COLUMNS = [
 ]
 
 
-def print_outcome(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+def print_outcome(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     """Print the outcome of the messages of a redrive."""
     plan = read_state(lake, arguments.replay_id).plan
     return follow(arguments, lake, plan)
 
 
-def follow(arguments: argparse.Namespace, lake: LakePaths, plan: ReplayPlan) -> ExitCode:
+def follow(arguments: argparse.Namespace, lake: Lake, plan: ReplayPlan) -> ExitCode:
     """Print the outcome of a replay's messages: once, or with `--follow` until none of them is waiting.
 
     Raises:

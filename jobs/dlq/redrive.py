@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import time_text
@@ -26,7 +26,7 @@ _SHOWN = 3
 _FINISHED = (ReplayEvent.FINISHED, ReplayEvent.VERIFIED, ReplayEvent.UNDONE, ReplayEvent.WITHDRAWN)
 
 
-def redrive(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+def redrive(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     """Send the selected dead letters again, and track them if asked to."""
     chosen = choose(arguments, lake, samples=None)
     with explaining_where(arguments, lake):
@@ -60,9 +60,7 @@ def _without_replayed(chosen: Chosen, condition: str) -> str:
     return f"{condition} AND NOT {replayed_sql()}"
 
 
-def _print_earlier_redrives(
-    lake: LakePaths, before: Mapping[str, Mapping[str, Sequence[int]]], *, is_again: bool
-) -> None:
+def _print_earlier_redrives(lake: Lake, before: Mapping[str, Mapping[str, Sequence[int]]], *, is_again: bool) -> None:
     count = len({(broker, offset) for places in before.values() for broker in places for offset in places[broker]})
     states = read_states(lake)
     names = [
@@ -78,7 +76,7 @@ def _print_earlier_redrives(
     )
 
 
-def _check_unfinished(lake: LakePaths, chosen: Chosen, condition: str) -> None:
+def _check_unfinished(lake: Lake, chosen: Chosen, condition: str) -> None:
     """Refuse dead letters of an unfinished replay, which may have sent more than its ledger says.
 
     Raises:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shutil import get_terminal_size
 from typing import Any
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.printable import printable_json, printable_line
 from commitlake.jobs.cli.output_forms import SCHEMA
 from commitlake.jobs.cli.rows_output import PIPE_WIDTH, Row, write_objects, write_table
@@ -41,7 +41,7 @@ CAUSE_COLUMNS = (
 )  # fmt: skip
 
 
-def show(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+def show(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     """Show the causes of dead letters, or one of them."""
     samples = arguments.samples if arguments.samples is not None else _SAMPLES_OF_ONE if arguments.cause else 0
     chosen = choose(arguments, lake, samples=samples)

@@ -25,7 +25,7 @@ from commitlake.jobs.doctor.findings import DoctorFinding, State
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.connectors.lake.lake import Lake
 
 DESCRIPTION = (
     "Check what a run needs: Python, packages, Java, Spark's jars, memory, disk and write access; and, if options name "
@@ -106,7 +106,8 @@ def _checks(arguments: argparse.Namespace) -> Iterator[DoctorFinding]:
 def _place(name: str, place: str, arguments: argparse.Namespace) -> Iterator[DoctorFinding]:
     from commitlake.connectors.catalog.lookup import find_lake
     from commitlake.connectors.catalog.names import is_catalog_place
-    from commitlake.connectors.lake.paths import LakePaths, local_folder
+    from commitlake.connectors.lake.lake import Lake
+    from commitlake.connectors.lake.paths import local_folder
     from commitlake.jobs.cli.places import lake_of
     from commitlake.jobs.doctor import machine
     from commitlake.jobs.doctor.servers import object_store
@@ -131,20 +132,20 @@ def _place(name: str, place: str, arguments: argparse.Namespace) -> Iterator[Doc
         yield machine.folder(name, str(local_folder(place)) if place.startswith("file:") else place)
     if name == "lake":
         try:
-            yield DoctorFinding(name, State.OK, _contents(LakePaths(place)))
+            yield DoctorFinding(name, State.OK, _contents(Lake(place)))
         except CommitLakeError as error:
             yield DoctorFinding(
                 name, State.MISSING, str(error), "see the page 'My lake is damaged' of the documentation"
             )
 
 
-def _contents(lake: LakePaths) -> str:
-    from commitlake.connectors.lake.reader import NoTableError, open_table
+def _contents(lake: Lake) -> str:
+    from commitlake.connectors.lake.lake import NoTableError
 
     if lake.s3 is None and not Path(lake.root).exists():
         return "nothing is archived there yet"
     try:
-        table = open_table(lake, "messages")
+        table = lake.table("messages")
     except NoTableError:
         return "nothing is archived there yet"
     return f"version {table.version()} of messages"

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import pack_location
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table
 from commitlake.jobs.cli.confirm import confirm
 from commitlake.jobs.cli.evidence import evidence_key, last_subject, write_evidence
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
@@ -144,7 +143,7 @@ def finish(arguments: argparse.Namespace) -> ExitCode:
 def show_all(arguments: argparse.Namespace) -> ExitCode:
     """Show all erasures."""
     lake = lake_of(arguments)
-    open_table(lake, "messages")  # raises an error if this is not a lake
+    lake.table("messages")  # raises an error if this is not a lake
     states = read_states(lake)
     write(arguments.output, [_row(state) for state in states], _COLUMNS)
     if not states and not arguments.quiet:
@@ -209,7 +208,7 @@ def outcome_lines(outcome: ErasureResult) -> Iterator[str]:
         )
 
 
-def waiting_lines(lake: LakePaths) -> Iterator[str]:
+def waiting_lines(lake: Lake) -> Iterator[str]:
     """Yield lines that say which older versions still exist, and until when."""
     for state in read_states(lake):
         if state.due_at is not None:
@@ -279,8 +278,8 @@ def _printer(arguments: argparse.Namespace) -> Callable[[str], None]:
 def _place(arguments: argparse.Namespace) -> Place:
     """Return the lake with the location of its bodies, and refuse a wrong location, where nothing would be erased."""
     lake = lake_of(arguments)
-    open_table(lake, "messages")  # raises an error if this is not a lake
-    last = read_last_commit(lake.messages) or ArchiveCommit(0, "")
+    lake.table("messages")  # raises an error if this is not a lake
+    last = read_last_commit(lake.uri("messages")) or ArchiveCommit(0, "")
     if arguments.bodies is None and last.bodies not in (None, IN_LAKE):
         arguments.bodies = last.bodies
     bodies = bodies_of(arguments, lake)

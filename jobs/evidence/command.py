@@ -166,11 +166,10 @@ def _documents(arguments: argparse.Namespace) -> Iterator[tuple[StoredAs | None,
     if arguments.file:
         yield from _lines(arguments.file)
         return
-    from commitlake.connectors.lake.reader import open_table
     from commitlake.pipelines.evidence.chain import read_documents
 
     lake = lake_of(arguments)
-    open_table(lake, "messages")  # raises an error if this is not a lake
+    lake.table("messages")  # raises an error if this is not a lake
     yield from read_documents(lake)
 
 

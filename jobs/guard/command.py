@@ -34,7 +34,7 @@ from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.archive_log import StoreProgress
-    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.connectors.lake.lake import Lake
     from commitlake.pipelines.retention.watch import WatchedStore
 
 DESCRIPTION = (
@@ -104,7 +104,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _watch(
-    arguments: argparse.Namespace, lake: LakePaths, now: datetime.datetime
+    arguments: argparse.Namespace, lake: Lake, now: datetime.datetime
 ) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
     """Return the archived offset of each store (None without a lake), and the expected fate of the stores' segments."""
     from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, resolve_filesystem
@@ -129,7 +129,7 @@ def _watch(
 
 
 def _watch_and_write_page(
-    arguments: argparse.Namespace, lake: LakePaths, now: datetime.datetime
+    arguments: argparse.Namespace, lake: Lake, now: datetime.datetime
 ) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
     """Watch the stores, and write the page that the arguments name."""
     from commitlake.jobs.guard.page import TITLE, stores_page
@@ -145,22 +145,21 @@ def _watch_and_write_page(
     return progress, watched
 
 
-def _places(arguments: argparse.Namespace, lake: LakePaths, watched: Sequence[WatchedStore]) -> Places:
+def _places(arguments: argparse.Namespace, lake: Lake, watched: Sequence[WatchedStore]) -> Places:
     """Return the places of the advice."""
     named = ["--broker", watched[0].broker] if len(watched) == 1 else []
     return {"store": arguments.store, "lake": lake.root, "named": named}
 
 
-def _read_progress(lake: LakePaths) -> dict[str, StoreProgress] | None:
+def _read_progress(lake: Lake) -> dict[str, StoreProgress] | None:
     """Return the archived offset of each store, or None if there is no lake yet."""
     from commitlake.connectors.lake.archive_log import read_last_commit
-    from commitlake.connectors.lake.reader import open_table
 
     folder = Path(lake.root)
     if lake.s3 is None and (not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))):
         return None
-    open_table(lake, "messages")  # raises an error if this is not a lake
-    commit = read_last_commit(lake.messages)
+    lake.table("messages")  # raises an error if this is not a lake
+    commit = read_last_commit(lake.uri("messages"))
     return {} if commit is None else dict(commit.stores)
 
 

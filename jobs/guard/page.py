@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.guard.report import AT_RISK, LOST, disk_limits, verdict_of
@@ -55,7 +55,7 @@ _WORDS = {
 
 def stores_page(
     stores: Sequence[WatchedStore],
-    lake: LakePaths,
+    lake: Lake,
     within: datetime.timedelta,
     now: datetime.datetime,
     *,
@@ -95,9 +95,7 @@ def _worst(groups: Sequence[FindingGroup]) -> Kind:
     return Kind.WARNING if kinds & {Kind.WARNING, Kind.CRITICAL} else Kind.GOOD
 
 
-def _facts(
-    stores: Sequence[WatchedStore], lake: LakePaths, within: datetime.timedelta, now: datetime.datetime
-) -> Facts:
+def _facts(stores: Sequence[WatchedStore], lake: Lake, within: datetime.timedelta, now: datetime.datetime) -> Facts:
     gone = [watched.fate.deleted_at for store in stores for watched in store.segments
             if watched.fate.deleted_at is not None]  # fmt: skip
     written = [watched.fate.segment.modified for store in stores for watched in store.segments

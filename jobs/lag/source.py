@@ -11,7 +11,7 @@ from typing import Any
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.settings_files import BROKER_PLACEHOLDER
 from commitlake.connectors.lake.archive_log import read_last_commit
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.broker_conf import read_store_conf
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
@@ -106,8 +106,8 @@ def unknown_names(arguments: argparse.Namespace, answer: LagAnswer) -> list[str]
     ]
 
 
-def _archived(lake: LakePaths) -> list[str]:
-    last = read_last_commit(lake.messages)
+def _archived(lake: Lake) -> list[str]:
+    last = read_last_commit(lake.uri("messages"))
     return [] if last is None else sorted(last.stores)
 
 

@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Iterator
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.html import add_html_argument
@@ -110,7 +110,7 @@ def one_by_one(arguments: argparse.Namespace) -> Iterator[argparse.Namespace]:
         yield arguments
 
 
-def question_of(arguments: argparse.Namespace, lake: LakePaths) -> Question:
+def question_of(arguments: argparse.Namespace, lake: Lake) -> Question:
     """Return the question that the arguments ask.
 
     Raises:

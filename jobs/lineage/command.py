@@ -20,7 +20,7 @@ import time
 from collections.abc import Sequence
 from urllib.parse import quote, unquote
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.names import did_you_mean, warn
@@ -100,7 +100,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         return code
 
 
-def _show_story(arguments: argparse.Namespace, lake: LakePaths, started: float) -> ExitCode:
+def _show_story(arguments: argparse.Namespace, lake: Lake, started: float) -> ExitCode:
     if arguments.html is None:
         return _print_story(arguments, _story(arguments, lake), started)
     from commitlake.jobs.pages.lineage.page import TITLE, lineage_page
@@ -115,7 +115,7 @@ def _show_story(arguments: argparse.Namespace, lake: LakePaths, started: float) 
         return _print_story(arguments, story, started)
 
 
-def _story(arguments: argparse.Namespace, lake: LakePaths) -> Story:
+def _story(arguments: argparse.Namespace, lake: Lake) -> Story:
     question = question_of(arguments, lake)
     masks, key = masks_of(arguments)
     story, rows = story_and_rows(lake, question)
@@ -190,7 +190,7 @@ def _write_events(arguments: argparse.Namespace, events: object) -> None:
         print_line(f"{count_text(count, 'OpenLineage event')} to {arguments.openlineage}")
 
 
-def _follow(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+def _follow(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     from commitlake.jobs.lineage.follow import follow
 
     timeout = arguments.follow_for or _FOLLOWED
@@ -204,7 +204,7 @@ def _follow(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     return ExitCode.OK if is_final else ExitCode.FAILED
 
 
-def _show_topics(arguments: argparse.Namespace, lake: LakePaths, started: float) -> ExitCode:
+def _show_topics(arguments: argparse.Namespace, lake: Lake, started: float) -> ExitCode:
     from commitlake.jobs.lineage.topics import COLUMNS, graph_json, graph_mermaid, link_rows
     from commitlake.jobs.pages.lineage.topics import TITLE, topics_page
     from commitlake.jobs.pages.output import failure_page, page_file

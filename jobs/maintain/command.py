@@ -30,7 +30,7 @@ from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.connectors.lake.lake import Lake
     from commitlake.jobs.maintain.work import MaintenancePlan, PackCare, TableCare
     from commitlake.pipelines.maintenance.expiry import Expired
 
@@ -98,7 +98,6 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     """Maintain the tables, and print what was done."""
     from commitlake.connectors.lake.packs.location import pack_location
     from commitlake.connectors.lake.packs.stores import open_store
-    from commitlake.connectors.lake.reader import open_table
     from commitlake.connectors.runtime.local_runner import HERE
     from commitlake.jobs.maintain.work import MaintenancePlan, care_for_packs, care_for_tables
 
@@ -113,7 +112,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         return run_repair(arguments, lake)
     location = pack_location(bodies_of(arguments, lake))
     open_store(location)  # fails for an invalid place before a table has changed
-    open_table(lake, "messages")  # raises an error if this is not a lake
+    lake.table("messages")  # raises an error if this is not a lake
     _check_bodies(lake, arguments.bodies)
     now = datetime.datetime.now(datetime.UTC)
     plan = MaintenancePlan(
@@ -165,13 +164,13 @@ def _purge(arguments: argparse.Namespace, plan: MaintenancePlan) -> list[str]:
     return lines
 
 
-def _check_bodies(lake: LakePaths, given: str | None) -> None:
+def _check_bodies(lake: Lake, given: str | None) -> None:
     """Refuse to clean up if packs are in a table's folder, where they would be deleted as unused files."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.connectors.lake.body_places import WAY_OUT, folder_around
     from commitlake.pipelines.archive.places import IN_LAKE
 
-    last = read_last_commit(lake.messages)
+    last = read_last_commit(lake.uri("messages"))
     remembered = last.bodies if last is not None and last.bodies != IN_LAKE else None
     for bodies in (given, remembered):
         folder = folder_around(lake, bodies) if bodies else None

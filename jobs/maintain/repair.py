@@ -8,10 +8,10 @@ import os
 from collections.abc import Collection
 from contextlib import suppress
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.packs.location import pack_location
-from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
@@ -30,7 +30,7 @@ from commitlake.schemas.errors import ExitCode
 _VERSION = importlib.metadata.version("commitlake")
 
 
-def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+def run_repair(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     """Print the plan, and carry it out unless it is a dry run.
 
     Returns:
@@ -64,7 +64,7 @@ def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     return ExitCode.DAMAGE if missing or is_lost else ExitCode.OK
 
 
-def _finish(arguments: argparse.Namespace, lake: LakePaths, runner: Runner, changed: Collection[str] = ()) -> None:
+def _finish(arguments: argparse.Namespace, lake: Lake, runner: Runner, changed: Collection[str] = ()) -> None:
     """Repeat erasures whose data the repair has brought back, and update the profiles of messages read again.
 
     Args:
@@ -89,7 +89,7 @@ def _finish(arguments: argparse.Namespace, lake: LakePaths, runner: Runner, chan
             raise outcome.error
 
 
-def _check_is_lake(lake: LakePaths) -> None:
+def _check_is_lake(lake: Lake) -> None:
     """Refuse a place that is not a lake, but accept one with damaged tables.
 
     Raises:
@@ -97,10 +97,10 @@ def _check_is_lake(lake: LakePaths) -> None:
         S3Error: if an object store cannot be reached.
     """
     with suppress(LogDamagedError):
-        open_table(lake, "messages")
+        lake.table("messages")
 
 
-def _stores(arguments: argparse.Namespace, lake: LakePaths) -> Stores | None:
+def _stores(arguments: argparse.Namespace, lake: Lake) -> Stores | None:
     """Return the named stores; None if no store is named."""
     if not arguments.store:
         return None
@@ -110,7 +110,7 @@ def _stores(arguments: argparse.Namespace, lake: LakePaths) -> Stores | None:
     from commitlake.pipelines.masking.archiving import masks_of_lake
 
     try:
-        commit = read_last_commit(lake.messages)
+        commit = read_last_commit(lake.uri("messages"))
     except LakeError:  # the log is damaged
         commit = None
     known = {} if commit is None else commit.stores

@@ -11,15 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from deltalake.exceptions import TableNotFoundError
-
 from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress, read_last_commit
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.follower import FOLLOWING, unfinished_commits
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.names import PackFile
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.cli.progress import runner_progress
@@ -71,7 +69,7 @@ class MaintenancePlan:
         runner: the runner that merges files.
     """
 
-    lake: LakePaths
+    lake: Lake
     keep: Mapping[str, datetime.timedelta]
     retention: datetime.timedelta
     target_bytes: int
@@ -128,14 +126,14 @@ def care_for_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
     Raises:
         ConcurrentMaintenanceError: if another process does the same work.
     """
-    last = read_last_commit(plan.lake.messages)
+    last = read_last_commit(plan.lake.uri("messages"))
     unfinished = bool(last and unfinished_commits(plan.lake, last.sequence))
     for table, (_, sort_columns) in LAKE_TABLES.items():
-        uri = getattr(plan.lake, table)
-        try:
-            before = measure(read_table_files(delta_table(uri)))
-        except TableNotFoundError:
+        uri = plan.lake.uri(table)
+        opened = plan.lake.find(table)
+        if opened is None:
             continue
+        before = measure(read_table_files(opened))
         expired, notes = _drop_copies(plan) if table == COPIES else (_expire(plan, table, uri), [])
         compaction = _compact(plan, table, uri, sort_columns)
         if compaction.unsorted:
@@ -190,7 +188,7 @@ def _expire(plan: MaintenancePlan, table: str, uri: str) -> Expired:
         return Expired()
     files = expired_files(uri, before)
     if files and not plan.dry_run:
-        announce_expiry(plan.lake.messages, table, before)
+        announce_expiry(plan.lake.uri("messages"), table, before)
         expire_files(uri, files, before)
     return measure(files)
 
@@ -226,17 +224,17 @@ def care_for_packs(plan: MaintenancePlan, location: PackLocation) -> PackCare:
         PackStoreError: if packs may not be listed or deleted.
         ConcurrentMaintenanceError: if another process does the same work.
     """
-    last = read_last_commit(plan.lake.messages) or ArchiveCommit(0, "")
+    last = read_last_commit(plan.lake.uri("messages")) or ArchiveCommit(0, "")
     store = open_store(location)
     packs = list(store.list_packs())
     dates = [date for table in ("messages", BODIES) if (date := plan.before(table)) is not None]
     expired = expired_packs(packs, max(dates), last.stores) if dates else []
-    orphans = find_orphans(store, plan.lake.messages, packs, last.stores, plan.now, plan.retention)
+    orphans = find_orphans(store, plan.lake.uri("messages"), packs, last.stores, plan.now, plan.retention)
     orphans = [pack for pack in orphans if pack not in expired]
     unfinished = 0
     if not plan.dry_run:
         if expired:
-            announce_expiry(plan.lake.messages, BODIES, max(dates))
+            announce_expiry(plan.lake.uri("messages"), BODIES, max(dates))
         delete_packs(store, [*expired, *orphans])
         unfinished = store.delete_unfinished(plan.now - plan.retention)
     gone = {pack.name for pack in (*expired, *orphans)}
@@ -252,7 +250,7 @@ def _merge_packs(
     found = candidates(packs, progress)
     if not found:
         return PackMerges()
-    named = named_packs(plan.lake.messages, {pack.store_date for pack in found})
+    named = named_packs(plan.lake.uri("messages"), {pack.store_date for pack in found})
     bins, planned = plan_pack_merges(store, found, named, progress)
     size = sum(one.size for one in bins)
     if plan.dry_run:

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import is_usual_time
 from commitlake.pipelines.lineage.story import Story
 from commitlake.pipelines.lineage.topic_graph import TopicGraph
@@ -80,7 +80,7 @@ def picture_of_story(story: Story) -> bytes:
 
 
 def last_day(
-    lake: LakePaths, start: datetime.datetime | None, end: datetime.datetime | None
+    lake: Lake, start: datetime.datetime | None, end: datetime.datetime | None
 ) -> tuple[datetime.datetime, datetime.datetime]:
     """Return the requested time range; a missing start or end is chosen so that it covers the last day with messages.
 
@@ -91,7 +91,7 @@ def last_day(
     """
     if end is None:
         sql = f"SELECT max(store_timestamp) AS newest FROM messages WHERE {is_usual_time('store_timestamp')}"
-        rows = rows_of(run_sql(open_table(lake, "messages"), "messages", sql))
+        rows = rows_of(run_sql(lake.table("messages"), "messages", sql))
         newest = next(rows)["newest"]
         end = EPOCH + _DAY if newest is None else newest + MILLISECOND
     return start if start is not None else end - _DAY, end

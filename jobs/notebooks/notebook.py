@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.printable import printable, printable_line
 from commitlake.connectors.whole_files import write_whole
 from commitlake.jobs.cli.durations import parse_duration
@@ -79,7 +79,7 @@ class Notebook:
     _has_said: bool = field(default=False, init=False)
 
     @property
-    def lake(self) -> LakePaths:
+    def lake(self) -> Lake:
         """Return the lake.
 
         Raises:
@@ -87,7 +87,7 @@ class Notebook:
         """
         if not self.values["lake"]:
             raise NotebookError("lake: expected the folder of a lake, or s3://bucket/prefix, found nothing")
-        return LakePaths(self.values["lake"])
+        return Lake(self.values["lake"])
 
     def time(self, name: str) -> datetime.datetime | None:
         """Return a parameter as a time; None if it is not given.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.notebooks.notebook import NotebookError
 from commitlake.jobs.replay.target import target_client
 from commitlake.pipelines.replay.ledger import Counts, Ledger, read_states
@@ -51,7 +51,7 @@ class Replayed:
 
 
 def replay(
-    lake: LakePaths,
+    lake: Lake,
     table: DeltaTable,
     condition: str,
     choice: Sequence[QueueChoice],
@@ -115,7 +115,7 @@ def replay(
     return Replayed(plan, counts, groups, is_new=earlier is None)
 
 
-def _earlier(lake: LakePaths, condition: str, name_servers: str, topic: str | None) -> ReplayPlan | None:
+def _earlier(lake: Lake, condition: str, name_servers: str, topic: str | None) -> ReplayPlan | None:
     """Return the newest finished replay of the same messages to the same place."""
     states = [
         state

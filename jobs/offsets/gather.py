@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
 from commitlake.connectors.rocketmq import Admin, ClientOptions, Puller
 from commitlake.jobs.cli.command import JobError
@@ -83,7 +83,7 @@ def gather(arguments: argparse.Namespace, client: OffsetClient | None) -> Gather
 
 
 def _gather(
-    arguments: argparse.Namespace, sources: Sequence[OffsetSource], lake: LakePaths | None, client: OffsetClient | None
+    arguments: argparse.Namespace, sources: Sequence[OffsetSource], lake: Lake | None, client: OffsetClient | None
 ) -> Gathered:
     live = None if client is None else LiveQueues(client, arguments.group)
     if client is not None:
@@ -106,7 +106,7 @@ def _check_live_brokers(client: OffsetClient, sources: Sequence[OffsetSource]) -
 
 
 def _had(
-    arguments: argparse.Namespace, sources: Sequence[OffsetSource], lake: LakePaths, live: LiveQueues | None
+    arguments: argparse.Namespace, sources: Sequence[OffsetSource], lake: Lake, live: LiveQueues | None
 ) -> Gathered:
     table = open_snapshots(lake, OFFSETS)
     if table is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import clean_message
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
@@ -47,7 +47,7 @@ class RunHistory:
     problem: str = ""
 
 
-def read_history(lake: LakePaths) -> RunHistory:
+def read_history(lake: Lake) -> RunHistory:
     """Return the newest runs of a lake, or the reason why they cannot be read."""
     try:
         return RunHistory(read_past_runs(lake))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import ErrorText, explain_error, is_error
 from commitlake.jobs.cli.html import check_html_argument
 from commitlake.jobs.cli.process import OutputError
@@ -67,7 +67,7 @@ def failure_page(
     job: str,
     title: str,
     facts: Facts,
-    lake: LakePaths | None = None,
+    lake: Lake | None = None,
     *,
     shown: tuple[type[Exception], ...] = (),
 ) -> Iterator[None]:
@@ -93,7 +93,7 @@ def failure_page(
         raise
 
 
-def failure(job: str, title: str, facts: Facts, error_text: ErrorText, lake: LakePaths | None = None) -> Page:
+def failure(job: str, title: str, facts: Facts, error_text: ErrorText, lake: Lake | None = None) -> Page:
     """Return the page of a failed job; the arguments are those of `failure_page`."""
     first, *others = error_text.message.strip().splitlines() or ["no message"]
     sentence = first if len(first) <= _MAX_SENTENCE else f"{first[:_MAX_SENTENCE]}…"

@@ -23,9 +23,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.followed_runs import check_follows
+from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.log_check import LogDamagedError
-from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.connectors.lake.reader import NoTableError, QueryError, open_table
+from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
@@ -193,7 +194,7 @@ def _answer(arguments: argparse.Namespace) -> ExitCode:
         count = write(arguments.output, shown, [*columns, *BODY_COLUMNS] if fetch else columns, missing)
     except QueryError as error:
         if table is not None:
-            refuse_damaged_files(getattr(lake, arguments.table), str(error))
+            refuse_damaged_files(lake.uri(arguments.table), str(error))
         raise JobError(f"the query is invalid: {error}", f"columns are: {', '.join(known)}") from None
     _explain_empty(arguments, lake, table, count)
     if not arguments.quiet:
@@ -211,23 +212,23 @@ def _write_body(arguments: argparse.Namespace, rows: Iterable[Row], fetch: Fetch
     return size is not None
 
 
-def _check_brokers(arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable | None) -> None:
+def _check_brokers(arguments: argparse.Namespace, lake: Lake, table: DeltaTable | None) -> None:
     if arguments.broker and table is not None:
         from commitlake.jobs.cli.lake_names import check_brokers
 
         check_brokers(lake, arguments.broker)
 
 
-def _warn_of_lost(arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable | None) -> list[str]:
+def _warn_of_lost(arguments: argparse.Namespace, lake: Lake, table: DeltaTable | None) -> list[str]:
     if table is None or arguments.table not in OF_MESSAGES:
         return []
     return warn_of_lost_ranges("query", lake, arguments.broker, arguments.start, arguments.end)
 
 
-def _explain_masks(lake: LakePaths) -> None:
+def _explain_masks(lake: Lake) -> None:
     from commitlake.connectors.lake.archive_log import read_last_commit
 
-    last = read_last_commit(lake.messages)
+    last = read_last_commit(lake.uri("messages"))
     if last is None or last.masks is None:
         return
     from commitlake.pipelines.masking.archiving import shown_rules
@@ -235,7 +236,7 @@ def _explain_masks(lake: LakePaths) -> None:
     _warn(f"the messages of this lake are masked ({shown_rules(last.masks)}): search for the masked form of a key")
 
 
-def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable | None, count: int) -> None:
+def _explain_empty(arguments: argparse.Namespace, lake: Lake, table: DeltaTable | None, count: int) -> None:
     """Warn of topics that the lake does not have; after an empty result, also of queues, masked keys and the time."""
     if not count and arguments.key and table is not None:
         _explain_masks(lake)
@@ -260,12 +261,12 @@ def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, table: DeltaT
         _warn(sentence)
 
 
-def _open(lake: LakePaths, table: str) -> DeltaTable:
+def _open(lake: Lake, table: str) -> DeltaTable:
     if table == "messages":
         return open_messages(lake)
     if table in MADE_WHEN_NEEDED:
         check_follows(lake, table)
-    return open_table(lake, table)
+    return lake.table(table)
 
 
 def _answer_missing_table(arguments: argparse.Namespace, started: float) -> ExitCode:
@@ -282,7 +283,7 @@ def _answer_missing_table(arguments: argparse.Namespace, started: float) -> Exit
     return ExitCode.OK
 
 
-def _hbase_or_lake(arguments: argparse.Namespace, lake: LakePaths) -> DeltaTable | None:
+def _hbase_or_lake(arguments: argparse.Namespace, lake: Lake) -> DeltaTable | None:
     """Return the table `messages` if HBase is not up to date, otherwise None, so that HBase is asked."""
     from commitlake.pipelines.query.hbase import missing_in_hbase
 
@@ -313,14 +314,14 @@ def _known_columns(table: DeltaTable | None) -> list[str]:
 
 
 def _ask(
-    arguments: argparse.Namespace, question: Question, lake: LakePaths, table: DeltaTable | None
+    arguments: argparse.Namespace, question: Question, lake: Lake, table: DeltaTable | None
 ) -> Iterator[pa.RecordBatch]:
     if table is None:
         return ask_hbase(question, arguments.hbase or "localhost", arguments.hbase_table)
     return ask_spark(question, lake) if arguments.engine == Engine.SPARK else ask_deltalake(question, table)
 
 
-def _with_places(question: Question, lake: LakePaths) -> Question:
+def _with_places(question: Question, lake: Lake) -> Question:
     """Add the physical places of the messages to a question, if the table of keys knows them."""
     from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.rows_output import plain_rows, write
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from commitlake.pipelines.grep.run import Read
 
 
-def answer_grep(arguments: argparse.Namespace, question: Question, lake: LakePaths, table: DeltaTable) -> ExitCode:
+def answer_grep(arguments: argparse.Namespace, question: Question, lake: Lake, table: DeltaTable) -> ExitCode:
     """Search the bodies of the selected messages, print those that match, and report how much was read.
 
     Args:
@@ -78,13 +78,13 @@ def answer_grep(arguments: argparse.Namespace, question: Question, lake: LakePat
     return ExitCode.DAMAGE if read.unreadable else ExitCode.OK
 
 
-def _bodies_of(arguments: argparse.Namespace, lake: LakePaths) -> str:
+def _bodies_of(arguments: argparse.Namespace, lake: Lake) -> str:
     """Return the location of the packs: from the option, otherwise as stored in the lake."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.pipelines.archive.places import IN_LAKE
 
     if arguments.bodies is None:
-        last = read_last_commit(lake.messages)
+        last = read_last_commit(lake.uri("messages"))
         if last is not None and last.bodies not in (None, IN_LAKE):
             return str(last.bodies)
     return bodies_of(arguments, lake)

@@ -12,8 +12,8 @@ from itertools import islice
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import NoTableError, QueryError, run_sql_over
+from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.reader import QueryError, run_sql_over
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
@@ -52,19 +52,17 @@ def check_sql(arguments: argparse.Namespace) -> None:
         raise JobError("--sql can query only the lake", "leave --via out")
 
 
-def answer_sql(
-    arguments: argparse.Namespace, lake: LakePaths, open_table: Callable[[LakePaths, str], DeltaTable]
-) -> ExitCode:
+def answer_sql(arguments: argparse.Namespace, lake: Lake, open_named: Callable[[Lake, str], DeltaTable]) -> ExitCode:
     """Run the SELECT, and report how many rows there were and if a limit cut them.
 
     Args:
         arguments: parsed arguments of the job.
         lake: the lake.
-        open_table: function that opens a table.
+        open_named: function that opens a table.
     """
     started = time.monotonic()
     sql = expand_body(arguments.sql.strip().rstrip(";"))
-    tables = _named_tables(sql, lake, open_table)
+    tables = _named_tables(sql, lake, open_named)
     try:
         answer: Iterable[pa.RecordBatch]
         if arguments.engine == Engine.SPARK:
@@ -84,7 +82,7 @@ def answer_sql(
         cut = bool(arguments.limit) and next(rows, None) is not None
     except QueryError as error:
         for table in tables:
-            refuse_damaged_files(getattr(lake, table), str(error))
+            refuse_damaged_files(lake.uri(table), str(error))
         reason = _explain_table_error(explain_body_error(arguments.sql, str(error)))
         hint = "'commitlake query --tables' lists the tables, and --describe TABLE the columns of one"
         raise JobError(f"the query is invalid: {reason}", hint) from None
@@ -109,28 +107,24 @@ def _explain_table_error(message: str) -> str:
     return f"there is no table {name!a}.{did_you_mean(name, LAKE_TABLES)}"
 
 
-def _named_tables(
-    sql: str, lake: LakePaths, open_table: Callable[[LakePaths, str], DeltaTable]
-) -> dict[str, DeltaTable]:
+def _named_tables(sql: str, lake: Lake, open_named: Callable[[Lake, str], DeltaTable]) -> dict[str, DeltaTable]:
     """Open the tables that the SELECT names; always open `messages`, whose error says that there is no lake."""
-    tables = {"messages": open_table(lake, "messages")}
+    tables = {"messages": open_named(lake, "messages")}
     for name in LAKE_TABLES:
         if name not in tables and re.search(rf"\b{name}\b", sql, re.IGNORECASE):
             try:
-                tables[name] = open_table(lake, name)
+                tables[name] = open_named(lake, name)
             except NoTableError as error:
                 raise JobError(str(error), "it is created with its first row") from None
     return tables
 
 
-def _ask_spark(
-    lake: LakePaths, tables: Iterable[str], sql: str, limit: int
-) -> tuple[list[str], Iterator[pa.RecordBatch]]:
+def _ask_spark(lake: Lake, tables: Iterable[str], sql: str, limit: int) -> tuple[list[str], Iterator[pa.RecordBatch]]:
     """Run a SELECT on Spark, and fetch one row more than the limit, to detect that there are more."""
     from commitlake.connectors.lake.spark_reader import run_spark_select
     from commitlake.connectors.runtime.spark_session import get_session
 
-    places = {name: getattr(lake, name) for name in tables}
+    places = {name: lake.uri(name) for name in tables}
     return run_spark_select(get_session("query", lake.s3), sql, places, limit + 1 if limit else 0)
 
 

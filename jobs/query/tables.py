@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from commitlake.connectors.lake.catalog_tables import catalog_tables
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import did_you_mean, there_are
 from commitlake.jobs.cli.rows_output import write
@@ -18,7 +17,7 @@ _TABLES = (Column("table"), Column("rows", 1), Column("columns", 2), Column("con
 _COLUMNS = (Column("column"), Column("type", 1), Column("contents"))
 
 
-def answer_tables(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+def answer_tables(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     """Print the tables that the lake has by now, with their number of rows, or the columns of the requested table.
 
     Raises:
@@ -30,7 +29,7 @@ def answer_tables(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         rows = [
             {
                 "table": table.name,
-                "rows": open_table(lake, table.name).count(),
+                "rows": lake.table(table.name).count(),
                 "columns": len(table.columns),
                 "contents": table.comment.removeprefix("Table of ").removeprefix("Table with "),
             }

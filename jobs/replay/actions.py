@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.rows_output import Row, write
@@ -40,9 +39,9 @@ _LANDING_COLUMNS = [
 ]  # fmt: skip
 
 
-def show_all(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+def show_all(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     """Show all replays, the newest last; a replay with unreadable rows is only named."""
-    open_table(lake, "messages")  # raises an error if this is not a lake
+    lake.table("messages")  # raises an error if this is not a lake
     unreadable: list[str] = []
 
     def on_error(replay_id: str, error: ReplayError) -> None:
@@ -56,7 +55,7 @@ def show_all(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     return ExitCode.DAMAGE if unreadable else ExitCode.OK
 
 
-def show_one(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+def show_one(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     """Show one replay, its events, and the queues in which its messages landed."""
     rows = read_events(lake, arguments.replay_id)
     state = state_of(arguments.replay_id, rows)
@@ -78,7 +77,7 @@ def _event(row: Row) -> Row:
     return {name: time_text(row["at"]) if name == "at" else row.get(name) for name in _EVENT_COLUMNS}
 
 
-def _row(lake: LakePaths, state: ReplayState) -> Row:
+def _row(lake: Lake, state: ReplayState) -> Row:
     plan = state.plan
     counts = Ledger(lake, plan.replay_id).counts()
     return {
@@ -94,7 +93,7 @@ def _row(lake: LakePaths, state: ReplayState) -> Row:
     }
 
 
-def ask_to_stop(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+def ask_to_stop(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     """Ask the process that sends a replay to stop."""
     _check_is_running(read_state(lake, arguments.replay_id))
     add_event(lake, arguments.replay_id, ReplayEvent.STOPPING)
@@ -106,7 +105,7 @@ def ask_to_stop(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     return ExitCode.OK
 
 
-def throttle(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+def throttle(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     """Ask the process that sends a replay to change its rate, its speed, or both."""
     rate, speed = arguments.rate, arguments.speed
     _check_is_running(read_state(lake, arguments.replay_id))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.rows_output import write
 from commitlake.pipelines.masking.masks import KEY_VARIABLE, check_key, parse_mask
@@ -43,12 +43,12 @@ def changes_of(arguments: argparse.Namespace) -> Changes:
     return Changes(None if arguments.transform is None else _function(arguments.transform), masks, key)
 
 
-def write_changes(lake: LakePaths, messages: PlannedMessages, changes: Changes) -> None:
+def write_changes(lake: Lake, messages: PlannedMessages, changes: Changes) -> None:
     """Write the changed messages of a plan to `replay_rows`; raises the errors of `write_changed`."""
     write_changed(lake, messages, changes, _session(lake, changes))
 
 
-def show_changes(arguments: argparse.Namespace, lake: LakePaths, messages: PlannedMessages, changes: Changes) -> None:
+def show_changes(arguments: argparse.Namespace, lake: Lake, messages: PlannedMessages, changes: Changes) -> None:
     """Show the first messages of a plan before and after the changes, side by side."""
     rows = messages.rows(0, 0).slice(0, _SAMPLE)
     before, errors = as_produced(rows, messages.bodies(rows))
@@ -78,7 +78,7 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)[:_MAX_SHOWN]
 
 
-def _session(lake: LakePaths, changes: Changes) -> SparkSession | None:
+def _session(lake: Lake, changes: Changes) -> SparkSession | None:
     if changes.transform is None:
         return None
     from commitlake.connectors.runtime.spark_session import get_session

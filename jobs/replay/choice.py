@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import is_one_of, text_literal
 from commitlake.jobs.cli.command import JobError
@@ -42,7 +42,7 @@ class MessageChoice:
     with_replayed: str | None = None
 
 
-def choose_messages(arguments: argparse.Namespace, lake: LakePaths, source: MessageSource) -> MessageChoice:
+def choose_messages(arguments: argparse.Namespace, lake: Lake, source: MessageSource) -> MessageChoice:
     """Return the messages that the arguments select.
 
     Args:
@@ -79,7 +79,7 @@ def choose_messages(arguments: argparse.Namespace, lake: LakePaths, source: Mess
     return MessageChoice(condition(selection), not_consumed, with_replayed)
 
 
-def _not_consumed(arguments: argparse.Namespace, lake: LakePaths, source: MessageSource) -> NotConsumed:
+def _not_consumed(arguments: argparse.Namespace, lake: Lake, source: MessageSource) -> NotConsumed:
     wanted = set(arguments.topic)
 
     def takes_topic(topic: str) -> bool:

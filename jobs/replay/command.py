@@ -37,7 +37,7 @@ from commitlake.jobs.replay.arguments import (
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.connectors.lake.lake import Lake
 
 DESCRIPTION = (
     "Send messages again, to their original topics or to another one: archived messages, or with --store or "
@@ -92,7 +92,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         return _act(arguments, lake)
 
 
-def _act(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+def _act(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     from commitlake.jobs.replay.actions import ask_to_stop, show_all, show_one, throttle
     from commitlake.jobs.replay.send import resume, send
     from commitlake.jobs.replay.undo import undo

@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from commitlake.connectors.lake.committer import open_for_append
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.connectors.lake.reader import QueryError, open_table
+from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm
@@ -97,7 +98,7 @@ class Sent(NamedTuple):
     plan: ReplayPlan | None = None
 
 
-def send(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+def send(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     """Plan a new replay, show what it sends, ask for confirmation, and send."""
     with open_source(arguments, lake) as source:
         warn_of_unknown_names(arguments, lake, source)
@@ -107,7 +108,7 @@ def send(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
 
 
 def send_chosen(
-    arguments: argparse.Namespace, lake: LakePaths, source: MessageSource, chosen: MessageChoice, choice_in_words: str
+    arguments: argparse.Namespace, lake: Lake, source: MessageSource, chosen: MessageChoice, choice_in_words: str
 ) -> Sent:
     """Plan a new replay of chosen messages, show what it sends, ask for confirmation, and send.
 
@@ -156,7 +157,7 @@ def send_chosen(
             check_unfinished(others)
         _confirm(arguments, plan)
         if source.is_copied:
-            open_for_append(lake.messages)  # the ledger is stored in a lake, which may be new
+            open_for_append(lake.uri("messages"))  # the ledger is stored in a lake, which may be new
         sent = _written(arguments, lake, source, plan, changes)
         announce(lake, sent, source.table, others, plan.selection)
         if not arguments.quiet:
@@ -174,7 +175,7 @@ def _show_replayed(source: MessageSource, chosen: MessageChoice) -> None:
         print(f"{were} sent by a replay, and left out: --include-replayed selects them, too", file=sys.stderr)
 
 
-def _choice(arguments: argparse.Namespace, lake: LakePaths, source: MessageSource, condition: str) -> list[QueueChoice]:
+def _choice(arguments: argparse.Namespace, lake: Lake, source: MessageSource, condition: str) -> list[QueueChoice]:
     try:
         with limited(limits_of_where("replay", arguments.where)):
             return count_choice(source.table, condition)
@@ -182,7 +183,7 @@ def _choice(arguments: argparse.Namespace, lake: LakePaths, source: MessageSourc
         if arguments.where is None:
             raise
         if not source.is_copied:
-            refuse_damaged_files(lake.messages, str(error))
+            refuse_damaged_files(lake.uri("messages"), str(error))
         raise JobError(f"--where is not a valid condition: {error}") from None
 
 
@@ -199,7 +200,7 @@ def _plan(
     return replace(plan, rate=arguments.rate or 0.0, speed=arguments.speed or 0.0, lag_limit=arguments.pause_if_lag)
 
 
-def _others(lake: LakePaths, source: MessageSource, plan: ReplayPlan) -> list[OtherReplay]:
+def _others(lake: Lake, source: MessageSource, plan: ReplayPlan) -> list[OtherReplay]:
     try:
         return find_others(lake, plan, source.table, on_unreadable=_warn_unreadable)
     except LakeError:
@@ -212,16 +213,14 @@ def _warn_unreadable(replay_id: str, error: ReplayError) -> None:
     warn(PROG, f"whether the replay {replay_id} has the same messages is not known: {error}")
 
 
-def _messages(
-    arguments: argparse.Namespace, lake: LakePaths, source: MessageSource, plan: ReplayPlan
-) -> PlannedMessages:
+def _messages(arguments: argparse.Namespace, lake: Lake, source: MessageSource, plan: ReplayPlan) -> PlannedMessages:
     """Return the messages of a plan before they are changed or copied."""
     packs = None if source.is_copied else open_store(bodies_of(arguments, lake))
     return PlannedMessages(plan, source.table, packs)
 
 
 def _written(
-    arguments: argparse.Namespace, lake: LakePaths, source: MessageSource, plan: ReplayPlan, changes: Changes
+    arguments: argparse.Namespace, lake: Lake, source: MessageSource, plan: ReplayPlan, changes: Changes
 ) -> ReplayPlan:
     """Write the messages to `replay_rows` if they differ from the lake's, and return the plan that sends those rows."""
     if changes:
@@ -230,14 +229,14 @@ def _written(
         write_copied(lake, _messages(arguments, lake, source, plan))
     else:
         return plan
-    sent = plan_of_changed(plan, open_table(lake, "replay_rows"))
+    sent = plan_of_changed(plan, lake.table("replay_rows"))
     left_out = plan.wanted - sent.wanted
     if left_out and not arguments.quiet:
         print_line(f"{count_text(left_out, 'message is', 'messages are')} dropped by {arguments.transform}")
     return replace(sent, selection="") if source.is_copied else sent
 
 
-def resume(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+def resume(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     """Continue a replay that has stopped, or whose process has ended."""
     state = read_state(lake, arguments.replay_id)
     plan = state.plan
@@ -281,7 +280,7 @@ def _has_begun(state: ReplayState) -> bool:
 
 def _run(
     arguments: argparse.Namespace,
-    lake: LakePaths,
+    lake: Lake,
     plan: ReplayPlan,
     client: TargetClient,
     *,

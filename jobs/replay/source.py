@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import read_last_commit
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.layouts import layout_of
@@ -70,7 +69,7 @@ class MessageSource:
     missing: Sequence[str] = ()
 
 
-def lake_source(lake: LakePaths, table: DeltaTable) -> MessageSource:
+def lake_source(lake: Lake, table: DeltaTable) -> MessageSource:
     """Return the messages of a lake."""
 
     def not_consumed(arguments: argparse.Namespace, takes_topic: Callable[[str], bool]) -> NotConsumed:
@@ -81,14 +80,14 @@ def lake_source(lake: LakePaths, table: DeltaTable) -> MessageSource:
     return MessageSource(table, partial(group_offsets, lake), not_consumed)
 
 
-def archived_stores(lake: LakePaths) -> list[str]:
+def archived_stores(lake: Lake) -> list[str]:
     """Return the names of the stores whose messages the lake has."""
-    last = read_last_commit(lake.messages)
+    last = read_last_commit(lake.uri("messages"))
     return [] if last is None else sorted(last.stores)
 
 
 @contextmanager
-def open_source(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[MessageSource]:
+def open_source(arguments: argparse.Namespace, lake: Lake) -> Iterator[MessageSource]:
     """Open the source that the arguments name.
 
     Raises:
@@ -100,10 +99,10 @@ def open_source(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[Mess
     if arguments.store is None and arguments.from_broker is None:
         times = (None, None) if arguments.born else (arguments.start, arguments.end)
         missing = warn_of_lost_ranges("replay", lake, arguments.broker, *times)
-        yield replace(lake_source(lake, open_table(lake, "messages")), missing=missing)
+        yield replace(lake_source(lake, lake.table("messages")), missing=missing)
         return
     with tempfile.TemporaryDirectory(prefix="commitlake-replay-") as folder:
-        copy = LakePaths(folder)
+        copy = Lake(folder)
         source = (_copy_topics if arguments.store is None else _copy_store)(arguments, copy)
         if source.damaged:
             warn(
@@ -114,7 +113,7 @@ def open_source(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[Mess
         yield source
 
 
-def _copy_store(arguments: argparse.Namespace, copy: LakePaths) -> MessageSource:
+def _copy_store(arguments: argparse.Namespace, copy: Lake) -> MessageSource:
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.jobs.cli.store_queues import unknown_names
     from commitlake.pipelines.replay.copied import copy_store
@@ -150,10 +149,10 @@ def _copy_store(arguments: argparse.Namespace, copy: LakePaths) -> MessageSource
 
     with _progress(arguments, f"reading {arguments.store}") as advance:
         damaged = copy_store(stores, _narrowed(arguments), copy, advance)
-    return MessageSource(open_table(copy, "messages"), offsets, not_consumed, is_copied=True, damaged=damaged)
+    return MessageSource(copy.table("messages"), offsets, not_consumed, is_copied=True, damaged=damaged)
 
 
-def _copy_topics(arguments: argparse.Namespace, copy: LakePaths) -> MessageSource:
+def _copy_topics(arguments: argparse.Namespace, copy: Lake) -> MessageSource:
     from commitlake.pipelines.replay.copied import copy_topics
 
     wanted = _narrowed(arguments)
@@ -175,7 +174,7 @@ def _copy_topics(arguments: argparse.Namespace, copy: LakePaths) -> MessageSourc
 
     with _progress(arguments, f"reading {', '.join(wanted.topics)}") as advance:
         damaged = copy_topics(arguments.from_broker, wanted, copy, advance)
-    return MessageSource(open_table(copy, "messages"), offsets, not_consumed, is_copied=True, damaged=damaged)
+    return MessageSource(copy.table("messages"), offsets, not_consumed, is_copied=True, damaged=damaged)
 
 
 def _narrowed(arguments: argparse.Namespace) -> Narrowed:

@@ -6,7 +6,7 @@ import argparse
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq.queue_reading import queue_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm
@@ -34,7 +34,7 @@ _COLUMNS = [
 ]  # fmt: skip
 
 
-def undo(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+def undo(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     """Show the offsets with which groups skip what a replay sent; with --apply, set them.
 
     Raises:
@@ -73,7 +73,7 @@ def _check_count(groups: Mapping[str, Collection[str]]) -> None:
         )
 
 
-def _sent(lake: LakePaths, state: ReplayState, client: OffsetClient) -> Runs:
+def _sent(lake: Lake, state: ReplayState, client: OffsetClient) -> Runs:
     runs = read_sent_runs(lake, state.plan.replay_id)
     return runs if state.event is ReplayEvent.FINISHED else with_unwritten(runs, state.plan, client.puller)
 
@@ -171,7 +171,7 @@ def _groups(steps: Sequence[GroupStep]) -> str:
     return ", ".join(sorted({step.group for step in steps})) or "no group"
 
 
-def _apply(arguments: argparse.Namespace, lake: LakePaths, steps: Sequence[GroupStep], client: OffsetClient) -> bool:
+def _apply(arguments: argparse.Namespace, lake: Lake, steps: Sequence[GroupStep], client: OffsetClient) -> bool:
     """Ask for confirmation, set the offsets, and return True if all were set."""
     by_group: dict[str, list[GroupStep]] = defaultdict(list)
     for step in steps:

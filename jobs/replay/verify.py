@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import time
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.rocketmq import Puller
 from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.progress import counted_progress
@@ -21,7 +21,7 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
 
-def verify(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+def verify(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     """Compare what a replay sent with the lake."""
     state = read_state(lake, arguments.replay_id)
     check_has_copies(state)
@@ -31,7 +31,7 @@ def verify(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         return verify_sent(arguments, lake, messages, client.puller)
 
 
-def verify_sent(arguments: argparse.Namespace, lake: LakePaths, messages: PlannedMessages, puller: Puller) -> ExitCode:
+def verify_sent(arguments: argparse.Namespace, lake: Lake, messages: PlannedMessages, puller: Puller) -> ExitCode:
     """Compare what a replay sent with the lake, show the differences, and store the result.
 
     Args:

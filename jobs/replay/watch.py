@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.pipelines.replay.ledger import read_state
 from commitlake.pipelines.replay.pace import Pace
@@ -18,7 +18,7 @@ _LOOK_SECONDS = 2.0
 
 @contextmanager
 def watched(
-    lake: LakePaths,
+    lake: Lake,
     replay_id: str,
     pace: Pace,
     admin: Admin,
@@ -51,7 +51,7 @@ def watched(
 
 
 def _watch(
-    lake: LakePaths,
+    lake: Lake,
     replay_id: str,
     pace: Pace,
     lag: _LagWatch | None,

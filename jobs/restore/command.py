@@ -138,7 +138,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     try:
         restored = _restore(arguments)
     except QueryError as error:
-        refuse_damaged_files(lake_of(arguments).messages, str(error))
+        refuse_damaged_files(lake_of(arguments).uri("messages"), str(error))
         raise JobError(f"the table messages cannot be read: {error}") from None
     if not arguments.quiet:
         for line in summary(restored):
@@ -162,7 +162,7 @@ def _warn_of_masks(arguments: argparse.Namespace) -> None:
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.pipelines.masking.archiving import shown_rules
 
-    last = read_last_commit(lake_of(arguments).messages)
+    last = read_last_commit(lake_of(arguments).uri("messages"))
     if last is not None and last.masks is not None:
         warn(
             "commitlake restore",

@@ -29,7 +29,7 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.connectors.lake.lake import Lake
     from commitlake.pipelines.snapshot.progress import StoreSnapshot
 
 DESCRIPTION = (
@@ -72,13 +72,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Take one snapshot, or one at each interval."""
-    from commitlake.connectors.lake.reader import open_table
     from commitlake.jobs.cli.process import stop_softly
 
     if arguments.namesrv is not None and arguments.broker_conf is not None:
         raise JobError("--broker-conf needs --store", "live brokers report their own names")
     lake = lake_of(arguments)
-    open_table(lake, "messages")  # raises an error if this is not a lake
+    lake.table("messages")  # raises an error if this is not a lake
     shown: set[str] = set()
     if arguments.every is None:
         return _take(arguments, shown)
@@ -100,11 +99,11 @@ def _take(arguments: argparse.Namespace, shown: set[str]) -> ExitCode:
         arguments: parsed arguments of the job.
         shown: notes that were printed before; new ones are added.
     """
-    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.connectors.lake.lake import Lake
     from commitlake.jobs.snapshot.summary import summary_lines
     from commitlake.pipelines.snapshot.append import append_progress
 
-    lake = LakePaths(arguments.lake)
+    lake = Lake(arguments.lake)
     code = ExitCode.OK
     for progress in _ask(arguments) if arguments.namesrv is not None else _read(arguments, lake, shown):
         appended = append_progress(lake, progress)
@@ -117,7 +116,7 @@ def _take(arguments: argparse.Namespace, shown: set[str]) -> ExitCode:
     return code
 
 
-def _read(arguments: argparse.Namespace, lake: LakePaths, shown: set[str]) -> Iterator[StoreSnapshot]:
+def _read(arguments: argparse.Namespace, lake: Lake, shown: set[str]) -> Iterator[StoreSnapshot]:
     """Yield the offsets in the files of each store."""
     from commitlake.connectors.formats.engine.plan import take_snapshot
     from commitlake.connectors.formats.engine.stores import find_stores
@@ -126,7 +125,7 @@ def _read(arguments: argparse.Namespace, lake: LakePaths, shown: set[str]) -> It
     from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
     from commitlake.pipelines.snapshot.files import read_store_progress
 
-    last = read_last_commit(lake.messages)
+    last = read_last_commit(lake.uri("messages"))
     known = () if last is None else tuple(last.stores)
     warn_of_unknown_broker("commitlake snapshot", arguments.broker, known)
     formats = layout_of(arguments).formats

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from commitlake.connectors.formats.engine.stores import Store
-    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.connectors.lake.lake import Lake
     from commitlake.pipelines.tps.coverage import Coverage
 
 _BACKFILL = "'commitlake archive --lake LAKE --backfill topic_minutes --local' counts earlier messages"
@@ -40,7 +40,7 @@ class TpsSource:
         damaged: ranges of each store that could not be read.
     """
 
-    lake: LakePaths
+    lake: Lake
     coverage: Coverage
     stores: Sequence[Store] = ()
     table: CountedTable = MINUTES
@@ -48,19 +48,18 @@ class TpsSource:
 
     def warn_of_unknown_names(self, topics: Sequence[str], tags: Sequence[str], queues: Sequence[int]) -> None:
         """Warn of topics, tags and queues that do not exist; of a store, tags of the messages that were read."""
-        from commitlake.connectors.lake.reader import open_table
         from commitlake.jobs.cli.lake_names import unknown_queues, unknown_tags, unknown_topics, unknown_values
 
         if self.stores:
             from commitlake.jobs.cli.store_queues import unknown_names
 
             sentences = unknown_names(self.stores, topics, queues)
-            read = open_table(self.lake, self.table.name)
+            read = self.lake.table(self.table.name)
             if not sentences and not (self.table is MINUTES and _has_unnamed_tags(read)):
                 sentence = "no message that was read has the tag {}"
                 sentences = unknown_values(read, self.table.groups["tag"], tags, sentence)
         else:
-            messages = open_table(self.lake, "messages")
+            messages = self.lake.table("messages")
             sentences = [*unknown_topics(self.lake, messages, topics), *unknown_tags(messages, tags)]
             if queues and not sentences:
                 sentences = unknown_queues(messages, topics, queues)
@@ -108,17 +107,17 @@ def open_source(
         yield _open_lake(lake, arguments.broker, table)
 
 
-def _open_lake(lake: LakePaths, brokers: Sequence[str], table: CountedTable) -> TpsSource:
+def _open_lake(lake: Lake, brokers: Sequence[str], table: CountedTable) -> TpsSource:
     from commitlake.connectors.lake.followed_runs import check_follows
-    from commitlake.connectors.lake.reader import NoTableError, open_table
+    from commitlake.connectors.lake.lake import NoTableError
     from commitlake.jobs.cli.lake_names import check_brokers
     from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
     from commitlake.pipelines.tps.coverage import read_coverage
 
-    open_table(lake, "messages")
+    lake.table("messages")
     check_follows(lake, "topic_minutes")
     try:
-        open_table(lake, "topic_minutes")
+        lake.table("topic_minutes")
     except NoTableError:
         raise JobError(f"the lake {lake.root} has no table 'topic_minutes' yet", _BACKFILL) from None
     check_brokers(lake, brokers)
@@ -137,7 +136,7 @@ def _read_store(
     folder: str,
 ) -> TpsSource:
     from commitlake.connectors.formats.engine.stores import find_stores
-    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.connectors.lake.lake import Lake
     from commitlake.connectors.runtime.local_runner import ThreadRunner
     from commitlake.jobs.cli.layouts import layout_of
     from commitlake.jobs.cli.progress import runner_progress
@@ -156,7 +155,7 @@ def _read_store(
         queue_ids=arguments.queue,
         columns=columns,
     )
-    lake = LakePaths(folder)
+    lake = Lake(folder)
     logs = StoreLogs(stores, wanted)
     runner = ThreadRunner()
     with runner_progress(runner, f"reading {arguments.store}", logs.size, quiet=arguments.quiet) as advance:

@@ -139,7 +139,7 @@ def _name_in_lake(arguments: argparse.Namespace) -> str | None:
     from commitlake.jobs.cli.broker_name import broker_name
     from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
 
-    last = read_last_commit(lake_of(arguments).messages)
+    last = read_last_commit(lake_of(arguments).uri("messages"))
     known = () if last is None else tuple(last.stores)
     warn_of_unknown_broker("commitlake verify", arguments.broker, known)
     layouts = layout_of(arguments).formats

@@ -8,7 +8,7 @@ from typing import Any
 
 from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.registry import FormatChoice
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.open_sides import open_sides
@@ -25,7 +25,7 @@ _NOTHING = "lake_not_archived"
 
 def add_lake_findings(
     runner: Runner,
-    lake: LakePaths,
+    lake: Lake,
     path: str,
     broker: str | None,
     reports: Sequence[StoreReport],

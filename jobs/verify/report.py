@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.rows_output import Row, write, write_table
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_text
@@ -37,7 +37,7 @@ class Remedies:
         settings: The options of the run that say how to read the stores, which `rebuild` needs, too.
     """
 
-    lake: LakePaths | None = None
+    lake: Lake | None = None
     settings: Sequence[str] = ()
 
     def of(self, kind: FindingClass, reports: Sequence[StoreReport]) -> FilledAdvice:

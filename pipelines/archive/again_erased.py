@@ -17,7 +17,7 @@ import pyarrow as pa
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.erasures import ErasedPlaces, erased_places
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.pipelines.masking.erased_rows import erase_rows
 from commitlake.pipelines.masking.later_copies import LaterCopies
@@ -31,16 +31,14 @@ class AgainErased:
     """Erases the rows of a task that were erased before or are copies of erased messages, and records it.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         name: name of the file.
         places: places of messages that were erased before.
         copies: recognises later copies.
         parser_version: version of CommitLake.
     """
 
-    def __init__(
-        self, lake: LakePaths, name: str, places: ErasedPlaces, copies: LaterCopies, parser_version: str
-    ) -> None:
+    def __init__(self, lake: Lake, name: str, places: ErasedPlaces, copies: LaterCopies, parser_version: str) -> None:
         self._lake = lake
         self._name = name
         self._places = places
@@ -85,4 +83,4 @@ class AgainErased:
         if not self._rows:
             return []
         rows = pa.concat_tables(self._rows)
-        return [write_plain_file(rows, self._lake.erasures, f"{self._name}-000.zstd.parquet", s3=self._lake.s3)]
+        return [write_plain_file(rows, self._lake.uri("erasures"), f"{self._name}-000.zstd.parquet", s3=self._lake.s3)]

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.retries import RETRY_ROWS
-from commitlake.connectors.lake.delta import storage_options
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.versions import snapshot_files
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.consumptions.follow import ConsumptionsUpdate as FollowedConsumptions
@@ -57,7 +56,7 @@ NOTHING_FOLLOWED = FollowedTables()
 
 
 def follow_tables(
-    lake: LakePaths,
+    lake: Lake,
     stores: Sequence[Store],
     runner: Runner,
     *,
@@ -68,7 +67,7 @@ def follow_tables(
     """Update the tables to the newest version of `messages`, and to the ends of the stores' consume logs.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         stores: stores whose consume logs and retry stores are read.
         runner: runs the tasks if there is much to do.
         with_edges: True to update `edges` and `consumptions`, too.
@@ -116,6 +115,6 @@ def edge_notes(edges: FollowedEdges) -> list[str]:
     return notes
 
 
-def _rows_of(lake: LakePaths) -> int:
-    files = snapshot_files(lake.messages, storage_options(lake.messages, lake.s3)).files
+def _rows_of(lake: Lake) -> int:
+    files = snapshot_files(lake.uri("messages"), lake.storage_options).files
     return sum(file.rows or 0 for file in files)

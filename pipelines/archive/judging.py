@@ -13,8 +13,8 @@ from pathlib import Path
 
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.refusal_counts import RefusalCounts
 from commitlake.pipelines.archive.profiles_file import open_profiles_file
@@ -56,7 +56,7 @@ class Judged:
 
 
 def judge_run(
-    lake: LakePaths,
+    lake: Lake,
     work: ArchiveWork,
     manifest: Sequence[ManifestRow],
     page: RunPage | None = None,
@@ -68,7 +68,7 @@ def judge_run(
     """Run the suites on the profiles of the tasks, piece by piece, so that only one piece is in memory.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         work: work of the run.
         manifest: rows of all tasks.
         page: page on which to show a run that is stopped; None for no page. Other runs are shown after their commit,
@@ -94,11 +94,11 @@ def judge_run(
         verdict = (losses or Losses()).verdict(report)
         results = to_table(report, run_id=run_id, verdict=verdict)
         if not report.passed:
-            append_rows(lake.quality_results, QUALITY_RESULTS, results)
+            append_rows(lake.uri("quality_results"), QUALITY_RESULTS, results)
             if page is not None:
                 page.show(ShownRun(lake, run_id, verdict, work.commit.ranges, report, figures))
             raise _stopped(report, work, page.path if page else None)
-    written = write_plain_file(results, lake.quality_results, f"part-{run_id}.zstd.parquet")
+    written = write_plain_file(results, lake.uri("quality_results"), f"part-{run_id}.zstd.parquet")
     return Judged({"profiles": profiles.written, "quality_results": written}, sentences(report), report, figures)
 
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import timestamp_literal
 from commitlake.connectors.plain_arrays import dict_rows
 
@@ -71,7 +71,7 @@ class _Judged:
     critical: int
 
 
-def read_past_runs(lake: LakePaths, limit: int = MAX_RUNS) -> list[PastRun]:
+def read_past_runs(lake: Lake, limit: int = MAX_RUNS) -> list[PastRun]:
     """Return the newest runs of a lake, the newest first.
 
     Args:
@@ -94,9 +94,9 @@ def read_past_runs(lake: LakePaths, limit: int = MAX_RUNS) -> list[PastRun]:
     return sorted([*finished, *stopped], key=lambda run: run.ended_at, reverse=True)[:limit]
 
 
-def _newest_rows(lake: LakePaths, limit: int) -> list[dict[str, Any]]:
+def _newest_rows(lake: Lake, limit: int) -> list[dict[str, Any]]:
     try:
-        table = open_table(lake, "archive_runs")
+        table = lake.table("archive_runs")
     except NoTableError:
         return []
     newest = _largest(table, "sequence")
@@ -115,10 +115,10 @@ def _largest(table: DeltaTable, column: str) -> Any:
     return pc.max(files.column(name)).as_py()
 
 
-def _judged_runs(lake: LakePaths, since: datetime.datetime | None) -> Mapping[str, _Judged]:
+def _judged_runs(lake: Lake, since: datetime.datetime | None) -> Mapping[str, _Judged]:
     """Return the results of runs judged since a time, by run id; of all runs if no time is given."""
     try:
-        table = open_table(lake, "quality_results")
+        table = lake.table("quality_results")
     except NoTableError:
         return {}
     since = since or _last_day(table)

@@ -14,9 +14,10 @@ from pathlib import Path
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.body_places import WAY_OUT, folder_around
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.owned_folders import broker_folders, check_no_owner
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakeError, LakePaths, local_folder
+from commitlake.connectors.lake.paths import LakeError, local_folder
 from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
 
 logger = logging.getLogger(__name__)
@@ -25,13 +26,13 @@ IN_LAKE = "bodies"
 """Location in commits if the packs are in the lake itself, so that a lake can be moved as a whole."""
 
 
-def check_bodies(lake: LakePaths, bodies: str | None) -> None:
+def check_bodies(lake: Lake, bodies: str | None) -> None:
     """Check, before a run starts, that packs can be written to their location.
 
     A warning is logged for a lake whose bodies are already in such a folder.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         bodies: root folder of the packs; None for the lake itself.
 
     Raises:
@@ -60,9 +61,9 @@ def check_bodies(lake: LakePaths, bodies: str | None) -> None:
         logger.warning("%s. %s", error, WAY_OUT)
 
 
-def _has_bodies_at(lake: LakePaths, bodies: str | None) -> bool:
+def _has_bodies_at(lake: Lake, bodies: str | None) -> bool:
     """Return whether earlier runs have stored the lake's bodies at a place."""
-    last = read_last_commit(lake.messages)
+    last = read_last_commit(lake.uri("messages"))
     return last is not None and last.bodies == bodies_root(lake, bodies)
 
 
@@ -93,7 +94,7 @@ def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> No
                 )
 
 
-def bodies_root(lake: LakePaths, bodies: str | None) -> str:
+def bodies_root(lake: Lake, bodies: str | None) -> str:
     """Return the root of the packs as commits record it; see `check_bodies` for the arguments."""
     root = _canonical_root(bodies or lake.bodies)
     return IN_LAKE if root == _canonical_root(lake.bodies) else root

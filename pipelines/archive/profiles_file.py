@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.data_files import DataFile, open_table_file
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.row_sums import SummedWriter
 from commitlake.connectors.lake.statistics import file_statistics
 from commitlake.pipelines.quality.wire import PROFILES_SCHEMA, to_profiles
@@ -45,17 +45,17 @@ def profiles_file(run_id: str) -> str:
 
 
 @contextmanager
-def open_profiles_file(lake: LakePaths, run_id: str) -> Iterator[ProfilesFile]:
+def open_profiles_file(lake: Lake, run_id: str) -> Iterator[ProfilesFile]:
     """Open the file. It exists once the context ends without an error, and belongs to no table before the commit.
 
-    locations of the tables.
+    the lake.
 
     Raises:
         S3Error: if an object store refuses it.
     """
     name = profiles_file(run_id)
     collected: list[pq.FileMetaData] = []
-    with open_table_file(lake.profiles, name, lake.s3) as output:
+    with open_table_file(lake.uri("profiles"), name, lake.s3) as output:
         with SummedWriter(
             output,
             PROFILES_SCHEMA,

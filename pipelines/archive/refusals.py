@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.refusal_counts import RefusalCounts
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
@@ -41,7 +41,7 @@ class Refusals:
         first: description of the first one.
     """
 
-    lake: LakePaths
+    lake: Lake
     name: str
     run_id: str
     parser_version: str
@@ -106,7 +106,7 @@ class Refusals:
         rows = pa.concat_tables(self._waiting[table])
         self._waiting[table] = []
         file = write_plain_file(
-            rows, getattr(self.lake, table), f"{self.name}-{self._files:03d}.zstd.parquet", s3=self.lake.s3
+            rows, self.lake.uri(table), f"{self.name}-{self._files:03d}.zstd.parquet", s3=self.lake.s3
         )
         self._files += 1
         yield ManifestRow.of_file(file, table)

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 
 SHOWN = 3
@@ -39,7 +39,7 @@ class RefusalGroup:
     first: Sequence[Mapping[str, Any]]
 
 
-def read_refused(lake: LakePaths, run_ids: Sequence[str]) -> list[RefusalGroup]:
+def read_refused(lake: Lake, run_ids: Sequence[str]) -> list[RefusalGroup]:
     """Return the ranges that a run could not read, in groups, the largest first.
 
     Args:
@@ -52,9 +52,9 @@ def read_refused(lake: LakePaths, run_ids: Sequence[str]) -> list[RefusalGroup]:
     ]
 
 
-def _groups(lake: LakePaths, table: str, run_ids: Sequence[str], reason: str) -> list[RefusalGroup]:
+def _groups(lake: Lake, table: str, run_ids: Sequence[str], reason: str) -> list[RefusalGroup]:
     try:
-        opened = open_table(lake, table)
+        opened = lake.table(table)
     except NoTableError:
         return []
     of_run = f"run_id IN ({', '.join(map(text_literal, run_ids))})"

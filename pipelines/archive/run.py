@@ -38,12 +38,11 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit, RunCounts
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.data_files import DataFile
-from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.location import pack_location
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.following import NOTHING_FOLLOWED, FollowedTables, follow_tables
@@ -223,7 +222,7 @@ def plan_work(config: Config, until: Snapshot | None = None, on_new: Callable[[]
         LakeError: if the folder is no lake.
         MasksChangedError: if the masks differ from the lake's.
     """
-    lake = LakePaths(config.lake)
+    lake = Lake(config.lake)
     if config.source is not None:
         from commitlake.pipelines.archive.from_broker.planning import find_broker_work  # noqa: PLC0415 (of few runs)
 
@@ -258,7 +257,7 @@ def run_archive(
         LakeError: if files that tasks have written cannot be seen by this process.
     """
     started = time.monotonic()
-    lake = LakePaths(config.lake)
+    lake = Lake(config.lake)
     if work is None:
         check_bodies(lake, config.bodies)
         work = plan_work(config)
@@ -279,7 +278,7 @@ def run_archive(
     parts = work.parts(config.max_partition_bytes, runner.cores)
     _check_gaps(parts, config.on_gap)
     bodies = pack_location(config.bodies or lake.bodies)
-    open_for_append(lake.messages)
+    open_for_append(lake.uri("messages"))
     if config.quality and config.judge is None:
         prepare()
     erased = _erased_places(lake, config, work)
@@ -364,7 +363,7 @@ def run_archive(
     )
 
 
-def _erased_places(lake: LakePaths, config: Config, work: ArchiveWork) -> ErasedPlaces:
+def _erased_places(lake: Lake, config: Config, work: ArchiveWork) -> ErasedPlaces:
     """Return the erased messages that the run may archive again, because the lake was restored."""
     erased = read_erased_places(lake)
     if config.source is not None:  # a pull may get messages before the end, of a topic that no run has pulled yet
@@ -373,7 +372,7 @@ def _erased_places(lake: LakePaths, config: Config, work: ArchiveWork) -> Erased
 
 
 def _config_files(
-    lake: LakePaths, work: ArchiveWork, started_at: datetime.datetime, problems: list[str]
+    lake: Lake, work: ArchiveWork, started_at: datetime.datetime, problems: list[str]
 ) -> dict[str, DataFile]:
     file = write_config_changes(lake, work.stores, work.commit.run_id, started_at, problems)
     return {} if file is None else {"store_config": file}
@@ -411,7 +410,7 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
     Returns:
         A result with sequence 0.
     """
-    lake = LakePaths(config.lake)
+    lake = Lake(config.lake)
     if work.unfinished:
         finish_runs(lake, work.commit.run_id, config.parser_version)
     problems = list(config.problems)
@@ -437,7 +436,7 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
 
 def _record_config(config: Config, work: ArchiveWork, problems: list[str]) -> list[str]:
     """Record changed topics and groups of the stores in a commit without messages. Returns a sentence about it."""
-    lake = LakePaths(config.lake)
+    lake = Lake(config.lake)
     started_at = datetime.datetime.now(datetime.UTC)
     stores = [store for store in work.stores if store.broker in work.last.stores]
     file = write_files_changes(lake, stores, work.commit.run_id, started_at, problems)
@@ -446,7 +445,7 @@ def _record_config(config: Config, work: ArchiveWork, problems: list[str]) -> li
     counts = RunCounts(started_at.isoformat(), 0, 0, 0)
     commit = work.commit.with_written(counts, {"store_config": [file]})
     commit = replace(commit, bodies=work.last.bodies, masks=work.last.masks)
-    commit_run(lake.messages, [], commit, work.started_from)
+    commit_run(lake.uri("messages"), [], commit, work.started_from)
     finish_runs(lake, commit.run_id, config.parser_version)
     return [f"{count_text(file.rows, 'changed topic or group', 'changed topics and groups')} recorded"]
 
@@ -463,7 +462,7 @@ def _prepared_keys(manifest: Sequence[ManifestRow], erasure: int) -> PreparedKey
 
 
 def _follow(
-    lake: LakePaths,
+    lake: Lake,
     stores: Sequence[Store],
     config: Config,
     runner: Runner,
@@ -493,15 +492,15 @@ def _unfinished_tables(tables: FollowedTables, hbase: FollowedInHBase) -> list[s
     return [name for name, is_unfinished in found.items() if is_unfinished]
 
 
-def _follow_hbase(lake: LakePaths, config: Config, runner: Runner) -> FollowedInHBase:
-    options = storage_options(lake.messages, lake.s3)
-    if config.hbase is None or not DeltaTable.is_deltatable(lake.messages, options):
+def _follow_hbase(lake: Lake, config: Config, runner: Runner) -> FollowedInHBase:
+    options = lake.storage_options
+    if config.hbase is None or not DeltaTable.is_deltatable(lake.uri("messages"), options):
         return _NOTHING_IN_HBASE
     from commitlake.connectors.hbase.follower import follow  # noqa: PLC0415 (happybase, only where it is wanted)
 
     for attempt in range(MAX_TRIES):
         try:
-            return follow(runner, lake.messages, config.hbase, storage_options=options)
+            return follow(runner, lake.uri("messages"), config.hbase, storage_options=options)
         except ConcurrentFollowError:  # another run is putting the same rows; then continue with the rest
             time.sleep(wait_seconds(attempt))
     return _HBASE_UNFINISHED
@@ -522,10 +521,10 @@ def _commit(
     files.pop("message_keys", None)  # that table has the keys of earlier versions of `messages` first
     quarantined, gaps = _refused(manifest)
     counts = RunCounts(started_at.isoformat(), sum(file.rows for file in messages), quarantined, gaps)
-    lake = LakePaths(config.lake)
+    lake = Lake(config.lake)
     commit = replace(work.commit.with_written(counts, files), bodies=bodies_root(lake, config.bodies))
     commit = replace(commit, masks=None if config.masks is None else config.masks.to_text())
-    return commit_run(lake.messages, messages, commit, work.started_from)
+    return commit_run(lake.uri("messages"), messages, commit, work.started_from)
 
 
 def _refused(manifest: Sequence[ManifestRow]) -> tuple[int, int]:

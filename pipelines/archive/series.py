@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
 from commitlake.connectors.lake.archive_log import CommittedRange
-from commitlake.connectors.lake.delta import storage_options
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.versions import table_files
 from commitlake.pipelines.archive.profiles_file import profiles_file
 from commitlake.pipelines.archive.run import Config, Result, losses_of
@@ -144,9 +143,9 @@ class CommitSeries:
         )
 
 
-def read_figures(lake: LakePaths, run_ids: Sequence[str]) -> PageFigures:
+def read_figures(lake: Lake, run_ids: Sequence[str]) -> PageFigures:
     """Return the sums of the profiles of several commits. Few topics are in memory at a time."""
-    files = table_files(lake.profiles, storage_options(lake.profiles, lake.s3))
+    files = table_files(lake.uri("profiles"), lake.storage_options)
 
     def batches(columns: Sequence[str]) -> Iterator[pa.Table]:
         for run_id in run_ids:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from commitlake.connectors.lake.archive_log import CommittedRange, RunCounts
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.quality.figures import PageFigures
 from commitlake.pipelines.quality.report import QualityReport
 from commitlake.pipelines.quality.verdict import RunVerdict
@@ -49,7 +49,7 @@ class ShownRun:
         newer: Sentences on messages of the stores that the run does not reach.
     """
 
-    lake: LakePaths
+    lake: Lake
     run_id: str
     verdict: RunVerdict
     ranges: Mapping[str, CommittedRange] = field(default_factory=dict)

@@ -16,9 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from commitlake.connectors.lake.data_files import open_table_file
-from commitlake.connectors.lake.delta import storage_options
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.versions import table_files
 from commitlake.pipelines.quality.errors import ProfileError
 from commitlake.pipelines.quality.merging import merge_profiles
@@ -47,12 +46,12 @@ def inline_bytes(tasks: int) -> int:
     return min(_INLINE_BYTES, _INLINE_ALL_BYTES // max(tasks, 1))
 
 
-def stage_profile(profile: pa.Table, lake: LakePaths, run_id: str, name: str, most_inline: int) -> TaskProfile:
+def stage_profile(profile: pa.Table, lake: Lake, run_id: str, name: str, most_inline: int) -> TaskProfile:
     """Return a task's profile for its manifest, or write it to a file and return a reference.
 
     Args:
         profile: a table of `PROFILE`.
-        lake: locations of the tables.
+        lake: the lake.
         run_id: id of the archive run.
         name: name of the file, if one is written, without suffix.
         most_inline: largest size in bytes of a profile in the manifest.
@@ -61,16 +60,16 @@ def stage_profile(profile: pa.Table, lake: LakePaths, run_id: str, name: str, mo
         return TaskProfile(data)
     written, index = serialize_partitions(profile)
     path = f"{STAGED}/{run_id}/{name}.arrow"
-    with open_table_file(lake.profiles, path, lake.s3) as output:
+    with open_table_file(lake.uri("profiles"), path, lake.s3) as output:
         output.write(written)
     return TaskProfile(index.to_bytes(), path)
 
 
-def gather_profiles(lake: LakePaths, manifest: Sequence[ManifestRow], most: int = GROUP_ROWS) -> Iterator[pa.Table]:
+def gather_profiles(lake: Lake, manifest: Sequence[ManifestRow], most: int = GROUP_ROWS) -> Iterator[pa.Table]:
     """Yield the merged profile of the run in pieces of whole topics; at least one piece, which may be empty.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         manifest: rows of all tasks.
         most: number of windows of all tasks that are merged at once; one topic may have more.
 
@@ -91,11 +90,11 @@ def gather_profiles(lake: LakePaths, manifest: Sequence[ManifestRow], most: int 
 
 
 @contextmanager
-def staging(lake: LakePaths, run_id: str) -> Iterator[list[ManifestRow]]:
+def staging(lake: Lake, run_id: str) -> Iterator[list[ManifestRow]]:
     """Keep staged files until the context ends, with or without an error. VACUUM deletes what cannot be deleted now.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         run_id: id of the archive run.
 
     Yields:
@@ -109,16 +108,16 @@ def staging(lake: LakePaths, run_id: str) -> Iterator[list[ManifestRow]]:
             _delete(lake, f"{STAGED}/{run_id}")
 
 
-def _delete(lake: LakePaths, folder: str) -> None:
+def _delete(lake: Lake, folder: str) -> None:
     if lake.s3 is None:
-        shutil.rmtree(Path(lake.profiles) / folder, ignore_errors=True)
+        shutil.rmtree(Path(lake.uri("profiles")) / folder, ignore_errors=True)
         return
     with suppress(Exception):  # an error here must not replace the run's own
-        table_files(lake.profiles, storage_options(lake.profiles, lake.s3)).delete_dir(folder)
+        table_files(lake.uri("profiles"), lake.storage_options).delete_dir(folder)
 
 
 def _read_all(
-    readers: ThreadPoolExecutor, lake: LakePaths, staged: Sequence[tuple[str, PartitionIndex]], group: Group
+    readers: ThreadPoolExecutor, lake: Lake, staged: Sequence[tuple[str, PartitionIndex]], group: Group
 ) -> list[pa.Table]:
     """Read the rows of a group from all files."""
     if not staged:
@@ -130,9 +129,9 @@ def _read_all(
 class _Staged:
     """Reads a group's rows from staged files."""
 
-    def __init__(self, lake: LakePaths, group: Group) -> None:
-        self._folder = lake.profiles
-        self._files = table_files(lake.profiles, storage_options(lake.profiles, lake.s3))
+    def __init__(self, lake: Lake, group: Group) -> None:
+        self._folder = lake.uri("profiles")
+        self._files = table_files(lake.uri("profiles"), lake.storage_options)
         self._group = group
 
     def read(self, path: str, index: PartitionIndex) -> pa.Table:

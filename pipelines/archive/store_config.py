@@ -29,7 +29,8 @@ from commitlake.connectors.formats.engine.stores import Store, for_each_store, s
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, load_table
 from commitlake.connectors.lake.data_files import DataFile
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, Key, read_store_config
@@ -49,7 +50,7 @@ _LOOKED_AT = 100
 
 
 def write_config_changes(
-    lake: LakePaths,
+    lake: Lake,
     stores: Sequence[Store],
     run_id: str,
     recorded_at: datetime.datetime,
@@ -99,17 +100,17 @@ def _all_changes(
     return rows
 
 
-def _write(lake: LakePaths, rows: Sequence[tuple[Any, ...]], run_id: str) -> DataFile | None:
+def _write(lake: Lake, rows: Sequence[tuple[Any, ...]], run_id: str) -> DataFile | None:
     if not rows:
         return None
     names = STORE_CONFIG.names
     columns = [list(column) for column in zip(*rows, strict=True)]
     table = pa.table(dict(zip(names, columns, strict=True)), schema=to_arrow_schema(STORE_CONFIG))
-    return write_plain_file(table, lake.store_config, f"part-{run_id}.zstd.parquet", s3=lake.s3)
+    return write_plain_file(table, lake.uri("store_config"), f"part-{run_id}.zstd.parquet", s3=lake.s3)
 
 
 def write_files_changes(
-    lake: LakePaths,
+    lake: Lake,
     stores: Sequence[Store],
     run_id: str,
     recorded_at: datetime.datetime,
@@ -129,7 +130,7 @@ def write_files_changes(
     return _write(lake, [(broker, recorded_at, *key, value, run_id) for broker, key, value in rows], run_id)
 
 
-def _known(lake: LakePaths, broker: str) -> dict[Key, str]:
+def _known(lake: Lake, broker: str) -> dict[Key, str]:
     try:
         return read_store_config(lake, broker).values
     except QueryError as error:

@@ -26,10 +26,10 @@ from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.queue_reports import QueueReport
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
@@ -61,7 +61,7 @@ class ArchiveTasks:
 
     Attributes:
         parts: parts of logs; a data file may have the rows of several.
-        lake: locations of the tables.
+        lake: the lake.
         bodies: location of the packs.
         run_id: part of the files' names, so that files of two runs differ.
         parser_version: written to rows on ranges that could not be read.
@@ -74,7 +74,7 @@ class ArchiveTasks:
     """
 
     parts: Sequence[Part]
-    lake: LakePaths
+    lake: Lake
     bodies: PackLocation
     run_id: str
     parser_version: str

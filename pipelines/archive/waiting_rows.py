@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.data_files import CloseLater, sort_rows, write_data_file
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive.again_erased import AgainErased
 from commitlake.pipelines.archive.bodies import PackOfBodies, date_of
 from commitlake.pipelines.edges.skipping import rows_may_have_roles
@@ -34,7 +34,7 @@ class WaitingRows:
     """Collects a task's rows for the table `messages`, and writes them to files whose names start with `name`.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         name: prefix of the file names.
         minutes: counts the rows that are written.
         close_later: see `write_data_file`.
@@ -48,7 +48,7 @@ class WaitingRows:
 
     def __init__(
         self,
-        lake: LakePaths,
+        lake: Lake,
         name: str,
         minutes: MinutesFiles,
         close_later: CloseLater,
@@ -112,7 +112,7 @@ class WaitingRows:
             if self._keys is not None:
                 self._keys.add(part)
             has_roles = rows_may_have_roles(part)
-            file = write_data_file(part, self._lake.messages, text, name, self._lake.s3, close_later=later)
+            file = write_data_file(part, self._lake.uri("messages"), text, name, self._lake.s3, close_later=later)
             yield ManifestRow.of_file(file, "messages", may_have_roles=has_roles)
         self._files += 1
 

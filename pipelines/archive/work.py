@@ -31,10 +31,9 @@ from commitlake.connectors.lake.archive_log import (
     read_last_commit,
 )
 from commitlake.connectors.lake.follower import unfinished_commits
-from commitlake.connectors.lake.lost_tables import check_writable
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.names import new_token, pack_name
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.store_progress import LastRecord
 from commitlake.connectors.sources.stream_offsets import StorePosition
 from commitlake.connectors.sources.stream_shares import cut_at, fair_shares
@@ -125,12 +124,12 @@ class ArchiveWork:
         )
         return replace(self, snapshot=Snapshot({**self.snapshot.ranges, **ranges}), commit=commit)
 
-    def outcome(self, manifest: Sequence[ManifestRow], lake: LakePaths, parser_version: str) -> TasksResult:  # noqa: ARG002
+    def outcome(self, manifest: Sequence[ManifestRow], lake: Lake, parser_version: str) -> TasksResult:  # noqa: ARG002
         """Return the result of the tasks. For files, all of it is known beforehand.
 
         Args:
             manifest: rows of all tasks.
-            lake: locations of the tables.
+            lake: the lake.
             parser_version: written to rows on ranges that could not be read.
         """
         return TasksResult(self.commit)
@@ -139,7 +138,7 @@ class ArchiveWork:
 def find_work(
     path: str,
     broker: str | None,
-    lake: LakePaths,
+    lake: Lake,
     until: Snapshot | None = None,
     formats: Sequence[Format] | None = None,
     on_new: Callable[[], object] | None = None,
@@ -149,7 +148,7 @@ def find_work(
     Args:
         path: stores, as for `find_stores`.
         broker: name of the store, if the path does not have it.
-        lake: locations of the tables.
+        lake: the lake.
         until: ends of the stores to archive to, as a stream offers them; None for the current ends. The lake determines
             the starts, so a range that is offered again adds nothing. The stream has already checked that the lake can
             be written.
@@ -161,12 +160,12 @@ def find_work(
         LakeError: if the folder is no lake, or its tables are damaged.
     """
     if until is None:
-        check_writable(lake)
+        lake.check_writable()
     stores = find_stores(path, broker, all_formats() if formats is None else formats)
     for store in stores:
         _check_name(store)
     check_outside_stores(stores, lake.root, "--lake")
-    last = read_last_commit(lake.messages) or ArchiveCommit(0, "")
+    last = read_last_commit(lake.uri("messages")) or ArchiveCommit(0, "")
     starts = {name: progress.end for name, progress in last.stores.items()}
     if on_new is not None and any(for_each_store(lambda store: _seems_longer(store, starts.get(store.broker)), stores)):
         on_new()

@@ -10,19 +10,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.object_store.uris import is_s3
 
 
-def check_written(lake: LakePaths, bodies: PackLocation, manifest: Sequence[ManifestRow]) -> None:
+def check_written(lake: Lake, bodies: PackLocation, manifest: Sequence[ManifestRow]) -> None:
     """Check data files and packs in folders; in an object store, all machines see the same.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         bodies: location of the packs.
         manifest: the files, which have been written and not committed.
 
@@ -32,7 +33,7 @@ def check_written(lake: LakePaths, bodies: PackLocation, manifest: Sequence[Mani
     if lake.s3 is None:
         for row in manifest:
             if row.path:
-                path = Path(getattr(lake, row.table)) / row.path
+                path = Path(lake.uri(row.table)) / row.path
                 _check_size(str(path), row.size, _size_of(path))
     if not is_s3(bodies.root):
         store = open_store(bodies)

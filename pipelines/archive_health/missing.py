@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive_health.small_tables import Row, ask
 from commitlake.schemas.quality.former_names import present_name
 
@@ -44,7 +44,7 @@ class Missing:
     first: int
 
 
-def missing_by_reason(lake: LakePaths) -> list[Missing]:
+def missing_by_reason(lake: Lake) -> list[Missing]:
     """Return the ranges that are not archived, by store and reason, the largest first.
 
     Raises:
@@ -59,7 +59,7 @@ def missing_by_reason(lake: LakePaths) -> list[Missing]:
     return sorted(found, key=lambda one: (-one.bytes, one.broker, one.reason))
 
 
-def unmet_expectations(lake: LakePaths) -> list[Row]:
+def unmet_expectations(lake: Lake) -> list[Row]:
     """Return the rows of `quality_results` for expectations that the last run did not meet, critical ones first.
 
     Expectations that were renamed since the run have their present names.

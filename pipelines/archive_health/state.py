@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from commitlake.connectors.lake.archive_log import read_last_commit
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.sql import is_usual_time
 from commitlake.pipelines.archive_health.small_tables import ask
 
@@ -68,7 +67,7 @@ class ArchiveState:
         return None if self.last_run is None else max(now - self.last_run, datetime.timedelta())
 
 
-def read_archive_state(lake: LakePaths) -> ArchiveState:
+def read_archive_state(lake: Lake) -> ArchiveState:
     """Return the state of a lake.
 
     Args:
@@ -78,8 +77,8 @@ def read_archive_state(lake: LakePaths) -> ArchiveState:
         LakeError: There is no lake.
         QueryError: A table cannot be read.
     """
-    open_table(lake, "messages")
-    last = read_last_commit(lake.messages)
+    lake.table("messages")
+    last = read_last_commit(lake.uri("messages"))
     newest = {
         row["broker"]: row["newest"] + datetime.timedelta(minutes=1)
         for row in ask(
@@ -99,6 +98,6 @@ def read_archive_state(lake: LakePaths) -> ArchiveState:
     return ArchiveState(stores, ended[0]["ended"] if ended else None)
 
 
-def _ranges(lake: LakePaths, table: str) -> Mapping[str, Ranges]:
+def _ranges(lake: Lake, table: str) -> Mapping[str, Ranges]:
     sql = f"SELECT broker, count(*) AS count, sum(end_offset - start_offset) AS bytes FROM {table} GROUP BY broker"
     return {row["broker"]: Ranges(row["count"], row["bytes"] or 0) for row in ask(lake, table, sql)}

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
 from commitlake.pipelines.archive_health.small_tables import ask
 from commitlake.pipelines.archive_health.state import ArchiveState
@@ -50,7 +50,7 @@ class Traffic:
     dead_letter_ends: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
-def read_traffic(lake: LakePaths, state: ArchiveState) -> Traffic:
+def read_traffic(lake: Lake, state: ArchiveState) -> Traffic:
     """Return the traffic of a lake's stores.
 
     Args:
@@ -66,7 +66,7 @@ def read_traffic(lake: LakePaths, state: ArchiveState) -> Traffic:
     return Traffic(topics, _addresses(lake, ends) if topics else {}, _dead_letter_ends(lake))
 
 
-def _topics(lake: LakePaths, ends: Mapping[str, datetime.datetime]) -> list[TopicTraffic]:
+def _topics(lake: Lake, ends: Mapping[str, datetime.datetime]) -> list[TopicTraffic]:
     """Return the traffic of topics; `ends` has the end of each store's newest whole minute."""
     found = []
     for broker, end in ends.items():
@@ -84,7 +84,7 @@ def _topics(lake: LakePaths, ends: Mapping[str, datetime.datetime]) -> list[Topi
     return found
 
 
-def _addresses(lake: LakePaths, ends: Mapping[str, datetime.datetime]) -> dict[str, str]:
+def _addresses(lake: Lake, ends: Mapping[str, datetime.datetime]) -> dict[str, str]:
     found = {}
     for broker, end in ends.items():
         rows = ask(
@@ -98,7 +98,7 @@ def _addresses(lake: LakePaths, ends: Mapping[str, datetime.datetime]) -> dict[s
     return found
 
 
-def _dead_letter_ends(lake: LakePaths) -> dict[tuple[str, str], int]:
+def _dead_letter_ends(lake: Lake) -> dict[tuple[str, str], int]:
     newest = ask(
         lake,
         "topic_minutes",

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase.options import HBaseOptions
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.pipelines.audit.errors import NothingInCommonError
 from commitlake.pipelines.audit.moment import Moment, wait_for_hbase
 from commitlake.pipelines.audit.sides import Profile, Sides, stretches_of
@@ -94,7 +93,7 @@ def compare_packs(sides: Sides, kept: datetime.timedelta | None = None) -> Audit
         with sides.with_bodies(since) as bodies:
             notes += bodies.errors
             verdict = compare(("messages", "packs"), bodies.messages, bodies.found, BODY_FIGURES, notes)
-        before, since = since, _kept_since(read_expiries(delta_table(sides.lake.messages)), kept)
+        before, since = since, _kept_since(read_expiries(sides.lake.table("messages")), kept)
         if not verdict.differing or since == before:
             return verdict
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces, erased_places, open_erasures
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.plain_arrays import texts_of
 from commitlake.pipelines.audit.local.message_rows import RowCriteria
 from commitlake.pipelines.audit.local.windows import SCHEMA, merge_windows, window_starts
@@ -119,11 +119,11 @@ class Erased:
         return merge_windows([pa.table([columns[name] for name in SCHEMA.names], SCHEMA.names)])
 
 
-def read_erased(lake: LakePaths, moment: Moment) -> Erased:
+def read_erased(lake: Lake, moment: Moment) -> Erased:
     """Read the messages that are erased at a moment.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         moment: moment of the lake. Messages of later erasures are included if an archive run has archived them again
             since.
     """

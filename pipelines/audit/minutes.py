@@ -10,11 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.erasures import erasure_number
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import microseconds_literal, window_start
 from commitlake.connectors.plain_arrays import dict_rows
@@ -30,23 +28,22 @@ _COUNTED = ("messages", "bytes", "body_bytes")
 _DAY_SECONDS = 86_400
 
 
-def compare_minutes(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding], str]:
+def compare_minutes(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str]:
     """Compare the counts of `topic_minutes` with those of `profiles`.
 
     Returns findings, and a note if the comparison was not possible or not complete.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         moment: moment of the lake; later runs are left out.
     """
     if expired := [table for table in _TABLES if table in moment.expired]:
         return [], f"topic_minutes is not compared with profiles: some rows of {expired[0]} have expired"
-    try:
-        # The order matters: a run whose minutes are visible has a profile by then.
-        tables = {table: delta_table(getattr(lake, table), lake.s3) for table in _TABLES}
-        covered = covered_sequence(lake)
-    except TableNotFoundError:
+    # The order matters: a run whose minutes are visible has a profile by then.
+    tables = {name: table for name in _TABLES if (table := lake.find(name)) is not None}
+    if len(tables) < len(_TABLES):
         return [], ""
+    covered = covered_sequence(lake)
     if erasure_number(tables["topic_minutes"]) != erasure_number(tables["profiles"]):
         return (
             [],

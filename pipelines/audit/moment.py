@@ -12,15 +12,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
-
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after, newest_commit
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.erasures import FORM, erased_form, erasure_number
 from commitlake.connectors.lake.follower import unfinished_commits
-from commitlake.connectors.lake.lost_tables import check_messages_are_there
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.audit.errors import PendingDataError
 from commitlake.pipelines.maintenance.expiry import read_expiries
 
@@ -57,17 +53,17 @@ class Moment:
     erased_form: int = FORM
 
 
-def read_moment(lake: LakePaths) -> Moment:
+def read_moment(lake: Lake) -> Moment:
     """Return the newest state that is complete in all tables.
 
     Raises:
         LakeError: if nothing is archived.
         PendingDataError: if a run has committed but is not finished.
     """
-    table = _open(lake.messages)
+    table = lake.find("messages")
     found = None if table is None else newest_commit(table)
     if table is None:
-        check_messages_are_there(lake)
+        lake.check_messages_are_there()
     if table is None or found is None:
         raise LakeError(f"{lake.root} is not a lake, or nothing is archived in it yet: run 'commitlake archive' first")
     committed, commit = found
@@ -76,9 +72,9 @@ def read_moment(lake: LakePaths) -> Moment:
             f"run {commit.sequence}, or one before it, is not finished: its messages are committed, but not its "
             "counts. It is still running, or was killed; then 'commitlake archive' finishes it. Audit again after that"
         )
-    profiles = _open(lake.profiles)
+    profiles = lake.find("profiles")
     # Read after `profiles`, so that it has every run with rows in that version.
-    later = commits_after(lake.messages, commit.sequence)
+    later = commits_after(lake.uri("messages"), commit.sequence)
     return Moment(
         table.version(),
         committed,
@@ -122,12 +118,5 @@ def _is_so(condition: Callable[[], bool]) -> bool:
     return there
 
 
-def _open(uri: str) -> DeltaTable | None:
-    try:
-        return delta_table(uri)
-    except TableNotFoundError:
-        return None
-
-
-def _unfinished(lake: LakePaths, commit: ArchiveCommit) -> list[ArchiveCommit]:
+def _unfinished(lake: Lake, commit: ArchiveCommit) -> list[ArchiveCommit]:
     return [made for made in unfinished_commits(lake, commit.sequence) if made.sequence <= commit.sequence]

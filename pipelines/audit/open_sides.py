@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.erased import read_erased
@@ -16,12 +16,12 @@ from commitlake.pipelines.audit.span import AuditSpan
 
 
 @contextmanager
-def open_sides(runner: Runner, lake: LakePaths, bodies: str, span: AuditSpan, moment: Moment) -> Iterator[Sides]:
+def open_sides(runner: Runner, lake: Lake, bodies: str, span: AuditSpan, moment: Moment) -> Iterator[Sides]:
     """Open the sides of a lake.
 
     Args:
         runner: runs the audit; a Spark session must have the sources of broker stores registered.
-        lake: locations of the tables.
+        lake: the lake.
         bodies: root folder of the packs.
         span: time range of messages.
         moment: moment of the lake.

@@ -13,10 +13,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import Transaction
-from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.sum_changes import wrapped
 from commitlake.connectors.runtime.runner import Runner
@@ -36,17 +34,16 @@ _Window = tuple[str, str, int, int | None]
 """Broker, topic, queue, and the window's start in microseconds since 1970."""
 
 
-def record_new_places(lake: LakePaths, bodies: str, runner: Runner) -> None:
+def record_new_places(lake: Lake, bodies: str, runner: Runner) -> None:
     """Take over the new places of bodies into `profiles`, if a repair has read messages again since the last time.
 
     Args:
-        lake: locations of the tables, which must be intact.
+        lake: the lake, whose tables must be intact.
         bodies: root folder of the packs.
         runner: runs the tasks.
     """
-    try:
-        profiles = delta_table(lake.profiles, lake.s3)
-    except TableNotFoundError:
+    profiles = lake.find("profiles")
+    if profiles is None:
         return
     reached = profiles.transaction_version(REFILL_ID)
     refilled = refilled_since(lake, reached or -1)
@@ -58,11 +55,13 @@ def record_new_places(lake: LakePaths, bodies: str, runner: Runner) -> None:
         changes = {window: change for window, change in _changes(sides) if is_new or window in windows}
     removed, added = _rewritten(lake, read_table_files(profiles), changes)
     number = Transaction(REFILL_ID, max(refilled.version, 1))
-    exchange_files(lake.profiles, removed, added, changes_data=True, note={"action": "repair"}, transactions=[number])
+    exchange_files(
+        lake.uri("profiles"), removed, added, changes_data=True, note={"action": "repair"}, transactions=[number]
+    )
 
 
-def _windows(lake: LakePaths, paths: Sequence[str]) -> Iterator[_Window]:
-    folder = folder_of(lake.messages)
+def _windows(lake: Lake, paths: Sequence[str]) -> Iterator[_Window]:
+    folder = folder_of(lake.uri("messages"))
     for path in paths:
         with folder.open_input_file(path) as source:
             rows = pq.read_table(source, columns=["broker", "topic", "queue_id", "store_timestamp"])
@@ -92,13 +91,13 @@ def _changes(sides: Sides) -> Iterator[tuple[_Window, int]]:
 
 
 def _rewritten(
-    lake: LakePaths, files: Sequence[TableFile], changes: Mapping[_Window, int]
+    lake: Lake, files: Sequence[TableFile], changes: Mapping[_Window, int]
 ) -> tuple[list[TableFile], list[TableFile]]:
     """Write new data files of `profiles` in which one row of each window is changed."""
     left: dict[_Window, int] = dict(changes)
     removed, added = [], []
     for file in files if left else ():
-        with folder_of(lake.profiles).open_input_file(unquote(file.path)) as source:
+        with folder_of(lake.uri("profiles")).open_input_file(unquote(file.path)) as source:
             rows = pq.read_table(source, page_checksum_verification=True)
         checksums: list[Any] = rows.column(_CHECKSUM).to_pylist()
         is_changed = False
@@ -109,7 +108,7 @@ def _rewritten(
             column = rows.schema.get_field_index(_CHECKSUM)
             rows = rows.set_column(column, rows.schema.field(column), pa.array(checksums, pa.int64()))
             name = f"part-kept-{file.path.rpartition('/')[2]}"
-            new = write_plain_file(rows, lake.profiles, name, s3=lake.s3)
+            new = write_plain_file(rows, lake.uri("profiles"), name, s3=lake.s3)
             removed.append(file)
             added.append(TableFile(new.path, {}, new.size, new.rows, file.modified_ms, statistics=new.statistics))
     return removed, added

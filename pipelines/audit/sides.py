@@ -20,7 +20,7 @@ from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.erasures import FORM, NOTHING_ERASED, ErasedPlaces
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.schemas.tables.profile import FIGURES, KEY_COLUMNS
@@ -152,14 +152,14 @@ class Sides(ABC):
     """A lake's messages at one moment, as the tables, packs, stores and HBase have them.
 
     Attributes:
-        lake: locations of the tables.
+        lake: the lake.
         bodies: root folder of the packs.
         span: time range of messages.
         moment: moment of the lake.
         erased: messages that are erased at that moment.
     """
 
-    lake: LakePaths
+    lake: Lake
     bodies: str
     span: AuditSpan
     moment: Moment

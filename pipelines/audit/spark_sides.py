@@ -245,7 +245,7 @@ class SparkSides(Sides):
         reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
-        return reader.load(spark_uri(getattr(self.lake, name)))
+        return reader.load(spark_uri(self.lake.uri(name)))
 
 
 def _within(span: AuditSpan, column: str) -> Column:

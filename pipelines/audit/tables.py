@@ -22,15 +22,13 @@ from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.data_files import DataFile
-from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, read_erased_places
 from commitlake.connectors.lake.follower import FOLLOWING
+from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.log_check import find_planted
-from commitlake.connectors.lake.log_files import LogFolder
 from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.lost_ranges import lost_ranges, lost_sentences
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
@@ -77,23 +75,23 @@ class TableFinding:
         return count_text(self.count, re.sub(r"s\b", "", self.what, count=1), self.what)
 
 
-def damaged_files(lake: LakePaths, *, deep: bool, runner: Runner = HERE) -> list[TableFinding]:
+def damaged_files(lake: Lake, *, deep: bool, runner: Runner = HERE) -> list[TableFinding]:
     """Find the data files that do not match the log, and entries of the log that name other files, table by table.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         deep: True to read every page.
         runner: runs the tasks that read the files.
     """
     found = []
     for table in LAKE_TABLES:
         try:
-            damages = sorted(map(str, find_damaged_files(getattr(lake, table), deep=deep, runner=runner)))
+            damages = sorted(map(str, find_damaged_files(lake.uri(table), deep=deep, runner=runner)))
         except TableNotFoundError:
             continue
         if damages:
             found.append(TableFinding(table, len(damages), "data files", damages[:SHOWN]))
-        folder = LogFolder(getattr(lake, table), storage_options(getattr(lake, table), lake.s3), lake.s3)
+        folder = lake.log(table)
         outside = [str(damage) for damage in find_planted(folder, folder.read_listing())]
         if outside:
             found.append(TableFinding(table, len(outside), "entries of the log", outside[:SHOWN]))
@@ -105,23 +103,23 @@ def prevents_comparison(findings: Sequence[TableFinding]) -> bool:
     return any(finding.table in _NEEDED for finding in findings)
 
 
-def find_lost_messages(lake: LakePaths, span: AuditSpan) -> list[TableFinding]:
+def find_lost_messages(lake: Lake, span: AuditSpan) -> list[TableFinding]:
     """Return the ranges of logs whose messages repairs could not restore, in a time range."""
     lost = lost_ranges(lake, (), span.first, span.last)
     return [TableFinding("messages", len(lost), "lost ranges", lost_sentences(lost))] if lost else []
 
 
-def compare_archive_runs(lake: LakePaths, moment: Moment, damaged: Collection[str] = ()) -> list[TableFinding]:
+def compare_archive_runs(lake: Lake, moment: Moment, damaged: Collection[str] = ()) -> list[TableFinding]:
     """Compare the tables that follow with the commits of `messages`, as far back as its log goes.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         moment: moment to compare.
         damaged: tables that cannot be read, which are left out.
     """
     if {"archive_runs", "gaps", "quarantine"} & moment.expired.keys():
         return []
-    commits = [made for made in commits_after(lake.messages, 0) if made.sequence <= moment.commit.sequence]
+    commits = [made for made in commits_after(lake.uri("messages"), 0) if made.sequence <= moment.commit.sequence]
     wrong = list(_wrong_runs(lake, commits, moment.commit.sequence))
     found = [TableFinding("archive_runs", len(wrong), "runs", wrong[:SHOWN])] if wrong else []
     for table in sorted({"gaps", "quarantine"} - {*damaged}):
@@ -143,7 +141,7 @@ def compare_archive_runs(lake: LakePaths, moment: Moment, damaged: Collection[st
     return found + [TableFinding(table, len(wrong), "runs", wrong[:SHOWN]) for table, wrong in compared if wrong]
 
 
-def _wrong_row_counts(lake: LakePaths, table: str, commits: Sequence[ArchiveCommit]) -> Iterator[str]:
+def _wrong_row_counts(lake: Lake, table: str, commits: Sequence[ArchiveCommit]) -> Iterator[str]:
     """Compare the number of rows of each run in a table that follows with the files that its commit names.
 
     Rows that a repair removed and reported are not reported again. In `topic_minutes`, a repair counts all rows again
@@ -174,17 +172,17 @@ def _wrong_row_counts(lake: LakePaths, table: str, commits: Sequence[ArchiveComm
         yield from wrong
 
 
-def _lost_in_repairs(lake: LakePaths, table: str) -> int:
+def _lost_in_repairs(lake: Lake, table: str) -> int:
     try:
-        return count_lost_rows(open_table(lake, table))
+        return count_lost_rows(lake.table(table))
     except NoTableError:
         return 0
 
 
-def _counts_by_run(lake: LakePaths, table: str) -> list[dict[str, Any]]:
+def _counts_by_run(lake: Lake, table: str) -> list[dict[str, Any]]:
     """Return the number of rows of each run in a table, and the number of those with each optional checksum."""
     try:
-        opened = open_table(lake, table)
+        opened = lake.table(table)
     except NoTableError:
         return []
     columns = {field.name for field in opened.schema().fields} & set(OPTIONAL_CHECKSUMS)
@@ -207,7 +205,7 @@ def _written_checksums(files: Sequence[DataFile]) -> dict[str, int]:
 _COUNTED = {"gaps": "gaps", "quarantine": "quarantined"}
 
 
-def _wrong_runs(lake: LakePaths, commits: Sequence[ArchiveCommit], last: int) -> Iterator[str]:
+def _wrong_runs(lake: Lake, commits: Sequence[ArchiveCommit], last: int) -> Iterator[str]:
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in _rows(lake, "archive_runs", ["sequence", "run_id", "messages", "bytes", "quarantined", "gaps"]):
         rows.setdefault(row["run_id"], []).append(row)
@@ -230,21 +228,17 @@ def _wrong_runs(lake: LakePaths, commits: Sequence[ArchiveCommit], last: int) ->
                 yield f"run {row['sequence']}: expected no row, as messages has no commit of {run_id}, found one"
 
 
-def _rows(lake: LakePaths, table: str, columns: list[str]) -> list[dict[str, Any]]:
-    try:
-        rows: list[dict[str, Any]] = dict_rows(delta_table(getattr(lake, table)).to_pyarrow_table(columns=columns))
-    except TableNotFoundError:
-        return []
-    return rows
+def _rows(lake: Lake, table: str, columns: list[str]) -> list[dict[str, Any]]:
+    opened = lake.find(table)
+    return [] if opened is None else list(dict_rows(opened.to_pyarrow_table(columns=columns)))
 
 
 def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
     """Compare `message_keys` with the keys of `messages`. Returns findings, and a note if it was not possible."""
     if {"messages", "message_keys"} & sides.moment.expired.keys():
         return [], "message_keys is not compared: some of its rows, or of those of messages, have expired"
-    try:
-        table = delta_table(sides.lake.message_keys)
-    except TableNotFoundError:
+    table = sides.lake.find("message_keys")
+    if table is None:
         return [], "message_keys is not compared: it has not followed messages yet"
     followed = table.transaction_version(APPLICATION_ID)
     if followed is None or not sides.moment.committed <= followed:
@@ -255,23 +249,22 @@ def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
     return ([TableFinding("message_keys", count, "keys", shown)] if count else []), ""
 
 
-def compare_edges(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding], str]:
+def compare_edges(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str]:
     """Compare the number of records of the given kinds in `messages` with those in `edges`.
 
     Returns findings, and a note if the comparison was not possible.
     """
     if {"messages", "edges"} & moment.expired.keys():
         return [], "edges is not compared: some of its rows, or of those of messages, have expired"
-    try:
-        table = delta_table(lake.edges)
-    except TableNotFoundError:
+    table = lake.find("edges")
+    if table is None:
         return [], ""
     followed = table.transaction_version(EDGES_ID)
     if followed is None or not moment.committed <= followed:
         return [], f"edges is not compared: it follows messages only to version {followed}"
     if followed > moment.version:
         return [], "edges is not compared: a run has added messages meanwhile"
-    messages = delta_table(lake.messages)
+    messages = lake.table("messages")
     messages.load_as_version(moment.version)
     counts = count_kinds(messages, table)
     wrong = [count for count in counts if count.expected != count.found]
@@ -281,13 +274,13 @@ def compare_edges(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding], 
     return ([TableFinding("edges", len(wrong), "kinds of records", lines)] if wrong else []), ""
 
 
-def compare_contents(lake: LakePaths, damaged: Collection[str], runner: Runner) -> tuple[list[TableFinding], list[str]]:
+def compare_contents(lake: Lake, damaged: Collection[str], runner: Runner) -> tuple[list[TableFinding], list[str]]:
     """Compare the rows of all tables but `messages` and `message_keys` with what this project has written.
 
     Returns findings, and notes on tables that could not be compared.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         damaged: tables that cannot be read, which are left out.
         runner: runs the tasks that read data files.
     """
@@ -303,7 +296,7 @@ def compare_contents(lake: LakePaths, damaged: Collection[str], runner: Runner) 
     return found, notes
 
 
-def finding_lines(findings: Sequence[TableFinding], lake: LakePaths) -> Iterator[str]:
+def finding_lines(findings: Sequence[TableFinding], lake: Lake) -> Iterator[str]:
     """Yield the findings of a lake as lines of text."""
     for finding in findings:
         yield f"DAMAGED     {finding.table}: {finding.counted}"

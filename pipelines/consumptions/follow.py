@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.committer import advance
-from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.schemas.tables.consumptions import CONSUMPTIONS
 
@@ -38,15 +36,13 @@ class ConsumptionsUpdate:
     is_unfinished: bool = False
 
 
-def read_progress(lake: LakePaths, broker: str) -> int | None:
+def read_progress(lake: Lake, broker: str) -> int | None:
     """Return the offset up to which the lake has a store's consume log; None before the first commit."""
-    try:
-        return delta_table(lake.consumptions, lake.s3).transaction_version(f"{_APPLICATION}{broker}")
-    except TableNotFoundError:
-        return None
+    table = lake.find("consumptions")
+    return None if table is None else table.transaction_version(f"{_APPLICATION}{broker}")
 
 
-def follow_consume_logs(lake: LakePaths, stores: Sequence[Store]) -> ConsumptionsUpdate:
+def follow_consume_logs(lake: Lake, stores: Sequence[Store]) -> ConsumptionsUpdate:
     """Add the records that were written to the stores' consume logs since the last run.
 
     Raises:
@@ -65,9 +61,11 @@ def follow_consume_logs(lake: LakePaths, stores: Sequence[Store]) -> Consumption
             files = []
             if part.rows.num_rows:
                 name = f"part-{secrets.token_hex(16)}.zstd.parquet"
-                files = [write_plain_file(pa.Table.from_batches([part.rows]), lake.consumptions, name, s3=lake.s3)]
+                files = [
+                    write_plain_file(pa.Table.from_batches([part.rows]), lake.uri("consumptions"), name, s3=lake.s3)
+                ]
             step = (progress, part.end)
-            if not advance(lake.consumptions, CONSUMPTIONS, files, f"{_APPLICATION}{store.broker}", step):
+            if not advance(lake.uri("consumptions"), CONSUMPTIONS, files, f"{_APPLICATION}{store.broker}", step):
                 return ConsumptionsUpdate(rows, problems, is_unfinished=True)
             progress = part.end
             rows += part.rows.num_rows

@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.dead_letters.letters import (
@@ -140,7 +140,7 @@ class GroupCount:
 
 
 def group_by_cause(
-    lake: LakePaths, choice: LetterChoice | None = None, packs: PackStore | None = None, *, samples: int = 1
+    lake: Lake, choice: LetterChoice | None = None, packs: PackStore | None = None, *, samples: int = 1
 ) -> DeadLetters:
     """Group the dead letters of a lake by cause.
 
@@ -155,7 +155,7 @@ def group_by_cause(
         QueryError: The table cannot be read, or a condition is invalid.
         PackStoreError: The place of the packs cannot be reached.
     """
-    table = open_table(lake, "messages")
+    table = lake.table("messages")
     return group_letters(table, letters_condition(table, choice or LetterChoice()), packs, samples=samples)
 
 
@@ -322,7 +322,7 @@ def _moment(time_us: int) -> datetime.datetime:
     return EPOCH + datetime.timedelta(microseconds=min(max(time_us, -_MAX_TIME_US // 10), _MAX_TIME_US))
 
 
-def count_by_group(lake: LakePaths) -> list[GroupCount]:
+def count_by_group(lake: Lake) -> list[GroupCount]:
     """Count the dead letters of each group and store, from the small table `topic_minutes`.
 
     Raises:
@@ -330,7 +330,7 @@ def count_by_group(lake: LakePaths) -> list[GroupCount]:
         QueryError: The table cannot be read.
     """
     try:
-        table = open_table(lake, "topic_minutes")
+        table = lake.table("topic_minutes")
     except NoTableError:
         return []
     sql = (

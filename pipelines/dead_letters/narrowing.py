@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql_over
+from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import any_of, text_literal
 from commitlake.pipelines.dead_letters.causes import Cause, cause_texts, digest_of
 from commitlake.pipelines.dead_letters.errors import DeadLetterError
@@ -88,7 +88,7 @@ def narrow_to_cause(
     return f"{narrowed} AND {_places_sql(places)}"
 
 
-def sent_before(lake: LakePaths, table: DeltaTable, where: str) -> dict[str, dict[str, list[int]]]:
+def sent_before(lake: Lake, table: DeltaTable, where: str) -> dict[str, dict[str, list[int]]]:
     """Return the physical offsets of dead letters that replays have already sent, by replay and store.
 
     Args:
@@ -97,7 +97,7 @@ def sent_before(lake: LakePaths, table: DeltaTable, where: str) -> dict[str, dic
         where: condition for the dead letters.
     """
     try:
-        ledger = open_table(lake, "replay_messages")
+        ledger = lake.table("replay_messages")
     except NoTableError:
         return {}
     sql = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.store_config import SETTING, read_store_config
 from commitlake.pipelines.verify.observed_delays import archived_levels
@@ -21,7 +21,7 @@ class DelayLevels:
         lake: Locations of the tables. If the table does not exist, every broker has RocketMQ's default levels.
     """
 
-    def __init__(self, lake: LakePaths | None = None) -> None:
+    def __init__(self, lake: Lake | None = None) -> None:
         self._lake = lake
         self._known: dict[str, Sequence[int]] = {}
 

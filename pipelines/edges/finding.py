@@ -15,12 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
-from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.file_actions import file_actions
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.table_rows import data_file_errors
 from commitlake.connectors.lake.versions import table_files
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
@@ -34,29 +32,28 @@ PLACES = pa.schema([("broker", pa.string()), ("physical_offset", pa.int64())])
 _KEYS = ["broker", "physical_offset", "key", "kind"]
 
 
-def places_of_keys(lake: LakePaths, keys: pa.Array, since_us: int) -> pa.Table:
+def places_of_keys(lake: Lake, keys: pa.Array, since_us: int) -> pa.Table:
     """Return the places of messages with the given unique keys.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         keys: unique keys, in any order.
         since_us: files with only older messages are skipped.
     """
     found = [PLACES.empty_table()]
-    try:
-        table = delta_table(lake.message_keys, lake.s3)
-    except TableNotFoundError:
+    table = lake.find("message_keys")
+    if table is None:
         return found[0]
     keys = pc.unique(keys.drop_null())
     hashes = np.unique(key_hashes(keys))
-    folder = table_files(lake.message_keys, storage_options(lake.message_keys, lake.s3))
+    folder = table_files(lake.uri("message_keys"), lake.storage_options)
     for action in file_actions(table).to_pylist():
         last = (action.get("max") or {}).get("store_timestamp")
         if last is not None and epoch_us(last) < since_us:
             continue
         name = unquote(action["path"])
         with (
-            data_file_errors(lake.message_keys, name),
+            data_file_errors(lake.uri("message_keys"), name),
             folder.open_input_file(name) as file,
             open_parquet(file) as parquet,
         ):
@@ -76,11 +73,11 @@ def _keys_of_file(parquet: pq.ParquetFile, keys: pa.Array, hashes: Array) -> Ite
             yield rows.filter(is_wanted).select(PLACES.names).cast(PLACES)
 
 
-def read_places(lake: LakePaths, places: pa.Table) -> pa.Table:
+def read_places(lake: Lake, places: pa.Table) -> pa.Table:
     """Return the rows of `messages` at the given places, with the columns of `ROWS`.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         places: table of `PLACES`; places without a row are ignored.
     """
     wanted = _by_broker(places)
@@ -91,7 +88,7 @@ def read_places(lake: LakePaths, places: pa.Table) -> pa.Table:
             if len(offsets):
                 name = unquote(action["path"])
                 with (
-                    data_file_errors(lake.messages, name),
+                    data_file_errors(lake.uri("messages"), name),
                     folder.open_input_file(name) as file,
                     open_parquet(file) as parquet,
                 ):
@@ -114,11 +111,11 @@ def _rows_of_file(parquet: pq.ParquetFile, wanted: Mapping[str, Array], offsets:
             yield _take(parquet, group, np.flatnonzero(chosen))
 
 
-def places_of_halves(lake: LakePaths, halves: pa.Table, since_us: int) -> pa.Table:
+def places_of_halves(lake: Lake, halves: pa.Table, since_us: int) -> pa.Table:
     """Return the places of half messages by their queue offsets.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         halves: table with broker, queue_id and queue_offset.
         since_us: files with only older half messages are skipped.
     """
@@ -132,7 +129,11 @@ def places_of_halves(lake: LakePaths, halves: pa.Table, since_us: int) -> pa.Tab
         if not (least.get("topic") or "") <= HALF_TOPIC <= (greatest.get("topic") or HALF_TOPIC):
             continue
         name = unquote(action["path"])
-        with data_file_errors(lake.messages, name), folder.open_input_file(name) as file, open_parquet(file) as parquet:
+        with (
+            data_file_errors(lake.uri("messages"), name),
+            folder.open_input_file(name) as file,
+            open_parquet(file) as parquet,
+        ):
             for group in range(parquet.num_row_groups):
                 rows = parquet.read_row_group(group, [*names, "topic", "physical_offset"], use_threads=False)
                 rows = rows.filter(pc.equal(rows.column("topic"), HALF_TOPIC))
@@ -142,9 +143,9 @@ def places_of_halves(lake: LakePaths, halves: pa.Table, since_us: int) -> pa.Tab
     return pa.concat_tables(found)
 
 
-def _message_files(lake: LakePaths) -> Iterator[tuple[dict[str, Any], pafs.FileSystem]]:
-    folder = table_files(lake.messages, storage_options(lake.messages, lake.s3))
-    for action in file_actions(delta_table(lake.messages, lake.s3)).to_pylist():
+def _message_files(lake: Lake) -> Iterator[tuple[dict[str, Any], pafs.FileSystem]]:
+    folder = table_files(lake.uri("messages"), lake.storage_options)
+    for action in file_actions(lake.table("messages")).to_pylist():
         yield action, folder
 
 

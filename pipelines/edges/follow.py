@@ -21,20 +21,18 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.formats.engine.concurrent_reads import LOCAL_THREADS, read_each
 from commitlake.connectors.lake.archive_log import newest_commit
 from commitlake.connectors.lake.backoff import follow_to
 from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.data_files import DataFile
-from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import NewFiles, file_groups, readable_files
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.table_rows import data_file_errors
 from commitlake.connectors.lake.versions import AddedFile, table_files
@@ -105,7 +103,7 @@ class EdgesUpdate:
 
 
 def catch_up_edges(
-    lake: LakePaths,
+    lake: Lake,
     runner: Runner = HERE,
     wait: Callable[[float], object] = time.sleep,
     states: RetryStates = _NO_STATES,
@@ -114,7 +112,7 @@ def catch_up_edges(
     """Add the steps of all rows in `messages`, with retries if other runs commit first.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         runner: runs the tasks that update `message_keys`, if it is not up to date.
         wait: waits for a number of seconds.
         states: content of retry stores.
@@ -124,7 +122,7 @@ def catch_up_edges(
         VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
-    wanted, consumed = delta_table(lake.messages, lake.s3).version(), _consumptions_version(lake)
+    wanted, consumed = lake.table("messages").version(), _consumptions_version(lake)
     is_done = (version := followed_version(lake)) >= wanted and followed_consumptions(lake) >= consumed
     if is_done and not _has_changes(lake, states):
         return EdgesUpdate(version, seconds=time.monotonic() - started)
@@ -137,7 +135,7 @@ def catch_up_edges(
 
 
 def follow_edges(
-    lake: LakePaths,
+    lake: Lake,
     runner: Runner = HERE,
     states: RetryStates = _NO_STATES,
     without_roles: Collection[str] = (),
@@ -145,7 +143,7 @@ def follow_edges(
     """Add the steps of new rows in `messages` and `consumptions`. If these can no longer be read, rebuild the table.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         runner: runs the tasks that update `message_keys`, which is needed to find earlier messages.
         states: content of retry stores, which replaces their earlier content.
         without_roles: names of data files of `messages` that are known to have no row with a role.
@@ -173,14 +171,21 @@ def follow_edges(
         beside[CONSUMPTIONS_ID] = (consumptions + 1, consumed.version + 1)
     gone = [(file.path, file.size) for file in removed]
     if not advance(
-        lake.edges, EDGES, files, APPLICATION_ID, step, from_scratch=new.from_scratch, beside=beside, removed=gone
+        lake.uri("edges"),
+        EDGES,
+        files,
+        APPLICATION_ID,
+        step,
+        from_scratch=new.from_scratch,
+        beside=beside,
+        removed=gone,
     ):
         return EdgesUpdate(followed_version(lake), seconds=time.monotonic() - started)
     rows = sum(file.rows for file in files)
     return EdgesUpdate(new.version, rows, time.monotonic() - started, passed_over=work.passed_over, unread=work.unread)
 
 
-def _has_changes(lake: LakePaths, states: RetryStates) -> bool:
+def _has_changes(lake: Lake, states: RetryStates) -> bool:
     """Return whether the table has other states of these retry stores."""
     if not states.brokers:
         return False
@@ -188,28 +193,26 @@ def _has_changes(lake: LakePaths, states: RetryStates) -> bool:
     return wanted.differ_from(_read_open(lake, _open_files(lake)))
 
 
-def _consumptions_version(lake: LakePaths) -> int:
+def _consumptions_version(lake: Lake) -> int:
     """Return the newest version of `consumptions`; -1 if there is none."""
-    try:
-        return delta_table(lake.consumptions, lake.s3).version()
-    except TableNotFoundError:
-        return -1
+    table = lake.find("consumptions")
+    return -1 if table is None else table.version()
 
 
-def _new_rows(lake: LakePaths, progress: int, consumptions: int) -> tuple[NewFiles, NewFiles]:
+def _new_rows(lake: Lake, progress: int, consumptions: int) -> tuple[NewFiles, NewFiles]:
     """Return the new files of `messages` and `consumptions`: all of both, if the new ones of one cannot be read.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         progress: followed version of `messages`.
         consumptions: followed version of `consumptions`.
     """
     new, consumed = readable_files(lake, progress), NewFiles((), -1)
     if _consumptions_version(lake) >= 0:
         is_first = progress < 0 or new.from_scratch
-        consumed = readable_files(lake, -1 if is_first else consumptions, lake.consumptions)
+        consumed = readable_files(lake, -1 if is_first else consumptions, lake.uri("consumptions"))
     if consumed.from_scratch:
-        new, consumed = readable_files(lake, -1), readable_files(lake, -1, lake.consumptions)
+        new, consumed = readable_files(lake, -1), readable_files(lake, -1, lake.uri("consumptions"))
         new = replace(new, from_scratch=progress >= 0)
     return new, consumed
 
@@ -217,8 +220,8 @@ def _new_rows(lake: LakePaths, progress: int, consumptions: int) -> tuple[NewFil
 class _Work:
     """Links new rows, part by part, and writes their steps."""
 
-    def __init__(self, lake: LakePaths, erased: ErasedPlaces, run_id: str, without_roles: Collection[str]) -> None:
-        messages = delta_table(lake.messages, lake.s3)
+    def __init__(self, lake: Lake, erased: ErasedPlaces, run_id: str, without_roles: Collection[str]) -> None:
+        messages = lake.table("messages")
         levels = DelayLevels(lake)
         self._lake = lake
         self._run_id = run_id
@@ -281,7 +284,7 @@ class _Work:
 
     def _read(self, files: Sequence[AddedFile], consumed: Sequence[AddedFile], waiting: pa.Table) -> RowContents:
         """Return the contents of data files, without those that no step can need."""
-        folder = table_files(self._lake.messages, storage_options(self._lake.messages, self._lake.s3))
+        folder = table_files(self._lake.uri("messages"), self._lake.storage_options)
         table = messages_table(self._lake)
         unknown = [file for file in files if file.name not in self._without_roles]
         have_roles = read_each(partial(may_have_roles, folder), unknown, LOCAL_THREADS)
@@ -304,7 +307,9 @@ class _Work:
         if not steps.num_rows:
             return []
         name = f"{name}-{self._run_id}-{secrets.token_hex(4)}.zstd.parquet"
-        return [write_plain_file(to_edges(steps), self._lake.edges, name, _ENCODINGS, _GROUP_ROWS, self._lake.s3)]
+        return [
+            write_plain_file(to_edges(steps), self._lake.uri("edges"), name, _ENCODINGS, _GROUP_ROWS, self._lake.s3)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,29 +318,27 @@ class _OpenFile:
     size: int
 
 
-def _open_files(lake: LakePaths) -> list[_OpenFile]:
-    try:
-        actions = file_actions(delta_table(lake.edges, lake.s3)).to_pylist()
-    except TableNotFoundError:
-        return []
+def _open_files(lake: Lake) -> list[_OpenFile]:
+    table = lake.find("edges")
+    actions = [] if table is None else file_actions(table).to_pylist()
     return [_OpenFile(one["path"], one["size_bytes"]) for one in actions if is_open_file(unquote(one["path"]))]
 
 
-def _read_open(lake: LakePaths, files: Sequence[_OpenFile]) -> pa.Table:
+def _read_open(lake: Lake, files: Sequence[_OpenFile]) -> pa.Table:
     tables = [STEPS.empty_table()]
     if not files:
         return tables[0]
-    folder = table_files(lake.edges, storage_options(lake.edges, lake.s3))
+    folder = table_files(lake.uri("edges"), lake.storage_options)
     for found in files:
         name = unquote(found.path)
-        with data_file_errors(lake.edges, name), folder.open_input_file(name) as file:
+        with data_file_errors(lake.uri("edges"), name), folder.open_input_file(name) as file:
             rows = pq.read_table(file, page_checksum_verification=True)
         tables.append(steps_of_rows(rows.select(SCHEMA.names).cast(SCHEMA)))
     return pa.concat_tables(tables)
 
 
-def _packs(lake: LakePaths) -> str:
-    newest = newest_commit(delta_table(lake.messages, lake.s3))
+def _packs(lake: Lake) -> str:
+    newest = newest_commit(lake.table("messages"))
     bodies = None if newest is None else newest[1].bodies
     return lake.bodies if bodies in {None, _IN_LAKE} else str(bodies)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
 from commitlake.pipelines.edges.delay_levels import DelayLevels
 from commitlake.pipelines.edges.edge_rows import link_all
@@ -54,7 +54,7 @@ class Increments:
         delay_levels: delay of each level, by broker.
     """
 
-    def __init__(self, lake: LakePaths, erased_places: pa.Table, delay_levels: DelayLevels) -> None:
+    def __init__(self, lake: Lake, erased_places: pa.Table, delay_levels: DelayLevels) -> None:
         self._lake = lake
         self._delay_levels = delay_levels
         self._spans = Spans()

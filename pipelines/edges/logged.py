@@ -12,16 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.formats.consumptions import CONSUMPTION_ROWS
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.plain_arrays import numbers_of
 from commitlake.pipelines.edges.steps import repeated
 from commitlake.pipelines.edges.traces import ENTRIES, Action
 
 
-def consumptions_table(lake: LakePaths) -> TableRows:
+def consumptions_table(lake: Lake) -> TableRows:
     """Return a reader for files of `consumptions`."""
-    return TableRows(lake.consumptions, lake.s3, CONSUMPTION_ROWS)
+    return TableRows(lake.uri("consumptions"), lake.s3, CONSUMPTION_ROWS)
 
 
 def entries_of_consumptions(rows: pa.Table) -> pa.Table:

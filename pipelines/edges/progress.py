@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import reached_erasure, reached_version
-from commitlake.connectors.lake.paths import LakePaths
 
 APPLICATION_ID = "commitlake.edges"
 CONSUMPTIONS_ID = "commitlake.edges.consumptions"
@@ -13,24 +12,24 @@ OPEN_PREFIX = "open-"
 """Prefix of the names of data files with open steps, which the next run replaces."""
 
 
-def followed_version(lake: LakePaths) -> int:
+def followed_version(lake: Lake) -> int:
     """Return the version of `messages` that `edges` has reached; -1 before the first."""
-    return reached_version(lake, lake.edges, APPLICATION_ID)
+    return reached_version(lake, lake.uri("edges"), APPLICATION_ID)
 
 
-def followed_consumptions(lake: LakePaths) -> int:
+def followed_consumptions(lake: Lake) -> int:
     """Return the version of `consumptions` that `edges` has reached; -1 before the first."""
-    return max(reached_version(lake, lake.edges, CONSUMPTIONS_ID), 0) - 1
+    return max(reached_version(lake, lake.uri("edges"), CONSUMPTIONS_ID), 0) - 1
 
 
-def followed_erasure(lake: LakePaths) -> int:
+def followed_erasure(lake: Lake) -> int:
     """Return the number of the newest erasure that is complete in `edges`; 0 for none."""
-    return reached_erasure(lake, lake.edges)
+    return reached_erasure(lake, lake.uri("edges"))
 
 
-def is_ahead(lake: LakePaths) -> bool:
+def is_ahead(lake: Lake) -> bool:
     """Return whether `edges` has a later version than the newest of `messages`, as after a restored version."""
-    return followed_version(lake) > delta_table(lake.messages, lake.s3).version()
+    return followed_version(lake) > lake.table("messages").version()
 
 
 def is_open_file(path: str) -> bool:

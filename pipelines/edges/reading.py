@@ -14,11 +14,11 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.bodies import decompress_as
 from commitlake.connectors.formats.engine.errors import BodyError
 from commitlake.connectors.lake.erasures import ErasedPlaces
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.plain_arrays import mask_of
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
@@ -40,9 +40,9 @@ _PLAIN = [
 ]  # fmt: skip
 
 
-def messages_table(lake: LakePaths) -> TableRows:
+def messages_table(lake: Lake) -> TableRows:
     """Return a reader for files of `messages`."""
-    return TableRows(lake.messages, lake.s3, ROWS, REPEATING)
+    return TableRows(lake.uri("messages"), lake.s3, ROWS, REPEATING)
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.frames import PackRefs, join_refs
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.merged import Copies, find_copies, pack_size
 from commitlake.connectors.lake.packs.stores import PackStore, open_store
 from commitlake.connectors.lake.packs.wiping import Wiped, wipe_bodies
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.erasure.errors import ConcurrentErasureError
@@ -139,12 +139,12 @@ def measure_packs(bodies: Sequence[PackBodies], location: PackLocation) -> PackW
 
 
 def erase_bodies(
-    lake: LakePaths, location: PackLocation, packs: set[str], runner: Runner = HERE
+    lake: Lake, location: PackLocation, packs: set[str], runner: Runner = HERE
 ) -> tuple[PackWork, dict[str, PackError]]:
     """Erase the bodies of all erased messages in the given packs, in all copies of them.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         location: location of the packs.
         packs: names of the packs.
         runner: runs the tasks that write packs.

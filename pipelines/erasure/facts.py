@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.erasure.ledger import ErasureState, read_rows
 from commitlake.schemas.tables.erasures import ErasureEvent
 from commitlake.schemas.times import iso_text
@@ -18,11 +17,11 @@ from commitlake.schemas.times import iso_text
 _CHECKSUMS = ("row_after", "lake_after")  # a sum of hashes before the erasure would confirm a guess of contents
 
 
-def erasure_facts(lake: LakePaths, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:
+def erasure_facts(lake: Lake, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:
     """Yield the facts of each finished erasure, up to the first one that is not finished.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         states: states of erasures, the oldest first.
     """
     for state in states:
@@ -41,7 +40,7 @@ def erasure_facts(lake: LakePaths, states: Sequence[ErasureState]) -> Iterator[d
             "begun_at": iso_text(state.begun_at, "milliseconds"),
             "erased_at": iso_text(state.erased_at, "milliseconds"),
             "messages": state.messages,
-            "messages_version": delta_table(lake.messages, lake.s3).version(),
+            "messages_version": lake.table("messages").version(),
             "counts": dict(state.counts),
             "checksums": sums,
         }
@@ -54,7 +53,7 @@ def _sum_text(hashes: pa.ChunkedArray) -> str | None:
     return f"{int(hashes.to_numpy().view(np.uint64).sum(dtype=np.uint64)):016x}"
 
 
-def purge_facts(lake: LakePaths, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:  # noqa: ARG001 (as above)
+def purge_facts(lake: Lake, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:  # noqa: ARG001 (as above)
     """Yield the facts of each purged erasure, up to the first one that is not purged; arguments as above."""
     for state in states:
         if state.purged_at is None:

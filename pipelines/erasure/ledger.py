@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.lake.committer import advance, append_rows
 from commitlake.connectors.lake.erasures import APPLICATION_ID, erased_places, erasure_number, open_erasures
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.plain_arrays import times_of
 from commitlake.pipelines.erasure.errors import ConcurrentErasureError, ErasureError
@@ -83,7 +83,7 @@ def writer(parser_version: str) -> Writer:
     return Writer(time.time_ns() // 1000, f"{socket.gethostname()} {os.getpid()}", parser_version)
 
 
-def read_rows(lake: LakePaths) -> pa.Table:
+def read_rows(lake: Lake) -> pa.Table:
     """Read all rows of `erasures`; none if nothing was ever erased."""
     table = open_erasures(lake)
     return conform(pa.table({"number": pa.array([], pa.int64())})) if table is None else _read(table)
@@ -99,7 +99,7 @@ def _read(table: Any) -> pa.Table:
     return conform(table.to_pyarrow_table())
 
 
-def read_states(lake: LakePaths) -> list[ErasureState]:
+def read_states(lake: Lake) -> list[ErasureState]:
     """Read the states of a lake's erasures, the oldest first.
 
     Raises:
@@ -150,7 +150,7 @@ def _state(number: int, events: Mapping[str, list[dict[str, Any]]], messages: in
 
 
 def begin(
-    lake: LakePaths,
+    lake: Lake,
     rows: pa.Table,
     reason: str,
     retention: datetime.timedelta,
@@ -162,7 +162,7 @@ def begin(
     """Make an erasure valid, with one commit that has its messages, and hashes that recognise their later copies.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         rows: rows of `messages` before the erasure, each column in one chunk.
         texts: texts that later copies have.
         keeps_later_copies: True to archive later copies as they are, also if an earlier erasure has these texts.
@@ -184,9 +184,9 @@ def begin(
             _messages(rows, number, erasure_id, by),
             _later(number, erasure_id, copies.details(texts, is_kept=keeps_later_copies), by),
         ])  # fmt: skip
-        file = write_plain_file(table, lake.erasures, f"part-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
+        file = write_plain_file(table, lake.uri("erasures"), f"part-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
         before = number - 1 or None
-        if advance(lake.erasures, ERASURES, [file], APPLICATION_ID, (before, number)):
+        if advance(lake.uri("erasures"), ERASURES, [file], APPLICATION_ID, (before, number)):
             at = EPOCH + datetime.timedelta(microseconds=by.at)
             return ErasureState(number, erasure_id, at, reason, rows.num_rows, retention, None, None, {})
     raise ConcurrentErasureError(f"other erasures have begun first {_MAX_TRIES} times. Run it again")
@@ -220,11 +220,11 @@ def _later(number: int, erasure_id: str, details: Iterable[str], by: Writer) -> 
 
 
 def add_event(
-    lake: LakePaths, state: ErasureState, event: ErasureEvent, detail: Mapping[str, Any], parser_version: str
+    lake: Lake, state: ErasureState, event: ErasureEvent, detail: Mapping[str, Any], parser_version: str
 ) -> None:
     """Record that an erasure has reached an event; recording it twice does no harm."""
     row = _event(state.number, state.erasure_id, event, detail, writer(parser_version), None)
-    append_rows(lake.erasures, ERASURES, row)
+    append_rows(lake.uri("erasures"), ERASURES, row)
 
 
 def _event(

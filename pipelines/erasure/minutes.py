@@ -20,13 +20,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.data_files import DataFile
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.erasures import erasure_number
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.erasure.errors import ConcurrentErasureError
 from commitlake.pipelines.erasure.ledger import newest_rows, read_rows
 from commitlake.pipelines.erasure.rewriting import TableWork, commit
@@ -50,11 +48,11 @@ Key = tuple[str | None, str | None, int | None, int | None]
 """Broker, topic, queue, and start of the minute in µs."""
 
 
-def recount_minutes(lake: LakePaths, number: int) -> TableWork | None:
+def recount_minutes(lake: Lake, number: int) -> TableWork | None:
     """Count the minutes of erased messages again.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         number: number of the newest erasure, which is done in `messages`.
 
     Returns:
@@ -64,9 +62,8 @@ def recount_minutes(lake: LakePaths, number: int) -> TableWork | None:
         ConcurrentErasureError: if other writers commit first on every attempt.
     """
     for _ in range(_MAX_TRIES):
-        try:
-            table = delta_table(lake.topic_minutes, lake.s3)
-        except TableNotFoundError:
+        table = lake.find("topic_minutes")
+        if table is None:
             return None
         done = erasure_number(table)
         if done >= number:
@@ -77,19 +74,21 @@ def recount_minutes(lake: LakePaths, number: int) -> TableWork | None:
         whole = {key for key, parts in runs.items() if all(part["left"] == 0 for part in parts)}
         try:
             removed = [file for file in read_table_files(table) if files.get(file.path, set()) & whole]
-            added = [rewrite_file(lake.topic_minutes, file, partial(_without, frozenset(whole))) for file in removed]
+            added = [
+                rewrite_file(lake.uri("topic_minutes"), file, partial(_without, frozenset(whole))) for file in removed
+            ]
             new = [file for file in added if file.rows] + _written(lake, counted, whole)
-            commit(lake.topic_minutes, removed, new, number, table.version())
+            commit(lake.uri("topic_minutes"), removed, new, number, table.version())
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
         sizes = sum(file.size for file in removed), sum(file.size for file in new)
         return TableWork("topic_minutes", len(whole), len(removed), *sizes)
     raise ConcurrentErasureError(
-        f"{lake.topic_minutes}: other writers committed first {_MAX_TRIES} times. Run it again"
+        f"{lake.uri('topic_minutes')}: other writers committed first {_MAX_TRIES} times. Run it again"
     )
 
 
-def _keys(lake: LakePaths, done: int) -> set[Key]:
+def _keys(lake: Lake, done: int) -> set[Key]:
     rows = newest_rows(read_rows(lake))
     rows = rows.filter(pc.greater(rows.column("number"), done))
     return set(_keys_of(rows, "store_timestamp"))
@@ -120,7 +119,7 @@ def _counted(table: DeltaTable, keys: set[Key]) -> tuple[dict[Key, list[dict[str
     return {key: list(parts.values()) for key, parts in runs.items()}, files
 
 
-def _count(lake: LakePaths, runs: Mapping[Key, Sequence[dict[str, Any]]]) -> list[tuple[Key, pa.Table]]:
+def _count(lake: Lake, runs: Mapping[Key, Sequence[dict[str, Any]]]) -> list[tuple[Key, pa.Table]]:
     """Count the messages of each key and run, and deduct them from what is `left` of the run."""
     messages: dict[tuple[Key, int], list[pa.Table]] = defaultdict(list)
     for batch in _messages(lake, runs):
@@ -144,7 +143,7 @@ def _count(lake: LakePaths, runs: Mapping[Key, Sequence[dict[str, Any]]]) -> lis
     ]
 
 
-def _messages(lake: LakePaths, runs: Mapping[Key, object]) -> Iterator[pa.Table]:
+def _messages(lake: Lake, runs: Mapping[Key, object]) -> Iterator[pa.Table]:
     """Yield rows of `messages` that may be of the given keys."""
     if not runs:
         return
@@ -154,7 +153,7 @@ def _messages(lake: LakePaths, runs: Mapping[Key, object]) -> Iterator[pa.Table]
     if len(known) == len(minutes):
         first, last = (EPOCH + datetime.timedelta(microseconds=at) for at in (min(known), max(known) + _MINUTE_US))
         wanted &= (ds.field("store_timestamp") >= pa.scalar(first)) & (ds.field("store_timestamp") < pa.scalar(last))
-    dataset = delta_table(lake.messages, lake.s3).to_pyarrow_dataset()
+    dataset = lake.table("messages").to_pyarrow_dataset()
     names = [name for name in COLUMNS if name in dataset.schema.names]
     for batch in dataset.to_batches(columns=names, filter=wanted):
         if batch.num_rows:
@@ -173,7 +172,7 @@ def _without(keys: frozenset[Key], batches: Iterator[pa.Table]) -> Iterator[pa.T
             yield kept
 
 
-def _written(lake: LakePaths, counted: Sequence[tuple[Key, pa.Table]], whole: set[Key]) -> list[TableFile]:
+def _written(lake: Lake, counted: Sequence[tuple[Key, pa.Table]], whole: set[Key]) -> list[TableFile]:
     parts = [rows for key, rows in counted if key in whole]
     if not parts:
         return []

@@ -18,12 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.erasures import FORM, erased_form, erasure_number, open_erasures
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.versions import ERASURE_KEY
 from commitlake.pipelines.erasure.errors import ConcurrentErasureError
 from commitlake.pipelines.erasure.ledger import newest_rows, read_rows
@@ -48,11 +46,11 @@ Changes = Mapping[int, Mapping[str, int]]
 """By row of a data file, what to add to each figure."""
 
 
-def correct_profiles(lake: LakePaths, number: int) -> TableWork | None:
+def correct_profiles(lake: Lake, number: int) -> TableWork | None:
     """Change profiles so that they count messages as they are after all erasures up to a number.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         number: number of the newest erasure, which is done in `messages`.
 
     Returns:
@@ -62,9 +60,8 @@ def correct_profiles(lake: LakePaths, number: int) -> TableWork | None:
         ConcurrentErasureError: if other writers commit first on every attempt.
     """
     for _ in range(_MAX_TRIES):
-        try:
-            table = delta_table(lake.profiles, lake.s3)
-        except TableNotFoundError:
+        table = lake.find("profiles")
+        if table is None:
             return None
         done = erasure_number(table)
         if done >= number:
@@ -72,16 +69,20 @@ def correct_profiles(lake: LakePaths, number: int) -> TableWork | None:
         changes = _changes_by_file(table, _by_window(lake, done))
         files = [file for file in read_table_files(table) if file.path in changes]
         try:
-            added = [rewrite_file(lake.profiles, file, partial(_corrected, changes[file.path])) for file in files]
-            commit(lake.profiles, files, added, number, table.version())
+            added = [
+                rewrite_file(lake.uri("profiles"), file, partial(_corrected, changes[file.path])) for file in files
+            ]
+            commit(lake.uri("profiles"), files, added, number, table.version())
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
         sizes = sum(file.size for file in files), sum(file.size for file in added)
         return TableWork("profiles", sum(map(len, changes.values())), len(files), *sizes)
-    raise ConcurrentErasureError(f"{lake.profiles}: other writers committed first {_MAX_TRIES} times. Run it again")
+    raise ConcurrentErasureError(
+        f"{lake.uri('profiles')}: other writers committed first {_MAX_TRIES} times. Run it again"
+    )
 
 
-def _by_window(lake: LakePaths, done: int) -> dict[Window, list[tuple[int, dict[str, int]]]]:
+def _by_window(lake: Lake, done: int) -> dict[Window, list[tuple[int, dict[str, int]]]]:
     """Return, for each window, the offsets of messages and what their erasure changes."""
     rows = newest_rows(read_rows(lake))
     rows = rows.filter(pc.greater(rows.column("number"), done)).combine_chunks()
@@ -141,11 +142,11 @@ def _corrected(changes: Changes, batches: Iterator[pa.Table]) -> Iterator[pa.Tab
         yield changed
 
 
-def forget_contents(lake: LakePaths, number: int) -> TableWork | None:
+def forget_contents(lake: Lake, number: int) -> TableWork | None:
     """Delete the hashes of rows before their erasure, and CRCs of bodies, from `erasures`.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         number: number of an erasure; what profiles do not count yet is kept.
 
     Returns:
@@ -170,28 +171,28 @@ def forget_contents(lake: LakePaths, number: int) -> TableWork | None:
         if not files:
             return None
         try:
-            added = [rewrite_file(lake.erasures, file, partial(_forgotten, number)) for file in files]
+            added = [rewrite_file(lake.uri("erasures"), file, partial(_forgotten, number)) for file in files]
             exchange_files(
-                lake.erasures, files, added, changes_data=True, note={"forgotten": number}, key=ERASURE_KEY,
+                lake.uri("erasures"), files, added, changes_data=True, note={"forgotten": number}, key=ERASURE_KEY,
                 at_version=table.version(),
             )  # fmt: skip
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
         sizes = sum(file.size for file in files), sum(file.size for file in added)
         return TableWork("erasures", rows, len(files), *sizes)
-    raise ConcurrentErasureError(f"{lake.erasures}: other writers committed first {_MAX_TRIES} times. Run it again")
+    raise ConcurrentErasureError(
+        f"{lake.uri('erasures')}: other writers committed first {_MAX_TRIES} times. Run it again"
+    )
 
 
-def _counted(lake: LakePaths) -> int:
+def _counted(lake: Lake) -> int:
     """Return the number of the newest erasure that is complete in `messages` and in `profiles`."""
-    messages = delta_table(lake.messages, lake.s3)
+    messages = lake.table("messages")
     if erased_form(messages) < FORM:
         return 0
     done = erasure_number(messages)
-    try:
-        return min(done, erasure_number(delta_table(lake.profiles, lake.s3)))
-    except TableNotFoundError:
-        return done
+    profiles = lake.find("profiles")
+    return done if profiles is None else min(done, erasure_number(profiles))
 
 
 _TO_FORGET = ("row_before", "lake_before", "body_crc", "detail")

@@ -22,19 +22,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.fs as pafs
-from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
-from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.follower import unfinished_commits
-from commitlake.connectors.lake.links import check_folder_links, check_lake_links, check_table_links
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.links import check_folder_links, check_table_links
 from commitlake.connectors.lake.log_files import LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.log_names import LOG, POINTER, SEALS
 from commitlake.connectors.lake.log_seals import newest_seal, sealed_sum, write_seal
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.sum_changes import STATISTICS_KEY
 from commitlake.connectors.lake.versions import table_files
 from commitlake.pipelines.erasure.errors import ErasureError
@@ -74,7 +73,7 @@ class Purged:
 
 
 def purge(
-    lake: LakePaths,
+    lake: Lake,
     location: PackLocation,
     retention: datetime.timedelta,
     now: datetime.datetime,
@@ -84,7 +83,7 @@ def purge(
     """Delete data of older versions.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         location: location of the packs.
         retention: files that left the table, or were written, more recently than this are kept.
         now: current time.
@@ -94,8 +93,8 @@ def purge(
         ErasureError: if an archive run is unfinished: its commit refers to files that no table has yet.
         UnsafeFileError: if the lake contains a link.
     """
-    check_lake_links(lake)
-    last = read_last_commit(lake.messages)
+    lake.check_links()
+    last = read_last_commit(lake.uri("messages"))
     if last is not None and unfinished_commits(lake, last.sequence):
         raise ErasureError(
             f"archive run {last.sequence} of {lake.root} is not finished, expected that no file waits for its table. "
@@ -103,10 +102,8 @@ def purge(
         )
     purged = Purged()
     for table in LAKE_TABLES:
-        uri = getattr(lake, table)
-        try:
-            delta_table(uri, lake.s3)
-        except TableNotFoundError:
+        uri = lake.uri(table)
+        if lake.find(table) is None:
             continue
         garbage = find_garbage(uri, retention)
         if garbage.count:
@@ -124,7 +121,7 @@ def purge(
 
 
 def _purge_packs(
-    lake: LakePaths,
+    lake: Lake,
     location: PackLocation,
     last: ArchiveCommit,
     age: datetime.timedelta,
@@ -133,7 +130,7 @@ def _purge_packs(
 ) -> Purged:
     store = open_store(location)
     orphans = find_orphans(
-        store, lake.messages, store.list_packs(), last.stores, now, age, look_back=datetime.timedelta.max
+        store, lake.uri("messages"), store.list_packs(), last.stores, now, age, look_back=datetime.timedelta.max
     )
     delete_packs(store, orphans)
     store.delete_unfinished(now - age)
@@ -141,7 +138,7 @@ def _purge_packs(
     return replace(purged, packs=found.count, pack_bytes=found.bytes)
 
 
-def strip_log(lake: LakePaths, table_uri: str, before: datetime.datetime) -> tuple[int, int]:
+def strip_log(lake: Lake, table_uri: str, before: datetime.datetime) -> tuple[int, int]:
     """Write a checkpoint, and remove values of columns from the entries before it.
 
     Args:
@@ -155,7 +152,7 @@ def strip_log(lake: LakePaths, table_uri: str, before: datetime.datetime) -> tup
     check_table_links(table_uri)
     table = delta_table(table_uri, lake.s3)
     table.create_checkpoint()
-    folder = LogFolder(table_uri, storage_options(table_uri, lake.s3), lake.s3)
+    folder = LogFolder(table_uri, lake.storage_options, lake.s3)
     listing = folder.read_listing()
     base = listing.base
     if base < table.version():
@@ -249,11 +246,11 @@ def _time_of(info: pafs.FileInfo) -> datetime.datetime:
     return from_seconds((info.mtime_ns or 0) / 1e9)
 
 
-def _delete_aside(lake: LakePaths, before: datetime.datetime) -> int:
+def _delete_aside(lake: Lake, before: datetime.datetime) -> int:
     """Delete files that repairs moved aside. Returns their number."""
     if lake.s3 is None:
         check_folder_links(Path(lake.root) / ASIDE)
-    files = table_files(lake.root, storage_options(lake.root, lake.s3))
+    files = table_files(lake.root, lake.storage_options)
     infos = files.get_file_info(pafs.FileSelector(ASIDE, recursive=True, allow_not_found=True))
     old = [info for info in infos if info.is_file and _time_of(info) <= before]
     for info in old:

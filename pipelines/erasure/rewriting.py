@@ -15,13 +15,12 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, Transaction
-from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.erasures import APPLICATION_ID, FORM, FORM_ID, ErasedPlaces, erased_form, erasure_number
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.versions import ERASURE_KEY
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
@@ -118,34 +117,32 @@ CHANGES: Mapping[str, Change] = {
 """Tables whose rows refer to messages and have data of them, in the order of the commits."""
 
 
-def find_work(lake: LakePaths, table: str, places: ErasedPlaces) -> TableWork | None:
+def find_work(lake: Lake, table: str, places: ErasedPlaces) -> TableWork | None:
     """Return the work that would be done on a table; None if the lake does not have it."""
-    try:
-        opened = delta_table(getattr(lake, table), lake.s3)
-    except TableNotFoundError:
+    opened = lake.find(table)
+    if opened is None:
         return None
     hits = list(_hits(opened, table, places))
     return TableWork(table, sum(one.rows for one in hits), len(hits), sum(one.file.size for one in hits))
 
 
-def is_done(lake: LakePaths, table: str, number: int) -> bool:
+def is_done(lake: Lake, table: str, number: int) -> bool:
     """Return whether all erasures up to a number are done in a table, or the table does not exist."""
-    try:
-        opened = delta_table(getattr(lake, table), lake.s3)
-    except TableNotFoundError:
+    opened = lake.find(table)
+    if opened is None:
         return True
     return erasure_number(opened) >= number and (table != "messages" or not number or erased_form(opened) >= FORM)
 
 
-def complete_rows(lake: LakePaths, places: ErasedPlaces, parser_version: str) -> None:
+def complete_rows(lake: Lake, places: ErasedPlaces, parser_version: str) -> None:
     """Record what completes rows of `messages` that an earlier version erased, which kept tags, sizes and CRCs.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         places: all erased messages of the lake.
         parser_version: version of CommitLake.
     """
-    opened = delta_table(lake.messages, lake.s3)
+    opened = lake.table("messages")
     if erased_form(opened) >= FORM:
         return
     recorded = newest_rows(read_ledger(lake))
@@ -168,14 +165,14 @@ def complete_rows(lake: LakePaths, places: ErasedPlaces, parser_version: str) ->
         for name in _RECORDED_BEFORE:
             column = pa.array([row.get(name) for row in before], made.schema.field(name).type)
             made = made.set_column(made.schema.get_field_index(name), made.schema.field(name), column)
-        append_rows(lake.erasures, ERASURES, made)
+        append_rows(lake.uri("erasures"), ERASURES, made)
 
 
-def erase_from(lake: LakePaths, table: str, places: ErasedPlaces, runner: Runner = HERE) -> TableWork | None:
+def erase_from(lake: Lake, table: str, places: ErasedPlaces, runner: Runner = HERE) -> TableWork | None:
     """Erase data from a table.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         table: one of `CHANGES`.
         places: all erased messages of the lake.
         runner: runs the tasks that write files.
@@ -186,7 +183,7 @@ def erase_from(lake: LakePaths, table: str, places: ErasedPlaces, runner: Runner
     Raises:
         ConcurrentErasureError: if other writers commit first on every attempt.
     """
-    uri = getattr(lake, table)
+    uri = lake.uri(table)
     written: dict[str, TableFile] = {}
     for _ in range(_MAX_TRIES):
         if is_done(lake, table, places.number):

@@ -26,12 +26,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
-from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
-from commitlake.connectors.lake.links import check_lake_links
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.erasure.bodies import PackWork, bodies_of, erase_bodies, erased_packs, measure_packs
@@ -63,14 +61,14 @@ class Place:
     """A lake with the location of its bodies.
 
     Attributes:
-        lake: locations of the tables.
+        lake: the lake.
         packs: location of the packs.
         parser_version: version of CommitLake, for rows of `erasures`.
         runner: runs the tasks that write files.
         hbase: HBase table to update; None for none, or if the next archive run updates it.
     """
 
-    lake: LakePaths
+    lake: Lake
     packs: PackLocation
     parser_version: str
     runner: Runner = HERE
@@ -176,7 +174,7 @@ def run_erasure(
         HBaseError: if HBase cannot be updated.
         UnsafeFileError: if the lake contains a link.
     """
-    check_lake_links(place.lake)
+    place.lake.check_links()
     works = []
     for table in TABLES:
         on_step(table)
@@ -193,7 +191,7 @@ def run_erasure(
     return replace(outcome, tables=[*found, *outcome.tables])
 
 
-def unfinished_erasures(lake: LakePaths) -> list[ErasureState]:
+def unfinished_erasures(lake: Lake) -> list[ErasureState]:
     """Return the erasures that are not done, or as an earlier version did, or that a repair has undone in a table."""
     states = read_states(lake)
     tables = (*CHANGES, "profiles", "topic_minutes")
@@ -221,7 +219,7 @@ def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = N
     states = [only] if only else unfinished_erasures(place.lake)
     if not states:
         return []
-    check_lake_links(place.lake)
+    place.lake.check_links()
     places = read_erased_places(place.lake)
     complete_rows(place.lake, places, place.parser_version)
     works = _erase_from_tables(place, places, on_step)
@@ -248,7 +246,7 @@ def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = N
     return outcomes
 
 
-def _packs_of(lake: LakePaths, states: Sequence[ErasureState]) -> dict[int, set[str]]:
+def _packs_of(lake: Lake, states: Sequence[ErasureState]) -> dict[int, set[str]]:
     """Return the packs with bodies of each erasure, by its number."""
     rows = read_rows(lake)
     numbers = rows.column("number").to_numpy()
@@ -259,7 +257,7 @@ def _first_error(packs: set[str], errors: Mapping[str, PackError]) -> PackError 
     return next((errors[pack] for pack in sorted(packs & errors.keys())), None)
 
 
-def _delete_page(lake: LakePaths) -> None:
+def _delete_page(lake: Lake) -> None:
     """Delete the page of the newest archive run: it may show keys and records. The next run writes it."""
     if lake.page is None:
         return
@@ -290,10 +288,10 @@ def follow_hbase(place: Place) -> int:
     from commitlake.connectors.hbase.follower import follow  # noqa: PLC0415
 
     assert place.hbase is not None
-    options = storage_options(place.lake.messages, place.lake.s3)
+    options = place.lake.storage_options
     for attempt in range(MAX_TRIES):
         try:
-            done = follow(place.runner, place.lake.messages, place.hbase, storage_options=options)
+            done = follow(place.runner, place.lake.uri("messages"), place.hbase, storage_options=options)
         except ConcurrentFollowError:
             if attempt == MAX_TRIES - 1:
                 raise

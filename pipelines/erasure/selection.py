@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.lake.erasures import ErasedPlaces, erased_places
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.erasure.hits import find_hits, read_hits, unerased
@@ -76,7 +76,7 @@ class Selection:
         return _places(self.rows.select(_PLACE.names))
 
 
-def select_messages(lake: LakePaths, wanted: KeysToErase) -> Selection:
+def select_messages(lake: Lake, wanted: KeysToErase) -> Selection:
     """Find the wanted messages and their copies.
 
     Raises:
@@ -101,7 +101,7 @@ def select_messages(lake: LakePaths, wanted: KeysToErase) -> Selection:
     return Selection(rows, wanted.texts | known, wanted.texts - found, copies)
 
 
-def count_inner_batches(lake: LakePaths) -> int:
+def count_inner_batches(lake: Lake) -> int:
     """Return the number of records that hold several messages, whose keys and ids no table has, so that none is found.
 
     Raises:
@@ -109,12 +109,12 @@ def count_inner_batches(lake: LakePaths) -> int:
     """
     condition = f"(sys_flag & {INNER_BATCH}) <> 0 AND body_size > 0 AND properties['{INNER_NUM}'] IS NOT NULL"
     sql = f"SELECT count(*) AS batches FROM messages WHERE {condition}"
-    return int(run_sql(open_table(lake, "messages"), "messages", sql).read_all().column("batches")[0].as_py())
+    return int(run_sql(lake.table("messages"), "messages", sql).read_all().column("batches")[0].as_py())
 
 
-def read_rows(lake: LakePaths, places: ErasedPlaces) -> pa.Table:
+def read_rows(lake: Lake, places: ErasedPlaces) -> pa.Table:
     """Read the rows of messages that are not erased yet."""
-    table = open_table(lake, "messages")
+    table = lake.table("messages")
     found = [ROWS.empty_table()]
     if places:
         for hits in find_hits(table, places):
@@ -137,19 +137,19 @@ def _texts_of(rows: pa.Table) -> set[str]:
     return {*keys, *ids, *(text.lower() for text in ids)}
 
 
-def _find(lake: LakePaths, keys: Iterable[str], kind: str) -> pa.Table:
+def _find(lake: Lake, keys: Iterable[str], kind: str) -> pa.Table:
     wanted = sorted(set(keys))
     return find_keys(lake, wanted, kind).select(_PLACE.names) if wanted else _PLACE.empty_table()
 
 
-def _by_offset_id(lake: LakePaths, message_id: str) -> pa.Table:
+def _by_offset_id(lake: Lake, message_id: str) -> pa.Table:
     try:
         offset = parse_message_id(message_id).physical_offset
     except LayoutError:
         return _PLACE.empty_table()
     condition = f"physical_offset = {offset} AND msg_id = {text_literal(message_id.upper())}"
     sql = f"SELECT broker, physical_offset FROM messages WHERE {condition}"
-    answer = run_sql(open_table(lake, "messages"), "messages", sql).read_all()
+    answer = run_sql(lake.table("messages"), "messages", sql).read_all()
     return pa.table([answer.column(name).cast(_PLACE.field(name).type) for name in _PLACE.names], schema=_PLACE)
 
 

@@ -20,11 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.versions import ERASURE_KEY
 from commitlake.pipelines.erasure.errors import ConcurrentErasureError
 from commitlake.pipelines.erasure.rewriting import TableWork
@@ -42,21 +40,20 @@ _MAX_TRIES = 50
 _WORD = r"[\w-]"
 
 
-def find_texts(lake: LakePaths, table: str, texts: Collection[str]) -> TableWork | None:
+def find_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | None:
     """Return the work that `erase_texts` would do on a table; None if the lake does not have it."""
-    try:
-        opened = delta_table(getattr(lake, table), lake.s3)
-    except TableNotFoundError:
+    opened = lake.find(table)
+    if opened is None:
         return None
     hits = list(_hits(opened, table, texts))
     return TableWork(table, sum(rows for _, rows in hits), len(hits), sum(file.size for file, _ in hits))
 
 
-def erase_texts(lake: LakePaths, table: str, texts: Collection[str]) -> TableWork | None:
+def erase_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | None:
     """Erase texts in a table, in one commit.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         table: one of `TABLES`.
         texts: keys and ids.
 
@@ -66,11 +63,10 @@ def erase_texts(lake: LakePaths, table: str, texts: Collection[str]) -> TableWor
     Raises:
         ConcurrentErasureError: if other writers commit first on every attempt.
     """
-    uri = getattr(lake, table)
+    uri = lake.uri(table)
     for _ in range(_MAX_TRIES):
-        try:
-            opened = delta_table(uri, lake.s3)
-        except TableNotFoundError:
+        opened = lake.find(table)
+        if opened is None:
             return None
         hits = list(_hits(opened, table, texts))
         if not hits:

@@ -14,11 +14,9 @@ from typing import Any
 import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.committer import advance
-from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.plain_arrays import times_of
@@ -42,16 +40,9 @@ _SUBJECTS = (
 _STATISTICS = ("number", "at", "kind", "key_id")
 
 
-def _open(lake: LakePaths) -> DeltaTable | None:
-    try:
-        return delta_table(lake.evidence, lake.s3)
-    except TableNotFoundError:
-        return None
-
-
-def read_documents(lake: LakePaths) -> Iterator[tuple[StoredAs, str]]:
+def read_documents(lake: Lake) -> Iterator[tuple[StoredAs, str]]:
     """Read the documents of a lake and the columns beside them, in the order of the numbers."""
-    table = _open(lake)
+    table = lake.find("evidence")
     if table is not None:
         sql = f"SELECT number, at, kind, key_id, {_TEXT} FROM evidence ORDER BY number"
         for batch in run_sql(table, "evidence", sql, sorts_all=True):
@@ -61,13 +52,13 @@ def read_documents(lake: LakePaths) -> Iterator[tuple[StoredAs, str]]:
                 yield StoredAs(number, at, kind, key_id), text
 
 
-def written_number(lake: LakePaths) -> int:
+def written_number(lake: Lake) -> int:
     """Return the highest number of a document ever added, from the log of the table; 0 if there is none."""
-    table = _open(lake)
+    table = lake.find("evidence")
     return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
 
 
-def undocumented(lake: LakePaths, newest: Mapping[str, int], at: str) -> Iterator[str]:
+def undocumented(lake: Lake, newest: Mapping[str, int], at: str) -> Iterator[str]:
     """Yield a sentence for each kind of work of which the newest has no document.
 
     Archive runs, erasures and purges are signed in order, and a run with a key also signs older ones that lack a
@@ -81,9 +72,8 @@ def undocumented(lake: LakePaths, newest: Mapping[str, int], at: str) -> Iterato
         at: time of the newest document, ISO 8601. Work of a kind without any document counts if it is newer.
     """
     for kind, name, uri, sql in _SUBJECTS:
-        try:
-            table = delta_table(getattr(lake, uri), lake.s3)
-        except TableNotFoundError:
+        table = lake.find(uri)
+        if table is None:
             continue
         number, done_at = (column[0].as_py() for column in run_sql(table, uri, sql).read_all().columns)
         is_newer = done_at is not None and bool(at) and iso_text(done_at, "milliseconds") > at
@@ -95,13 +85,13 @@ def undocumented(lake: LakePaths, newest: Mapping[str, int], at: str) -> Iterato
             )
 
 
-def newest_document(lake: LakePaths, kind: str | None = None) -> Document | None:
+def newest_document(lake: Lake, kind: str | None = None) -> Document | None:
     """Return the newest document, of one kind or of any; None if there is none.
 
     Raises:
         EvidenceError: if it cannot be read.
     """
-    return _newest(_open(lake), kind)
+    return _newest(lake.find("evidence"), kind)
 
 
 def _newest(table: DeltaTable | None, kind: str | None = None) -> Document | None:
@@ -113,9 +103,7 @@ def _newest(table: DeltaTable | None, kind: str | None = None) -> Document | Non
     return parse_document(answer.column(0)[0].as_py()) if answer.num_rows else None
 
 
-def append_evidence(
-    lake: LakePaths, key: Ed25519PrivateKey, kind: str, facts: dict[str, Any], program: str
-) -> Document:
+def append_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: dict[str, Any], program: str) -> Document:
     """Sign the next document and add it to the lake.
 
     Args:
@@ -128,14 +116,14 @@ def append_evidence(
     Raises:
         EvidenceError: if the newest document cannot be read, or other writers were first too many times.
     """
-    lake_id = str(delta_table(lake.messages, lake.s3).metadata().id)
+    lake_id = str(lake.table("messages").metadata().id)
     for _ in range(_MAX_TRIES):
-        table = _open(lake)
+        table = lake.find("evidence")
         before = _newest(table)
         number = None if table is None else table.transaction_version(APPLICATION_ID)
         if (before.number if before else 0) != (number or 0):
             raise EvidenceError(
-                f"{lake.evidence}: expected document {number or 0} as the newest, found "
+                f"{lake.uri('evidence')}: expected document {number or 0} as the newest, found "
                 f"{before.number if before else 'none'}: some are missing. 'commitlake evidence verify' lists them"
             )
         at = datetime.datetime.now(datetime.UTC)
@@ -143,7 +131,9 @@ def append_evidence(
         row = {"number": document.number, "at": at, "kind": kind, "key_id": document.key_id, "document": document.text}
         rows = pa.Table.from_pylist([row], schema=_SCHEMA)
         name = f"part-{secrets.token_hex(16)}.zstd.parquet"
-        file = write_plain_file(rows, lake.evidence, name, s3=lake.s3, statistics=_STATISTICS)
-        if advance(lake.evidence, EVIDENCE, [file], APPLICATION_ID, (number, document.number)):
+        file = write_plain_file(rows, lake.uri("evidence"), name, s3=lake.s3, statistics=_STATISTICS)
+        if advance(lake.uri("evidence"), EVIDENCE, [file], APPLICATION_ID, (number, document.number)):
             return document
-    raise EvidenceError(f"{lake.evidence}: other processes added documents first {_MAX_TRIES} times. Run it again")
+    raise EvidenceError(
+        f"{lake.uri('evidence')}: other processes added documents first {_MAX_TRIES} times. Run it again"
+    )

@@ -7,28 +7,26 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
-from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
-from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.schemas.tables.profile import OPTIONAL_CHECKSUMS
 
 _CHECKSUMS = ("checksum", *OPTIONAL_CHECKSUMS)
 
 
-def archive_facts(lake: LakePaths, after: int) -> Iterator[dict[str, Any]]:
+def archive_facts(lake: Lake, after: int) -> Iterator[dict[str, Any]]:
     """Return the facts of each archive run after a given one, oldest first.
 
     Args:
         lake: where the tables are.
         after: sequence of the newest run that has evidence already.
     """
-    for commit in commits_after(lake.messages, after):
+    for commit in commits_after(lake.uri("messages"), after):
         yield _facts_of(lake, commit)
 
 
-def _facts_of(lake: LakePaths, commit: ArchiveCommit) -> dict[str, Any]:
+def _facts_of(lake: Lake, commit: ArchiveCommit) -> dict[str, Any]:
     counts = commit.counts
     stores = {
         broker: {"start": part.start, "end": part.end, "last_record_digest": _digest(commit, broker)}
@@ -53,11 +51,10 @@ def _digest(commit: ArchiveCommit, broker: str) -> str | None:
     return None if last is None else last.digest
 
 
-def _checksums(lake: LakePaths, run_id: str) -> dict[str, str] | None:
+def _checksums(lake: Lake, run_id: str) -> dict[str, str] | None:
     """Return the checksums of a run's profile, modulo 2^64, in hexadecimal digits; None if it has no profile."""
-    try:
-        table = delta_table(lake.profiles, lake.s3)
-    except TableNotFoundError:
+    table = lake.find("profiles")
+    if table is None:
         return None
     known = {field.name for field in table.schema().fields}
     wanted = [name for name in _CHECKSUMS if name in known]

@@ -14,13 +14,12 @@ from deltalake import DeltaTable
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.bodies import DEFAULT_MAX_BYTES, decompress_as
 from commitlake.connectors.formats.engine.errors import BodyError
-from commitlake.connectors.lake.delta import storage_options
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, pack_runs
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import PackStore, open_store
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import column_name
 from commitlake.pipelines.grep.pattern import Pattern
@@ -52,7 +51,7 @@ class Search:
         with_excerpts: true to add `MATCH_COLUMNS`.
     """
 
-    lake: LakePaths
+    lake: Lake
     version: int
     bodies: PackLocation
     pattern: Pattern
@@ -137,9 +136,9 @@ def search_packs(search: Search, parts: Sequence[PackPart]) -> GrepResult:
 
 
 @lru_cache(maxsize=2)
-def _open(lake: LakePaths, version: int) -> DeltaTable:
+def _open(lake: Lake, version: int) -> DeltaTable:
     """Open the table in the version for which the search was planned, once for the tasks of a process."""
-    return DeltaTable(lake.messages, version=version, storage_options=storage_options(lake.messages, lake.s3))
+    return DeltaTable(lake.uri("messages"), version=version, storage_options=lake.storage_options)
 
 
 def _matches(search: Search, batch: pa.RecordBatch) -> pa.Table:

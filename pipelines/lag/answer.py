@@ -12,9 +12,8 @@ from commitlake.connectors.formats.engine.errors import IndexMismatchError
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.rocketmq.topic_configs import is_listed
 from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import LostRange, lost_ranges, lost_sentences
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
 from commitlake.connectors.lake.store_config import SETTING, TOPIC, read_store_config
 from commitlake.pipelines.archive.store_config import settings_of, topics_of
@@ -101,7 +100,7 @@ class LagAnswer:
 
 
 def lag_of_lake(
-    lake: LakePaths,
+    lake: Lake,
     at: datetime.datetime | None,
     choice: Choice,
     brokers: Collection[str] = (),
@@ -121,9 +120,9 @@ def lag_of_lake(
         QueryError: A table cannot be read.
     """
     given = given or Given()
-    messages = open_table(lake, "messages")
+    messages = lake.table("messages")
     offsets, subscribed = open_snapshots(lake, OFFSETS), open_snapshots(lake, SUBSCRIBED)
-    last = read_last_commit(lake.messages)
+    last = read_last_commit(lake.uri("messages"))
     archived = {} if last is None else last.stores
     known = [] if offsets is None else snapshot_brokers(offsets, OFFSETS)
     rows: list[Lag] = []
@@ -165,7 +164,7 @@ def lag_of_lake(
     return LagAnswer(rows, missing, positions, broadcasting, times)
 
 
-def _lost_while_waiting(lake: LakePaths, rows: Sequence[Lag]) -> Iterator[LostRange]:
+def _lost_while_waiting(lake: Lake, rows: Sequence[Lag]) -> Iterator[LostRange]:
     """Yield the ranges of logs that the lake has lost and that may hold messages which a group has still to consume."""
     for lost in lost_ranges(lake) if rows else ():
         of_broker = (row for row in rows if lost.is_of([row.broker]))
@@ -173,7 +172,7 @@ def _lost_while_waiting(lake: LakePaths, rows: Sequence[Lag]) -> Iterator[LostRa
             yield lost
 
 
-def queue_ends(lake: LakePaths, answer: LagAnswer) -> dict[Queue, QueueSpan]:
+def queue_ends(lake: Lake, answer: LagAnswer) -> dict[Queue, QueueSpan]:
     """Return where the queues of producers' topics end at the times of an answer, for topics that no row is about.
 
     Args:
@@ -184,7 +183,7 @@ def queue_ends(lake: LakePaths, answer: LagAnswer) -> dict[Queue, QueueSpan]:
         LakeError: There is no lake.
         QueryError: The table cannot be read.
     """
-    table = open_table(lake, "messages")
+    table = lake.table("messages")
     found: dict[Queue, QueueSpan] = {}
     for broker, times in answer.times.items():
         known = {row.topic for row in answer.rows if row.broker == broker}

@@ -24,8 +24,8 @@ from typing import Any
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
 from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp_literal
 from commitlake.connectors.plain_arrays import dict_rows
@@ -80,7 +80,7 @@ class _Window:
 
 
 def lag_history(
-    lake: LakePaths,
+    lake: Lake,
     groups: Collection[str],
     until: datetime.datetime,
     brokers: Collection[str] = (),
@@ -108,7 +108,7 @@ def lag_history(
     if windows is None:
         return None
     subscribed = open_snapshots(lake, SUBSCRIBED)
-    last = read_last_commit(lake.messages)
+    last = read_last_commit(lake.uri("messages"))
     archived = {} if last is None else last.stores
     known: dict[str, list[int | None]] = {group: [None] * windows.count for group in groups}
     missing: set[tuple[str, int]] = set()
@@ -170,8 +170,8 @@ class _StoreHistory:
         until: End of the history.
     """
 
-    def __init__(self, lake: LakePaths, offsets: DeltaTable, broker: str, until: datetime.datetime) -> None:
-        self._messages = open_table(lake, "messages")
+    def __init__(self, lake: Lake, offsets: DeltaTable, broker: str, until: datetime.datetime) -> None:
+        self._messages = lake.table("messages")
         self._store = LakeMessages(self._messages, broker, lake.bodies)
         self._offsets, self._broker, self._until = offsets, broker, until
         self._subscribed_in: dict[int, PastSubscriptions] = {}

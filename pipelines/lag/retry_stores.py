@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.lake.lost_tables import has_log
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.pipelines.lag.counting import Behind
 from commitlake.pipelines.lag.measure import Choice, Lag
@@ -83,16 +82,16 @@ def entries_of_store(store: Store) -> tuple[list[Entry], list[str]]:
     return [Entry(*row.values()) for row in found.rows.select(names).to_pylist()], list(found.problems)
 
 
-def entries_of_lake(lake: LakePaths, broker: str) -> list[Entry]:
+def entries_of_lake(lake: Lake, broker: str) -> list[Entry]:
     """Return the content of a store's retry store as of the last archive run.
 
     Raises:
         QueryError: The table cannot be read.
     """
-    if not has_log(lake, "consumptions"):  # only JMQ's stores have retry stores
+    if not lake.has_log("consumptions"):  # only JMQ's stores have retry stores
         return []
     try:
-        table = open_table(lake, "edges")
+        table = lake.table("edges")
     except NoTableError:
         return []
     sql = (

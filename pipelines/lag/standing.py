@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
@@ -13,7 +13,7 @@ from commitlake.pipelines.snapshot.progress import OffsetKind
 from commitlake.schemas.layouts.rocketmq.offset_keys import BROADCAST_SUFFIX
 
 
-def standing_since(lake: LakePaths, row: Lag) -> datetime.datetime | None:
+def standing_since(lake: Lake, row: Lag) -> datetime.datetime | None:
     """Return the time since which a group has not moved; None if no message waits for it.
 
     This is the time of the first snapshot that has the group's offset, or the store time of the first waiting message

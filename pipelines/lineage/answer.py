@@ -6,8 +6,8 @@ import datetime
 from collections.abc import Sequence
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, newest_commit
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import LostRange, lost_ranges, lost_sentences
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.edges.progress import APPLICATION_ID
 from commitlake.pipelines.lineage.building import build, ordered, record_of, step_id
 from commitlake.pipelines.lineage.depth import NearSteps, near_steps
@@ -33,7 +33,7 @@ _MASKED_TRACES = "the masks of this lake leave out the bodies of traces"
 _OLD_SNAPSHOT = datetime.timedelta(minutes=10)
 
 
-def story_of(lake: LakePaths, question: Question) -> Story:
+def story_of(lake: Lake, question: Question) -> Story:
     """Return the story of a question; without steps if the lake has no matching messages.
 
     Args:
@@ -49,12 +49,12 @@ def story_of(lake: LakePaths, question: Question) -> Story:
     return story
 
 
-def rows_of(lake: LakePaths, question: Question) -> Sequence[Row]:
+def rows_of(lake: Lake, question: Question) -> Sequence[Row]:
     """Return only the rows of `messages` for a question."""
     return LineageTables(lake).matches(question).rows
 
 
-def records_of(lake: LakePaths, question: Question) -> list[Record]:
+def records_of(lake: Lake, question: Question) -> list[Record]:
     """Return the records of a question in time order."""
     found = Gathered()
     rows = {(row["broker"], row["physical_offset"]): row for row in rows_of(lake, question)}
@@ -63,7 +63,7 @@ def records_of(lake: LakePaths, question: Question) -> list[Record]:
     return [record_of(row, found) for row in ordered_rows]
 
 
-def story_and_rows(lake: LakePaths, question: Question) -> tuple[Story, Sequence[Row]]:
+def story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence[Row]]:
     """Return the story of a question, and its rows of `messages`, which refer to the bodies."""
     tables = LineageTables(lake)
     found = gather(tables, question)
@@ -96,7 +96,7 @@ def story_and_rows(lake: LakePaths, question: Question) -> tuple[Story, Sequence
     return story, [row for place, row in found.records.items() if step_id(place) in ids]
 
 
-def _lost(lake: LakePaths, question: Question) -> list[LostRange]:
+def _lost(lake: Lake, question: Question) -> list[LostRange]:
     """Return the ranges of logs that the lake has lost and that may hold records of the story, as far as is known."""
     broker, offset = question.place or (None, offset_in(question.message_id))
     lost = lost_ranges(lake, [] if broker is None else [broker], question.start, question.end)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake as Tables
 from commitlake.pipelines.lineage.answer import records_of, rows_of, story_and_rows
 from commitlake.pipelines.lineage.masked import mask_story
 from commitlake.pipelines.lineage.question import MAX_RECORDS, LineageError, Question
@@ -39,7 +39,7 @@ class Lake:
     """
 
     def __init__(self, root: str, *, bodies: str | None = None) -> None:
-        self.paths = LakePaths(root)
+        self.paths = Tables(root)
         self.bodies = bodies or self.paths.bodies
 
     def __repr__(self) -> str:

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import read_last_commit
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import Engine, date_literal, is_one_of, text_literal
 from commitlake.connectors.lake.versions import VersionsError
 from commitlake.connectors.plain_arrays import mask_of, numbers_of, texts_of
@@ -73,11 +73,11 @@ class LineageTables:
         LogDamagedError: The log of `messages` is damaged.
     """
 
-    def __init__(self, lake: LakePaths) -> None:
+    def __init__(self, lake: Lake) -> None:
         self.lake = lake
         self.messages = open_messages(lake)
         try:
-            self.edges: DeltaTable | None = open_table(lake, "edges")
+            self.edges: DeltaTable | None = lake.table("edges")
         except NoTableError:
             self.edges = None
         known = {field.name for field in self.messages.schema().fields}
@@ -200,7 +200,7 @@ class LineageTables:
 
     def newest(self, brokers: Iterable[str]) -> dict[str, datetime.datetime]:
         """Return the store time of the newest archived record of each broker, if known."""
-        last = read_last_commit(self.lake.messages)
+        last = read_last_commit(self.lake.uri("messages"))
         stores = {} if last is None else last.stores
         places: dict[Place, datetime.datetime | None] = {}
         for broker in brokers:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import is_one_of, text_literal, timestamp_literal
 from commitlake.pipelines.lineage.lookups import Place, Row
 from commitlake.pipelines.tps.answers import rows_of
@@ -70,7 +70,7 @@ class Offsets:
         return found
 
 
-def read_offsets(lake: LakePaths, rows: Collection[Row]) -> Offsets:
+def read_offsets(lake: Lake, rows: Collection[Row]) -> Offsets:
     """Return the offsets of groups in the queues of the given records.
 
     Args:
@@ -83,7 +83,7 @@ def read_offsets(lake: LakePaths, rows: Collection[Row]) -> Offsets:
     if not rows:
         return Offsets()
     try:
-        table = open_table(lake, OFFSETS)
+        table = lake.table(OFFSETS)
     except NoTableError:
         return Offsets()
     brokers = is_one_of("broker", map(text_literal, sorted({row["broker"] for row in rows})))

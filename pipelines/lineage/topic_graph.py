@@ -13,7 +13,7 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import Engine
 from commitlake.pipelines.lineage.question import LineageError
@@ -83,7 +83,7 @@ class TopicGraph:
 
 
 def topic_graph(
-    lake: LakePaths,
+    lake: Lake,
     start: datetime.datetime,
     end: datetime.datetime,
     *,

@@ -14,13 +14,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
-from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_files import LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.log_json import commit_info, parse_json
 from commitlake.connectors.lake.log_seals import newest_seal, sealed_sum, write_seal
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.row_sums import rows_of_file
 from commitlake.connectors.lake.statistics import file_statistics
 from commitlake.connectors.lake.sum_changes import COMMIT_KEY, NOTHING_CHANGED, sum_in_footer, wrapped
@@ -85,11 +84,11 @@ class Contents:
         return [first, *map(str, self.wrong[:shown]), *programs]
 
 
-def read_contents(lake: LakePaths, tables: Collection[str] = SUMMED_TABLES, runner: Runner = HERE) -> list[Contents]:
+def read_contents(lake: Lake, tables: Collection[str] = SUMMED_TABLES, runner: Runner = HERE) -> list[Contents]:
     """Read all rows of tables, each at its newest version.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         tables: names of intact tables; those that do not exist are left out.
         runner: runs the tasks that read files.
     """
@@ -108,7 +107,7 @@ def read_contents(lake: LakePaths, tables: Collection[str] = SUMMED_TABLES, runn
     return done
 
 
-def seal_contents(lake: LakePaths, tables: Collection[str] = SUMMED_TABLES, runner: Runner = HERE) -> list[str]:
+def seal_contents(lake: Lake, tables: Collection[str] = SUMMED_TABLES, runner: Runner = HERE) -> list[str]:
     """Take the rows of tables as those that this project has written, where another sum, or none, is known.
 
     Returns:
@@ -118,7 +117,7 @@ def seal_contents(lake: LakePaths, tables: Collection[str] = SUMMED_TABLES, runn
     for contents in read_contents(lake, tables, runner):
         if contents.expected == contents.found and not contents.is_unsealed:
             continue
-        log = _log_of(lake, contents.table)
+        log = lake.log(contents.table)
         listing = log.read_listing()
         if listing.newest == contents.version:  # or else the next run of maintain does it
             write_seal(log, listing, contents.found)
@@ -126,13 +125,13 @@ def seal_contents(lake: LakePaths, tables: Collection[str] = SUMMED_TABLES, runn
     return sealed
 
 
-def undo_changes(lake: LakePaths, contents: Contents) -> bool:
+def undo_changes(lake: Lake, contents: Contents) -> bool:
     """Undo the changes of other programs to a table, if its log and folder still have the files from before.
 
     Returns:
         True if the table has the rows again that this project has written.
     """
-    uri = getattr(lake, contents.table)
+    uri = lake.uri(contents.table)
     versions = [version for version, _ in contents.foreign]
     if not versions or contents.expected is None:
         return False
@@ -141,7 +140,7 @@ def undo_changes(lake: LakePaths, contents: Contents) -> bool:
     folder = folder_of(uri)
     removed, added = [], []
     for version in versions:
-        added_paths, removed_paths = _paths_of(_log_of(lake, contents.table), version)
+        added_paths, removed_paths = _paths_of(lake.log(contents.table), version)
         removed += [there[path] for path in added_paths if path in there]
         added += [_found_again(folder, path) for path in removed_paths - there.keys()]
     if None in added:
@@ -191,7 +190,7 @@ def _found_again(folder: pafs.FileSystem, path: str) -> TableFile | None:
     return TableFile(path, {}, size, metadata.num_rows, modified // 1_000_000, statistics=file_statistics(metadata))
 
 
-def unsealed_tables(lake: LakePaths, tables: Collection[str] = SUMMED_TABLES) -> list[str]:
+def unsealed_tables(lake: Lake, tables: Collection[str] = SUMMED_TABLES) -> list[str]:
     """Return the tables of which it is not known which rows this project has written; no rows are read."""
     states = (_read_state(lake, table) for table in tables)
     return [state.table for state in states if state is not None and state.expected is None]
@@ -260,27 +259,22 @@ def _text(value: object) -> str:
     return ascii(value)[1:-1][:80] if isinstance(value, str) else "unknown"
 
 
-def _log_of(lake: LakePaths, table: str) -> LogFolder:
-    uri = getattr(lake, table)
-    return LogFolder(uri, storage_options(uri, lake.s3), lake.s3)
+def _read_state(lake: Lake, table: str) -> _State | None:
+    attempts = _MAX_ATTEMPTS
+    while (opened := lake.find(table)) is not None:
+        log = lake.log(table)
+        listing = log.read_listing()
+        attempts -= 1
+        is_same = listing.newest == opened.version()
+        if is_same or not attempts:
+            seal, _ = newest_seal(log, listing)
+            expected = sealed_sum(log, listing, seal) if is_same else None
+            files = read_table_files(opened)
+            return _State(table, log, listing, opened.version(), files, expected, seal is not None)
+    return None
 
 
-def _read_state(lake: LakePaths, table: str) -> _State | None:
-    for _ in range(_MAX_ATTEMPTS):
-        try:
-            opened = delta_table(getattr(lake, table), lake.s3)
-            log = _log_of(lake, table)
-            listing = log.read_listing()
-        except TableNotFoundError:
-            return None
-        if listing.newest == opened.version():
-            break
-    seal, _ = newest_seal(log, listing)
-    expected = sealed_sum(log, listing, seal) if listing.newest == opened.version() else None
-    return _State(table, log, listing, opened.version(), read_table_files(opened), expected, seal is not None)
-
-
-def _read_sums(lake: LakePaths, states: Sequence[_State], runner: Runner) -> list[list[_Sums | None]]:
+def _read_sums(lake: Lake, states: Sequence[_State], runner: Runner) -> list[list[_Sums | None]]:
     """Return what the files of each table have; None for a file that does not exist any more."""
     sums: list[list[_Sums | None]] = [[None] * len(state.files) for state in states]
     tasks: list[list[tuple[str, str]]] = []
@@ -292,7 +286,7 @@ def _read_sums(lake: LakePaths, states: Sequence[_State], runner: Runner) -> lis
                 tasks.append([])
                 places.append([])
                 room = _TASK_BYTES
-            tasks[-1].append((getattr(lake, state.table), unquote(file.path)))
+            tasks[-1].append((lake.uri(state.table), unquote(file.path)))
             places[-1].append((number, index))
             room -= file.size
     for task, found in runner.run(_sums_of_files, tasks):

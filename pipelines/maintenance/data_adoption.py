@@ -29,13 +29,12 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from commitlake.connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, RunCounts, StoreProgress
 from commitlake.connectors.lake.data_files import NO_DATE
-from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
 from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.newest_versions import delete_newest
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.statistics import file_statistics
 from commitlake.pipelines.maintenance.extents import Extents, extents_of
 from commitlake.pipelines.maintenance.first_entry import create_table
@@ -141,14 +140,14 @@ class Adoption:
             self.extents[broker] = self.extents[broker].with_more(extents) if broker in self.extents else extents
 
 
-def lost_run_ids(lake: LakePaths, adoption: Adoption) -> set[str]:
+def lost_run_ids(lake: Lake, adoption: Adoption) -> set[str]:
     """Return the ids of runs without a message in the adopted files. The next run archives their messages again."""
     runs = _finished_runs(lake) or {}
     if not adoption.files:
         return set(runs)
     try:
         columns = ["run_id", "broker", "first_physical_offset"]
-        rows = delta_table(lake.profiles, lake.s3).to_pyarrow_table(columns=columns)
+        rows = lake.table("profiles").to_pyarrow_table(columns=columns)
     except (DeltaError, LogDamagedError, OSError, pa.ArrowException):
         return set()
     firsts = rows.group_by(["run_id", "broker"]).aggregate([("first_physical_offset", "min")]).to_pylist()
@@ -160,7 +159,7 @@ def lost_run_ids(lake: LakePaths, adoption: Adoption) -> set[str]:
     return {row["run_id"] for row in firsts} - kept
 
 
-def find_adoption(lake: LakePaths) -> Adoption:
+def find_adoption(lake: Lake) -> Adoption:
     """Find the data files from which `messages` can be rebuilt."""
     found = Adoption()
     runs = _finished_runs(lake)
@@ -198,30 +197,30 @@ def adopt_files(aside: AsideFolder, adoption: Adoption, sequence: int) -> Archiv
         if path not in taken:
             aside.move(f"messages/{path}")
     aside.move_folder(f"messages/{LOG}")
-    options = storage_options(lake.messages, lake.s3)
-    delete_newest(lake.messages, options)
+    options = lake.storage_options
+    delete_newest(lake.uri("messages"), options)
     if lake.s3 is None:
-        make_folders(Path(lake.messages), below=Path(lake.root))
-    folder = LogFolder(lake.messages, options, lake.s3)
+        make_folders(Path(lake.uri("messages")), below=Path(lake.root))
+    folder = LogFolder(lake.uri("messages"), options, lake.s3)
     # Entries are written from the newest to the oldest: without entry 0 the table does not exist yet.
     for version in sorted(entries, reverse=True):
         folder.write(entry_name(version), entries[version])
     return commit
 
 
-def _finished_runs(lake: LakePaths) -> dict[str, int] | None:
+def _finished_runs(lake: Lake) -> dict[str, int] | None:
     """Return the number of messages of each run in `archive_runs`; None if it cannot be read."""
     try:
-        rows = delta_table(lake.archive_runs, lake.s3).to_pyarrow_table(columns=["run_id", "messages"]).to_pylist()
+        rows = lake.table("archive_runs").to_pyarrow_table(columns=["run_id", "messages"]).to_pylist()
     except (DeltaError, LogDamagedError, OSError, pa.ArrowException):
         return None
     return {row["run_id"]: row["messages"] for row in rows}
 
 
-def _data_files(lake: LakePaths) -> Iterator[tuple[str, pafs.FileInfo]]:
+def _data_files(lake: Lake) -> Iterator[tuple[str, pafs.FileInfo]]:
     """Yield all data files in the table's folder, sorted by name."""
     try:
-        folder = LogFolder(lake.messages, storage_options(lake.messages, lake.s3), lake.s3)
+        folder = lake.log("messages")
     except TableNotFoundError:  # no such folder
         return
     infos = folder.files.get_file_info(pafs.FileSelector("", recursive=True, allow_not_found=True))
@@ -230,8 +229,8 @@ def _data_files(lake: LakePaths) -> Iterator[tuple[str, pafs.FileInfo]]:
             yield info.path, info
 
 
-def _read(lake: LakePaths, path: str, info: pafs.FileInfo) -> Adopted:
-    files = LogFolder(lake.messages, storage_options(lake.messages, lake.s3), lake.s3).files
+def _read(lake: Lake, path: str, info: pafs.FileInfo) -> Adopted:
+    files = lake.log("messages").files
     with files.open_input_file(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as parquet:
         extents = extents_of(parquet)
         date = _DATE.fullmatch(path)
@@ -248,7 +247,7 @@ def _read(lake: LakePaths, path: str, info: pafs.FileInfo) -> Adopted:
         )
 
 
-def _commit(lake: LakePaths, adoption: Adoption, sequence: int) -> ArchiveCommit:
+def _commit(lake: Lake, adoption: Adoption, sequence: int) -> ArchiveCommit:
     """Return a commit with the archive's progress, using intact entries of the old log where they match."""
     known = _newest_known(lake)
     stores = {broker: StoreProgress(extents.end) for broker, extents in adoption.extents.items()}
@@ -265,10 +264,10 @@ def _commit(lake: LakePaths, adoption: Adoption, sequence: int) -> ArchiveCommit
     )
 
 
-def _newest_known(lake: LakePaths) -> ArchiveCommit | None:
+def _newest_known(lake: Lake) -> ArchiveCommit | None:
     """Return the newest archive commit that any readable entry of the log has."""
     try:
-        folder = LogFolder(lake.messages, storage_options(lake.messages, lake.s3), lake.s3)
+        folder = lake.log("messages")
     except TableNotFoundError:
         return None
     for version in sorted(folder.read_listing().entries, reverse=True):

@@ -18,7 +18,7 @@ from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.followed_runs import last_finished
 from commitlake.connectors.lake.follower import FOLLOWING, finish_runs
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.pipelines.maintenance.progress_repair import LostRuns
 from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
@@ -27,13 +27,13 @@ OF_RUNS = (*FOLLOWING, "archive_runs")
 """Tables that have the column `run_id`."""
 
 
-def lost_run_ids(lake: LakePaths, lost: Collection[LostRuns]) -> set[str]:
+def lost_run_ids(lake: Lake, lost: Collection[LostRuns]) -> set[str]:
     """Return the ids of the runs that `messages` has lost."""
     found = {run_id for one in lost for run_id in one.run_ids}
-    try:
-        rows = delta_table(lake.archive_runs).to_pyarrow_table(columns=["sequence", "run_id"]).to_pylist()
-    except TableNotFoundError:
+    table = lake.find("archive_runs")
+    if table is None:
         return found
+    rows = table.to_pyarrow_table(columns=["sequence", "run_id"]).to_pylist()
     return found | {row["run_id"] for row in rows for one in lost if one.after < row["sequence"] < one.before}
 
 
@@ -89,15 +89,15 @@ def _written(table_uri: str, rows: pa.Table, modified_ms: int) -> TableFile:
     return TableFile(file.path, {}, file.size, file.rows, modified_ms, statistics=file.statistics)
 
 
-def refill_tables(lake: LakePaths, parser_version: str) -> dict[str, int]:
+def refill_tables(lake: Lake, parser_version: str) -> dict[str, int]:
     """Add the files that commits of `messages` name to the tables that follow it.
 
     Returns the number of files that no longer exist, by table.
     """
     gone: dict[str, int] = {}
-    for commit in commits_after(lake.messages, 0):
+    for commit in commits_after(lake.uri("messages"), 0):
         for table, schema in FOLLOWING.items():
-            uri = getattr(lake, table)
+            uri = lake.uri(table)
             wanted = commit.files.get(table, ())
             if not wanted or commit.sequence <= last_finished(uri):
                 continue

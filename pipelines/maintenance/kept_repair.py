@@ -28,11 +28,11 @@ from pyspark.sql.types import StructType
 from commitlake.connectors.lake.archive_log import APPLICATION_ID as ARCHIVE
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.committer import advance
-from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.newest_versions import delete_newest
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES, snapshot_application
 from commitlake.connectors.lake.versions import table_files
@@ -79,7 +79,7 @@ def rebuild_kept_table(aside: AsideFolder, table: str, damages: Sequence[DataDam
         restored = restore_erasures(lake, rows)
         rows, newest = pa.concat_tables([rows, restored.rows]), restored.newest
         yield from restored.lines
-    last = read_last_commit(lake.messages)
+    last = read_last_commit(lake.uri("messages"))
     _replace(
         aside, table, schema, rows, found.names, {application: newest, **({ARCHIVE: last.sequence} if last else {})}
     )
@@ -103,7 +103,7 @@ def rebuild_history(aside: AsideFolder, table: str) -> Iterator[str]:
         yield f"{table}: all snapshots so far"
     key = tuple(field.name for field in columns if not pa.types.is_nested(field.type))
     rows = _distinct(found.rows, key, table) if is_whole else columns.empty_table()
-    numbers = {ARCHIVE: last.sequence} if (last := read_last_commit(lake.messages)) else {}
+    numbers = {ARCHIVE: last.sequence} if (last := read_last_commit(lake.uri("messages"))) else {}
     if table in SNAPSHOT_TABLES:
         numbers = {snapshot_application(broker): 1 for broker in rows.column("broker").unique().drop_null().to_pylist()}
     _replace(aside, table, schema, rows, found.names, numbers or {REPAIR_KEY: 1})
@@ -117,12 +117,12 @@ class _Files(NamedTuple):
     problems: Sequence[str]
 
 
-def _read_files(lake: LakePaths, table: str, columns: pa.Schema) -> _Files:
+def _read_files(lake: Lake, table: str, columns: pa.Schema) -> _Files:
     """Read all data files in the folder of a table, also those of older versions and of killed writers."""
-    uri = getattr(lake, table)
+    uri = lake.uri(table)
     parts, names, problems = [columns.empty_table()], [], []
     try:
-        files = table_files(uri, storage_options(uri, lake.s3))
+        files = table_files(uri, lake.storage_options)
         infos = files.get_file_info(pafs.FileSelector("", allow_not_found=True))
     except TableNotFoundError:  # no such folder
         infos = []
@@ -156,12 +156,12 @@ def _replace(
         names: its data files so far.
         numbers: the progress numbers of applications, at least one.
     """
-    lake, uri = aside.lake, getattr(aside.lake, table)
+    lake, uri = aside.lake, aside.lake.uri(table)
     file = write_plain_file(rows, uri, f"part-repair-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
     for name in names:
         aside.move(f"{table}/{name}")
     aside.move_folder(f"{table}/{LOG}")
-    delete_newest(uri, storage_options(uri, lake.s3))
+    delete_newest(uri, lake.storage_options)
     (first, number), *others = numbers.items()
     beside = {name: (0, other) for name, other in others}
     if not advance(uri, schema, [file], first, (None, number), beside=beside):

@@ -33,6 +33,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import (
     MAX_ENTRY_BYTES,
     MAX_MISSING,
@@ -47,7 +48,6 @@ from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.log_names import LOG, POINTER
 from commitlake.connectors.lake.log_seals import newest_seal, newest_version, sealed_sum, write_seal
 from commitlake.connectors.lake.newest_versions import read_newest
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.versions import table_files
 from commitlake.connectors.object_store.access import write_object
 from commitlake.connectors.whole_files import write_whole
@@ -111,11 +111,11 @@ class AsideFolder:
         stamp: time of the repair, as text.
     """
 
-    lake: LakePaths
+    lake: Lake
     stamp: str = field(default_factory=lambda: time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
 
     def __post_init__(self) -> None:
-        self.files = table_files(self.lake.root, storage_options(self.lake.root, self.lake.s3))
+        self.files = table_files(self.lake.root, self.lake.storage_options)
 
     @property
     def place(self) -> str:
@@ -189,13 +189,13 @@ class AsideFolder:
                 shutil.copyfileobj(source, output, _BLOCK_BYTES)
 
 
-def plan_log_repair(lake: LakePaths, table: str) -> LogRepair | None:
+def plan_log_repair(lake: Lake, table: str) -> LogRepair | None:
     """Plan the repair of a table's log; None if it is intact or does not exist."""
-    uri = getattr(lake, table)
+    uri = lake.uri(table)
     try:
-        folder = LogFolder(uri, storage_options(uri, lake.s3), lake.s3)
+        folder = LogFolder(uri, lake.storage_options, lake.s3)
     except TableNotFoundError:  # no such folder
-        gone = missing_log(read_newest(uri, storage_options(uri, lake.s3)))
+        gone = missing_log(read_newest(uri, lake.storage_options))
         return None if gone is None else LogRepair(table, [gone], is_lost=True)
     listing = folder.read_listing()
     damages = list(find_damage(folder, listing))
@@ -249,8 +249,8 @@ def repair_log(
         added: returns data files that the table gets with the last step of the repair, after which its log is intact.
     """
     lake = aside.lake
-    uri = getattr(lake, repair.table)
-    folder = LogFolder(uri, storage_options(uri, lake.s3), lake.s3)
+    uri = lake.uri(repair.table)
+    folder = LogFolder(uri, lake.storage_options, lake.s3)
     for name in sorted(repair.aside, key=lambda name: name != POINTER):
         aside.move(f"{repair.table}/{LOG}/{name}")
     if repair.writes_first:

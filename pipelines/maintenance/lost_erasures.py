@@ -28,9 +28,9 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces, erased_places, erasure_number
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.versions import table_files
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
@@ -62,11 +62,11 @@ class RestoredErasures:
     lines: tuple[str, ...]
 
 
-def restore_erasures(lake: LakePaths, rows: pa.Table) -> RestoredErasures:
+def restore_erasures(lake: Lake, rows: pa.Table) -> RestoredErasures:
     """Find the erasures that lack rows, and return what is known about them.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         rows: the rows that `erasures` still has.
     """
     known = dict(_pairs(rows))
@@ -96,15 +96,15 @@ def _pairs(rows: pa.Table) -> Iterator[tuple[str, int]]:
             yield row["erasure_id"], row["number"]
 
 
-def _applied(lake: LakePaths, table: str) -> int:
+def _applied(lake: Lake, table: str) -> int:
     """Return the number of the newest erasure that a table has applied; 0 if it is missing or damaged."""
     try:
-        return erasure_number(delta_table(getattr(lake, table), lake.s3))
-    except (TableNotFoundError, LakeError):
+        return erasure_number(lake.find(table))
+    except LakeError:
         return 0
 
 
-def _marked_rows(lake: LakePaths) -> pa.Table:
+def _marked_rows(lake: Lake) -> pa.Table:
     """Return the rows of `messages` that are marked as erased, with the column `erasure_id`; one for each message."""
     parts = []
     for rows in _batches(lake):
@@ -117,11 +117,11 @@ def _marked_rows(lake: LakePaths) -> pa.Table:
     return _first(pa.concat_tables([schema.empty_table(), *parts]))
 
 
-def _batches(lake: LakePaths) -> Iterator[pa.Table]:
+def _batches(lake: Lake) -> Iterator[pa.Table]:
     """Read all data files in the folder of `messages`, also those of older versions; skip damaged ones."""
-    uri = lake.messages
+    uri = lake.uri("messages")
     try:
-        files = table_files(uri, storage_options(uri, lake.s3))
+        files = table_files(uri, lake.storage_options)
         infos = files.get_file_info(pafs.FileSelector("", allow_not_found=True, recursive=True))
     except TableNotFoundError:
         return
@@ -197,7 +197,7 @@ def _of_event(rows: pa.Table, event: ErasureEvent) -> pa.Table:
 
 
 def _messages(
-    lake: LakePaths, erased: pa.Table, known: Mapping[str, int], newest: int, writer: Writer
+    lake: Lake, erased: pa.Table, known: Mapping[str, int], newest: int, writer: Writer
 ) -> tuple[pa.Table, int]:
     """Return the rows `message` of erased messages, and the number of those whose row before the erasure is gone."""
     if not erased.num_rows:
@@ -222,7 +222,7 @@ def _messages(
     return table, int(((index < after.num_rows) & is_needed).sum())
 
 
-def _older_rows(lake: LakePaths, places: ErasedPlaces, after: pa.Table) -> tuple[pa.Table, Array]:
+def _older_rows(lake: Lake, places: ErasedPlaces, after: pa.Table) -> tuple[pa.Table, Array]:
     """Return unerased rows of some messages, and for each message its row there, counted after those of `after`."""
     parts = []
     for rows in _batches(lake):

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from deltalake.exceptions import TableNotFoundError
-
-from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.maintenance.expiry import read_expiries
@@ -19,16 +16,16 @@ from commitlake.schemas.counts import count_text
 MINUTES = "topic_minutes"
 
 
-def wrong_minutes(lake: LakePaths) -> str:
+def wrong_minutes(lake: Lake) -> str:
     """Return a sentence if `topic_minutes` counts other messages than `messages` has, as after a killed repair.
 
     Expired messages, and those that a repair has recorded as lost, are in `topic_minutes` only. Then nothing is
     compared.
 
     Args:
-        lake: locations of the tables, whose logs and data files are intact.
+        lake: the lake, whose logs and data files are intact.
     """
-    messages = delta_table(lake.messages, lake.s3)
+    messages = lake.table("messages")
     counted = archived_counts(lake)
     if not counted or MINUTES in read_expiries(messages) or recorded_losses(lake):
         return ""
@@ -41,22 +38,20 @@ def wrong_minutes(lake: LakePaths) -> str:
     return ""
 
 
-def must_recount(lake: LakePaths, damaged: Collection[str]) -> bool:
+def must_recount(lake: Lake, damaged: Collection[str]) -> bool:
     """Return whether `topic_minutes` must be counted again from `messages`.
 
     It must if it was damaged, or if a backfill may have counted messages that `messages` has lost: rows of a backfill
     do not name an archive run. It must not if `messages` has dropped old rows, which `topic_minutes` still counts.
 
     Args:
-        lake: locations of the tables; `messages` is repaired already.
+        lake: the lake; `messages` is repaired already.
         damaged: the tables that were damaged.
     """
-    messages = delta_table(lake.messages, lake.s3)
+    messages = lake.table("messages")
     if "messages" in read_expiries(messages):
         return False
     if MINUTES in damaged:
         return True
-    try:
-        return bool("messages" in damaged or lost_runs(lake.messages)) and covered_sequence(lake) > 0
-    except TableNotFoundError:
-        return False
+    is_wrong = "messages" in damaged or lost_runs(lake.uri("messages"))
+    return bool(is_wrong) and lake.find(MINUTES) is not None and covered_sequence(lake) > 0

@@ -26,10 +26,10 @@ from commitlake.connectors.lake.archive_log import (
     newest_commit,
 )
 from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.log_history import CommitNote, read_history
 from commitlake.connectors.lake.log_json import parse_json
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.maintenance.log_repair import REPAIR_KEY
 from commitlake.pipelines.maintenance.table_files import NO_HOOKS, folder_of, read_table_files
 
@@ -77,14 +77,14 @@ def is_unfinished(messages_uri: str) -> dict[str, Any] | None:
     return None
 
 
-def commit_repair(lake: LakePaths, note: dict[str, Any]) -> ArchiveCommit:
+def commit_repair(lake: Lake, note: dict[str, Any]) -> ArchiveCommit:
     """Commit the archive's progress after a repair.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         note: note of the repair; `first` is the first lost version, and `run_ids` are the lost runs.
     """
-    table = delta_table(lake.messages)
+    table = lake.table("messages")
     known = newest_commit(table)
     last = known[1] if known else ArchiveCommit(0, "")
     newest = max(last.sequence, table.transaction_version(APPLICATION_ID) or 0, finished_runs(lake), note["sequence"])
@@ -116,7 +116,7 @@ def commit_repair(lake: LakePaths, note: dict[str, Any]) -> ArchiveCommit:
         ),
         post_commithook_properties=NO_HOOKS,
     )
-    seal(lake.messages)
+    seal(lake.uri("messages"))
     return commit
 
 
@@ -128,10 +128,10 @@ def _note(entry: CommitNote) -> dict[str, Any] | None:
     return note if isinstance(note, dict) else None
 
 
-def finished_runs(lake: LakePaths) -> int:
+def finished_runs(lake: Lake) -> int:
     """Return the sequence of the newest run in `archive_runs`; 0 if it cannot be read."""
     try:
-        return delta_table(lake.archive_runs).transaction_version(APPLICATION_ID) or 0
+        return lake.table("archive_runs").transaction_version(APPLICATION_ID) or 0
     except (DeltaError, LogDamagedError):
         return 0
 

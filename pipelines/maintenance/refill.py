@@ -32,15 +32,14 @@ from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.data_files import DataFile
-from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
-from commitlake.connectors.lake.log_files import LogFolder, entry_name
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.log_files import entry_name
 from commitlake.connectors.lake.log_history import read_history
 from commitlake.connectors.lake.lost_ranges import REPAIR
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
@@ -169,12 +168,12 @@ class _Read:
         return sum(file.rows for file in self.files)
 
 
-def recorded_losses(lake: LakePaths) -> list[Suspect]:
+def recorded_losses(lake: Lake) -> list[Suspect]:
     """Return the ranges that earlier repairs have recorded in `gaps` as lost."""
-    try:
-        rows = delta_table(lake.gaps, lake.s3).to_pyarrow_table(filters=[("run_id", "=", REPAIR)]).to_pylist()
-    except TableNotFoundError:
+    table = lake.find("gaps")
+    if table is None:
         return []
+    rows = table.to_pyarrow_table(filters=[("run_id", "=", REPAIR)]).to_pylist()
     found = []
     for row in rows:
         first, _, last = (row["broker"] or "").partition(" to ")
@@ -209,9 +208,9 @@ def restore_messages(
     suspects = [*map(Suspect.of_file, damages), *others, *(recorded if stores is not None else ())]
     if not suspects:
         return
-    last = read_last_commit(lake.messages) or ArchiveCommit(0, "")
+    last = read_last_commit(lake.uri("messages")) or ArchiveCommit(0, "")
     gone = {damage.file.path for damage in damages}
-    there = [file for file in read_table_files(delta_table(lake.messages, lake.s3)) if file.path not in gone]
+    there = [file for file in read_table_files(lake.table("messages")) if file.path not in gone]
     holes = _find_holes(lake, suspects, there, last)
     read = _Read(left=holes) if stores is None else _read_again(lake, holes, stores, last, runner)
     lost = sum(damage.file.rows or 0 for damage in damages)
@@ -220,10 +219,10 @@ def restore_messages(
     gaps = list(_gaps(suspects, read.left, parser_version))
     known = {suspect.name for suspect in recorded}  # by an earlier repair, perhaps one that was killed
     if new := [gap for gap in gaps if gap["segment"] not in known]:
-        append_rows(lake.gaps, GAPS, pa.Table.from_pylist(new, schema=_GAPS))
+        append_rows(lake.uri("gaps"), GAPS, pa.Table.from_pylist(new, schema=_GAPS))
     if damages or read.files:
         exchange_files(
-            lake.messages,
+            lake.uri("messages"),
             [damage.file for damage in damages],
             [_table_file(file) for file in read.files],
             # If exactly the lost messages are back, readers that follow the table see no change.
@@ -233,7 +232,7 @@ def restore_messages(
     for damage in damages:
         aside.move(f"messages/{unquote(damage.file.path)}")
     if stores is not None and recorded:
-        replace_rows(lake.gaps, is_of_runs([REPAIR]), pa.Table.from_pylist(gaps, schema=_GAPS))
+        replace_rows(lake.uri("gaps"), is_of_runs([REPAIR]), pa.Table.from_pylist(gaps, schema=_GAPS))
     if damages and read.left:
         yield f"messages: {count_text(lost - read.rows, 'row')} of {count_text(len(damages), 'damaged data file')}"
     for part in read.left:
@@ -241,10 +240,10 @@ def restore_messages(
 
 
 def _find_holes(
-    lake: LakePaths, suspects: Sequence[Suspect], files: Sequence[TableFile], last: ArchiveCommit
+    lake: Lake, suspects: Sequence[Suspect], files: Sequence[TableFile], last: ArchiveCommit
 ) -> list[LogRange]:
     """Return the parts of the logs between the records of some data files that touch a suspect."""
-    folder = folder_of(lake.messages)
+    folder = folder_of(lake.uri("messages"))
     extents: dict[str, Extents] = {}
     for file in files:
         with (
@@ -273,9 +272,9 @@ class Archived(NamedTuple):
     first: int
 
 
-def archived_counts(lake: LakePaths) -> dict[str, Archived]:
+def archived_counts(lake: Lake) -> dict[str, Archived]:
     """Return how many messages of each broker were archived, and the first offset; none if that is not known."""
-    if "messages" in read_expiries(delta_table(lake.messages, lake.s3)):
+    if "messages" in read_expiries(lake.table("messages")):
         return {}
     sql = (
         "SELECT broker, sum(messages) AS messages, min(first_physical_offset) AS first FROM topic_minutes "
@@ -284,15 +283,13 @@ def archived_counts(lake: LakePaths) -> dict[str, Archived]:
     try:
         if count_uncounted_runs(lake):
             return {}
-        rows = dict_rows(run_sql(open_table(lake, "topic_minutes"), "topic_minutes", sql).read_all())
-    except (TableNotFoundError, CommitLakeError):  # it is missing or damaged, and repaired later
+        rows = dict_rows(run_sql(lake.table("topic_minutes"), "topic_minutes", sql).read_all())
+    except CommitLakeError:  # it is missing or damaged, and repaired later
         return {}
     return {row["broker"]: Archived(row["messages"], row["first"]) for row in rows if row["first"] is not None}
 
 
-def _read_again(
-    lake: LakePaths, holes: Sequence[LogRange], stores: Stores, last: ArchiveCommit, runner: Runner
-) -> _Read:
+def _read_again(lake: Lake, holes: Sequence[LogRange], stores: Stores, last: ArchiveCommit, runner: Runner) -> _Read:
     """Write the messages of holes to data files and packs, as far as the stores have them."""
     by_broker = {store.broker: store for store in stores.stores}
     left: list[LogRange] = []
@@ -328,7 +325,7 @@ def _read_again(
     manifest = list(tasks.run_all(runner))
     check_written(lake, stores.bodies, manifest)
     left += _not_readable(lake, manifest)
-    expired = read_expiries(delta_table(lake.messages, lake.s3)).get("messages")
+    expired = read_expiries(lake.table("messages")).get("messages")
     files = [row.data_file for row in manifest if row.path and row.table == "messages"]
     _record_copies(lake, manifest, erased)
     kept = [file for file in files if expired is None or not file.store_date or file.store_date >= expired.isoformat()]
@@ -336,26 +333,26 @@ def _read_again(
     return _Read(kept, left)
 
 
-def _record_copies(lake: LakePaths, manifest: Sequence[ManifestRow], erased: ErasedPlaces) -> None:
+def _record_copies(lake: Lake, manifest: Sequence[ManifestRow], erased: ErasedPlaces) -> None:
     """Record messages that were lost when others with their key were erased, and that are erased now."""
     for row in manifest:
         if row.path and row.table == "erasures":
-            with folder_of(lake.erasures).open_input_file(row.path) as source:
+            with folder_of(lake.uri("erasures")).open_input_file(row.path) as source:
                 rows = erased.without(pq.read_table(source))
             if rows.num_rows:
-                append_rows(lake.erasures, ERASURES, rows)
+                append_rows(lake.uri("erasures"), ERASURES, rows)
 
 
-def _not_readable(lake: LakePaths, manifest: Sequence[ManifestRow]) -> list[LogRange]:
+def _not_readable(lake: Lake, manifest: Sequence[ManifestRow]) -> list[LogRange]:
     """Return the ranges that could not be read now, but could when they were archived."""
     found, known = set(), set()
     for table in ("quarantine", "gaps"):
         for row in manifest:
             if row.path and row.table == table:
-                with folder_of(getattr(lake, table)).open_input_file(row.path) as source:
+                with folder_of(lake.uri(table)).open_input_file(row.path) as source:
                     found |= _ranges(pq.read_table(source))
         with suppress(TableNotFoundError):
-            known |= _ranges(delta_table(getattr(lake, table), lake.s3).to_pyarrow_table())
+            known |= _ranges(lake.table(table).to_pyarrow_table())
     return sorted(found - known)
 
 
@@ -364,12 +361,12 @@ def _ranges(rows: pa.Table) -> set[LogRange]:
     return {LogRange(*values) for values in zip(*columns, strict=True)}
 
 
-def _delete_files(lake: LakePaths, manifest: Sequence[ManifestRow], kept: Sequence[DataFile]) -> None:
+def _delete_files(lake: Lake, manifest: Sequence[ManifestRow], kept: Sequence[DataFile]) -> None:
     """Delete files of tasks that no table gets: counts of messages that the lake has counted already."""
     paths = {file.path for file in kept}
     for row in manifest:
         if row.path and not (row.table == "messages" and row.path in paths):
-            folder_of(getattr(lake, row.table)).delete_file(row.path)
+            folder_of(lake.uri(row.table)).delete_file(row.path)
 
 
 def _table_file(file: DataFile) -> TableFile:
@@ -407,16 +404,16 @@ class Refilled(NamedTuple):
     paths: tuple[str, ...]
 
 
-def refilled_since(lake: LakePaths, version: int) -> Refilled:
+def refilled_since(lake: Lake, version: int) -> Refilled:
     """Return the data files of messages that repairs have read again after a version of `messages`.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         version: the version; -1 for all, as far as the log goes back.
     """
     newest, paths = version, []
-    folder = LogFolder(lake.messages, storage_options(lake.messages, lake.s3), lake.s3)
-    for entry in read_history(delta_table(lake.messages, lake.s3)):
+    folder = lake.log("messages")
+    for entry in read_history(lake.table("messages")):
         if entry.version <= version:
             break
         if (read_note(entry.metadata) or {}).get(_REFILLED):

@@ -31,20 +31,19 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after, read_last_commit
-from commitlake.connectors.lake.delta import delta_table, seal, storage_options
+from commitlake.connectors.lake.delta import delta_table, seal
 from commitlake.connectors.lake.erasures import lacks_erasures
 from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.followed_runs import last_finished, missing_runs
 from commitlake.connectors.lake.follower import FOLLOWING, lacking_runs, restore_runs
-from commitlake.connectors.lake.links import check_lake_links, check_table_links
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.links import check_table_links
 from commitlake.connectors.lake.log_check import LogDamage, LogDamagedError
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
 from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.log_names import LOG
-from commitlake.connectors.lake.lost_tables import followers_of, has_log
 from commitlake.connectors.lake.new_files import new_files
 from commitlake.connectors.lake.newest_versions import delete_newest
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.connectors.lake.versions import VersionGoneError, VersionsError
 from commitlake.connectors.runtime.local_runner import HERE
@@ -249,7 +248,7 @@ def _way_of_files(table: str, stores: Stores | None) -> str:
 
 
 def plan_repair(
-    lake: LakePaths,
+    lake: Lake,
     *,
     deep: bool = True,
     stores: Stores | None = None,
@@ -258,7 +257,7 @@ def plan_repair(
     """Find the damages of a lake and plan their repair.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         deep: True to read every page of every data file, and to compare `message_keys` with `messages`.
         stores: stores from which messages of damaged data files are read again; None for none.
         runner: runs the tasks that read data files.
@@ -268,7 +267,7 @@ def plan_repair(
     """
     _check_links(lake)
     logs = {table: repair for table in TABLES if (repair := plan_log_repair(lake, table))}
-    if "messages" not in logs and not has_log(lake, "messages") and followers_of(lake):
+    if "messages" not in logs and not lake.has_log("messages") and lake.followers():
         gone = LogDamage(entry_name(0), 0, "expected the log of a table, found none")
         logs["messages"] = LogRepair("messages", [gone], is_lost=True)
     if "erasures" not in logs and "messages" not in logs and lacks_erasures(lake):
@@ -297,7 +296,7 @@ def plan_repair(
     lacking = lacking_rows(lake, [table for table in REPEATED if table not in {*logs, *files}]) if is_known else {}
     lost = _lost_rows(lake) if not set(OF_RUNS) & (logs.keys() | files.keys()) else 0
     keys = "" if {_KEYS, "messages"} & (logs.keys() | files.keys()) else _wrong_keys(lake, runner, deep=deep)
-    unfinished = is_unfinished(lake.messages) is not None
+    unfinished = is_unfinished(lake.uri("messages")) is not None
     ahead = 0 if unfinished or "archive_runs" in logs else _newest_lost_run(lake)
     missing = _missing_runs(lake, {*logs, *files})
     is_whole = deep and not (missing or lost or unfinished or ahead or {MINUTES, "gaps"} & {*logs, *files})
@@ -317,10 +316,10 @@ def plan_repair(
     )
 
 
-def _has_files(lake: LakePaths, table: str, version: int) -> bool:
+def _has_files(lake: Lake, table: str, version: int) -> bool:
     """Return whether a version of a table has data files, and all exist; `maintain` and `erase` delete them later."""
-    uri = getattr(lake, table)
-    options = storage_options(uri, lake.s3)
+    uri = lake.uri(table)
+    options = lake.storage_options
     try:
         paths = file_actions(DeltaTable(uri, version=version, storage_options=options)).column("path").to_pylist()
     except DeltaError:
@@ -329,49 +328,49 @@ def _has_files(lake: LakePaths, table: str, version: int) -> bool:
     return bool(infos) and all(info.is_file for info in infos)
 
 
-def _check_links(lake: LakePaths) -> None:
+def _check_links(lake: Lake) -> None:
     """Refuse a lake with links: a repair would move the files that they lead to."""
-    check_lake_links(lake)
+    lake.check_links()
     for table in TABLES:
-        check_table_links(getattr(lake, table))
+        check_table_links(lake.uri(table))
 
 
-def _find_damages(lake: LakePaths, table: str, runner: Runner, *, deep: bool) -> list[DataDamage]:
-    found = find_damaged_files(getattr(lake, table), deep=deep, runner=runner)
+def _find_damages(lake: Lake, table: str, runner: Runner, *, deep: bool) -> list[DataDamage]:
+    found = find_damaged_files(lake.uri(table), deep=deep, runner=runner)
     return sorted(found, key=lambda damage: damage.file.path)
 
 
-def _newest_lost_run(lake: LakePaths) -> int:
+def _newest_lost_run(lake: Lake) -> int:
     """Return the newest run of `archive_runs` if `messages` has no commit of it or a later one; else 0."""
-    finished = last_finished(lake.archive_runs)
-    last = read_last_commit(lake.messages)
+    finished = last_finished(lake.uri("archive_runs"))
+    last = read_last_commit(lake.uri("messages"))
     return finished if finished > (last.sequence if last else 0) else 0
 
 
-def _missing_runs(lake: LakePaths, damaged: Collection[str]) -> dict[str, int]:
+def _missing_runs(lake: Lake, damaged: Collection[str]) -> dict[str, int]:
     """Count the finished runs that are missing in each table that follows `messages`."""
-    commits = commits_after(lake.messages, 0)
+    commits = commits_after(lake.uri("messages"), 0)
     found = {
         table: len(runs)
         for table in FOLLOWING
         if table not in damaged and "archive_runs" not in damaged and (runs := missing_runs(lake, table, commits))
     }
-    is_kept = "archive_runs" not in read_expiries(delta_table(lake.messages))
+    is_kept = "archive_runs" not in read_expiries(lake.table("messages"))
     if is_kept and "archive_runs" not in damaged and (count := len(lacking_runs(lake))):
         found["archive_runs"] = count
     return found
 
 
-def _lost_rows(lake: LakePaths) -> int:
+def _lost_rows(lake: Lake) -> int:
     """Count the lost runs that `archive_runs` still has."""
-    lost = lost_runs(lake.messages)
+    lost = lost_runs(lake.uri("messages"))
     named = {run_id for one in lost for run_id in one.run_ids}
     return len(lost_run_ids(lake, lost) - named) if lost else 0
 
 
-def _wrong_keys(lake: LakePaths, runner: Runner, *, deep: bool) -> str:
+def _wrong_keys(lake: Lake, runner: Runner, *, deep: bool) -> str:
     followed = followed_version(lake)
-    for lost in lost_runs(lake.messages):
+    for lost in lost_runs(lake.uri("messages")):
         if lost.first <= followed < lost.last:
             return f"it follows version {followed} of messages, which is lost"
     if stuck := _why_stuck(lake, followed):
@@ -385,7 +384,7 @@ def _wrong_keys(lake: LakePaths, runner: Runner, *, deep: bool) -> str:
     return check.note or f"expected {expected}, as messages has them, found {check.found:,} or different ones"
 
 
-def _why_stuck(lake: LakePaths, followed: int) -> str:
+def _why_stuck(lake: Lake, followed: int) -> str:
     """Return the reason why a table cannot follow `messages` from a version on; empty if it can."""
     try:
         new_files(lake, followed)
@@ -396,11 +395,11 @@ def _why_stuck(lake: LakePaths, followed: int) -> str:
     return ""
 
 
-def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: Runner = HERE) -> list[str]:
+def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runner = HERE) -> list[str]:
     """Repair a lake as planned.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         plan: from `plan_repair`.
         parser_version: written to new rows of `archive_runs` and `gaps`.
         runner: runs the tasks that read data files and write those of a rebuilt `message_keys`.
@@ -428,10 +427,10 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
     lost_rows: dict[str, int | None] = dict(plan.lacking)
     repaired = {table: list(_repair_table_of_runs(aside, table, plan, runner, lost_rows)) for table in OF_RUNS}
     missing += [line for table, lines in repaired.items() if table not in {*recount, *lost_rows} for line in lines]
-    lost = lost_runs(lake.messages)
+    lost = lost_runs(lake.uri("messages"))
     if lost and (run_ids := lost_run_ids(lake, lost)):
         for table in OF_RUNS:
-            delete_runs(getattr(lake, table), run_ids)
+            delete_runs(lake.uri(table), run_ids)
     missing += _restore_messages(aside, plan, runner, parser_version)
     gone = refill_tables(lake, parser_version)
     missing += _restore_archive_runs(lake, plan, parser_version)
@@ -468,12 +467,12 @@ def _repair_log_of_messages(aside: AsideFolder, plan: RepairPlan) -> None:
     if of_messages is not None:
         if plan.adoption is not None:
             adopt_files(aside, plan.adoption, finished_runs(lake))
-            seal(lake.messages, lake.s3)
+            seal(lake.uri("messages"), lake.s3)
         else:
             repair_log(aside, of_messages, _note(lake, of_messages))
-    note = is_unfinished(lake.messages)
+    note = is_unfinished(lake.uri("messages"))
     if note is None and plan.ahead:
-        version = delta_table(lake.messages).version() + 1
+        version = lake.table("messages").version() + 1
         note = {"first": version, "run_ids": [], "sequence": plan.ahead, "goes_back": True}
     if note is not None:
         commit_repair(lake, note)
@@ -491,14 +490,14 @@ def _restore_messages(aside: AsideFolder, plan: RepairPlan, runner: Runner, pars
     yield from restore_messages(aside, damaged, others, plan.stores, runner, parser_version)
     if adoption is None:
         return
-    yield from adoption.losses(sum(file.rows or 0 for file in read_table_files(delta_table(lake.messages))))
+    yield from adoption.losses(sum(file.rows or 0 for file in read_table_files(lake.table("messages"))))
     if lost_ids := runs_beyond(lake, adoption):
         for table in OF_RUNS:
-            delete_runs(getattr(lake, table), lost_ids)
+            delete_runs(lake.uri(table), lost_ids)
         yield f"{count_text(len(lost_ids), 'run is', 'runs are')} lost: {', '.join(sorted(lost_ids)[:5])}"
 
 
-def _restore_archive_runs(lake: LakePaths, plan: RepairPlan, parser_version: str) -> Iterator[str]:
+def _restore_archive_runs(lake: Lake, plan: RepairPlan, parser_version: str) -> Iterator[str]:
     if "archive_runs" not in {*plan.logs, *plan.files, *plan.missing_runs}:
         return
     restored = restore_runs(lake, parser_version)
@@ -507,7 +506,7 @@ def _restore_archive_runs(lake: LakePaths, plan: RepairPlan, parser_version: str
         yield f"archive_runs: {count_text(removed - restored, 'row')} of runs that are no longer in the log of messages"
 
 
-def _recount(lake: LakePaths, tables: Sequence[str], runner: Runner) -> None:
+def _recount(lake: Lake, tables: Sequence[str], runner: Runner) -> None:
     if MINUTES in tables:
         backfill_minutes(lake, runner, from_scratch=True)
 
@@ -534,14 +533,14 @@ def _repair_table_of_runs(
         return
     if repair is not None and repair.is_lost:
         aside.move_folder(f"{table}/{LOG}")
-        delete_newest(getattr(lake, table), storage_options(lake.root, lake.s3))
+        delete_newest(lake.uri(table), lake.storage_options)
         if is_repeated:
             lost_rows[table] = None
         if table not in _OF_COMMITS:
             yield f"{table}: rows that are in no commit of messages"
         return
     if repair is not None:
-        named = named_files(commits_after(lake.messages, 0), table)
+        named = named_files(commits_after(lake.uri("messages"), 0), table)
         repair_log(aside, repair, {"table": table}, keep=named)
     damaged = _damaged_files(lake, table, plan, runner)
     if is_repeated and (damaged or (repair is not None and repair.goes_back)):
@@ -554,7 +553,7 @@ def _restore_consumptions(aside: AsideFolder, plan: RepairPlan, runner: Runner) 
     if _CONSUMPTIONS not in {*plan.logs, *plan.files}:
         return
     lake, gone = aside.lake, "records that the stores' consume logs no longer have"
-    known = None if _CONSUMPTIONS in plan.logs else _count_rows(lake.consumptions)
+    known = None if _CONSUMPTIONS in plan.logs else _count_rows(lake.uri("consumptions"))
     missing = list(_repair_or_begin(aside, _CONSUMPTIONS, plan, runner, gone))
     if plan.stores is None:
         yield from missing
@@ -563,7 +562,7 @@ def _restore_consumptions(aside: AsideFolder, plan: RepairPlan, runner: Runner) 
     yield from (f"{_CONSUMPTIONS}: {problem}" for problem in problems)
     if known is None:
         yield from missing if plan.logs[_CONSUMPTIONS].is_lost else ()
-    elif (lost := known - _count_rows(lake.consumptions)) > 0:
+    elif (lost := known - _count_rows(lake.uri("consumptions"))) > 0:
         yield f"{_CONSUMPTIONS}: {count_text(lost, 'record')} that the stores' consume logs no longer have"
 
 
@@ -600,11 +599,11 @@ def _repair_or_begin(
             yield f"{table}: {everything}"
     if (repair is not None and repair.is_lost) or _damaged_files(aside.lake, table, plan, runner):
         aside.move_folder(table)
-        delete_newest(getattr(aside.lake, table), storage_options(aside.lake.root, aside.lake.s3))
+        delete_newest(aside.lake.uri(table), aside.lake.storage_options)
         yield f"{table}: {everything}"
 
 
-def _damaged_files(lake: LakePaths, table: str, plan: RepairPlan, runner: Runner) -> Sequence[DataDamage]:
+def _damaged_files(lake: Lake, table: str, plan: RepairPlan, runner: Runner) -> Sequence[DataDamage]:
     """Return a table's damaged data files. If its log was repaired, the files are checked again."""
     if table not in plan.logs:
         return plan.files.get(table, ())
@@ -620,7 +619,7 @@ def _take_out(aside: AsideFolder, table: str, found: Sequence[DataDamage]) -> It
         return
     rows = sum(damage.file.rows or 0 for damage in found)
     removed = [damage.file for damage in found]
-    exchange_files(getattr(aside.lake, table), removed, [], changes_data=True, note=repair_note(rows))
+    exchange_files(aside.lake.uri(table), removed, [], changes_data=True, note=repair_note(rows))
     for damage in found:
         aside.move(f"{table}/{unquote(damage.file.path)}")
     if table not in _OF_COMMITS:
@@ -640,25 +639,25 @@ def _repair_keys(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
         wrong = True
     if wrong:
         aside.move_folder(_KEYS)
-        delete_newest(lake.message_keys, storage_options(lake.root, lake.s3))
+        delete_newest(lake.uri("message_keys"), lake.storage_options)
         follow_keys(lake, runner)
 
 
 def _repair_edges(aside: AsideFolder, plan: RepairPlan, runner: Runner, *, is_wrong: bool) -> None:
     lake = aside.lake
-    if not has_log(lake, _EDGES) and _EDGES not in {*plan.logs, *plan.files}:
+    if not lake.has_log(_EDGES) and _EDGES not in {*plan.logs, *plan.files}:
         return
     is_damaged = bool({_EDGES, _CONSUMPTIONS, "messages"} & {*plan.logs, *plan.files})
     is_changed = is_wrong or is_damaged or plan.adoption is not None or plan.recorded
     if is_changed or is_ahead(lake) or _why_stuck(lake, followed_edges(lake)):
         aside.move_folder(_EDGES)
-        delete_newest(lake.edges, storage_options(lake.root, lake.s3))
+        delete_newest(lake.uri("edges"), lake.storage_options)
         follow_edges(lake, runner)
 
 
-def _note(lake: LakePaths, repair: LogRepair) -> dict[str, Any]:
+def _note(lake: Lake, repair: LogRepair) -> dict[str, Any]:
     """Return the note for entries that replace others, with the lost runs that the entries still name."""
-    folder = LogFolder(lake.messages, storage_options(lake.messages, lake.s3), lake.s3)
+    folder = lake.log("messages")
     run_ids, sequence = set(), 0
     for data in lost_entries(folder, repair.versions if repair.goes_back else ()):
         for line in data.splitlines():

@@ -20,13 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import Transaction
-from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, TailKind, plan_splits
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, commits_after, read_last_commit
 from commitlake.connectors.lake.committer import open_or_create
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.erasures import (
     NOTHING_ERASED,
     ErasedPlaces,
@@ -36,9 +34,9 @@ from commitlake.connectors.lake.erasures import (
 )
 from commitlake.connectors.lake.followed_runs import last_finished
 from commitlake.connectors.lake.follower import FOLLOWING
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import REPAIR
 from commitlake.connectors.lake.packs.location import pack_location
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run
@@ -71,25 +69,25 @@ class _LackingRun(NamedTuple):
     rows: Mapping[str, int]
 
 
-def lacking_rows(lake: LakePaths, tables: Collection[str]) -> dict[str, int]:
+def lacking_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
     """Count the rows of finished runs that tables lack, by the commits of `messages`.
 
     Args:
-        lake: locations of the tables; `messages` is intact.
+        lake: the lake; `messages` is intact.
         tables: tables that follow `messages`; those of which rows have expired are left out.
 
     Returns:
         The number of rows, for tables that lack some.
     """
-    finished, found = last_finished(lake.archive_runs), Counter[str]()
-    expired = read_expiries(delta_table(lake.messages, lake.s3))
+    finished, found = last_finished(lake.uri("archive_runs")), Counter[str]()
+    expired = read_expiries(lake.table("messages"))
     for run in _runs_of_log(lake, [table for table in tables if table not in expired]):
         if run.commit.sequence <= finished:
             found.update(run.rows)
     return dict(found)
 
 
-def record_lost_rows(lake: LakePaths, tables: Collection[str]) -> dict[str, int]:
+def record_lost_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
     """Record in some tables how many rows they lack after a repair, so that an audit does not report them again.
 
     Returns:
@@ -97,7 +95,7 @@ def record_lost_rows(lake: LakePaths, tables: Collection[str]) -> dict[str, int]
     """
     recorded = {}
     for table, count in lacking_rows(lake, [table for table in tables if table in {*REPEATED, "store_config"}]).items():
-        uri = getattr(lake, table)
+        uri = lake.uri(table)
         new = count - count_lost_rows(open_or_create(uri, FOLLOWING[table]))
         if new > 0:
             exchange_files(uri, [], [], changes_data=False, note=repair_note(new))
@@ -105,11 +103,11 @@ def record_lost_rows(lake: LakePaths, tables: Collection[str]) -> dict[str, int]
     return recorded
 
 
-def repeat_runs(lake: LakePaths, lost: Mapping[str, int | None], stores: Stores) -> Iterator[str]:
+def repeat_runs(lake: Lake, lost: Mapping[str, int | None], stores: Stores) -> Iterator[str]:
     """Restore the rows that some tables have lost.
 
     Args:
-        lake: locations of the tables; `messages` is intact.
+        lake: the lake; `messages` is intact.
         lost: number of lost rows by table, of `REPEATED`; None if unknown.
         stores: the stores.
 
@@ -127,7 +125,7 @@ def repeat_runs(lake: LakePaths, lost: Mapping[str, int | None], stores: Stores)
             left.update(run.rows)
         if part.ranges and (is_whole or _is_of_several(run.commit)):
             with tempfile.TemporaryDirectory(prefix="commitlake-repair-") as folder:
-                scratch = LakePaths(folder)
+                scratch = Lake(folder)
                 _read_again(scratch, part, by_broker, stores, erased, is_judged="quality_results" in lost)
                 for table in lost:
                     rows = _rows_of(scratch, table)
@@ -142,7 +140,7 @@ def repeat_runs(lake: LakePaths, lost: Mapping[str, int | None], stores: Stores)
             yield f"{table}: {count_text(count, 'row')} of runs of which this version writes another number of rows"
 
 
-def _counted_erasures(lake: LakePaths) -> ErasedPlaces:
+def _counted_erasures(lake: Lake) -> ErasedPlaces:
     """Return the messages that profiles count in their erased form; an audit corrects them for all others."""
     table = open_erasures(lake)
     if table is None:
@@ -150,16 +148,13 @@ def _counted_erasures(lake: LakePaths) -> ErasedPlaces:
     rows = table.to_pyarrow_table(columns=["broker", "physical_offset", "erasure_id", "number", "event", "at"])
     events = pa.array([str(event) for event in MESSAGE_EVENTS])
     rows = newest_of_messages(rows.filter(pc.is_in(rows.column("event"), events)))
-    try:
-        counted = erasure_number(delta_table(lake.profiles, lake.s3))
-    except TableNotFoundError:
-        counted = 0
+    counted = erasure_number(lake.find("profiles"))
     on_arrival = pc.not_equal(rows.column("event"), str(ErasureEvent.MESSAGE))
     is_counted = pc.or_(on_arrival, pc.less_equal(rows.column("number"), counted))
     return erased_places(rows.filter(is_counted), erasure_number(table))
 
 
-def _restore(lake: LakePaths, table: str, run_id: str, rows: pa.Table, *, hides_bytes: bool) -> None:
+def _restore(lake: Lake, table: str, run_id: str, rows: pa.Table, *, hides_bytes: bool) -> None:
     if table == "quarantine" and hides_bytes:  # they may have erased texts
         for name in _BYTES:
             place = rows.schema.get_field_index(name)
@@ -167,7 +162,7 @@ def _restore(lake: LakePaths, table: str, run_id: str, rows: pa.Table, *, hides_
             rows = rows.set_column(place, field, pa.nulls(rows.num_rows, field.type))
     number = [Transaction(REFILL_ID, 0)] if table == "profiles" else []
     if rows.num_rows:
-        replace_rows(getattr(lake, table), is_of_runs([run_id]), rows, number)
+        replace_rows(lake.uri(table), is_of_runs([run_id]), rows, number)
 
 
 def _written_rows(commit: ArchiveCommit, table: str) -> int:
@@ -175,11 +170,11 @@ def _written_rows(commit: ArchiveCommit, table: str) -> int:
     return sum(file.rows for file in commit.files.get(table, ()))
 
 
-def _runs_of_log(lake: LakePaths, tables: Collection[str]) -> list[_LackingRun]:
+def _runs_of_log(lake: Lake, tables: Collection[str]) -> list[_LackingRun]:
     """Return the runs in the log of `messages` that lack rows in one of some tables, oldest first."""
     there = {table: _counts(lake, table) for table in tables}
     found = []
-    for commit in commits_after(lake.messages, 0) if tables else ():
+    for commit in commits_after(lake.uri("messages"), 0) if tables else ():
         expected = {table: _written_rows(commit, table) for table in tables}
         lacks = {table: count - there[table].get(commit.run_id, 0) for table, count in expected.items()}
         lacks = {table: count for table, count in lacks.items() if count > 0}
@@ -188,7 +183,7 @@ def _runs_of_log(lake: LakePaths, tables: Collection[str]) -> list[_LackingRun]:
     return found
 
 
-def _lacking_runs(lake: LakePaths, tables: Mapping[str, int | None]) -> Iterator[_LackingRun]:
+def _lacking_runs(lake: Lake, tables: Mapping[str, int | None]) -> Iterator[_LackingRun]:
     """Yield the runs that lack rows in one of some tables, oldest first."""
     found = [run for run in _runs_of_log(lake, tables) if run.commit.ranges]
     known: Counter[str] = Counter()
@@ -199,15 +194,15 @@ def _lacking_runs(lake: LakePaths, tables: Mapping[str, int | None]) -> Iterator
         for table, count in tables.items()
         if count is None or count > known[table]
     }
-    last = read_last_commit(lake.messages)
+    last = read_last_commit(lake.uri("messages"))
     if older and last is not None:
-        earlier = _older(lake, [commit for commit in commits_after(lake.messages, 0) if commit.ranges], last)
+        earlier = _older(lake, [commit for commit in commits_after(lake.uri("messages"), 0) if commit.ranges], last)
         if earlier.ranges or any(older.values()):
             yield _LackingRun(earlier, older)
     yield from found
 
 
-def _older(lake: LakePaths, commits: Sequence[ArchiveCommit], last: ArchiveCommit) -> ArchiveCommit:
+def _older(lake: Lake, commits: Sequence[ArchiveCommit], last: ArchiveCommit) -> ArchiveCommit:
     """Return one commit for all runs before the known ones."""
     ends = {broker: progress.end for broker, progress in last.stores.items()}
     for commit in reversed(commits):
@@ -222,11 +217,11 @@ def _is_of_several(run: ArchiveCommit) -> bool:
     return run.run_id.startswith(REPAIR)
 
 
-def _counts(lake: LakePaths, table: str) -> dict[str, int]:
-    try:
-        run_ids = delta_table(getattr(lake, table), lake.s3).to_pyarrow_table(columns=["run_id"]).column("run_id")
-    except TableNotFoundError:
+def _counts(lake: Lake, table: str) -> dict[str, int]:
+    opened = lake.find(table)
+    if opened is None:
         return {}
+    run_ids = opened.to_pyarrow_table(columns=["run_id"]).column("run_id")
     return {row["values"]: row["counts"] for row in pc.value_counts(run_ids).to_pylist()}
 
 
@@ -246,7 +241,7 @@ def _readable(run: ArchiveCommit, stores: Mapping[str, Store]) -> ArchiveCommit:
 
 
 def _read_again(
-    scratch: LakePaths,
+    scratch: Lake,
     run: ArchiveCommit,
     by_broker: Mapping[str, Store],
     stores: Stores,
@@ -280,7 +275,7 @@ def _read_again(
             profiles.add(piece)
 
 
-def _rows_of(scratch: LakePaths, table: str) -> pa.Table:
+def _rows_of(scratch: Lake, table: str) -> pa.Table:
     schema = to_arrow_schema(FOLLOWING[table])
     parts = [schema.empty_table()]
     for path in sorted(Path(getattr(scratch, table)).glob("*.parquet")):

@@ -23,14 +23,13 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.data_files import DataFile
-from commitlake.connectors.lake.delta import delta_table, storage_options
-from commitlake.connectors.lake.lost_tables import has_log
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.newest_versions import delete_newest
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.maintenance.data_check import DataDamage
@@ -85,7 +84,7 @@ def repair_replay_tables(
     if losses:
         yield from losses
         yield from _lost_plans(lake)
-        if has_log(lake, "erasures"):
+        if lake.has_log("erasures"):
             yield "replays: plans may name erased keys again; erase these keys once more"
     outcomes = logs.get(OUTCOMES)
     if outcomes is not None and not _loses_rows(outcomes):
@@ -108,10 +107,10 @@ def _repair(
     damaged_files: Callable[[str], Sequence[DataDamage]],
 ) -> Iterator[str]:
     lake = aside.lake
-    uri = getattr(lake, table)
+    uri = lake.uri(table)
     if repair is not None and repair.is_lost:
         aside.move_folder(table)
-        delete_newest(uri, storage_options(lake.root, lake.s3))
+        delete_newest(uri, lake.storage_options)
         yield f"{table}: all of its rows"
         return
     if repair is not None:
@@ -120,7 +119,7 @@ def _repair(
         def marks() -> list[DataFile]:
             if table != EVENTS or first is None:
                 return []
-            return _write_marks(lake, DeltaTable(uri, version=first - 1, storage_options=storage_options(uri, lake.s3)))
+            return _write_marks(lake, DeltaTable(uri, version=first - 1, storage_options=lake.storage_options))
 
         repair_log(aside, repair, {"table": table}, added=marks)
         if repair.goes_back:
@@ -144,21 +143,21 @@ def _as_table_file(file: DataFile) -> TableFile:
     return TableFile(file.path, {}, file.size, file.rows, now, statistics=file.statistics)
 
 
-def _add_marks(lake: LakePaths, damaged: str) -> None:
+def _add_marks(lake: Lake, damaged: str) -> None:
     """Add the event `rows_lost` to each replay that has not ended, because of a damage of another table."""
-    try:
-        rows = _marks(delta_table(lake.replays, lake.s3), damaged)
-    except TableNotFoundError:
+    table = lake.find("replays")
+    if table is None:
         return
+    rows = _marks(table, damaged)
     if rows.num_rows:
-        append_rows(lake.replays, REPLAYS, rows)
+        append_rows(lake.uri("replays"), REPLAYS, rows)
 
 
-def _write_marks(lake: LakePaths, table: DeltaTable) -> list[DataFile]:
+def _write_marks(lake: Lake, table: DeltaTable) -> list[DataFile]:
     """Write the rows of `_marks` into a data file of `replays`, which no version has yet."""
     rows = _marks(table, EVENTS)
     name = f"part-{secrets.token_hex(16)}.zstd.parquet"
-    return [write_plain_file(rows, lake.replays, name, s3=lake.s3)] if rows.num_rows else []
+    return [write_plain_file(rows, lake.uri("replays"), name, s3=lake.s3)] if rows.num_rows else []
 
 
 def _marks(table: DeltaTable, damaged: str) -> pa.Table:
@@ -179,15 +178,13 @@ def _marks(table: DeltaTable, damaged: str) -> pa.Table:
     return pa.Table.from_pylist(marks, to_arrow_schema(REPLAYS))
 
 
-def _lost_plans(lake: LakePaths) -> Iterator[str]:
+def _lost_plans(lake: Lake) -> Iterator[str]:
     """Yield a sentence if `replay_messages` has replays without a plan."""
+    table = lake.find("replays")
+    plans = () if table is None else _readable(table, ["replay_id", "plan"])
+    planned = {row["replay_id"] for rows in plans for row in rows.to_pylist() if row["plan"]}
     try:
-        planned = {row["replay_id"] for rows in _readable(delta_table(lake.replays, lake.s3), ["replay_id", "plan"])
-                   for row in rows.to_pylist() if row["plan"]}  # fmt: skip
-    except TableNotFoundError:
-        planned = set()
-    try:
-        outcomes = DeltaTable(lake.replay_messages, storage_options=storage_options(lake.replay_messages, lake.s3))
+        outcomes = DeltaTable(lake.uri("replay_messages"), storage_options=lake.storage_options)
     except DeltaError:  # there is none, or it is damaged, too
         return
     sent = {name for rows in _readable(outcomes, ["replay_id"]) for name in rows.column(0).unique().to_pylist()}

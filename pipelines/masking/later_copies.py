@@ -30,8 +30,8 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.erasures import open_erasures
 from commitlake.connectors.lake.hashing import hash_texts
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.plain_arrays import text_spans
 from commitlake.schemas.layouts.rocketmq.properties import ORIGIN_MESSAGE_ID
 from commitlake.schemas.tables.erasures import ErasureEvent
@@ -146,7 +146,7 @@ class LaterCopies:
 NO_COPIES = LaterCopies()
 
 
-def read_later_copies(lake: LakePaths) -> LaterCopies:
+def read_later_copies(lake: Lake) -> LaterCopies:
     """Read the hashes of a lake's erasures.
 
     Raises:
@@ -157,7 +157,7 @@ def read_later_copies(lake: LakePaths) -> LaterCopies:
 
 
 @lru_cache(maxsize=1)
-def _read(lake: LakePaths, table_id: str, version: int) -> LaterCopies:
+def _read(lake: Lake, table_id: str, version: int) -> LaterCopies:
     table = open_erasures(lake)
     assert table is not None, (table_id, version)
     rows = table.to_pyarrow_table(columns=["number", "erasure_id", "event", "detail"]).sort_by("number")
@@ -180,7 +180,8 @@ def _read(lake: LakePaths, table_id: str, version: int) -> LaterCopies:
                 buckets[digest] = int(detail["bucket"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise LogDamagedError(
-            f"{lake.erasures}: expected the hashes of later copies as 'erase' writes them, found {error!r}. {WAY_OUT}"
+            f"{lake.uri('erasures')}: expected the hashes of later copies as 'erase' writes them, "
+            f"found {error!r}. {WAY_OUT}"
         ) from None
     of_kinds = {
         kind: np.unique(np.array([buckets[digest] for digest in found], np.int64)) for kind, found in known.items()

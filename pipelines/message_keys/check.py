@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.archive_log import newest_commit
-from commitlake.connectors.lake.delta import delta_table, storage_options
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.lake.versions import AddedFile, snapshot_files
 from commitlake.connectors.runtime.local_runner import HERE
@@ -87,33 +86,33 @@ class KeyFiles:
                 yield keys.select(SCHEMA.names).unify_dictionaries().combine_chunks()
 
 
-def keys_of_messages(lake: LakePaths, version: int | None = None, since: datetime.date | None = None) -> KeyFiles:
+def keys_of_messages(lake: Lake, version: int | None = None, since: datetime.date | None = None) -> KeyFiles:
     """Return the files of a version of `messages`, by default the newest, whose rows contain keys."""
     schema = pa.schema([_MESSAGES.field(name) for name in COLUMNS])
-    return _key_files(lake, lake.messages, schema, version, since, is_messages=True)
+    return _key_files(lake, lake.uri("messages"), schema, version, since, is_messages=True)
 
 
-def keys_of_table(lake: LakePaths, version: int | None = None, since: datetime.date | None = None) -> KeyFiles:
+def keys_of_table(lake: Lake, version: int | None = None, since: datetime.date | None = None) -> KeyFiles:
     """Return the files of a version of `message_keys`, by default the newest."""
-    return _key_files(lake, lake.message_keys, SCHEMA, version, since, is_messages=False)
+    return _key_files(lake, lake.uri("message_keys"), SCHEMA, version, since, is_messages=False)
 
 
 def _key_files(
-    lake: LakePaths, uri: str, schema: pa.Schema, version: int | None, since: datetime.date | None, *, is_messages: bool
+    lake: Lake, uri: str, schema: pa.Schema, version: int | None, since: datetime.date | None, *, is_messages: bool
 ) -> KeyFiles:
-    files = snapshot_files(uri, storage_options(uri, lake.s3), version).files
+    files = snapshot_files(uri, lake.storage_options, version).files
     return KeyFiles(TableRows(uri, lake.s3, schema, REPEATING), files, is_messages, since)
 
 
-def check_keys(lake: LakePaths, since: datetime.date | None = None, runner: Runner = HERE) -> KeysCheck:
+def check_keys(lake: Lake, since: datetime.date | None = None, runner: Runner = HERE) -> KeysCheck:
     """Compare `message_keys` with `messages`.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         since: messages stored before that date are left out; by default all are compared.
         runner: runs the tasks that read files.
     """
-    messages = delta_table(lake.messages, lake.s3)
+    messages = lake.table("messages")
     newest, followed = newest_commit(messages), followed_version(lake)
     if followed < 0:
         return KeysCheck(note="message_keys has not followed messages yet")

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.pipelines.message_keys.key_rows import COLUMNS, to_keys
 
@@ -50,7 +50,7 @@ class KeyWriter:
         erased: messages whose keys are left out.
     """
 
-    def __init__(self, lake: LakePaths, name: str, erased: ErasedPlaces = NOTHING_ERASED) -> None:
+    def __init__(self, lake: Lake, name: str, erased: ErasedPlaces = NOTHING_ERASED) -> None:
         self._lake = lake
         self._name = name
         self._erased = erased
@@ -86,7 +86,7 @@ class KeyWriter:
             self._written.append(file)
 
 
-def write_keys(parts: Sequence[pa.Table], erased: ErasedPlaces, lake: LakePaths, name: str) -> DataFile | None:
+def write_keys(parts: Sequence[pa.Table], erased: ErasedPlaces, lake: Lake, name: str) -> DataFile | None:
     """Write the keys of messages to a file, if there are any; it is in no table until it is committed.
 
     Args:
@@ -98,4 +98,4 @@ def write_keys(parts: Sequence[pa.Table], erased: ErasedPlaces, lake: LakePaths,
     rows = to_keys(erased.without(pa.concat_tables(parts)))
     if not rows.num_rows:
         return None
-    return write_plain_file(rows, lake.message_keys, name, _ENCODINGS, _GROUP_ROWS, lake.s3, is_summed=False)
+    return write_plain_file(rows, lake.uri("message_keys"), name, _ENCODINGS, _GROUP_ROWS, lake.s3, is_summed=False)

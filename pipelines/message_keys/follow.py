@@ -20,12 +20,11 @@ import pyarrow.parquet as pq
 from commitlake.connectors.lake.backoff import follow_to
 from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.data_files import DataFile
-from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.new_files import NewFiles, file_groups, readable_files
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.table_rows import data_file_errors
 from commitlake.connectors.lake.versions import AddedFile, table_files
 from commitlake.connectors.runtime.local_runner import HERE
@@ -59,17 +58,17 @@ class KeysUpdate:
 class _Chunks:
     """Parts of the new rows; each becomes a file. An older data file may still have the keys of erased messages."""
 
-    lake: LakePaths
+    lake: Lake
     run_id: str
     erased: ErasedPlaces
 
     def write(self, part: tuple[int, Sequence[AddedFile]]) -> ManifestRow | None:
         """Write the keys of a part, given by its number and its files, to a file, if there are any."""
         number, read = part
-        files = table_files(self.lake.messages, storage_options(self.lake.messages, self.lake.s3))
+        files = table_files(self.lake.uri("messages"), self.lake.storage_options)
         tables = []
         for added in read:
-            with data_file_errors(self.lake.messages, added.name), files.open_input_file(added.name) as file:
+            with data_file_errors(self.lake.uri("messages"), added.name), files.open_input_file(added.name) as file:
                 tables.append(
                     pq.read_table(file, columns=COLUMNS, read_dictionary=REPEATING, page_checksum_verification=True)
                 )
@@ -79,7 +78,7 @@ class _Chunks:
 
 
 def catch_up_keys(
-    lake: LakePaths,
+    lake: Lake,
     runner: Runner = HERE,
     wait: Callable[[float], object] = time.sleep,
     prepared: PreparedKeys | None = None,
@@ -87,7 +86,7 @@ def catch_up_keys(
     """Add the keys of all rows in `messages`, with retries if other runs commit first.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         runner: runs the tasks if there is much to do; otherwise this thread does it.
         wait: waits for a number of seconds.
         prepared: keys that the tasks of a run have written.
@@ -96,7 +95,7 @@ def catch_up_keys(
         VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
-    wanted = delta_table(lake.messages, lake.s3).version()
+    wanted = lake.table("messages").version()
     if (version := followed_version(lake)) >= wanted:
         return KeysUpdate(version, 0, time.monotonic() - started)
     tries = list(follow_to(wanted, lambda: follow_keys(lake, runner, prepared), wait))
@@ -104,11 +103,11 @@ def catch_up_keys(
     return KeysUpdate(version, rows, time.monotonic() - started, is_unfinished=version < wanted)
 
 
-def follow_keys(lake: LakePaths, runner: Runner = HERE, prepared: PreparedKeys | None = None) -> KeysUpdate:
+def follow_keys(lake: Lake, runner: Runner = HERE, prepared: PreparedKeys | None = None) -> KeysUpdate:
     """Add the keys of new rows in `messages`. If these can no longer be read, rebuild the table.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         runner: runs the tasks if there is much to do; otherwise this thread does it.
         prepared: keys that the tasks of a run have written; used if the run's rows are all that the table lacks.
 
@@ -130,7 +129,7 @@ def follow_keys(lake: LakePaths, runner: Runner = HERE, prepared: PreparedKeys |
         after = erased.number if new.from_scratch or progress < 0 else done
         erasure = {ERASURE: (done, after)}
         if not advance(
-            lake.message_keys,
+            lake.uri("message_keys"),
             MESSAGE_KEYS,
             written,
             APPLICATION_ID,
@@ -148,7 +147,7 @@ def _is_all(prepared: PreparedKeys, new: NewFiles, erased: ErasedPlaces) -> bool
     return is_whole and prepared.erasure == erased.number
 
 
-def _write_all(lake: LakePaths, files: Sequence[AddedFile], erased: ErasedPlaces, runner: Runner) -> list[DataFile]:
+def _write_all(lake: Lake, files: Sequence[AddedFile], erased: ErasedPlaces, runner: Runner) -> list[DataFile]:
     """Read data files of `messages`, and write their keys."""
     if sum(file.rows or _DRIVER_ROWS for file in files) <= _DRIVER_ROWS:
         runner = HERE

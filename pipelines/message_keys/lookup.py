@@ -17,13 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.erasures import read_erased_places
 from commitlake.connectors.lake.file_actions import file_actions, file_bounds
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import new_files
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.versions import VersionGoneError, table_files
 from commitlake.connectors.plain_arrays import combined, mask_of, numbers_of, texts_of
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, version_in
@@ -36,11 +34,11 @@ _NOWHERE = pa.Table.from_batches([], PLACES)
 _COLUMNS = {BUSINESS_KEY: "keys"}  # columns of messages; the other kind has a column of its name
 
 
-def find_keys(lake: LakePaths, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.Table:
+def find_keys(lake: Lake, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.Table:
     """Find the places of the messages with the given keys.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         keys: the keys; a message needs only one of them.
         kind: kind of the keys, see `progress`.
 
@@ -50,15 +48,15 @@ def find_keys(lake: LakePaths, keys: Sequence[str], kind: str = BUSINESS_KEY) ->
     Raises:
         VersionsError: if rows of `messages` were changed since, or new files no longer exist.
     """
-    return _find(lake, _open_keys(lake), keys, kind)
+    return _find(lake, lake.find("message_keys"), keys, kind)
 
 
-def find_followed_keys(lake: LakePaths, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.Table | None:
+def find_followed_keys(lake: Lake, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.Table | None:
     """Find places as `find_keys` does; None if `message_keys` has no version of `messages` yet.
 
     A query of `messages` is then faster, because `find_keys` reads all its keys.
     """
-    table = _open_keys(lake)
+    table = lake.find("message_keys")
     return None if version_in(table) < 0 else _find(lake, table, keys, kind)
 
 
@@ -67,23 +65,16 @@ def key_hash(key: str) -> int:
     return zlib.crc32(key.encode())
 
 
-def _open_keys(lake: LakePaths) -> DeltaTable | None:
-    try:
-        return delta_table(lake.message_keys, lake.s3)
-    except TableNotFoundError:
-        return None
-
-
-def _find(lake: LakePaths, table: DeltaTable | None, keys: Sequence[str], kind: str) -> pa.Table:
+def _find(lake: Lake, table: DeltaTable | None, keys: Sequence[str], kind: str) -> pa.Table:
     found = [*_followed(lake, table, keys, kind), *_newer(lake, version_in(table), keys, kind)]
     return pa.concat_tables([_NOWHERE, *(rows.select(PLACES.names).cast(PLACES) for rows in found)])
 
 
-def _followed(lake: LakePaths, table: DeltaTable | None, keys: Sequence[str], kind: str) -> Iterator[pa.Table]:
+def _followed(lake: Lake, table: DeltaTable | None, keys: Sequence[str], kind: str) -> Iterator[pa.Table]:
     if table is None:
         return
     wanted = _Wanted(keys, kind)
-    folder = table_files(lake.message_keys, storage_options(lake.message_keys, lake.s3))
+    folder = table_files(lake.uri("message_keys"), lake.storage_options)
     actions = file_actions(table)
     bounds = zip(*(column.to_pylist() for column in file_bounds(actions, "key_hash", pa.int64())), strict=True)
     for path, (least, greatest) in zip(actions.column("path").to_pylist(), bounds, strict=True):
@@ -127,11 +118,11 @@ class _Wanted:
         return any(least <= wanted <= greatest for wanted in self._hashes)
 
 
-def _newer(lake: LakePaths, followed: int, keys: Sequence[str], kind: str) -> Iterator[pa.Table]:
+def _newer(lake: Lake, followed: int, keys: Sequence[str], kind: str) -> Iterator[pa.Table]:
     files, _ = new_files(lake, followed)
     if not files:
         return
-    folder = table_files(lake.messages, storage_options(lake.messages, lake.s3))
+    folder = table_files(lake.uri("messages"), lake.storage_options)
     column = _COLUMNS.get(kind, kind)
     erased = read_erased_places(lake)
     for added in files:

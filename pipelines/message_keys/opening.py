@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from deltalake import DeltaTable
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
-from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.message_keys.progress import followed_version
 
 
-def open_messages(lake: LakePaths) -> DeltaTable:
+def open_messages(lake: Lake) -> DeltaTable:
     """Open the table `messages`, which must be as new as the tables that follow it.
 
     Raises:
@@ -21,10 +21,10 @@ def open_messages(lake: LakePaths) -> DeltaTable:
         followed = followed_version(lake)  # first, because a writer may add to both meanwhile
     except (LakeError, OSError):  # reported when message_keys is read
         followed = -1
-    table = open_table(lake, "messages")
+    table = lake.table("messages")
     if followed > table.version():
         raise LogDamagedError(
-            f"{lake.messages}: expected version {followed} in its _delta_log, which message_keys has reached, "
+            f"{lake.uri('messages')}: expected version {followed} in its _delta_log, which message_keys has reached, "
             f"found version {table.version()} as the newest: the last entries are lost. "
             f"{WAY_OUT}"
         )

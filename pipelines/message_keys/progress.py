@@ -5,7 +5,7 @@ from __future__ import annotations
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake import new_files
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 
 APPLICATION_ID = "commitlake.message_keys"
 BUSINESS_KEY = "key"
@@ -13,9 +13,9 @@ UNIQUE_KEY = "unique_key"
 """Values of the column `kind`."""
 
 
-def followed_version(lake: LakePaths) -> int:
+def followed_version(lake: Lake) -> int:
     """Return the version of `messages` that `message_keys` has reached; -1 before the first."""
-    return new_files.reached_version(lake, lake.message_keys, APPLICATION_ID)
+    return new_files.reached_version(lake, lake.uri("message_keys"), APPLICATION_ID)
 
 
 def version_in(table: DeltaTable | None) -> int:
@@ -23,6 +23,6 @@ def version_in(table: DeltaTable | None) -> int:
     return new_files.version_in(table, APPLICATION_ID)
 
 
-def followed_erasure(lake: LakePaths) -> int:
+def followed_erasure(lake: Lake) -> int:
     """Return the number of the newest erasure that is complete in `message_keys`; 0 for none."""
-    return new_files.reached_erasure(lake, lake.message_keys)
+    return new_files.reached_erasure(lake, lake.uri("message_keys"))

@@ -9,8 +9,7 @@ from typing import Protocol
 
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import read_last_commit
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
 from commitlake.pipelines.lag.counting import BacklogCounter, Queue
 from commitlake.pipelines.lag.offsets import offsets_at
@@ -78,7 +77,7 @@ class OffsetSource:
         return ALL if topic.startswith(RETRY_PREFIX) else self.subscriptions.of(GroupTopic(group, topic)).wanted
 
 
-def lake_sources(lake: LakePaths, brokers: Collection[str] = ()) -> list[OffsetSource]:
+def lake_sources(lake: Lake, brokers: Collection[str] = ()) -> list[OffsetSource]:
     """Return the stores of a lake.
 
     Args:
@@ -89,9 +88,9 @@ def lake_sources(lake: LakePaths, brokers: Collection[str] = ()) -> list[OffsetS
         LakeError: There is no lake.
         QueryError: A table cannot be read.
     """
-    messages = open_table(lake, "messages")
+    messages = lake.table("messages")
     offsets, subscribed = open_snapshots(lake, OFFSETS), open_snapshots(lake, SUBSCRIBED)
-    last = read_last_commit(lake.messages)
+    last = read_last_commit(lake.uri("messages"))
     names = set(last.stores if last is not None else ())
     if offsets is not None:
         names |= set(snapshot_brokers(offsets, OFFSETS))

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import Engine
 from commitlake.pipelines.query.sql import Question
 
@@ -20,18 +20,18 @@ def ask_deltalake(question: Question, table: DeltaTable) -> Iterator[pa.RecordBa
     return _first_answer(run_sql(table, question.table, sql, sorts_all=sorts_all) for sql in statements)
 
 
-def ask_spark(question: Question, lake: LakePaths) -> Iterator[pa.RecordBatch]:
+def ask_spark(question: Question, lake: Lake) -> Iterator[pa.RecordBatch]:
     """Return the answer of Spark, batch by batch."""
     from commitlake.connectors.lake.spark_reader import run_spark_sql, table_name
     from commitlake.connectors.runtime.spark_session import get_session
 
     spark = get_session("query", lake.s3)
-    uri = getattr(lake, question.table)
+    uri = lake.uri(question.table)
     statements = question.statements(table_name(uri), Engine.SPARK)
     return _first_answer(run_spark_sql(spark, sql, [uri]) for sql in statements)
 
 
-def select(lake: LakePaths, table: str, sql: str, engine: Engine) -> Iterator[pa.RecordBatch]:
+def select(lake: Lake, table: str, sql: str, engine: Engine) -> Iterator[pa.RecordBatch]:
     """Run SQL on one table, which the SQL calls by its name, and return the rows batch by batch.
 
     Raises:
@@ -39,11 +39,11 @@ def select(lake: LakePaths, table: str, sql: str, engine: Engine) -> Iterator[pa
         LakeError: if there is no lake, or no such table.
     """
     if engine is Engine.DELTALAKE:
-        return iter(run_sql(open_table(lake, table), table, sql))
+        return iter(run_sql(lake.table(table), table, sql))
     from commitlake.connectors.lake.spark_reader import run_spark_select
     from commitlake.connectors.runtime.spark_session import get_session
 
-    return run_spark_select(get_session("query", lake.s3), sql, {table: getattr(lake, table)})[1]
+    return run_spark_select(get_session("query", lake.s3), sql, {table: lake.uri(table)})[1]
 
 
 def ask_hbase(question: Question, address: str, table: str | None) -> Iterator[pa.RecordBatch]:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import LogDamagedError
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.sql import date_literal, is_one_of
 from commitlake.connectors.lake.versions import VersionsError
@@ -24,17 +24,17 @@ MAX_PLACES = 2000
 """Largest number of locations in a condition. A longer list costs an engine more than it saves."""
 
 
-def condition_of_keys(lake: LakePaths, keys: Sequence[str]) -> str | None:
+def condition_of_keys(lake: Lake, keys: Sequence[str]) -> str | None:
     """Return a condition with the locations of the messages with any of the given business keys; None if not known."""
     return _condition(lake, keys, BUSINESS_KEY)
 
 
-def condition_of_unique_key(lake: LakePaths, unique_key: str) -> str | None:
+def condition_of_unique_key(lake: Lake, unique_key: str) -> str | None:
     """Return a condition with the locations of the messages with a client's message id; None if not known."""
     return _condition(lake, [unique_key], UNIQUE_KEY)
 
 
-def _condition(lake: LakePaths, keys: Sequence[str], kind: str) -> str | None:
+def _condition(lake: Lake, keys: Sequence[str], kind: str) -> str | None:
     try:
         found = find_followed_keys(lake, keys, kind)
     except VersionsError:  # rows of messages were changed, or files were merged and deleted: all of it is searched

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import seal
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.spark_reader import arrow_batches, table_name
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import dict_rows
@@ -26,9 +26,7 @@ from commitlake.schemas.tables.replay_rows import IDENTITY, REPLAY_ROWS, TRANSFO
 _TRANSFORMED = pa.schema([SCHEMA.field(name) for name in TRANSFORMED.names])
 
 
-def write_changed(
-    lake: LakePaths, messages: PlannedMessages, changes: Changes, spark: SparkSession | None = None
-) -> None:
+def write_changed(lake: Lake, messages: PlannedMessages, changes: Changes, spark: SparkSession | None = None) -> None:
     """Change the messages of a plan and write them to `replay_rows`.
 
     Args:
@@ -58,7 +56,7 @@ def write_changed(
     _delete(lake, f"replay_id = {text_literal(replay_id)} AND NOT is_changed")
 
 
-def write_copied(lake: LakePaths, messages: PlannedMessages) -> None:
+def write_copied(lake: Lake, messages: PlannedMessages) -> None:
     """Copy the messages of a plan to `replay_rows`, so that they can be sent after their source is gone.
 
     Args:
@@ -71,7 +69,7 @@ def write_copied(lake: LakePaths, messages: PlannedMessages) -> None:
     _commit(lake, messages.plan.replay_id, "copied", _copied_files(lake, messages))
 
 
-def _copied_files(lake: LakePaths, messages: PlannedMessages) -> Iterator[DataFile]:
+def _copied_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
     before = 0
     for number in range(len(messages.plan.parts)):
         rows = messages.rows(number, before)
@@ -82,13 +80,13 @@ def _copied_files(lake: LakePaths, messages: PlannedMessages) -> Iterator[DataFi
         yield _file(lake, messages.plan.replay_id, rows, errors, is_changed=True)
 
 
-def _commit(lake: LakePaths, replay_id: str, stage: str, files: Iterable[DataFile]) -> None:
-    advance(lake.replay_rows, REPLAY_ROWS, list(files), f"commitlake.replay_rows/{replay_id}/{stage}", (None, 1))
+def _commit(lake: Lake, replay_id: str, stage: str, files: Iterable[DataFile]) -> None:
+    advance(lake.uri("replay_rows"), REPLAY_ROWS, list(files), f"commitlake.replay_rows/{replay_id}/{stage}", (None, 1))
 
 
-def _delete(lake: LakePaths, condition: str) -> None:
-    open_table(lake, "replay_rows").delete(condition)
-    seal(lake.replay_rows, lake.s3)
+def _delete(lake: Lake, condition: str) -> None:
+    lake.table("replay_rows").delete(condition)
+    seal(lake.uri("replay_rows"), lake.s3)
 
 
 def _parts(messages: PlannedMessages) -> Iterator[tuple[pa.Table, list[str | None]]]:
@@ -99,7 +97,7 @@ def _parts(messages: PlannedMessages) -> Iterator[tuple[pa.Table, list[str | Non
         yield as_produced(rows, messages.bodies(rows))
 
 
-def _masked_files(lake: LakePaths, messages: PlannedMessages, changes: Changes) -> Iterator[DataFile]:
+def _masked_files(lake: Lake, messages: PlannedMessages, changes: Changes) -> Iterator[DataFile]:
     for rows, errors in _parts(messages):
         is_there = pa.array([error is None for error in errors], pa.bool_())
         yield from _failed_files(lake, messages.plan.replay_id, rows, errors)
@@ -107,7 +105,7 @@ def _masked_files(lake: LakePaths, messages: PlannedMessages, changes: Changes) 
         yield _file(lake, messages.plan.replay_id, done, why, is_changed=True)
 
 
-def _original_files(lake: LakePaths, messages: PlannedMessages) -> Iterator[DataFile]:
+def _original_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
     for rows, errors in _parts(messages):
         is_there = pa.array([error is None for error in errors], pa.bool_())
         yield from _failed_files(lake, messages.plan.replay_id, rows, errors)
@@ -115,16 +113,14 @@ def _original_files(lake: LakePaths, messages: PlannedMessages) -> Iterator[Data
         yield _file(lake, messages.plan.replay_id, done, [None] * done.num_rows, is_changed=False)
 
 
-def _failed_files(lake: LakePaths, replay_id: str, rows: pa.Table, errors: Sequence[str | None]) -> Iterator[DataFile]:
+def _failed_files(lake: Lake, replay_id: str, rows: pa.Table, errors: Sequence[str | None]) -> Iterator[DataFile]:
     """Write the rows of messages whose body cannot be read."""
     failed = rows.filter(pa.array([error is not None for error in errors], pa.bool_()))
     if failed.num_rows:
         yield _file(lake, replay_id, failed, [error for error in errors if error is not None], is_changed=True)
 
 
-def _file(
-    lake: LakePaths, replay_id: str, rows: pa.Table, errors: Sequence[str | None], *, is_changed: bool
-) -> DataFile:
+def _file(lake: Lake, replay_id: str, rows: pa.Table, errors: Sequence[str | None], *, is_changed: bool) -> DataFile:
     columns = {name: rows.column(name) for name in _TRANSFORMED.names} | {
         "replay_id": pa.repeat(replay_id, rows.num_rows),
         "is_changed": pa.repeat(is_changed, rows.num_rows),
@@ -132,12 +128,12 @@ def _file(
     }
     table = pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA)
     name = f"part-{secrets.token_hex(16)}.zstd.parquet"
-    return write_plain_file(table, lake.replay_rows, name, s3=lake.s3)
+    return write_plain_file(table, lake.uri("replay_rows"), name, s3=lake.s3)
 
 
-def _transformed(spark: SparkSession, lake: LakePaths, replay_id: str, transform: Transform) -> DataFrame:
+def _transformed(spark: SparkSession, lake: Lake, replay_id: str, transform: Transform) -> DataFrame:
     """Apply a function to all messages of a replay."""
-    table = spark.sql(f"SELECT * FROM {table_name(lake.replay_rows)} WHERE NOT is_changed")
+    table = spark.sql(f"SELECT * FROM {table_name(lake.uri('replay_rows'))} WHERE NOT is_changed")
     rows = table.where(table.replay_id == replay_id).select(TRANSFORMED.names)
     return apply_transform(transform, rows)
 
@@ -161,13 +157,13 @@ def apply_transform(transform: Transform, rows: DataFrame) -> DataFrame:
     return changed.select(TRANSFORMED.names)
 
 
-def _transformed_files(lake: LakePaths, replay_id: str, rows: DataFrame, changes: Changes) -> Iterator[DataFile]:
+def _transformed_files(lake: Lake, replay_id: str, rows: DataFrame, changes: Changes) -> Iterator[DataFile]:
     for batch in arrow_batches(rows):
         done, why = finish(pa.Table.from_batches([batch]).cast(_TRANSFORMED), changes)
         yield _file(lake, replay_id, done, why, is_changed=True)
 
 
-def _check_identity(lake: LakePaths, replay_id: str) -> None:
+def _check_identity(lake: Lake, replay_id: str) -> None:
     """Check that a function has kept the columns that identify messages.
 
     Raises:
@@ -179,7 +175,7 @@ def _check_identity(lake: LakePaths, replay_id: str) -> None:
     rows = f"SELECT {known} FROM t WHERE replay_id = {text_literal(replay_id)} AND"
     made = f"{rows} is_changed AND error IS NULL EXCEPT {rows} NOT is_changed"
     twice = f"{rows} is_changed GROUP BY {known} HAVING count(*) > 1"
-    table = open_table(lake, "replay_rows")
+    table = lake.table("replay_rows")
     wrong = [row for sql in (made, twice) for row in dict_rows(run_sql(table, "t", f"{sql} LIMIT 1").read_all())]
     if wrong:
         raise ReplayError(

@@ -15,8 +15,8 @@ import numpy as np
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.rocketmq.admin import Admin
@@ -47,7 +47,7 @@ class KnownOffsets(NamedTuple):
     as_of: Mapping[str, datetime.datetime]
 
 
-def group_offsets(lake: LakePaths, brokers: Sequence[str]) -> KnownOffsets:
+def group_offsets(lake: Lake, brokers: Sequence[str]) -> KnownOffsets:
     """Return the next offset of each group in each queue, from the newest snapshots.
 
     Args:
@@ -57,7 +57,7 @@ def group_offsets(lake: LakePaths, brokers: Sequence[str]) -> KnownOffsets:
     found: dict[str, Places] = {}
     as_of: dict[str, datetime.datetime] = {}
     try:
-        table = open_table(lake, "consumer_offsets")
+        table = lake.table("consumer_offsets")
     except NoTableError:
         return KnownOffsets(found, as_of)
     for broker in brokers:

@@ -25,7 +25,7 @@ from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.engine.truncation import check_not_truncated
 from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.data_files import DataFile
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.range_reader import RangeReader
@@ -65,7 +65,7 @@ class Narrowed:
 
 
 def copy_store(
-    stores: Sequence[Store], wanted: Narrowed, lake: LakePaths, advance: Callable[[int, int], None] = lambda *_: None
+    stores: Sequence[Store], wanted: Narrowed, lake: Lake, advance: Callable[[int, int], None] = lambda *_: None
 ) -> int:
     """Copy the current messages of logs.
 
@@ -107,7 +107,7 @@ def copy_store(
 
 
 def copy_topics(
-    name_servers: str, wanted: Narrowed, lake: LakePaths, advance: Callable[[int, int], None] = lambda *_: None
+    name_servers: str, wanted: Narrowed, lake: Lake, advance: Callable[[int, int], None] = lambda *_: None
 ) -> int:
     """Copy messages of live topics, up to the current ends of their queues, as `copy_store` does.
 
@@ -147,7 +147,7 @@ def _read_schema(wanted: Narrowed) -> pa.Schema:
     return to_arrow_schema(StructType([*wanted.columns, CORRUPT_RECORD]))
 
 
-def _copy(batches: Iterable[pa.RecordBatch], wanted: Narrowed, lake: LakePaths) -> int:
+def _copy(batches: Iterable[pa.RecordBatch], wanted: Narrowed, lake: Lake) -> int:
     damaged = 0
     files: list[DataFile] = []
     waiting: list[pa.RecordBatch] = []
@@ -158,7 +158,7 @@ def _copy(batches: Iterable[pa.RecordBatch], wanted: Narrowed, lake: LakePaths) 
         dates = rows.column("store_timestamp").cast(pa.date32())
         name = f"part-{secrets.token_hex(16)}.zstd.parquet"
         rows = rows.append_column(STORE_DATE.name, dates)
-        files.append(write_plain_file(rows, lake.messages, name, statistics=_STATISTICS))
+        files.append(write_plain_file(rows, lake.uri("messages"), name, statistics=_STATISTICS))
 
     for batch in batches:
         intact = batch.filter(pc.is_valid(batch.column("size"))).drop_columns([CORRUPT_RECORD.name])
@@ -173,5 +173,5 @@ def _copy(batches: Iterable[pa.RecordBatch], wanted: Narrowed, lake: LakePaths) 
             waiting, size = [], 0
     if waiting:
         write()
-    append_files(lake.messages, StructType([*wanted.columns, STORE_DATE]), files, 1)
+    append_files(lake.uri("messages"), StructType([*wanted.columns, STORE_DATE]), files, 1)
     return damaged

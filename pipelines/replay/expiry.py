@@ -22,10 +22,8 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
 from commitlake.pipelines.replay.errors import OtherProcessError
@@ -65,7 +63,7 @@ class OldCopies:
 
 
 def find_old_copies(
-    lake: LakePaths,
+    lake: Lake,
     now: datetime.datetime,
     keep: datetime.timedelta,
     unfinished_after: datetime.timedelta,
@@ -85,11 +83,10 @@ def find_old_copies(
     Raises:
         LakeError: if a table is damaged.
     """
-    try:
-        table = delta_table(lake.replay_rows, lake.s3)
-    except TableNotFoundError:
+    table = lake.find("replay_rows")
+    if table is None:
         return OldCopies()
-    files = [(file, _rows_by_replay(lake.replay_rows, file)) for file in read_table_files(table)]
+    files = [(file, _rows_by_replay(lake.uri("replay_rows"), file)) for file in read_table_files(table)]
     unreadable: set[str] = set()
     states = read_states(lake, on_error=lambda replay_id, _: unreadable.add(replay_id))
     old: set[str] = set()
@@ -114,7 +111,7 @@ def find_old_copies(
     return OldCopies(tuple(sorted(old)), hits, tuple(sorted(resumable)), tuple(sorted(unknown)))
 
 
-def drop_copies(lake: LakePaths, found: OldCopies) -> None:
+def drop_copies(lake: Lake, found: OldCopies) -> None:
     """Record that the copies are dropped, and drop them in one commit.
 
     Args:
@@ -133,12 +130,12 @@ def drop_copies(lake: LakePaths, found: OldCopies) -> None:
             add_event(lake, replay_id, ReplayEvent.COPIES_DROPPED)
     left_out = partial(_without, frozenset(found.replays))
     added = [
-        rewrite_file(lake.replay_rows, file, left_out)
+        rewrite_file(lake.uri("replay_rows"), file, left_out)
         for file, rows in found.files
         if file.rows is None or rows < file.rows
     ]
     exchange_files(
-        lake.replay_rows,
+        lake.uri("replay_rows"),
         [file for file, _ in found.files],
         [file for file in added if file.rows],
         changes_data=True,
@@ -150,7 +147,7 @@ def _is_older(moment: datetime.datetime | None, limit: datetime.datetime) -> boo
     return moment is not None and moment < limit
 
 
-def _is_left(lake: LakePaths, state: ReplayState, limit: datetime.datetime) -> bool:
+def _is_left(lake: Lake, state: ReplayState, limit: datetime.datetime) -> bool:
     """Return True if no process sends a replay, and none has sent it since a time."""
     last_written = Ledger(lake, state.plan.replay_id).last_written()
     if last_written is not None and last_written >= limit:

@@ -23,9 +23,9 @@ from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.committer import advance, append_rows
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import times_of
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
@@ -94,7 +94,7 @@ _NOT_STATES = (
 
 
 def add_event(
-    lake: LakePaths,
+    lake: Lake,
     replay_id: str,
     event: ReplayEvent,
     *,
@@ -117,11 +117,11 @@ def add_event(
         "detail": detail,
         "speed": speed,
     }
-    append_rows(lake.replays, REPLAYS, pa.Table.from_pylist([row], to_arrow_schema(REPLAYS)))
+    append_rows(lake.uri("replays"), REPLAYS, pa.Table.from_pylist([row], to_arrow_schema(REPLAYS)))
 
 
 def read_states(
-    lake: LakePaths, replay_id: str | None = None, *, on_error: Callable[[str, ReplayError], None] | None = None
+    lake: Lake, replay_id: str | None = None, *, on_error: Callable[[str, ReplayError], None] | None = None
 ) -> dict[str, ReplayState]:
     """Return the replays of a lake, the oldest first.
 
@@ -156,14 +156,14 @@ def _states(
     return states
 
 
-def read_events(lake: LakePaths, replay_id: str | None = None) -> list[dict[str, Any]]:
+def read_events(lake: Lake, replay_id: str | None = None) -> list[dict[str, Any]]:
     """Return the rows of the table `replays`, the oldest first; of one replay, or of all.
 
     Raises:
         LakeError: if there is no lake.
     """
     try:
-        table = open_table(lake, "replays")
+        table = lake.table("replays")
     except NoTableError:
         return []
     where = "" if replay_id is None else f" WHERE replay_id = {text_literal(replay_id)}"
@@ -172,7 +172,7 @@ def read_events(lake: LakePaths, replay_id: str | None = None) -> list[dict[str,
     return [row | {"at": at} for row, at in zip(found.drop_columns(["at"]).to_pylist(), times, strict=True)]
 
 
-def read_state(lake: LakePaths, replay_id: str) -> ReplayState:
+def read_state(lake: Lake, replay_id: str) -> ReplayState:
     """Return one replay. Raises the errors of `read_states`, too.
 
     Raises:
@@ -246,7 +246,7 @@ class Ledger:
         replay_id: id of the replay.
     """
 
-    def __init__(self, lake: LakePaths, replay_id: str) -> None:
+    def __init__(self, lake: Lake, replay_id: str) -> None:
         self._lake, self._id = lake, replay_id
         self._version: int | None = None
 
@@ -271,12 +271,12 @@ class Ledger:
         """
         rows = rows.cast(to_arrow_schema(REPLAY_MESSAGES))
         name = f"part-{secrets.token_hex(16)}.zstd.parquet"
-        file = write_plain_file(rows, self._lake.replay_messages, name, s3=self._lake.s3)
+        file = write_plain_file(rows, self._lake.uri("replay_messages"), name, s3=self._lake.s3)
         self._advance([file], self._version)
 
     def _advance(self, files: list[Any], version: int | None) -> None:
         following = (version or 0) + 1
-        uri = self._lake.replay_messages
+        uri = self._lake.uri("replay_messages")
         if not advance(uri, REPLAY_MESSAGES, files, self._application, (version, following)):
             raise OtherProcessError(f"another process has taken over the replay {self._id}, so this one has stopped")
         self._version = following
@@ -287,7 +287,7 @@ class Ledger:
 
     def _table(self) -> DeltaTable | None:
         try:
-            return open_table(self._lake, "replay_messages")
+            return self._lake.table("replay_messages")
         except NoTableError:
             return None
 

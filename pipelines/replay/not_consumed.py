@@ -20,7 +20,7 @@ from typing import NamedTuple
 from deltalake import DeltaTable
 
 from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots
 from commitlake.connectors.lake.sql import text_literal
@@ -123,7 +123,7 @@ class _StoreOffsets(NamedTuple):
 
 
 def not_consumed_in_lake(
-    lake: LakePaths,
+    lake: Lake,
     messages: DeltaTable,
     group: str,
     brokers: Iterable[str],

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table, run_sql_over
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.pipelines.replay.errors import OtherReplayError, ReplayError
 from commitlake.pipelines.replay.ledger import ReplayState, add_event, read_states
@@ -39,7 +39,7 @@ class OtherReplay(NamedTuple):
 
 
 def find_others(
-    lake: LakePaths,
+    lake: Lake,
     plan: ReplayPlan,
     table: DeltaTable,
     *,
@@ -91,7 +91,7 @@ def check_unfinished(others: Collection[OtherReplay]) -> None:
 
 
 def announce(
-    lake: LakePaths, plan: ReplayPlan, table: DeltaTable, known: Collection[OtherReplay], selection: str | None = None
+    lake: Lake, plan: ReplayPlan, table: DeltaTable, known: Collection[OtherReplay], selection: str | None = None
 ) -> None:
     """Record a plan, unless another process has recorded one for the same messages meanwhile.
 
@@ -152,7 +152,7 @@ def _extents(plan: ReplayPlan) -> dict[str, LogRange]:
     return found
 
 
-def _count_shared(lake: LakePaths, plan: ReplayPlan, table: DeltaTable, state: ReplayState) -> int:
+def _count_shared(lake: Lake, plan: ReplayPlan, table: DeltaTable, state: ReplayState) -> int:
     """Return the number of messages that two plans share; of dropped copies, the number of those that were sent."""
     other = state.plan
     # If the archive has grown since the other replay was planned, it has messages beyond that plan's ranges.
@@ -164,7 +164,7 @@ def _count_shared(lake: LakePaths, plan: ReplayPlan, table: DeltaTable, state: R
         has_copies = state.copies_dropped_at is None
         names = [] if plan.selection and not has_copies else ["replay_rows"]
         names += [] if has_copies else ["replay_messages"]
-        tables |= {name: open_table(lake, name) for name in names}
+        tables |= {name: lake.table(name) for name in names}
         mine, theirs = _places(plan), _places(other, has_copies=has_copies)
         sql = (
             f"SELECT count(*) AS messages FROM (SELECT broker, physical_offset FROM {mine} AND {shared}) AS mine "

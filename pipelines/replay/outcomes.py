@@ -28,8 +28,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.rocketmq.errors import RefusedError
 from commitlake.connectors.rocketmq.log_extent import log_extent
@@ -108,7 +108,7 @@ class GroupOutcomes:
         return f"{count_text(self.ahead[row], 'message')} before it in its queue"
 
 
-def read_sent(lake: LakePaths, replay_id: str) -> pa.Table:
+def read_sent(lake: Lake, replay_id: str) -> pa.Table:
     """Return the rows of a replay in `replay_messages`, of sent messages and of those that could not be sent.
 
     Raises:
@@ -116,7 +116,7 @@ def read_sent(lake: LakePaths, replay_id: str) -> pa.Table:
     """
     schema = pa.schema([(name, _TYPES.get(name, pa.string())) for name in _COLUMNS])
     try:
-        table = open_table(lake, "replay_messages")
+        table = lake.table("replay_messages")
     except NoTableError:
         return schema.empty_table()
     sql = f"SELECT {', '.join(_COLUMNS)} FROM t WHERE replay_id = {text_literal(replay_id)}"

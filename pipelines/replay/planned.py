@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table
 from commitlake.pipelines.replay.changed_rows import bodies_of_changed, read_changed
 from commitlake.pipelines.replay.inner_batches import bodies_of_split, split_inner_batches
 from commitlake.pipelines.replay.parts import StoredBodies, bodies_in_rows, read_bodies_of, read_part
@@ -70,10 +69,10 @@ class PlannedMessages:
         return SendOutcome.NOT_CHANGED if self.plan.is_changed else SendOutcome.NO_BODY
 
 
-def open_planned(lake: LakePaths, plan: ReplayPlan, packs: PackStore) -> PlannedMessages:
+def open_planned(lake: Lake, plan: ReplayPlan, packs: PackStore) -> PlannedMessages:
     """Open the messages of a plan from the ledger.
 
     Raises:
         LakeError: if the lake cannot be read.
     """
-    return PlannedMessages(plan, open_table(lake, "replay_rows" if plan.is_changed else "messages"), packs)
+    return PlannedMessages(plan, lake.table("replay_rows" if plan.is_changed else "messages"), packs)

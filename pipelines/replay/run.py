@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq.tracked_connections import TrackedConnections
 from commitlake.pipelines.replay.batches import EncodedPart, encode_part
 from commitlake.pipelines.replay.errors import MessagesGoneError, StoppedError
@@ -91,7 +91,7 @@ class ReplayRun:
 
     def __init__(
         self,
-        lake: LakePaths,
+        lake: Lake,
         messages: PlannedMessages,
         client: TargetClient,
         pace: Pace,

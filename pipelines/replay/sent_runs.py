@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.rocketmq.puller import Puller
@@ -25,14 +25,14 @@ class Run(NamedTuple):
 Runs = dict[MessageQueue, list[Run]]
 
 
-def read_sent_runs(lake: LakePaths, replay_id: str) -> Runs:
+def read_sent_runs(lake: Lake, replay_id: str) -> Runs:
     """Return the runs in `replay_messages`.
 
     Raises:
         QueryError: The table cannot be read.
     """
     try:
-        table = open_table(lake, "replay_messages")
+        table = lake.table("replay_messages")
     except NoTableError:
         return {}
     queue = "target_topic, target_broker, target_queue_id"

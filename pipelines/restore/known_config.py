@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from commitlake.connectors.formats.rocketmq.topic_configs import TABLE
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, read_store_config
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.restore.errors import RestoreError
@@ -75,7 +75,7 @@ class KnownConfig:
         return archived_levels(self.settings)
 
 
-def read_known_config(lake: LakePaths, broker: str, at: datetime.datetime | None) -> KnownConfig:
+def read_known_config(lake: Lake, broker: str, at: datetime.datetime | None) -> KnownConfig:
     """Read a store's configuration.
 
     Args:

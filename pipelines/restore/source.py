@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from deltalake import DeltaTable
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.message_keys.opening import open_messages
 from commitlake.pipelines.restore.bodies import BodySource
 from commitlake.pipelines.restore.segment import SegmentRestored, SegmentTask, restore_segment
@@ -28,7 +28,7 @@ class LakeVersion:
         run: identifies the run.
     """
 
-    lake: LakePaths
+    lake: Lake
     version: int
     packs: PackLocation
     skip: bool

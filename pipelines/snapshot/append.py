@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import (
     OFFSETS,
     SNAPSHOT_TABLES,
@@ -76,7 +76,7 @@ class Appended:
     is_old: bool
 
 
-def append_progress(lake: LakePaths, progress: StoreSnapshot) -> Appended:
+def append_progress(lake: Lake, progress: StoreSnapshot) -> Appended:
     """Add the changes of a snapshot of one store; see `append_all`."""
     return append_all(lake, [progress])[0]
 
@@ -95,11 +95,11 @@ def grouped(snapshots: Sequence[StoreSnapshot]) -> Iterator[list[StoreSnapshot]]
         yield group
 
 
-def append_all(lake: LakePaths, snapshots: Sequence[StoreSnapshot]) -> list[Appended]:
+def append_all(lake: Lake, snapshots: Sequence[StoreSnapshot]) -> list[Appended]:
     """Add the changes of snapshots of some stores, with one commit for each table.
 
     Args:
-        lake: locations of the tables; the lake has a table `messages`.
+        lake: the lake; the lake has a table `messages`.
         snapshots: snapshots of different stores, a group of `grouped`.
 
     Raises:
@@ -133,7 +133,7 @@ def _appended(progress: StoreSnapshot, moved: int | None, subscribed: int | None
 
 
 def _append(
-    lake: LakePaths,
+    lake: Lake,
     name: str,
     snapshots: Sequence[StoreSnapshot],
     rows_of: Callable[[StoreSnapshot, list[Row]], list[Row] | None],

@@ -17,17 +17,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.archive_log import commits_after, newest_commit
 from commitlake.connectors.lake.committer import advance
-from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import erasure_number
 from commitlake.connectors.lake.followed_runs import last_finished
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.lake.versions import AddedFile, snapshot_files
@@ -71,7 +70,7 @@ class Backfilled:
 class _Tasks:
     """Counts messages of data files; can be pickled."""
 
-    lake: LakePaths
+    lake: Lake
     run_id: str
     counted: Ranges = field(default_factory=dict)
 
@@ -79,7 +78,7 @@ class _Tasks:
         """Count the messages that are not counted yet; return their number and the files written."""
         minutes = MinutesFiles(self.lake, f"part-{self.run_id}-{secrets.token_hex(8)}", self.run_id)
         schema = pa.schema([_MESSAGES.field(name) for name in COLUMNS])
-        table = TableRows(self.lake.messages, self.lake.s3, schema, REPEATING)
+        table = TableRows(self.lake.uri("messages"), self.lake.s3, schema, REPEATING)
         messages = 0
         for rows in (rows for file in files for rows in table.read(file)):
             left = _not_in(rows, self.counted)
@@ -89,15 +88,12 @@ class _Tasks:
         return messages, [ManifestRow.of_file(file, "topic_minutes") for file in minutes.finish()]
 
 
-def _erasure_of(lake: LakePaths) -> int:
+def _erasure_of(lake: Lake) -> int:
     """Return the number of the newest erasure that `topic_minutes` has; 0 without the table."""
-    try:
-        return erasure_number(delta_table(lake.topic_minutes, lake.s3))
-    except TableNotFoundError:
-        return 0
+    return erasure_number(lake.find("topic_minutes"))
 
 
-def backfill_minutes(lake: LakePaths, runner: Runner = HERE, *, from_scratch: bool = False) -> Backfilled:
+def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = False) -> Backfilled:
     """Count the messages that are missing in `topic_minutes`.
 
     Args:
@@ -110,11 +106,13 @@ def backfill_minutes(lake: LakePaths, runner: Runner = HERE, *, from_scratch: bo
         DataFileError: if a data file of `messages` cannot be read.
         LakeError: if nothing has been archived yet.
     """
-    table = delta_table(lake.messages, lake.s3)
+    table = lake.table("messages")
     newest = newest_commit(table)
     if newest is None:
-        raise LakeError(f"nothing was archived into {lake.root} yet: expected an archive commit in {lake.messages}")
-    snapshot = snapshot_files(lake.messages, storage_options(lake.messages, lake.s3), table.version())
+        raise LakeError(
+            f"nothing was archived into {lake.root} yet: expected an archive commit in {lake.uri('messages')}"
+        )
+    snapshot = snapshot_files(lake.uri("messages"), lake.storage_options, table.version())
     before = _progress(lake)
     counted = {} if from_scratch else _counted_ranges(lake)
     tasks = _Tasks(lake, f"{BACKFILLED}{newest[1].sequence}", counted)
@@ -131,10 +129,10 @@ def backfill_minutes(lake: LakePaths, runner: Runner = HERE, *, from_scratch: bo
     erasures = _erasure_of(lake), erasure_number(table)
     numbers = {ERASURE: erasures} if from_scratch and erasures[0] != erasures[1] else {}
     if not advance(
-        lake.topic_minutes, TOPIC_MINUTES, files, APPLICATION_ID, step, from_scratch=from_scratch, beside=numbers
+        lake.uri("topic_minutes"), TOPIC_MINUTES, files, APPLICATION_ID, step, from_scratch=from_scratch, beside=numbers
     ):
         raise ConcurrentBackfillError(
-            f"{lake.topic_minutes}: another backfill was first; nothing of this one was kept. Run it again"
+            f"{lake.uri('topic_minutes')}: another backfill was first; nothing of this one was kept. Run it again"
         )
     return Backfilled(messages, sum(row.rows for row in written))
 
@@ -143,18 +141,16 @@ def _run_group(tasks: _Tasks, files: Sequence[AddedFile]) -> tuple[int, list[Man
     return tasks.run(files)
 
 
-def _progress(lake: LakePaths) -> int | None:
-    try:
-        return delta_table(lake.topic_minutes, lake.s3).transaction_version(APPLICATION_ID)
-    except TableNotFoundError:
-        return None
+def _progress(lake: Lake) -> int | None:
+    table = lake.find("topic_minutes")
+    return None if table is None else table.transaction_version(APPLICATION_ID)
 
 
-def _counted_ranges(lake: LakePaths) -> Ranges:
+def _counted_ranges(lake: Lake) -> Ranges:
     """Return the ranges that are counted by rows of the table, or by commits that the table has not followed yet."""
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
     # The commits are read first: any that follow in the meantime are in the table and count as well.
-    for commit in commits_after(lake.messages, last_finished(lake.topic_minutes)):
+    for commit in commits_after(lake.uri("messages"), last_finished(lake.uri("topic_minutes"))):
         if commit.files.get("topic_minutes"):
             for broker, part in commit.ranges.items():
                 found[broker].append((part.start, part.end))
@@ -163,10 +159,9 @@ def _counted_ranges(lake: LakePaths) -> Ranges:
     return {broker: _joined(ranges) for broker, ranges in found.items()}
 
 
-def _rows_of_runs(lake: LakePaths) -> Iterator[Mapping[str, Any]]:
-    try:
-        table = delta_table(lake.topic_minutes, lake.s3)
-    except TableNotFoundError:
+def _rows_of_runs(lake: Lake) -> Iterator[Mapping[str, Any]]:
+    table = lake.find("topic_minutes")
+    if table is None:
         return
     answer = run_sql(
         table,

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.lake.data_files import DataFile
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.pipelines.quality.merging import sort_ranks
 from commitlake.pipelines.topic_minutes.minutes import SCHEMA, count_minutes
@@ -37,7 +37,7 @@ class MinutesFiles:
         run_id: id of the run in the rows.
     """
 
-    def __init__(self, lake: LakePaths, name: str, run_id: str) -> None:
+    def __init__(self, lake: Lake, name: str, run_id: str) -> None:
         self._lake = lake
         self._name = name
         self._run_id = run_id
@@ -66,7 +66,7 @@ class MinutesFiles:
         self._written.append(write_minutes_file(rows, self._lake, name))
 
 
-def write_minutes_file(rows: pa.Table, lake: LakePaths, name: str) -> DataFile:
+def write_minutes_file(rows: pa.Table, lake: Lake, name: str) -> DataFile:
     """Write rows of `topic_minutes`, sorted as `maintain` sorts them; the file is in no table until it is committed.
 
     Args:
@@ -82,7 +82,7 @@ def write_minutes_file(rows: pa.Table, lake: LakePaths, name: str) -> DataFile:
         rows = rows.set_column(place, column, rows.column(column).dictionary_encode())
     return write_plain_file(
         rows,
-        lake.topic_minutes,
+        lake.uri("topic_minutes"),
         name,
         _ENCODINGS,
         s3=lake.s3,

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.file_actions import file_actions, one_value_each
 from commitlake.connectors.lake.followed_runs import last_finished
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.schemas.layouts.numbers import parse_int64
 
@@ -23,13 +20,13 @@ JOINED = "joined-"
 which the table had counted all messages."""
 
 
-def covered_sequence(lake: LakePaths) -> int:
+def covered_sequence(lake: Lake) -> int:
     """Return the newest archive commit covered by a backfill or joined rows; 0 if the table has neither.
 
     Raises:
-        TableNotFoundError: if there is no table.
+        NoTableError: if there is no table.
     """
-    return _newest_covered(_run_ids(delta_table(lake.topic_minutes, lake.s3), "topic_minutes"))
+    return _newest_covered(_run_ids(lake.table("topic_minutes"), "topic_minutes"))
 
 
 def _newest_covered(run_ids: Iterable[str]) -> int:
@@ -51,7 +48,7 @@ def _run_ids(table: DeltaTable, name: str) -> set[str]:
     return set(answer.column(0).to_pylist())
 
 
-def joined_run_id(lake: LakePaths) -> str | None:
+def joined_run_id(lake: Lake) -> str | None:
     """Return the `run_id` for joined rows; None if the table has not counted all messages up to any run.
 
     Without `archive_runs` it is not known which runs the table has counted.
@@ -59,7 +56,7 @@ def joined_run_id(lake: LakePaths) -> str | None:
     Raises:
         TableNotFoundError: if `topic_minutes` is missing.
     """
-    last = last_finished(lake.topic_minutes)
+    last = last_finished(lake.uri("topic_minutes"))
     tables = _tables(lake)
     if "archive_runs" not in tables:
         return None
@@ -88,7 +85,7 @@ def count_runs_without_rows(tables: Mapping[str, DeltaTable], table: str, after:
     return sum(run_id not in there for run_id in runs)
 
 
-def count_uncounted_runs(lake: LakePaths) -> int:
+def count_uncounted_runs(lake: Lake) -> int:
     """Count the finished archive runs that took messages and are not in `topic_minutes`.
 
     A lake whose first run is not finished has no `archive_runs`, and no finished run.
@@ -99,19 +96,16 @@ def count_uncounted_runs(lake: LakePaths) -> int:
     tables = _tables(lake)
     if "archive_runs" not in tables:
         return 0
-    last = last_finished(lake.archive_runs)
+    last = last_finished(lake.uri("archive_runs"))
     return count_runs_without_rows(tables, "topic_minutes", covered_sequence(lake), last)
 
 
-def _tables(lake: LakePaths) -> dict[str, DeltaTable]:
+def _tables(lake: Lake) -> dict[str, DeltaTable]:
     """Open `topic_minutes`, and `archive_runs` if the lake has it.
 
     Raises:
-        TableNotFoundError: if `topic_minutes` is missing.
+        NoTableError: if `topic_minutes` is missing.
     """
-    tables = {}
     # The order matters: a run with a row in archive_runs has its minutes by then.
-    with suppress(TableNotFoundError):
-        tables["archive_runs"] = delta_table(lake.archive_runs, lake.s3)
-    tables["topic_minutes"] = delta_table(lake.topic_minutes, lake.s3)
-    return tables
+    runs = lake.find("archive_runs")
+    return {**({} if runs is None else {"archive_runs": runs}), "topic_minutes": lake.table("topic_minutes")}

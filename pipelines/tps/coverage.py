@@ -15,8 +15,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.file_actions import file_actions, file_bounds, one_value_each
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import is_usual_time, text_literal, timestamp_literal
 from commitlake.connectors.plain_arrays import dict_rows, numbers_of
 from commitlake.pipelines.tps.answers import rows_of, times_of
@@ -88,17 +88,17 @@ class Coverage:
         return ALL if is_whole and not gaps else PART
 
 
-def read_coverage(lake: LakePaths, brokers: Collection[str] = ()) -> Coverage:
+def read_coverage(lake: Lake, brokers: Collection[str] = ()) -> Coverage:
     """Find the time ranges that the lake covers.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         brokers: brokers to read; all if empty.
 
     Raises:
         NoTableError: if the lake has no `topic_minutes`.
     """
-    table = open_table(lake, "topic_minutes")
+    table = lake.table("topic_minutes")
     spans = {
         broker: TimeSpan(first, last + MINUTE)
         for broker, first, last in _first_and_last(table)
@@ -142,26 +142,26 @@ def _are_times(least: pa.ChunkedArray, greatest: pa.ChunkedArray) -> bool:
     return bool((numbers_of(least) >= first).all() and (numbers_of(greatest) <= last).all())
 
 
-def read_damage(lake: LakePaths, coverage: Coverage) -> Mapping[str, Sequence[TimeSpan]]:
+def read_damage(lake: Lake, coverage: Coverage) -> Mapping[str, Sequence[TimeSpan]]:
     """Find the time ranges, by broker, of ranges of logs that could not be read.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         coverage: time ranges that the lake covers.
     """
     return _times_of(lake, "quarantine", coverage.spans)
 
 
-def _times_of(lake: LakePaths, table: str, spans: Mapping[str, TimeSpan]) -> dict[str, Sequence[TimeSpan]]:
+def _times_of(lake: Lake, table: str, spans: Mapping[str, TimeSpan]) -> dict[str, Sequence[TimeSpan]]:
     """Return the time ranges of the ranges of logs in a table."""
     stretches = _stretches(lake, table, spans)
     return {broker: _times(lake, broker, spans[broker], found) for broker, found in stretches.items()}
 
 
-def _stretches(lake: LakePaths, name: str, brokers: Collection[str]) -> dict[str, list[tuple[int, int]]]:
+def _stretches(lake: Lake, name: str, brokers: Collection[str]) -> dict[str, list[tuple[int, int]]]:
     """Return the ranges of the brokers' logs in a table; none if the lake has no such table."""
     try:
-        table = open_table(lake, name)
+        table = lake.table(name)
     except NoTableError:
         return {}
     sql = f"SELECT DISTINCT broker, start_offset, end_offset FROM {name} WHERE end_offset > start_offset"
@@ -172,10 +172,10 @@ def _stretches(lake: LakePaths, name: str, brokers: Collection[str]) -> dict[str
     return found
 
 
-def _times(lake: LakePaths, broker: str, span: TimeSpan, gaps: Sequence[tuple[int, int]]) -> list[TimeSpan]:
+def _times(lake: Lake, broker: str, span: TimeSpan, gaps: Sequence[tuple[int, int]]) -> list[TimeSpan]:
     """Return the time span of each range of a log: from the last minute before the range to the first one after it."""
     answer = run_sql(
-        open_table(lake, "topic_minutes"),
+        lake.table("topic_minutes"),
         "topic_minutes",
         "SELECT minute, min(first_physical_offset) AS first, max(last_physical_offset) AS last FROM topic_minutes "
         f"WHERE broker = {text_literal(broker)} AND {is_usual_time('minute')} GROUP BY minute ORDER BY minute",

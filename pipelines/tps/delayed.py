@@ -12,8 +12,9 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.lake.store_config import SETTING, read_store_config
 from commitlake.connectors.plain_arrays import dict_rows
@@ -42,7 +43,7 @@ class TooManyDelayedError(LakeError):
 
 
 def delayed_messages(
-    lake: LakePaths,
+    lake: Lake,
     coverage: Coverage,
     question: RatesQuestion,
     segment_life: datetime.timedelta,
@@ -52,7 +53,7 @@ def delayed_messages(
     """Count the delayed messages of a time range by state.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         coverage: time ranges that the lake covers.
         question: brokers, and the time range in which the messages were stored.
         segment_life: time for which a segment is kept.
@@ -67,7 +68,7 @@ def delayed_messages(
     """
     if not coverage.spans:
         return []
-    table = open_table(lake, "messages")
+    table = lake.table("messages")
     where = f"kind IN ('delay', 'timer') AND {question.where(MESSAGES)}"
     count = run_sql(table, "messages", f"SELECT count(*) FROM messages WHERE {where}").read_all().column(0)[0].as_py()
     if count > MAX_DELAYED:
@@ -86,7 +87,7 @@ def delayed_messages(
     return sorted(rows, key=lambda row: (-row["overdue"], -row["messages"], [str(row[name]) for name in key]))
 
 
-def _delays(lake: LakePaths, broker: str, *, has_config: bool) -> Sequence[int]:
+def _delays(lake: Lake, broker: str, *, has_config: bool) -> Sequence[int]:
     """Return the delays of a broker's levels, in milliseconds."""
     found = archived_levels(read_store_config(lake, broker).of_kind(SETTING)) if has_config else None
     return found or DEFAULT_DELAY_LEVELS_MS

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datasketches import frequent_items_error_type, frequent_strings_sketch
 
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.pipelines.tps.question import MESSAGES, RatesQuestion
 
 COLUMNS = ("key", "messages", "at_least", "at_most", "share_percent")
@@ -36,7 +36,7 @@ class HotKeys:
     error: int
 
 
-def hot_keys(lake: LakePaths, question: RatesQuestion) -> HotKeys:
+def hot_keys(lake: Lake, question: RatesQuestion) -> HotKeys:
     """Find the keys with most messages.
 
     Args:
@@ -45,7 +45,7 @@ def hot_keys(lake: LakePaths, question: RatesQuestion) -> HotKeys:
     """
     where = question.where(MESSAGES)
     sql = f"SELECT unnest(keys) AS key FROM messages WHERE {where}"
-    return count_keys(batch.column(0) for batch in run_sql(open_table(lake, "messages"), "messages", sql))
+    return count_keys(batch.column(0) for batch in run_sql(lake.table("messages"), "messages", sql))
 
 
 def count_keys(keys: Iterable[pa.Array]) -> HotKeys:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.sql import Engine
 from commitlake.pipelines.tps.coverage import Coverage
 from commitlake.pipelines.tps.question import RatesQuestion
@@ -19,12 +19,12 @@ COLUMNS = (
 
 
 def hot_queues(
-    lake: LakePaths, coverage: Coverage, question: RatesQuestion, engine: Engine = Engine.DELTALAKE
+    lake: Lake, coverage: Coverage, question: RatesQuestion, engine: Engine = Engine.DELTALAKE
 ) -> list[dict[str, Any]]:
     """Return all queues, those with most messages first.
 
     Args:
-        lake: locations of the tables.
+        lake: the lake.
         coverage: time ranges that the lake covers.
         question: question by broker, topic and queue, without windows.
         engine: engine that counts.

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.tps.minute_rows import Key, MinuteRows, read_minute_rows
 from commitlake.pipelines.tps.question import MINUTE, SUMS, RatesQuestion
 
@@ -54,9 +54,7 @@ class _Cells:
         np.add.at(self.numbers[layer].reshape(-1), cells, values)
 
 
-def sum_windows(
-    lake: LakePaths, question: RatesQuestion, step: datetime.timedelta, check: CheckCells
-) -> dict[Key, Array]:
+def sum_windows(lake: Lake, question: RatesQuestion, step: datetime.timedelta, check: CheckCells) -> dict[Key, Array]:
     """Return the sums of each group: an array of `SUMS` x windows of length `step` from the question's start.
 
     Args:
@@ -70,7 +68,7 @@ def sum_windows(
     return {key: cells.numbers[:, place] for key, place in cells.places.items()}
 
 
-def sum_all(lake: LakePaths, question: RatesQuestion, check: CheckCells) -> tuple[dict[Key, Array], Peaks]:
+def sum_all(lake: Lake, question: RatesQuestion, check: CheckCells) -> tuple[dict[Key, Array], Peaks]:
     """Return the sums of each group over the whole time range, as an array of `SUMS`, and its busiest minute.
 
     Args:
@@ -99,7 +97,7 @@ def sum_all(lake: LakePaths, question: RatesQuestion, check: CheckCells) -> tupl
     return found, peaks
 
 
-def _find_in_parts(lake: LakePaths, question: RatesQuestion, groups: int) -> Peaks:
+def _find_in_parts(lake: Lake, question: RatesQuestion, groups: int) -> Peaks:
     """Find the busiest minutes, one part of the time range at a time."""
     peaks: Peaks = {}
     length = max(1, MAX_PEAK_CELLS // groups) * MINUTE

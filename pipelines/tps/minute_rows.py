@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.lake.versions import AddedFile, files_of_time
 from commitlake.connectors.plain_arrays import combined, mask_of, numbers_of
@@ -73,7 +73,7 @@ class _Column:
 
 
 def read_minute_rows(
-    lake: LakePaths,
+    lake: Lake,
     question: RatesQuestion,
     sums: Sequence[str],
     use: Callable[[MinuteRows], None],
@@ -92,7 +92,7 @@ def read_minute_rows(
         DataFileError: if a data file cannot be read.
         NotReadableError: if a data file has rows that are deleted by a deletion vector.
     """
-    uri = lake.topic_minutes
+    uri = lake.uri("topic_minutes")
     files = files_of_time(uri, delta_table(uri, lake.s3), MINUTES.time, question.start, question.end)
     names = dict.fromkeys([MINUTES.time, *_columns(question)])
     names |= dict.fromkeys(column for name in sums for column in _SUMS[name].columns)

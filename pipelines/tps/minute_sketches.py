@@ -11,7 +11,7 @@ import pyarrow as pa
 from datasketches import kll_doubles_sketch
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.topic_minutes.sketch_values import values_of
 from commitlake.pipelines.tps.minute_rows import Key, MinuteRows, read_minute_rows
 from commitlake.pipelines.tps.question import MINUTE, RatesQuestion
@@ -22,7 +22,7 @@ Merged = dict[tuple[Key, int], dict[str, kll_doubles_sketch]]
 """By group and number of the window, the sketch of each column; columns without values are left out."""
 
 
-def merge_minutes(lake: LakePaths, question: RatesQuestion, step: datetime.timedelta, columns: Sequence[str]) -> Merged:
+def merge_minutes(lake: Lake, question: RatesQuestion, step: datetime.timedelta, columns: Sequence[str]) -> Merged:
     """Merge the sketches of each group and window.
 
     Args:

@@ -16,8 +16,8 @@ from datasketches import kll_doubles_sketch
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.sql import Engine
 from commitlake.pipelines.query.engines import select
 from commitlake.pipelines.tps.answers import rows_of
@@ -52,12 +52,12 @@ class Rates:
     """Answers questions on rates from the tables of a lake.
 
     Attributes:
-        lake: locations of the tables.
+        lake: the lake.
         coverage: time ranges that the lake covers.
         engine: engine that counts: this process, with deltalake's engine for `messages`, or Spark.
     """
 
-    lake: LakePaths
+    lake: Lake
     coverage: Coverage
     engine: Engine = Engine.DELTALAKE
 
@@ -128,7 +128,7 @@ class Rates:
         return question.table is MINUTES and self.engine is Engine.DELTALAKE
 
     def _table(self, question: RatesQuestion) -> DeltaTable:
-        return open_table(self.lake, question.table.name)
+        return self.lake.table(question.table.name)
 
     def _batches(self, question: RatesQuestion, sql: str) -> Iterator[pa.RecordBatch]:
         yield from select(self.lake, question.table.name, sql, self.engine)

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import Engine
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.tps.comparison import Comparison, silent_groups
@@ -84,7 +84,7 @@ class RatesReport:
 
 
 def make_report(
-    lake: LakePaths,
+    lake: Lake,
     coverage: Coverage,
     question: RatesQuestion,
     engine: Engine = Engine.DELTALAKE,
@@ -159,11 +159,11 @@ def _each_window(
     return rows
 
 
-def _count_sketches(lake: LakePaths, question: RatesQuestion) -> int:
+def _count_sketches(lake: Lake, question: RatesQuestion) -> int:
     """Return the number of rows of `topic_minutes` with sketches; 0 if the question uses another table."""
     if question.table is not MINUTES:
         return 0
     table = question.table.name
     sql = f"SELECT count(*) AS count FROM {table} WHERE {question.where()}"
-    count: int = dict_rows(run_sql(open_table(lake, table), table, sql).read_all())[0]["count"]
+    count: int = dict_rows(run_sql(lake.table(table), table, sql).read_all())[0]["count"]
     return count

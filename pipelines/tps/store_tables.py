@@ -32,9 +32,9 @@ from commitlake.connectors.formats.engine.time_bounds import time_bounds
 from commitlake.connectors.formats.engine.truncation import check_not_truncated
 from commitlake.connectors.lake.committer import append_files, open_or_create
 from commitlake.connectors.lake.data_files import DataFile, sort_rows
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
@@ -99,7 +99,7 @@ class StoreTables:
 class _Tasks:
     """Counts or writes the messages of ranges; picklable."""
 
-    lake: LakePaths
+    lake: Lake
     table: str
     request: Request
 
@@ -116,7 +116,7 @@ class _Tasks:
         for number, rows in enumerate(self._rows(splits, damaged)):
             path = f"{name}-{number:05d}.zstd.parquet"
             lean = _with_date(_without_needless_properties(rows))
-            uri = self.lake.messages
+            uri = self.lake.uri("messages")
             file = write_plain_file(lean, uri, path, row_group_rows=_ROW_GROUP_ROWS, statistics=_STATISTICS)
             files.append(file)
         return files, damaged
@@ -172,7 +172,7 @@ class StoreLogs:
     def fill(
         self,
         table: CountedTable,
-        lake: LakePaths,
+        lake: Lake,
         runner: Runner = HERE,
         advance: Callable[[int], None] = lambda _: None,
     ) -> StoreTables:
@@ -199,9 +199,9 @@ class StoreLogs:
             damaged += bad
             advance(sum(split.size for split in groups[number]))
         made = TOPIC_MINUTES if table is MINUTES else StructType([*columns, STORE_DATE])
-        append_files(getattr(lake, table.name), made, files, 1)
+        append_files(lake.uri(table.name), made, files, 1)
         if table is MINUTES:  # a folder without a table of messages would be no lake
-            open_or_create(lake.messages, MESSAGES)
+            open_or_create(lake.uri("messages"), MESSAGES)
         return StoreTables(self._coverage(dict(_read_spans(lake, table))), damaged)
 
     def _coverage(self, read: Mapping[str, TimeSpan]) -> Coverage:
@@ -274,7 +274,7 @@ def _united(spans: Iterable[TimeSpan]) -> TimeSpan | None:
     return TimeSpan(min(span.start for span in spans), max(span.end for span in spans)) if spans else None
 
 
-def _read_spans(lake: LakePaths, table: CountedTable) -> Iterator[tuple[str, TimeSpan]]:
+def _read_spans(lake: Lake, table: CountedTable) -> Iterator[tuple[str, TimeSpan]]:
     """Yield the time range of the messages that were read from each store."""
-    for row in dict_rows(run_sql(open_table(lake, table.name), table.name, first_and_last_sql(table)).read_all()):
+    for row in dict_rows(run_sql(lake.table(table.name), table.name, first_and_last_sql(table)).read_all()):
         yield row["broker"], TimeSpan(_minute(row["first"]), after(_minute(row["last"]), MINUTE))

@@ -10,9 +10,9 @@ import datetime
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.log_check import LogDamagedError
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import NoTableError, QueryError, open_table
+from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.sql import Engine, text_literal, timestamp_literal
 from commitlake.pipelines.query.engines import select
 from commitlake.pipelines.tps.answers import rows_of
@@ -63,7 +63,7 @@ class ReadOutcomes(NamedTuple):
 
 
 def read_outcomes_if_intact(
-    lake: LakePaths, question: RatesQuestion, prepared: int, engine: Engine = Engine.DELTALAKE
+    lake: Lake, question: RatesQuestion, prepared: int, engine: Engine = Engine.DELTALAKE
 ) -> ReadOutcomes:
     """Count the outcomes as `read_outcomes` does, but return the error of a damaged table instead of raising it."""
     try:
@@ -73,7 +73,7 @@ def read_outcomes_if_intact(
 
 
 def read_outcomes(
-    lake: LakePaths, question: RatesQuestion, prepared: int, engine: Engine = Engine.DELTALAKE
+    lake: Lake, question: RatesQuestion, prepared: int, engine: Engine = Engine.DELTALAKE
 ) -> TransactionOutcomes | None:
     """Count the outcomes of the transactions of a question's time range.
 
@@ -96,7 +96,7 @@ def read_outcomes(
     if prepared > MAX_TRANSACTIONS or not _can_select(question):
         return None
     try:
-        open_table(lake, "edges")
+        lake.table("edges")
     except NoTableError:
         return None
     found = {row["outcome"]: row["count"] for row in rows_of(select(lake, "edges", _sql(question, engine), engine))}

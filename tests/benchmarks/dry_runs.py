@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from commitlake.connectors.lake.data_files import DataFile, write_data_file
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.schemas.tables.messages import STORE_DATE
 from tests.benchmarks.machine import machine
 from tests.servers.broker_lite import BrokerLite
@@ -71,12 +71,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def make_lake(folder: Path, messages: int) -> tuple[LakePaths, str]:
+def make_lake(folder: Path, messages: int) -> tuple[Lake, str]:
     """Return a lake with a number of messages, and the day on which all of them were stored."""
     growing = GrowingLake(folder)
     growing.write(shop_messages(_SMALL))
     growing.archive()
-    table = DeltaTable(growing.lake.messages)
+    table = DeltaTable(growing.lake.uri("messages"))
     rows = table.to_pyarrow_table().sort_by("physical_offset")
     day = str(rows.column(STORE_DATE.name)[0].as_py())
     copies = (messages - _SMALL) // _SMALL
@@ -86,11 +86,11 @@ def make_lake(folder: Path, messages: int) -> tuple[LakePaths, str]:
         for file in _files(growing.lake, rows, day, copies)
     ]
     table.create_write_transaction(actions, "append", table.schema(), [STORE_DATE.name])
-    assert DeltaTable(growing.lake.messages).to_pyarrow_dataset().count_rows() == (copies + 1) * _SMALL
+    assert DeltaTable(growing.lake.uri("messages")).to_pyarrow_dataset().count_rows() == (copies + 1) * _SMALL
     return growing.lake, day
 
 
-def _files(lake: LakePaths, rows: pa.Table, day: str, copies: int) -> Iterator[DataFile]:
+def _files(lake: Lake, rows: pa.Table, day: str, copies: int) -> Iterator[DataFile]:
     step = rows.column("physical_offset")[-1].as_py() + 1000
     times = rows.column("store_timestamp").cast(pa.int64())
     midnight = times[0].as_py() // _DAY_US * _DAY_US
@@ -112,7 +112,7 @@ def _files(lake: LakePaths, rows: pa.Table, day: str, copies: int) -> Iterator[D
             parts.append(part.drop_columns([STORE_DATE.name]))
         by_queue = [("topic", "ascending"), ("queue_id", "ascending"), ("queue_offset", "ascending")]
         yield write_data_file(
-            pa.concat_tables(parts).sort_by(by_queue), lake.messages, day, f"part-{first:06d}.zstd.parquet"
+            pa.concat_tables(parts).sort_by(by_queue), lake.uri("messages"), day, f"part-{first:06d}.zstd.parquet"
         )
 
 

@@ -28,7 +28,7 @@ from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.follower import follow
 from commitlake.connectors.hbase.lookups import MessageConditions, look_up, read_all
 from commitlake.connectors.hbase.options import HBaseOptions
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.cli.runner import open_session
@@ -55,8 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     print(*(f"{name}: {value}" for name, value in machine().items()), sep="\n")
     with tempfile.TemporaryDirectory(prefix="commitlake-hbase-") as folder:
-        lake = LakePaths(folder)
-        uri = lake.messages
+        lake = Lake(folder)
+        uri = lake.uri("messages")
         for rows in chunks(arguments.messages, _CHUNK):
             append(uri, rows)
         spark = open_session("benchmark")
@@ -110,7 +110,7 @@ def _time_look_ups(options: HBaseOptions, messages: int) -> None:
             )
 
 
-def _time_delta(lake: LakePaths, spark: SparkSession, messages: int) -> None:
+def _time_delta(lake: Lake, spark: SparkSession, messages: int) -> None:
     """Look keys up as `query --key` does: places from `message_keys`, then the messages from their files."""
     followed = follow_keys(lake, SparkRunner(spark))
     print(f"message_keys: {followed.rows:,} keys, {followed.seconds:.1f} s", flush=True)
@@ -121,7 +121,9 @@ def _time_delta(lake: LakePaths, spark: SparkSession, messages: int) -> None:
         began = time.perf_counter()
         where = f"{condition_of_keys(lake, [key])} AND array_contains(keys, '{key}')"
         found += (
-            run_sql(DeltaTable(lake.messages), "messages", f"SELECT * FROM messages WHERE {where}").read_all().num_rows
+            run_sql(DeltaTable(lake.uri("messages")), "messages", f"SELECT * FROM messages WHERE {where}")
+            .read_all()
+            .num_rows
         )
         took.append(time.perf_counter() - began)
     print(

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.tables.consumer_offsets import CONSUMER_OFFSETS
 from commitlake.schemas.tables.messages import MESSAGES
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     print(*(f"{name}: {value}" for name, value in machine().items()), sep="\n")
     with tempfile.TemporaryDirectory(prefix="commitlake-lags-") as folder:
-        lake = LakePaths(arguments.keep or folder)
+        lake = Lake(arguments.keep or folder)
         if not Path(lake.root, "messages").exists():
             make_lake(lake, arguments.groups, arguments.messages)
         for name, choice in _QUESTIONS.items():
@@ -65,14 +65,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def make_lake(lake: LakePaths, groups: int, messages: int) -> None:
+def make_lake(lake: Lake, groups: int, messages: int) -> None:
     """Write a lake with numbers of groups and messages."""
     topics = max(1, groups // 40)
     _write_messages(lake, topics, messages)
     _write_snapshots(lake, groups, topics, messages // (topics * QUEUES))
 
 
-def _write_messages(lake: LakePaths, topics: int, messages: int) -> None:
+def _write_messages(lake: Lake, topics: int, messages: int) -> None:
     schema = to_arrow_schema(MESSAGES)
     a_day = messages // DAYS
     names = pa.array([f"topic-{number:03d}" for number in range(topics)])
@@ -95,11 +95,14 @@ def _write_messages(lake: LakePaths, topics: int, messages: int) -> None:
         }
         columns = [known.get(field.name, pa.nulls(a_day, field.type)) for field in schema]
         write_deltalake(
-            lake.messages, pa.Table.from_arrays(columns, schema=schema), mode="append", partition_by=["store_date"]
+            lake.uri("messages"),
+            pa.Table.from_arrays(columns, schema=schema),
+            mode="append",
+            partition_by=["store_date"],
         )
 
 
-def _write_snapshots(lake: LakePaths, groups: int, topics: int, depth: int) -> None:
+def _write_snapshots(lake: Lake, groups: int, topics: int, depth: int) -> None:
     chance = np.random.default_rng(19)
     offsets = np.zeros((groups, QUEUES), np.int64)
     count = DAYS * SNAPSHOTS_A_DAY
@@ -112,7 +115,7 @@ def _write_snapshots(lake: LakePaths, groups: int, topics: int, depth: int) -> N
         log_start = max(0, end - depth * _KEPT_DAYS // DAYS) * topics * QUEUES * 1000
         parts.append(_snapshot(as_of, moved, offsets[moved], topics, log_start))
         if number % SNAPSHOTS_A_DAY == SNAPSHOTS_A_DAY - 1:
-            write_deltalake(lake.consumer_offsets, pa.concat_tables(parts), mode="append")
+            write_deltalake(lake.uri("consumer_offsets"), pa.concat_tables(parts), mode="append")
             parts = []
 
 

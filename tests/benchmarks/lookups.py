@@ -32,7 +32,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.data_files import DataFile, sort_rows, write_data_file
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import ProcessRunner
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.schemas.layouts.rocketmq.hosts import Host
@@ -61,16 +61,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(*(f"{name}: {value}" for name, value in machine().items()), sep="\n")
     with tempfile.TemporaryDirectory(prefix="commitlake-lookups-") as folder:
         for messages in map(int, arguments.messages.split(",")):
-            lake = LakePaths(str((arguments.dir or Path(folder)) / f"lake-{messages}"))
-            if not Path(lake.messages).exists():
+            lake = Lake(str((arguments.dir or Path(folder)) / f"lake-{messages}"))
+            if not Path(lake.uri("messages")).exists():
                 make_lake(lake, messages)
             time_look_ups(lake, messages, arguments.look_ups)
     return 0
 
 
-def make_lake(lake: LakePaths, messages: int) -> None:
+def make_lake(lake: Lake, messages: int) -> None:
     """Archive a number of messages day by day, and update `message_keys`."""
-    open_for_append(lake.messages)
+    open_for_append(lake.uri("messages"))
     before = ArchiveCommit(0, "")
     for first in range(0, messages, DAY):
         count = min(DAY, messages - first)
@@ -83,16 +83,16 @@ def make_lake(lake: LakePaths, messages: int) -> None:
         commit = ArchiveCommit(
             before.sequence + 1, f"run-{first}", {BROKER: StoreProgress(end)}, {BROKER: CommittedRange(start, end)}
         )
-        before = commit_run(lake.messages, files, commit, before.stores)
+        before = commit_run(lake.uri("messages"), files, commit, before.stores)
         began = time.monotonic()
         followed = follow_keys(lake, ProcessRunner())
         print(f"{first + count:,} messages; keys: {followed.rows:,} in {time.monotonic() - began:.1f} s", flush=True)
 
 
-def _write(lake: LakePaths, day: datetime.date, first: int, count: int) -> DataFile:
+def _write(lake: Lake, day: datetime.date, first: int, count: int) -> DataFile:
     rows = _rows(day, first, count)
     name = f"part-{first:012d}.zstd.parquet"
-    return write_data_file(sort_rows(rows.drop_columns("store_date")), lake.messages, day.isoformat(), name)
+    return write_data_file(sort_rows(rows.drop_columns("store_date")), lake.uri("messages"), day.isoformat(), name)
 
 
 def order_of(number: int) -> str:
@@ -151,7 +151,7 @@ def _rows(day: datetime.date, first: int, count: int) -> pa.Table:
     return pa.table(columns, names=SCHEMA.names)
 
 
-def time_look_ups(lake: LakePaths, messages: int, times: int) -> None:
+def time_look_ups(lake: Lake, messages: int, times: int) -> None:
     """Time each kind of look-up in turn."""
     chance = random.Random(4711)
     took: dict[str, list[float]] = {}

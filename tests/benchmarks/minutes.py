@@ -27,7 +27,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
 from commitlake.connectors.lake.committer import append_files, commit_run, open_for_append
 from commitlake.connectors.lake.data_files import DataFile, sort_rows, write_data_file
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.topic_minutes.files import write_minutes_file
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     print(*(f"{name}: {value}" for name, value in machine().items()), sep="\n", flush=True)
     with tempfile.TemporaryDirectory(prefix="commitlake-minutes-") as folder:
-        lake = LakePaths(arguments.dir or folder)
+        lake = Lake(arguments.dir or folder)
         if not Path(lake.root, "messages").exists():
             make_lake(lake, arguments.messages)
         for name, question in _QUESTIONS.items():
@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _run(lake: LakePaths, question: Sequence[str]) -> tuple[CommandRun, int]:
+def _run(lake: Lake, question: Sequence[str]) -> tuple[CommandRun, int]:
     """Return the time of a command, and the number of rows that it printed."""
     with tempfile.TemporaryFile() as answer:
         run = run_commitlake(["tps", "--lake", lake.root, "--quiet", *question, "--format", "csv"], answer)
@@ -102,21 +102,23 @@ def _run(lake: LakePaths, question: Sequence[str]) -> tuple[CommandRun, int]:
         return run, sum(1 for _ in answer) - 1
 
 
-def make_lake(lake: LakePaths, messages: int) -> None:
+def make_lake(lake: Lake, messages: int) -> None:
     """Write a lake with a year of minutes and a number of messages, as one archive run."""
-    open_for_append(lake.messages)
+    open_for_append(lake.uri("messages"))
     files = [
         _messages_file(lake, first, min(FILE_ROWS, messages - first), messages)
         for first in range(0, messages, FILE_ROWS)
     ]
     end = messages * RECORD_BYTES
     commit = ArchiveCommit(1, RUN_ID, {BROKER: StoreProgress(end)}, {BROKER: CommittedRange(0, end)})
-    commit_run(lake.messages, files, commit, {})
+    commit_run(lake.uri("messages"), files, commit, {})
     weeks = [_minutes_file(lake, start, min(WEEK, YEAR - start)) for start in range(0, YEAR, WEEK)]
-    append_files(lake.topic_minutes, TOPIC_MINUTES, weeks, 1)
+    append_files(lake.uri("topic_minutes"), TOPIC_MINUTES, weeks, 1)
     run = {"sequence": 1, "run_id": RUN_ID, "started_at": _END, "finished_at": _END, "stores": 1, "messages": messages}
     rows = pa.Table.from_pylist([run], to_arrow_schema(ARCHIVE_RUNS))
-    append_files(lake.archive_runs, ARCHIVE_RUNS, [write_plain_file(rows, lake.archive_runs, "run.parquet")], 1)
+    append_files(
+        lake.uri("archive_runs"), ARCHIVE_RUNS, [write_plain_file(rows, lake.uri("archive_runs"), "run.parquet")], 1
+    )
 
 
 def _topics(numbers: Array) -> pa.DictionaryArray:
@@ -132,7 +134,7 @@ def _times(microseconds: Array) -> pa.Array:
     return pa.array(microseconds).cast(pa.timestamp("us", "UTC"))
 
 
-def _minutes_file(lake: LakePaths, first: int, minutes: int) -> DataFile:
+def _minutes_file(lake: Lake, first: int, minutes: int) -> DataFile:
     """Write the rows of consecutive minutes of the year."""
     count = minutes * TOPICS
     chance = np.random.default_rng(first)
@@ -175,7 +177,7 @@ def _minutes_file(lake: LakePaths, first: int, minutes: int) -> DataFile:
     return write_minutes_file(pa.table(columns, schema=MINUTES_SCHEMA), lake, f"part-{first:06d}.zstd.parquet")
 
 
-def _messages_file(lake: LakePaths, first: int, count: int, of: int) -> DataFile:
+def _messages_file(lake: Lake, first: int, count: int, of: int) -> DataFile:
     """Write some of the day's messages, which are spread evenly over time, topics and queues."""
     chance = np.random.default_rng(first)
     numbers: Array = np.arange(first, first + count)
@@ -209,7 +211,7 @@ def _messages_file(lake: LakePaths, first: int, count: int, of: int) -> DataFile
     }
     columns = [known.get(field.name, pa.nulls(count, field.type)) for field in _MESSAGE_COLUMNS]
     rows = sort_rows(pa.table(columns, _MESSAGE_COLUMNS.names))
-    return write_data_file(rows, lake.messages, str(_LAST_DAY.date()), f"part-{first:012d}.zstd.parquet")
+    return write_data_file(rows, lake.uri("messages"), str(_LAST_DAY.date()), f"part-{first:012d}.zstd.parquet")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from tests.benchmarks.machine import machine
 from tests.benchmarks.sends import rate, send
 from tests.servers.rocketmq import FAST_JVM, VERSIONS, RocketMQ
@@ -65,17 +65,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def make_lake(folder: Path, messages: int, size: int) -> LakePaths:
+def make_lake(folder: Path, messages: int, size: int) -> Lake:
     """Archive a store with at least a number of messages."""
     gib = messages * (size + 250) / (1 << 30)
     (corpus,) = make_corpora(folder / "store", gib, size, [1])
     lake = folder / "lake"
     command = [*_JOB, "archive", "--store", str(corpus.store), "--broker", "broker-a", "--lake", str(lake)]
     subprocess.run([*command, "--local", "--quiet"], check=True)
-    return LakePaths(str(lake))
+    return Lake(str(lake))
 
 
-def replay(arguments: argparse.Namespace, folder: Path, lake: LakePaths) -> dict[str, float]:
+def replay(arguments: argparse.Namespace, folder: Path, lake: Lake) -> dict[str, float]:
     """Send with a replay, and return messages per second."""
     with RocketMQ(arguments.version, folder, jvm=FAST_JVM) as server:
         with target_client(server.name_server_address) as client:

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.maintain.command import main as maintain
 from tests.benchmarks.commands import CommandRun, run_commitlake
@@ -99,7 +99,7 @@ class _Year:
     def figures(self) -> Iterator[str]:
         """Return the figures of `_COLUMNS`; the commands run in separate processes."""
         logs = [path for path in self.lake.rglob("_delta_log/*") if path.is_file()]
-        messages = DeltaTable(LakePaths(str(self.lake)).messages)
+        messages = DeltaTable(Lake(str(self.lake)).uri("messages"))
         yield f"{len(messages.file_uris()):,}"
         yield f"{len(logs):,}"
         yield f"{sum(path.stat().st_size for path in logs) / (1 << 20):.1f}"

@@ -16,7 +16,7 @@ from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
@@ -78,7 +78,7 @@ class PlantedJmq(PlantedStores):
             intact: how many records have no damage. A damaged one may pass for a record, and be found as well.
         """
         folder = self._store.folder
-        root, lake = folder / "store", LakePaths(str(folder / "lake"))
+        root, lake = folder / "store", Lake(str(folder / "lake"))
         with step("archive"):
             archive(root, lake, FILE_BYTES)
         with step("query"):

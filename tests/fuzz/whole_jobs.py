@@ -16,8 +16,8 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.judging import judge_run
 from commitlake.pipelines.archive.run import Config, _commit
@@ -80,10 +80,10 @@ def step(name: str) -> Iterator[None]:
         raise AssertionError(f"{name}: {type(error).__name__}: {error}") from error
 
 
-def archive(root: Path, lake: LakePaths, split_bytes: int) -> None:
+def archive(root: Path, lake: Lake, split_bytes: int) -> None:
     """Archive as the job does, in this process."""
     work = find_work(str(root), "a", lake)
-    open_for_append(lake.messages)
+    open_for_append(lake.uri("messages"))
     config = Config(str(root), lake.root, broker="a")
     splits = work.splits(split_bytes)
     tasks = ArchiveTasks(splits, lake, PackLocation(lake.bodies), work.commit.run_id, "1")
@@ -95,7 +95,7 @@ def archive(root: Path, lake: LakePaths, split_bytes: int) -> None:
     follow_keys(lake)
 
 
-def ask(lake: LakePaths, *arguments: str) -> list[str]:
+def ask(lake: Lake, *arguments: str) -> list[str]:
     """Return the lines that `query` prints."""
     with contextlib.redirect_stdout(io.StringIO()) as out:
         code = query.main(["--lake", lake.root, "--output", "jsonl", "--quiet", *arguments])

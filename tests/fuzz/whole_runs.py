@@ -18,7 +18,7 @@ from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.restore.log_rows import Chosen
@@ -190,7 +190,7 @@ def run_jobs(folder: Path, count: int) -> None:
         folder: has the store in `store`, and receives all output.
         count: number of messages in the store.
     """
-    root, lake = folder / "store", LakePaths(str(folder / "lake"))
+    root, lake = folder / "store", Lake(str(folder / "lake"))
     with step("archive"):
         archive(root, lake, SEGMENT_BYTES)
     with step("query"):

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from tests.support.kubernetes_manifests import POD_IP, Machine, containers, pod_spec, stop
 from tests.support.logs import messages
 from tests.support.process_trees import kill_tree
@@ -83,7 +83,7 @@ def _send(machine: Machine, count: int, seed: int) -> None:
 
 
 def _archived(machine: Machine) -> int:
-    path = LakePaths(str(machine.lake)).messages
+    path = Lake(str(machine.lake)).uri("messages")
     if not DeltaTable.is_deltatable(path):
         return 0
     return int(DeltaTable(path).to_pyarrow_table(columns=["physical_offset"]).num_rows)

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from tests.support.lakes import GrowingLake, archive_store
@@ -171,24 +171,24 @@ def _consumption(key: str, attempt: int, start: float, code: int) -> list[Event]
     ]
 
 
-def rows(lake: LakePaths) -> list[str]:
+def rows(lake: Lake) -> list[str]:
     """Return the rows of `edges` in a fixed order."""
-    if not DeltaTable.is_deltatable(lake.edges):
+    if not DeltaTable.is_deltatable(lake.uri("edges")):
         return []
-    found: list[dict[str, Any]] = DeltaTable(lake.edges).to_pyarrow_table().to_pylist()
+    found: list[dict[str, Any]] = DeltaTable(lake.uri("edges")).to_pyarrow_table().to_pylist()
     return sorted(repr(sorted(row.items())) for row in found)
 
 
-def archive(which: Sequence[GrowingLake], lake: LakePaths) -> None:
+def archive(which: Sequence[GrowingLake], lake: Lake) -> None:
     """Archive new messages of some of the stores, and let edges follow."""
     for store in which:
         if store.count:
             archive_new(store, lake)
-    if DeltaTable.is_deltatable(lake.messages):
+    if DeltaTable.is_deltatable(lake.uri("messages")):
         follow_edges(lake)
 
 
-def archive_new(store: GrowingLake, lake: LakePaths) -> None:
+def archive_new(store: GrowingLake, lake: Lake) -> None:
     """Archive a store where it has grown."""
     if store.count != _archived.get((lake.root, store.store)):
         archive_store(store.store, lake)
@@ -211,7 +211,7 @@ def test_any_number_of_runs_gives_the_steps_of_one_run(
     cuts = data.draw(st.lists(st.tuples(st.integers(0, len(events)), st.sampled_from(["a", "b", "ab"])), max_size=4))
     with tempfile.TemporaryDirectory() as folder:
         stores = Stores(Path(folder))
-        many, one = stores.main.lake, LakePaths(f"{folder}/one")
+        many, one = stores.main.lake, Lake(f"{folder}/one")
         runs: dict[str, list[GrowingLake]] = {
             "a": [stores.main],
             "b": [stores.other],

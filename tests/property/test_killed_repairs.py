@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.restore import command as restore
 from commitlake.pipelines.archive.task import ArchiveTasks
@@ -53,13 +53,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def lake(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with this store."""
-    places = LakePaths(str(tmp_path_factory.mktemp("lake")))
+    places = Lake(str(tmp_path_factory.mktemp("lake")))
     work = find_work(str(whole), None, places)
-    open_for_append(places.messages)
+    open_for_append(places.uri("messages"))
     tasks = ArchiveTasks(work.splits(5000), places, PackLocation(places.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
     commit_run(
-        places.messages, [row.data_file for row in manifest if row.table == "messages"], work.commit, work.started_from
+        places.uri("messages"),
+        [row.data_file for row in manifest if row.table == "messages"],
+        work.commit,
+        work.started_from,
     )
     return Path(places.root)
 

@@ -7,7 +7,7 @@ import datetime
 import pyarrow as pa
 
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.replay.changed_rows import SCHEMA
 from commitlake.pipelines.replay.ledger import add_event
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
@@ -18,16 +18,16 @@ COPIES = 3
 """Number of messages of each replay."""
 
 
-def add_copies(lake: LakePaths, replay_id: str) -> None:
+def add_copies(lake: Lake, replay_id: str) -> None:
     """Add the copies of a replay, as one data file."""
     rows = [
         {"replay_id": replay_id, "is_changed": True, "broker": "broker-a", "physical_offset": number, "body": b"text"}
         for number in range(COPIES)
     ]
-    append_rows(lake.replay_rows, REPLAY_ROWS, pa.Table.from_pylist(rows, SCHEMA))
+    append_rows(lake.uri("replay_rows"), REPLAY_ROWS, pa.Table.from_pylist(rows, SCHEMA))
 
 
-def add_copied_replay(lake: LakePaths, replay_id: str, *events: ReplayEvent) -> None:
+def add_copied_replay(lake: Lake, replay_id: str, *events: ReplayEvent) -> None:
     """Add a replay that has copied its messages, and its events."""
     target = Target("127.0.0.1:9876", "again", QueueMapping.KEY, (QueueEnd("again", "broker-a", 0, 0),))
     parts = ((LogRange("broker-a", 0, COPIES),),)

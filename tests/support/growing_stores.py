@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.broker_lite.stores.rocketmq.writing import PutResult
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from tests.support.archive_processes import archive
 from tests.support.corpus import json_bodies, shop_batches
 from tests.support.lake_contents import check_bodies, content
@@ -57,7 +57,7 @@ def check_same(where: str, store: GrowingStore, lake: Path, peaceful: Path) -> N
         assert found[name].equals(table), name
     assert found["quarantine"].num_rows == store.damaged
     check_bodies(store.root, SEGMENT, lake)
-    runs = DeltaTable(LakePaths(str(lake)).archive_runs).to_pyarrow_table().to_pylist()
+    runs = DeltaTable(Lake(str(lake)).uri("archive_runs")).to_pyarrow_table().to_pylist()
     assert sorted(run["sequence"] for run in runs) == list(range(1, len(runs) + 1))
     assert sum(run["messages"] for run in runs) == expected["messages"].num_rows
     assert sum(run["quarantined"] for run in runs) == store.damaged

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.stores.jmq import Consuming, JournalStore
 from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.run import Config, Result, run_archive
@@ -35,9 +35,9 @@ class JmqShop:
         return self.folder / "broker-a"
 
     @property
-    def lake(self) -> LakePaths:
+    def lake(self) -> Lake:
         """Return the lake."""
-        return LakePaths(str(self.folder / "lake"))
+        return Lake(str(self.folder / "lake"))
 
     @contextmanager
     def open(self) -> Iterator[tuple[JournalStore, Consuming]]:

@@ -9,16 +9,16 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.formats.engine.records import walk_store
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.schemas.tables.edges import EDGES
 
 
 def content(lake: Path) -> dict[str, pa.Table]:
     """Return the rows of all existing tables in a fixed order, without values that differ from run to run."""
-    paths = LakePaths(str(lake))
+    paths = Lake(str(lake))
     tables = {}
     for name, keys, dropped in (
         ("messages", ["broker", "physical_offset"], ["body_ref"]),
@@ -35,7 +35,7 @@ def content(lake: Path) -> dict[str, pa.Table]:
 
 def minutes(lake: Path) -> pa.Table:
     """Return what the rows of `topic_minutes` count, whose number depends on the division into tasks."""
-    table = DeltaTable(LakePaths(str(lake)).topic_minutes).to_pyarrow_table()
+    table = DeltaTable(Lake(str(lake)).uri("topic_minutes")).to_pyarrow_table()
     keys = ["broker", "topic", "queue_id", "tag", "kind", "minute"]
     sums = table.group_by(keys).aggregate([("messages", "sum"), ("bytes", "sum"), ("body_bytes", "sum")])
     return sums.sort_by([(key, "ascending") for key in keys]).combine_chunks()
@@ -43,9 +43,9 @@ def minutes(lake: Path) -> pa.Table:
 
 def bodies(lake: Path) -> dict[int, bytes]:
     """Return all bodies of a lake of one broker, from its packs, by physical offset."""
-    paths = LakePaths(str(lake))
+    paths = Lake(str(lake))
     packs = open_store(paths.bodies)
-    rows = DeltaTable(paths.messages).to_pyarrow_table(columns=["physical_offset", "body_ref", "body_crc"])
+    rows = DeltaTable(paths.uri("messages")).to_pyarrow_table(columns=["physical_offset", "body_ref", "body_crc"])
     return {
         row["physical_offset"]: read_body(packs, BodyRef(**row["body_ref"]), row["body_crc"])
         for row in rows.to_pylist()
@@ -57,5 +57,5 @@ def check_bodies(store: Path, segment_bytes: int, lake: Path) -> None:
     archived = bodies(lake)
     (found,) = find_stores(str(store), "a")
     records = [record.message for record in walk_store(found, segment_bytes) if record.message is not None]
-    assert len(archived) == DeltaTable(LakePaths(str(lake)).messages).to_pyarrow_table().num_rows
+    assert len(archived) == DeltaTable(Lake(str(lake)).uri("messages")).to_pyarrow_table().num_rows
     assert archived == {message.physical_offset: message.body for message in records}

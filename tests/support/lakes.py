@@ -21,9 +21,9 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit, RunCounts
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.location import pack_location
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive.store_config import write_config_changes
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
@@ -71,9 +71,9 @@ class GrowingLake:
         return self.folder / "broker-a"
 
     @property
-    def lake(self) -> LakePaths:
+    def lake(self) -> Lake:
         """Return the lake."""
-        return LakePaths(str(self.folder / "lake"))
+        return Lake(str(self.folder / "lake"))
 
     def copy_to(self, folder: Path) -> GrowingLake:
         """Copy the store and the lake into a folder, which may already exist."""
@@ -142,17 +142,17 @@ def _prepared(
     return growing, folder
 
 
-def archive_store(store: Path, lake: LakePaths, broker: str | None = None, *, finish: bool = True) -> ArchiveCommit:
+def archive_store(store: Path, lake: Lake, broker: str | None = None, *, finish: bool = True) -> ArchiveCommit:
     """Archive the new messages of a store in this process.
 
     Args:
         store: its folder.
-        lake: locations of the tables.
+        lake: the lake.
         broker: the store's name; by default that of its folder.
         finish: also update the tables that are derived from `messages`.
     """
     work = find_work(str(store), broker, lake)
-    open_for_append(lake.messages)
+    open_for_append(lake.uri("messages"))
     splits = work.splits(PARTITION)
     tasks = ArchiveTasks(splits, lake, pack_location(lake.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(0, splits, most_inline=1 << 20))  # no caller collects staged profiles
@@ -161,7 +161,7 @@ def archive_store(store: Path, lake: LakePaths, broker: str | None = None, *, fi
     if config is not None:
         written = replace(written, files={**written.files, "store_config": (config,)})
     files = _files(manifest).pop("messages", [])
-    commit = commit_run(lake.messages, files, written, work.started_from)
+    commit = commit_run(lake.uri("messages"), files, written, work.started_from)
     if finish:
         finish_runs(lake, commit.run_id, "1")
     return commit

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
@@ -98,20 +98,20 @@ def snapshot(seconds: float, offsets: dict[tuple[str, str, int], int]) -> list[R
 
 def make_lake(
     folder: Path, records: Sequence[Row], edges: Sequence[Row] | None = (), offsets: Sequence[Row] = ()
-) -> LakePaths:
+) -> Lake:
     """Write a lake, without the table `edges` if it is None."""
-    lake = LakePaths(str(folder / "lake"))
-    write_deltalake(lake.messages, table_of(records, MESSAGES), partition_by=["store_date"])
+    lake = Lake(str(folder / "lake"))
+    write_deltalake(lake.uri("messages"), table_of(records, MESSAGES), partition_by=["store_date"])
     if edges is not None:
         rows = sorted(edges, key=lambda row: int(row["node_hash"]))
-        write_deltalake(lake.edges, pa.Table.from_pylist(rows, to_arrow_schema(EDGES)))
+        write_deltalake(lake.uri("edges"), pa.Table.from_pylist(rows, to_arrow_schema(EDGES)))
     if offsets:
         schema = to_arrow_schema(CONSUMER_OFFSETS)
-        write_deltalake(lake.consumer_offsets, pa.Table.from_pylist(list(offsets), schema))
+        write_deltalake(lake.uri("consumer_offsets"), pa.Table.from_pylist(list(offsets), schema))
     return lake
 
 
-def order_lake(folder: Path) -> LakePaths:
+def order_lake(folder: Path) -> Lake:
     """Write a lake with an order that billing fails on once and then consumes, and that audit's offset has passed."""
     sent = record(1000, 0, "orders", queue_offset=1203)
     waits = record(2000, 0.5, "SCHEDULE_TOPIC_XXXX", queue_id=2, reconsume_times=1,

@@ -8,7 +8,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
 from commitlake.schemas.layouts.rocketmq.topics import (
@@ -162,9 +162,9 @@ class Family:
             self.growing.write([message])
         return first
 
-    def steps(self, lake: LakePaths | None = None) -> list[Step]:
+    def steps(self, lake: Lake | None = None) -> list[Step]:
         """Return the distinct steps in the lake: kind, numbers of both records, missing end, and outcome."""
-        rows = DeltaTable((lake or self.growing.lake).edges).to_pyarrow_table().to_pylist()
+        rows = DeltaTable((lake or self.growing.lake).uri("edges")).to_pyarrow_table().to_pylist()
         return sorted((self._step(row) for row in rows if row["side"] != "to"), key=repr)
 
     def _step(self, row: dict[str, Any]) -> Step:

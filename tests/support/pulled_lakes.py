@@ -9,7 +9,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.from_broker.planning import BrokerWork, find_broker_work
@@ -41,7 +41,7 @@ class PulledLake:
     def plan(self, **changes: Any) -> BrokerWork:
         """Return the plan of a run."""
         assert self.config.source is not None
-        return find_broker_work(replace(self.config.source, **changes), LakePaths(str(self.folder)))
+        return find_broker_work(replace(self.config.source, **changes), Lake(str(self.folder)))
 
     def pull(self, partition: int = 32 << 20, **changes: Any) -> Result:
         """Archive by pulling.

@@ -9,10 +9,9 @@ from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import pack_location
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.maintain.work import MaintenancePlan, care_for_tables
 from commitlake.pipelines.archive.run import Config, Result, run_archive
@@ -44,12 +43,12 @@ def stores_of(growing: GrowingLake) -> Stores:
     return Stores(find_stores(str(growing.store), None, all_formats()), pack_location(growing.lake.bodies))
 
 
-def contents(lake: LakePaths, *tables: str, without: Collection[str] = ()) -> dict[str, list[str]]:
+def contents(lake: Lake, *tables: str, without: Collection[str] = ()) -> dict[str, list[str]]:
     """Return the rows of tables as text, without values that differ from run to run, and without some columns."""
     found, hidden = {}, {*_OF_RUNS, *without}
     for table in tables or ("messages", "message_keys"):
         try:
-            rows = delta_table(getattr(lake, table)).to_pyarrow_table().to_pylist()
+            rows = lake.table(table).to_pyarrow_table().to_pylist()
         except TableNotFoundError:
             rows = []
         found[table] = sorted(repr({name: row[name] for name in row if name not in hidden}) for row in rows)
@@ -61,9 +60,9 @@ def archive_run(growing: GrowingLake) -> Result:
     return run_archive(HERE, Config(str(growing.store), growing.lake.root, judge=judge_nothing))
 
 
-def forget_earlier_versions(lake: LakePaths) -> None:
+def forget_earlier_versions(lake: Lake) -> None:
     """Merge the data files of all tables, and delete those of earlier versions at once."""
     day, now = datetime.timedelta(days=1), datetime.datetime.now(datetime.UTC)
     plan = MaintenancePlan(lake, {}, day, 1 << 30, dry_run=False, quiet=True, now=now)
     for care in care_for_tables(plan):
-        vacuum(getattr(lake, care.table), datetime.timedelta(), is_alone=True)
+        vacuum(lake.uri(care.table), datetime.timedelta(), is_alone=True)

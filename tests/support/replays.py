@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin, ClientOptions, Producer, ProducerOptions, Puller
 from commitlake.connectors.rocketmq.log_extent import log_extent
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
@@ -75,7 +75,7 @@ class ReplayWorld:
         topic: topic of the target, which no other test uses.
     """
 
-    lake: LakePaths
+    lake: Lake
     name_servers: str
     client: TargetClient
     topic: str = field(default_factory=lambda: f"Replayed{next(_numbers)}")
@@ -112,15 +112,15 @@ class ReplayWorld:
 
     def archived(self) -> list[dict[str, Any]]:
         """Return all messages of the lake, in the order of the log."""
-        rows: list[dict[str, Any]] = DeltaTable(self.lake.messages).to_pyarrow_table().to_pylist()
+        rows: list[dict[str, Any]] = DeltaTable(self.lake.uri("messages")).to_pyarrow_table().to_pylist()
         return sorted(rows, key=lambda row: row["physical_offset"])
 
     def ledger(self) -> list[dict[str, Any]]:
         """Return the rows of `replay_messages`, in the order of the log."""
-        rows: list[dict[str, Any]] = DeltaTable(self.lake.replay_messages).to_pyarrow_table().to_pylist()
+        rows: list[dict[str, Any]] = DeltaTable(self.lake.uri("replay_messages")).to_pyarrow_table().to_pylist()
         return sorted(rows, key=lambda row: row["physical_offset"])
 
     def replay_id(self) -> str:
         """Return the id of the newest replay."""
-        rows = DeltaTable(self.lake.replays).to_pyarrow_table().sort_by("at").to_pylist()
+        rows = DeltaTable(self.lake.uri("replays")).to_pyarrow_table().sort_by("at").to_pylist()
         return str([row["replay_id"] for row in rows if row["event"] == "planned"][-1])

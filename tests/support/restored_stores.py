@@ -11,13 +11,13 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.formats.engine.records import FoundRecord, walk_store
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.restore.run import Restored
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 
 BROKER = "a"
-Archive = Callable[..., LakePaths]
+Archive = Callable[..., Lake]
 Restore = Callable[..., Restored]
 
 
@@ -40,9 +40,9 @@ def messages_of(root: Path, segment_bytes: int) -> dict[int, Message]:
     return {record.physical_offset: record for record in records if record.sys_flag & 0xC != 0xC}
 
 
-def lake_rows(lake: LakePaths) -> list[dict[str, Any]]:
+def lake_rows(lake: Lake) -> list[dict[str, Any]]:
     """Return all rows of `messages` in the log's order, without the positions of their bodies."""
-    paths = (Path(lake.messages) / path for path in DeltaTable(lake.messages).file_uris())
+    paths = (Path(lake.uri("messages")) / path for path in DeltaTable(lake.uri("messages")).file_uris())
     rows = [row for path in paths for row in pq.ParquetFile(path).read().drop_columns(["body_ref"]).to_pylist()]
     return sorted(rows, key=lambda row: row["physical_offset"])
 
@@ -66,6 +66,6 @@ class StoppedError(Exception):
     """The exception that interrupts a run."""
 
 
-def packs_of(lake: LakePaths) -> Iterator[Path]:
+def packs_of(lake: Lake) -> Iterator[Path]:
     """Yield the packs of a lake, by name."""
     yield from sorted(Path(lake.bodies).rglob("*.zst"))

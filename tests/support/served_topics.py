@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage, Producer, Puller
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.offsets.live_queues import OffsetClient
@@ -37,7 +37,7 @@ class ServedTopic:
 
     name_servers: str
     store: Path
-    lake: LakePaths
+    lake: Lake
     topic: str
     client: OffsetClient
 

@@ -56,7 +56,7 @@ def shop_day(folder: Path, *, messages_per_minute: float = 1.0, snapshot_minutes
     growing = GrowingLake(folder)
     growing.write(_messages(messages_per_minute), lambda message: 3 + message.born_timestamp % 97**2 % 700)
     growing.archive()
-    rows = sorted(rows_of(growing.lake.messages), key=lambda row: int(row["physical_offset"]))
+    rows = sorted(rows_of(growing.lake.uri("messages")), key=lambda row: int(row["physical_offset"]))
     _add_stretch(growing, "gaps", GAP_HOURS[1] * 60, rows)
     _add_stretch(growing, "quarantine", DAMAGED_AT, rows)
     ends: dict[tuple[str, int], list[datetime.datetime]] = defaultdict(list)
@@ -96,7 +96,7 @@ def _add_stretch(growing: GrowingLake, name: str, minute: int, rows: list[dict[s
     schema = {"gaps": GAPS, "quarantine": QUARANTINE}[name]
     row = {"broker": "broker-a", "segment": "s", "start_offset": offset - 10, "end_offset": offset}
     added = pa.Table.from_pylist([row], schema=to_arrow_schema(schema))
-    append_rows(getattr(growing.lake, name), schema, added)
+    append_rows(growing.lake.uri(name), schema, added)
 
 
 def _progress(minute: int, ends: dict[tuple[str, int], list[datetime.datetime]]) -> StoreSnapshot:

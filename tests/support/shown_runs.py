@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.archive.page import run_page
 from commitlake.jobs.pages.page import render_page
 from commitlake.pipelines.archive.shown import ShownRun
@@ -22,6 +22,6 @@ def page_of_run(
 ) -> str:
     """Return the page of a run whose expectations were checked, for a lake that does not exist."""
     verdict = verdict or Losses().verdict(report)
-    run = ShownRun(LakePaths("/nowhere/lake"), "r", verdict, report=report, figures=figures, earlier=earlier)
+    run = ShownRun(Lake("/nowhere/lake"), "r", verdict, report=report, figures=figures, earlier=earlier)
     page = run_page(run)
     return render_page(replace(page, made=""))  # the time differs between runs

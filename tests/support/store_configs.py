@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 
 from commitlake.connectors.lake.committer import append_files
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive.store_config import write_config_changes
 from commitlake.pipelines.archive.work import ArchiveWork
 from commitlake.schemas.tables.store_config import STORE_CONFIG
@@ -14,11 +14,11 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def record_config(
-    lake: LakePaths, work: ArchiveWork, at: datetime.datetime = EPOCH, problems: list[str] | None = None
+    lake: Lake, work: ArchiveWork, at: datetime.datetime = EPOCH, problems: list[str] | None = None
 ) -> int:
     """Add changes to `store_config`, and return the number of rows."""
     file = write_config_changes(lake, work.stores, work.commit.run_id, at, problems)
     if file is None:
         return 0
-    append_files(lake.store_config, STORE_CONFIG, [file], work.commit.sequence)
+    append_files(lake.uri("store_config"), STORE_CONFIG, [file], work.commit.sequence)
     return file.rows

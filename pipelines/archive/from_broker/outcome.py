@@ -11,8 +11,8 @@ from operator import attrgetter
 import pyarrow as pa
 
 from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.queue_reports import QueueReport
 from commitlake.connectors.lake.refusal_counts import RefusalCounts
@@ -30,13 +30,13 @@ _SHOWN = 5
 _IN_FOUND = 100
 
 
-def outcome_of(work: BrokerWork, manifest: Sequence[ManifestRow], lake: LakePaths, parser_version: str) -> TasksResult:
+def outcome_of(work: BrokerWork, manifest: Sequence[ManifestRow], lake: Lake, parser_version: str) -> TasksResult:
     """Combine the reports of all tasks.
 
     Args:
         work: work of the run.
         manifest: rows of all tasks.
-        lake: locations of the tables.
+        lake: the lake.
         parser_version: written to rows of `gaps`.
 
     Raises:
@@ -150,11 +150,11 @@ def _gap(plan: BrokerPlan, lost: Sequence[QueueReport]) -> dict[str, object]:
     }
 
 
-def _gap_rows(gaps: Sequence[Mapping[str, object]], work: BrokerWork, lake: LakePaths) -> Iterator[ManifestRow]:
+def _gap_rows(gaps: Sequence[Mapping[str, object]], work: BrokerWork, lake: Lake) -> Iterator[ManifestRow]:
     if not gaps:
         return
     rows = pa.Table.from_pylist(gaps, to_arrow_schema(GAPS))
-    file = write_plain_file(rows, lake.gaps, f"part-pulled-{work.commit.run_id}.zstd.parquet", s3=lake.s3)
+    file = write_plain_file(rows, lake.uri("gaps"), f"part-pulled-{work.commit.run_id}.zstd.parquet", s3=lake.s3)
     yield ManifestRow.of_file(file, "gaps")
     counts = {str(gap["broker"]): RefusalCounts(missing_ranges=1) for gap in gaps}
     yield ManifestRow.of_task({}, counts, f"{gaps[0]['broker']}: {gaps[0]['found']}", None)

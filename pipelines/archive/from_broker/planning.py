@@ -10,10 +10,9 @@ from commitlake.connectors.formats.engine.continuity import StoreReplacedError, 
 from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress, read_last_commit
 from commitlake.connectors.lake.follower import unfinished_commits
-from commitlake.connectors.lake.lost_tables import check_writable
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.names import fault_of_name
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.queue_reports import QueueReport
 from commitlake.connectors.lake.store_progress import LastRecord, PulledProgress
 from commitlake.connectors.rocketmq.admin import Admin
@@ -136,7 +135,7 @@ class BrokerWork(ArchiveWork):
         snapshot = Snapshot({**self.snapshot.ranges, **ranges})
         return replace(self, snapshot=snapshot, commit=commit, plans={**self.plans, **plans})
 
-    def outcome(self, manifest: Sequence[ManifestRow], lake: LakePaths, parser_version: str) -> TasksResult:
+    def outcome(self, manifest: Sequence[ManifestRow], lake: Lake, parser_version: str) -> TasksResult:
         """See `ArchiveWork`."""
         from commitlake.pipelines.archive.from_broker.outcome import outcome_of  # noqa: PLC0415 (it imports this)
 
@@ -145,7 +144,7 @@ class BrokerWork(ArchiveWork):
 
 def find_broker_work(
     source: BrokerSource,
-    lake: LakePaths,
+    lake: Lake,
     until: Snapshot | None = None,
     on_new: Callable[[], object] | None = None,
 ) -> BrokerWork:
@@ -153,7 +152,7 @@ def find_broker_work(
 
     Args:
         source: brokers and topics to pull.
-        lake: locations of the tables.
+        lake: the lake.
         until: ends of the logs to pull to; None for their current ends.
         on_new: called as soon as something new is found, to start slow preparations early.
 
@@ -163,8 +162,8 @@ def find_broker_work(
         LakeError: if the folder is no lake, or its tables are damaged.
     """
     if until is None:
-        check_writable(lake)
-    last = read_last_commit(lake.messages) or ArchiveCommit(0, "")
+        lake.check_writable()
+    last = read_last_commit(lake.uri("messages")) or ArchiveCommit(0, "")
     with source.open_admin() as admin, source.open_puller() as puller:
         names = _brokers(admin, source)
         plans = {name: _plan(admin, puller, source, name, last.stores.get(name), until) for name in names}

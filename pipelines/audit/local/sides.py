@@ -19,9 +19,8 @@ import pyarrow as pa
 from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase.options import HBaseOptions
-from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import pack_location
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.lake.versions import AddedFile, snapshot_files
 from commitlake.connectors.runtime.runner import Runner, Task
@@ -57,7 +56,7 @@ class LocalSides(Sides):
 
     def messages(self, within: Sequence[Stretch] | None = None) -> LocalProfile:
         """Profile the table; see `Sides.messages`."""
-        names = {field.name for field in delta_table(self.lake.messages, self.lake.s3).schema().fields}
+        names = {field.name for field in self.lake.table("messages").schema().fields}
         columns = pa.schema([field for field in _MESSAGES if field.name in names])
         rows, files = self._message_rows(columns, within)
         return self._profile(partial(count_file, rows), files)
@@ -69,7 +68,7 @@ class LocalSides(Sides):
 
     def counted(self) -> Counted | None:
         """Return the runs with counts; see `Sides.counted`."""
-        runs = _all_rows(*self._table(self.lake.archive_runs, run_counts.RUN_COLUMNS))
+        runs = _all_rows(*self._table(self.lake.uri("archive_runs"), run_counts.RUN_COLUMNS))
         profiles, files = self._run_profiles(run_counts.TAKEN)
         taken = [table for _, table in self.runner.run(profiles.taken, files)]
         has_expired = bool({"profiles", "archive_runs"} & self.moment.expired.keys())
@@ -136,20 +135,20 @@ class LocalSides(Sides):
     ) -> tuple[MessageRows, Sequence[AddedFile]]:
         """Return a reader of the wanted messages, and the data files that may have them."""
         wanted = RowCriteria(self.span, within)
-        table, files = self._table(self.lake.messages, columns, self.moment.version, DICTIONARIES)
+        table, files = self._table(self.lake.uri("messages"), columns, self.moment.version, DICTIONARIES)
         return MessageRows(table, wanted), [file for file in files if wanted.may_hold(file)]
 
     def _run_profiles(self, columns: pa.Schema) -> tuple[run_counts.RunProfiles, Sequence[AddedFile]]:
         version = self.moment.profiles
         if version is None:
-            return run_counts.RunProfiles(TableRows(self.lake.profiles, self.lake.s3, columns), ()), ()
-        table, files = self._table(self.lake.profiles, columns, version)
+            return run_counts.RunProfiles(TableRows(self.lake.uri("profiles"), self.lake.s3, columns), ()), ()
+        table, files = self._table(self.lake.uri("profiles"), columns, version)
         return run_counts.RunProfiles(table, self.moment.later), files
 
     def _table(
         self, uri: str, columns: pa.Schema, version: int | None = None, dictionaries: Sequence[str] = ()
     ) -> tuple[TableRows, Sequence[AddedFile]]:
-        files = snapshot_files(uri, storage_options(uri, self.lake.s3), version).files
+        files = snapshot_files(uri, self.lake.storage_options, version).files
         return TableRows(uri, self.lake.s3, columns, dictionaries), files
 
 
@@ -159,13 +158,13 @@ def _all_rows(table: TableRows, files: Sequence[AddedFile]) -> pa.Table:
 
 @contextmanager
 def local_sides(
-    runner: Runner, lake: LakePaths, bodies: str, span: AuditSpan, moment: Moment, erased: Erased
+    runner: Runner, lake: Lake, bodies: str, span: AuditSpan, moment: Moment, erased: Erased
 ) -> Iterator[LocalSides]:
     """Open the sides of a lake, with a folder for data that does not fit into memory; it is deleted at the end.
 
     Args:
         runner: runs the tasks, which must be able to read this machine's folder for temporary files.
-        lake: locations of the tables.
+        lake: the lake.
         bodies: root folder of the packs.
         span: time range of messages.
         moment: moment of the lake.

@@ -12,7 +12,7 @@ import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import OutgoingMessage, Producer
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY
@@ -162,7 +162,7 @@ def test_real_broker_store_is_served_by_ours_then_by_the_real_broker_again(
 def test_a_replay_sends_each_message_of_the_batches(written: Path, start_broker: StartBroker, tmp_path: Path) -> None:
     with MessageStore.open(Path(shutil.copytree(written, tmp_path / "counted")), STORE_OPTIONS) as store:
         sent = sum(store.max_offset(TOPIC, queue) for queue in range(2))
-    lake = LakePaths(str(tmp_path / "lake"))
+    lake = Lake(str(tmp_path / "lake"))
     archive_store(written, lake)
     servers = start_broker("5.5.0", written, OPTIONS)
     with target_client(servers.name_server_address) as client:

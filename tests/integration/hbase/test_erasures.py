@@ -42,7 +42,7 @@ def test_rows_read_before_an_erasure_do_not_restore_erased_contents(
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(20))
     follow(growing, options)
-    before = DeltaTable(growing.lake.messages).to_pyarrow_table().to_batches()
+    before = DeltaTable(growing.lake.uri("messages")).to_pyarrow_table().to_batches()
     address = ["--hbase", f"127.0.0.1:{hbase.thrift_port}", "--hbase-table", options.table]
     arguments = ["--lake", growing.lake.root, "--key", KEY, "--reason", "a test", "--yes", *address]
     assert erase.main(arguments) == ExitCode.OK

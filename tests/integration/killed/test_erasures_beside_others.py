@@ -75,10 +75,10 @@ def test_concurrent_erasures_lose_no_message_and_restore_no_content(tmp_path: Pa
     assert codes
     assert set(codes) <= {ExitCode.OK, ExitCode.REFUSED}  # an erasure may have replaced a file that it was merging
     follow_keys(growing.lake)
-    rows = DeltaTable(growing.lake.messages).to_pyarrow_table()
+    rows = DeltaTable(growing.lake.uri("messages")).to_pyarrow_table()
     assert rows.num_rows == 2 * rounds + len(worked)
     assert "CANARY" not in repr(rows.to_pylist())
-    assert "CANARY" not in repr(DeltaTable(growing.lake.message_keys).to_pyarrow_table().to_pylist())
+    assert "CANARY" not in repr(DeltaTable(growing.lake.uri("message_keys")).to_pyarrow_table().to_pylist())
     assert erase.main(["--lake", growing.lake.root, "--finish", "--now", "--quiet"]) == ExitCode.OK
     assert traces(Path(growing.lake.root)) == []
     store = ["--store", str(growing.store), "--local", "--threads", "1"]

@@ -67,7 +67,7 @@ def check_others(growing: GrowingLake, rounds: int, erased: int) -> None:
     """Check that all other messages have their bodies, and that the number of rows is unchanged."""
     store = open_store(growing.lake.bodies)
     rows = sorted(
-        DeltaTable(growing.lake.messages).to_pyarrow_table().to_pylist(), key=lambda row: row["physical_offset"]
+        DeltaTable(growing.lake.uri("messages")).to_pyarrow_table().to_pylist(), key=lambda row: row["physical_offset"]
     )
     assert len(rows) == 2 * rounds
     for number, row in enumerate(rows):

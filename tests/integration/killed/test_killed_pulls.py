@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.run import Config, run_archive
 from tests.integration.killed.child import NAME_SERVER, STEPS
@@ -66,7 +66,7 @@ def check_same(broker: Broker, lake: Path, folder: Path) -> None:
         assert found[name].num_rows == table.num_rows, name
         assert found[name].equals(table), name
     check_bodies(broker.live.store.path, STORE.segment_size_bytes, lake)
-    runs = DeltaTable(LakePaths(str(lake)).archive_runs).to_pyarrow_table().to_pylist()
+    runs = DeltaTable(Lake(str(lake)).uri("archive_runs")).to_pyarrow_table().to_pylist()
     assert sorted(run["sequence"] for run in runs) == list(range(1, len(runs) + 1))
     assert sum(run["messages"] for run in runs) == expected["messages"].num_rows
 

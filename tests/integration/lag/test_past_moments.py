@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage, Producer, Puller
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.jobs.archive.command import main as archive
@@ -53,7 +53,7 @@ class Moment(NamedTuple):
 class Recording(NamedTuple):
     """A lake, and the state at several moments."""
 
-    lake: LakePaths
+    lake: Lake
     tags: dict[int, list[str]]
     moments: list[Moment]
 
@@ -73,7 +73,7 @@ class Recording(NamedTuple):
 class World:
     """Sends, consumes, and records the state."""
 
-    def __init__(self, servers: RocketMQ, lake: LakePaths, stack: ExitStack) -> None:
+    def __init__(self, servers: RocketMQ, lake: Lake, stack: ExitStack) -> None:
         options = ClientOptions(servers.name_server_address)
         self.lake = lake
         self.admin = stack.enter_context(Admin(options))
@@ -140,7 +140,7 @@ class World:
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
     folder = tmp_path_factory.mktemp("moments-")
-    lake = LakePaths(str(folder / "lake"))
+    lake = Lake(str(folder / "lake"))
     with RocketMQ(VERSIONS[0], folder / "rocketmq") as servers, ExitStack() as stack:
         world = World(servers, lake, stack)
         for number in range(10):

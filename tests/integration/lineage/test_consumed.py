@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage, Producer
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.dlq.command import main as dlq
@@ -91,7 +91,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def steps(place: Place, *kinds: str) -> list[dict[str, Any]]:
-    rows = DeltaTable(LakePaths(place.lake).edges).to_pyarrow_table().to_pylist()
+    rows = DeltaTable(Lake(place.lake).uri("edges")).to_pyarrow_table().to_pylist()
     return [row for row in rows if row["side"] != "to" and row["kind"] in kinds]
 
 
@@ -117,7 +117,7 @@ def test_each_traced_delivery_has_one_step_from_its_record(place: Place) -> None
 def test_messages_of_an_untraced_group_have_no_step(place: Place) -> None:
     assert len(place.delivered["untraced"]) == COUNT
     quiet = {row["unique_key"] for row in place.delivered["untraced"]}
-    everything = DeltaTable(LakePaths(place.lake).edges).to_pyarrow_table().column("unique_key").to_pylist()
+    everything = DeltaTable(Lake(place.lake).uri("edges")).to_pyarrow_table().column("unique_key").to_pylist()
     assert not quiet & set(everything)
 
 

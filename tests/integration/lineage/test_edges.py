@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.edges.follow import follow_edges
 from tests.servers.recording import FAILING_GROUP, MAX_RECONSUME_TIMES, RecordedStore
 from tests.support.lakes import archive_store
@@ -29,22 +29,22 @@ TRACED = {"traced", "transaction_check", "transaction_given_up", "transaction_im
 RUNS = 7
 
 
-def steps_of(lake: LakePaths) -> list[Row]:
+def steps_of(lake: Lake) -> list[Row]:
     """Return the rows of `edges`, each step once."""
-    rows: list[Row] = DeltaTable(lake.edges).to_pyarrow_table().to_pylist()
+    rows: list[Row] = DeltaTable(lake.uri("edges")).to_pyarrow_table().to_pylist()
     return [row for row in rows if row["side"] != "to"]
 
 
 @pytest.fixture(scope="module")
-def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
+def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake of the recorded store, made in one run."""
-    lake = LakePaths(str(tmp_path_factory.mktemp("edges") / "lake"))
+    lake = Lake(str(tmp_path_factory.mktemp("edges") / "lake"))
     archive_store(recorded_store.store, lake, "b")
     follow_edges(lake)
     return lake
 
 
-def ends(lake: LakePaths, *kinds: str) -> set[Step]:
+def ends(lake: Lake, *kinds: str) -> set[Step]:
     """Return the steps of some kinds: kind and both offsets."""
     found = [row for row in steps_of(lake) if row["kind"] in kinds]
     places = {(row["kind"], row["from_physical_offset"], row["to_physical_offset"]) for row in found}
@@ -61,7 +61,7 @@ def by_key(store: RecordedStore) -> dict[str, list[Row]]:
     return found
 
 
-def test_a_record_that_waited_has_a_step_to_its_copy(lake: LakePaths, recorded_store: RecordedStore) -> None:
+def test_a_record_that_waited_has_a_step_to_its_copy(lake: Lake, recorded_store: RecordedStore) -> None:
     expected: set[Step] = set()
     kinds = {"SCHEDULE_TOPIC_XXXX": "delayed", "rmq_sys_wheel_timer": "timer"}
     for rows in by_key(recorded_store).values():
@@ -84,7 +84,7 @@ def test_a_record_that_waited_has_a_step_to_its_copy(lake: LakePaths, recorded_s
     }
 
 
-def test_each_failed_delivery_has_a_step_to_its_copy(lake: LakePaths, recorded_store: RecordedStore) -> None:
+def test_each_failed_delivery_has_a_step_to_its_copy(lake: Lake, recorded_store: RecordedStore) -> None:
     expected: set[Step] = set()
     families = by_key(recorded_store)
     for told in recorded_store.failed:
@@ -105,7 +105,7 @@ def test_each_failed_delivery_has_a_step_to_its_copy(lake: LakePaths, recorded_s
     assert found == expected
 
 
-def test_copies_of_pop_consumers_have_steps_from_their_messages(lake: LakePaths, recorded_store: RecordedStore) -> None:
+def test_copies_of_pop_consumers_have_steps_from_their_messages(lake: Lake, recorded_store: RecordedStore) -> None:
     families = by_key(recorded_store)
     expected = {
         ("retried", families[row["unique_key"]][0]["physical_offset"], row["physical_offset"])
@@ -120,7 +120,7 @@ def test_copies_of_pop_consumers_have_steps_from_their_messages(lake: LakePaths,
     assert found == expected
 
 
-def test_traces_give_a_step_for_each_failed_delivery_only(lake: LakePaths, recorded_store: RecordedStore) -> None:
+def test_traces_give_a_step_for_each_failed_delivery_only(lake: Lake, recorded_store: RecordedStore) -> None:
     expected = {
         (told["unique_key"], int(told["offset_msg_id"][-16:], 16), told["reconsume_times"], FAILING_GROUP, "failed")
         for told in recorded_store.failed
@@ -134,7 +134,7 @@ def test_traces_give_a_step_for_each_failed_delivery_only(lake: LakePaths, recor
     assert all(row["cost_ms"] is not None and row["client_host"] for row in consumed)
 
 
-def test_traces_name_the_producer_where_trace_is_on(lake: LakePaths, recorded_store: RecordedStore) -> None:
+def test_traces_name_the_producer_where_trace_is_on(lake: Lake, recorded_store: RecordedStore) -> None:
     expected = {row["unique_key"] for row in recorded_store.sent if row["kind"] in TRACED}
     produced = [row for row in steps_of(lake) if row["kind"] == "produced"]
     assert sorted(row["unique_key"] for row in produced) == sorted(expected)
@@ -143,7 +143,7 @@ def test_traces_name_the_producer_where_trace_is_on(lake: LakePaths, recorded_st
     assert all(row["to_physical_offset"] == first[row["unique_key"]] for row in produced)
 
 
-def test_transactions_end_as_their_producers_decided(lake: LakePaths, recorded_store: RecordedStore) -> None:
+def test_transactions_end_as_their_producers_decided(lake: Lake, recorded_store: RecordedStore) -> None:
     families = by_key(recorded_store)
     outcomes = {row["unique_key"]: row["kind"].removeprefix("transaction_") for row in recorded_store.sent
                 if row["kind"].startswith("transaction_")}  # fmt: skip
@@ -168,7 +168,7 @@ def test_transactions_end_as_their_producers_decided(lake: LakePaths, recorded_s
     }
 
 
-def test_messages_sent_without_a_trace_have_no_step(lake: LakePaths, recorded_store: RecordedStore) -> None:
+def test_messages_sent_without_a_trace_have_no_step(lake: Lake, recorded_store: RecordedStore) -> None:
     plain = {row["unique_key"] for row in recorded_store.sent if row["kind"] in {"volume", "plain", "ordered", "keys"}}
     assert len(plain) > 1000
     assert not plain & {row["unique_key"] for row in steps_of(lake)}
@@ -185,17 +185,15 @@ def parts(store: RecordedStore) -> Iterator[Sequence[tuple[int, bytes]]]:
     yield list(segments.items())
 
 
-def test_several_runs_give_the_same_steps_as_one(
-    lake: LakePaths, recorded_store: RecordedStore, tmp_path: Path
-) -> None:
-    grown = LakePaths(str(tmp_path / "lake"))
+def test_several_runs_give_the_same_steps_as_one(lake: Lake, recorded_store: RecordedStore, tmp_path: Path) -> None:
+    grown = Lake(str(tmp_path / "lake"))
     for segments in parts(recorded_store):
         archive_store(write_store(tmp_path / "b", segments), grown, "b")
         follow_edges(grown)
 
-    def rows(lake: LakePaths) -> list[Row]:
+    def rows(lake: Lake) -> list[Row]:
         # Due times follow from the broker's own delay levels, found from queues, which one of the stores lacks.
-        table = DeltaTable(lake.edges).to_pyarrow_table().drop_columns(["due_timestamp"]).to_pylist()
+        table = DeltaTable(lake.uri("edges")).to_pyarrow_table().drop_columns(["due_timestamp"]).to_pylist()
         return sorted(table, key=lambda row: repr(sorted(row.items(), key=lambda item: item[0])))
 
     assert rows(grown) == rows(lake)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.lineage.answer import story_of
 from commitlake.pipelines.lineage.question import Question
@@ -28,9 +28,9 @@ STATES = {
 
 
 @pytest.fixture(scope="module")
-def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
+def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake of the recorded store."""
-    lake = LakePaths(str(tmp_path_factory.mktemp("stories") / "lake"))
+    lake = Lake(str(tmp_path_factory.mktemp("stories") / "lake"))
     archive_store(recorded_store.store, lake, BROKER)
     catch_up_keys(lake)
     follow_edges(lake)
@@ -50,7 +50,7 @@ def offsets_of(story: Story) -> set[int]:
 
 
 def test_a_failing_message_has_a_step_for_each_attempt_until_it_is_dead(
-    lake: LakePaths, recorded_store: RecordedStore
+    lake: Lake, recorded_store: RecordedStore
 ) -> None:
     families = records_by_key(recorded_store)
     failed = {told["unique_key"] for told in recorded_store.failed}
@@ -66,7 +66,7 @@ def test_a_failing_message_has_a_step_for_each_attempt_until_it_is_dead(
 
 
 @pytest.mark.parametrize("kind", STATES)
-def test_transactions_have_their_state(lake: LakePaths, recorded_store: RecordedStore, kind: str) -> None:
+def test_transactions_have_their_state(lake: Lake, recorded_store: RecordedStore, kind: str) -> None:
     families = records_by_key(recorded_store)
     keys = [row["unique_key"] for row in recorded_store.sent if row["kind"] == kind]
     assert keys
@@ -77,7 +77,7 @@ def test_transactions_have_their_state(lake: LakePaths, recorded_store: Recorded
         assert OutcomeState.CONSUMED not in {outcome.state for outcome in story.outcomes}
 
 
-def test_no_story_has_a_record_of_another_message(lake: LakePaths, recorded_store: RecordedStore) -> None:
+def test_no_story_has_a_record_of_another_message(lake: Lake, recorded_store: RecordedStore) -> None:
     families = records_by_key(recorded_store)
     for unique_key, rows in sorted(families.items())[::7]:
         story = story_of(lake, Question(place=(BROKER, rows[0]["physical_offset"])))

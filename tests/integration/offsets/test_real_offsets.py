@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.offsets.command import main
 from tests.servers.jars import java_command
 from tests.servers.java_programs import CLIENT, JVM, programs_class_path, run_java
@@ -35,7 +35,7 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture(scope="module")
 def served(servers: RocketMQ, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedTopic]:
     """A topic with messages; two groups have consumed all of them."""
-    lake = LakePaths(str(tmp_path_factory.mktemp("lake-") / "lake"))
+    lake = Lake(str(tmp_path_factory.mktemp("lake-") / "lake"))
     client = offset_client_of(servers.name_server_address)
     with client.admin, client.puller:
         made = ServedTopic(servers.name_server_address, servers.store, lake, TOPIC, client)

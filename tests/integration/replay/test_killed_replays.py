@@ -130,7 +130,7 @@ def test_killed_replays_deliver_each_message_once_in_order(
     assert f"{MESSAGES:,} messages read back from the target and compared with the lake: no differences" in last
     print(f"{kind}: {codes.count(KILLED)} kills, {network.held} writes held, {network.cuts} connections cut; {last}")
     assert not kind[1] or network.held + network.cuts
-    rows = in_log_order(world.lake.messages, ["physical_offset", "msg_id", "queue_id"])
+    rows = in_log_order(world.lake.uri("messages"), ["physical_offset", "msg_id", "queue_id"])
     expected: dict[int, list[tuple[int, str]]] = {queue: [] for queue in range(QUEUES)}
     for offset, message_id, queue in zip(*rows.values(), strict=True):
         expected[queue].append((offset, message_id))
@@ -143,7 +143,7 @@ def test_killed_replays_deliver_each_message_once_in_order(
     }
     assert found == expected
     assert len({message_id for _, message_id in chain(*found.values())}) == MESSAGES
-    ledger = in_log_order(world.lake.replay_messages, ["physical_offset", "target_queue_id", "target_offset"])
+    ledger = in_log_order(world.lake.uri("replay_messages"), ["physical_offset", "target_queue_id", "target_offset"])
     assert ledger["physical_offset"] == rows["physical_offset"]
     places = dict(
         zip(
@@ -164,4 +164,4 @@ def _sent(world: ReplayWorld, servers: RocketMQ) -> int:
 
 
 def _is_planned(world: ReplayWorld) -> bool:
-    return Path(world.lake.replays, "_delta_log", "00000000000000000001.json").exists()
+    return Path(world.lake.uri("replays"), "_delta_log", "00000000000000000001.json").exists()

@@ -10,8 +10,8 @@ import pytest
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, read_topics
 from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
@@ -26,21 +26,24 @@ from tests.support.store_configs import record_config
 
 
 @pytest.fixture(scope="module")
-def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
+def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake with everything that the broker wrote."""
-    lake = LakePaths(str(tmp_path_factory.mktemp("restored") / "lake"))
+    lake = Lake(str(tmp_path_factory.mktemp("restored") / "lake"))
     work = find_work(str(recorded_store.store), "a", lake)
-    open_for_append(lake.messages)
+    open_for_append(lake.uri("messages"))
     tasks = ArchiveTasks(work.splits(400_000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
     commit_run(
-        lake.messages, [row.data_file for row in manifest if row.table == "messages"], work.commit, work.started_from
+        lake.uri("messages"),
+        [row.data_file for row in manifest if row.table == "messages"],
+        work.commit,
+        work.started_from,
     )
     record_config(lake, work)
     return lake
 
 
-def restore(lake: LakePaths, like: RecordedStore, out: Path, chosen: Chosen | None = None) -> Restored:
+def restore(lake: Lake, like: RecordedStore, out: Path, chosen: Chosen | None = None) -> Restored:
     """Restore with the settings found in a store's files."""
     found = find_settings(like.store, RequestedSettings(delay_levels_ms=LEVELS), ROCKETMQ)
     sizes = found.queue_file_size, found.index_slots, found.index_entries
@@ -50,9 +53,7 @@ def restore(lake: LakePaths, like: RecordedStore, out: Path, chosen: Chosen | No
     return restore_store(lake, lake.bodies, out, chosen or Chosen(""), settings=wanted, offsets=offsets)
 
 
-def test_a_restored_store_equals_the_brokers_own(
-    recorded_store: RecordedStore, lake: LakePaths, tmp_path: Path
-) -> None:
+def test_a_restored_store_equals_the_brokers_own(recorded_store: RecordedStore, lake: Lake, tmp_path: Path) -> None:
     restored = restore(lake, recorded_store, tmp_path / "out")
     assert restored.records == len(recorded_store.decoded)
     assert (restored.lost, restored.lacking) == (0, 0)
@@ -72,7 +73,7 @@ def test_a_restored_store_equals_the_brokers_own(
 
 @pytest.mark.long("a restored store equals the broker's own byte by byte each time")
 def test_a_broker_serves_every_message_of_a_restored_store(
-    recorded_store: RecordedStore, lake: LakePaths, start_broker: StartBroker, tmp_path: Path
+    recorded_store: RecordedStore, lake: Lake, start_broker: StartBroker, tmp_path: Path
 ) -> None:
     restored = restore(lake, recorded_store, tmp_path / "store")
     before = (restored.out / "consumequeue").rglob("0*")
@@ -85,7 +86,7 @@ def test_a_broker_serves_every_message_of_a_restored_store(
 
 @pytest.mark.long("a restored store equals the broker's own byte by byte each time")
 def test_a_broker_starts_from_a_store_restored_to_a_time(
-    recorded_store: RecordedStore, lake: LakePaths, start_broker: StartBroker, tmp_path: Path
+    recorded_store: RecordedStore, lake: Lake, start_broker: StartBroker, tmp_path: Path
 ) -> None:
     rows = sorted(recorded_store.decoded, key=lambda row: int(row["physical_offset"]))
     at = rows[len(rows) // 2]["store_timestamp"]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.restore.command import main
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
@@ -22,15 +22,18 @@ SIZES = ("--queue-file-size", "320", "--index-slots", "50", "--index-entries", "
 
 
 @pytest.fixture
-def lake(tmp_path: Path, bucket: str) -> LakePaths:
+def lake(tmp_path: Path, bucket: str) -> Lake:
     """A lake of a small store."""
-    lake = LakePaths(f"s3://{bucket}/lake")
+    lake = Lake(f"s3://{bucket}/lake")
     work = find_work(str(write_indexed_store(tmp_path / "store")), "a", lake)
-    open_for_append(lake.messages)
+    open_for_append(lake.uri("messages"))
     tasks = ArchiveTasks(work.splits(20_000), lake, pack_location(lake.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
     commit_run(
-        lake.messages, [row.data_file for row in manifest if row.table == "messages"], work.commit, work.started_from
+        lake.uri("messages"),
+        [row.data_file for row in manifest if row.table == "messages"],
+        work.commit,
+        work.started_from,
     )
     return lake
 
@@ -40,12 +43,12 @@ def segments(root: Path) -> list[bytes]:
     return [path.read_bytes() for path in sorted((root / "commitlog").iterdir())]
 
 
-def test_restored_segments_equal_the_originals(lake: LakePaths, tmp_path: Path) -> None:
+def test_restored_segments_equal_the_originals(lake: Lake, tmp_path: Path) -> None:
     assert main(["--lake", lake.root, "--out", str(tmp_path / "out"), *SIZES]) == ExitCode.OK
     assert segments(tmp_path / "out") == segments(tmp_path / "store")
 
 
-def test_expired_bodies_are_left_out(lake: LakePaths, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_expired_bodies_are_left_out(lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = open_store(pack_location(lake.bodies))
     first = next(iter(store.list_packs()))
     store.delete([first.name])

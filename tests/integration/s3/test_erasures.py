@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
@@ -22,7 +22,7 @@ from tests.support.lakes import GrowingLake
 def test_an_erasure_leaves_no_content_in_any_object(
     bucket: str, s3_server: S3Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lake = LakePaths(f"s3://{bucket}/some/lake")
+    lake = Lake(f"s3://{bucket}/some/lake")
     growing = GrowingLake(tmp_path)
     for run in range(2):
         growing.write(shop_messages(50, first=50 * run))

@@ -15,8 +15,8 @@ import pytest
 from deltalake import DeltaTable, Schema
 
 from commitlake.connectors.lake.delta import delta_table, storage_options
-from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.object_store import clients
 from commitlake.connectors.object_store.errors import S3Error
 from commitlake.jobs.query import command as query
@@ -32,18 +32,18 @@ PROCESSES, ROUNDS = 6, 5
 # In a process of its own, as a user would: a JVM takes its environment, and its jars, when it starts.
 ARCHIVED = """
 import json, re, sys
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.object_store.spark import spark_uri
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.cli.runner import open_session
 
 def rows_of(spark, store, lake, bodies):
-    paths = LakePaths(lake)
+    paths = Lake(lake)
     arguments = ["--store", store, "--lake", lake, "--bodies", bodies, "--partition-mib", "1", "--quiet"]
     assert archive.main(arguments) == archive.main(arguments) == 0  # the second finds nothing new
-    rows = with_bodies(spark.read.format("delta").load(spark_uri(paths.messages)), bodies)
-    runs = spark.read.format("delta").load(spark_uri(paths.archive_runs)).select("sequence", "messages", "bytes")
+    rows = with_bodies(spark.read.format("delta").load(spark_uri(paths.uri("messages"))), bodies)
+    runs = spark.read.format("delta").load(spark_uri(paths.uri("archive_runs"))).select("sequence", "messages", "bytes")
     told = [rows.orderBy("broker", "physical_offset"), runs]
     # A pack has a name of its own.
     alike = lambda text: re.sub("-[0-9a-f]{16}[.]zst", ".zst", text)
@@ -51,7 +51,7 @@ def rows_of(spark, store, lake, bodies):
 
 if __name__ == "__main__":
     store, *places = sys.argv[1:]
-    spark = open_session("test", LakePaths(places[-1]).s3)
+    spark = open_session("test", Lake(places[-1]).s3)
     found = [rows_of(spark, store, *pair) for pair in zip(places[::2], places[1::2])]
     secret = sys.stdin.read().strip()
     shown = [value for _, value in spark.sparkContext.getConf().getAll() if secret in value]
@@ -90,19 +90,22 @@ print(commit_run(sys.argv[1], [file], commit, {}).sequence)
 
 
 @pytest.fixture
-def lake(bucket: str) -> LakePaths:
+def lake(bucket: str) -> Lake:
     """A place for a lake."""
-    return LakePaths(f"s3a://{bucket}/some/lake")
+    return Lake(f"s3a://{bucket}/some/lake")
 
 
 @pytest.fixture
-def empty_messages(lake: LakePaths) -> str:
+def empty_messages(lake: Lake) -> str:
     """URI of a table `messages` without rows."""
-    options = storage_options(lake.messages)
+    options = storage_options(lake.uri("messages"))
     DeltaTable.create(
-        lake.messages, Schema.from_json(MESSAGES.json()), partition_by=list(PARTITION_COLUMNS), storage_options=options
+        lake.uri("messages"),
+        Schema.from_json(MESSAGES.json()),
+        partition_by=list(PARTITION_COLUMNS),
+        storage_options=options,
     )
-    return lake.messages
+    return lake.uri("messages")
 
 
 def test_only_one_of_concurrent_commits_succeeds(empty_messages: str) -> None:
@@ -151,7 +154,7 @@ def test_a_commit_succeeds_after_temporary_faults(
 )
 def test_a_lake_in_an_object_store_equals_one_in_a_folder(
     tmp_path: Path,
-    lake: LakePaths,
+    lake: Lake,
     bucket: str,
     s3_server: S3Server,
     capsys: pytest.CaptureFixture[str],
@@ -197,30 +200,30 @@ def test_a_lake_in_an_object_store_equals_one_in_a_folder(
             assert ask("--lake", mixed, "--bodies", f"s3://{bucket}/bodies", *arguments) == expected
 
 
-def test_a_prefix_without_a_lake_is_an_error(lake: LakePaths, bucket: str, s3_server: S3Server) -> None:
+def test_a_prefix_without_a_lake_is_an_error(lake: Lake, bucket: str, s3_server: S3Server) -> None:
     lake.check_writable()
     with pytest.raises(LakeError, match="is not a lake: expected a Delta table in"):
-        open_table(lake, "messages")
+        lake.table("messages")
     s3_server.client().put_object(Bucket=bucket, Key="some/lake/photo.jpg", Body=b"x")
     with pytest.raises(LakeError, match="holds other objects and no table 'messages'"):
         lake.check_writable()
 
 
 @pytest.mark.usefixtures("empty_messages")
-def test_a_table_of_a_lake_opens(lake: LakePaths) -> None:
+def test_a_table_of_a_lake_opens(lake: Lake) -> None:
     lake.check_writable()
-    assert open_table(lake, "messages").version() == 0
+    assert lake.table("messages").version() == 0
     with pytest.raises(LakeError, match="has no table 'quarantine' yet"):
-        open_table(lake, "quarantine")
+        lake.table("quarantine")
 
 
 @pytest.mark.usefixtures("empty_messages")
 def test_the_error_for_wrong_credentials_does_not_contain_them(
-    lake: LakePaths, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    lake: Lake, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrongwrongwrong")
     monkeypatch.setattr(clients, "_clients", {})
-    for call in (lake.check_writable, lambda: open_table(lake, "messages")):
+    for call in (lake.check_writable, lambda: lake.table("messages")):
         with pytest.raises(S3Error, match=r"credentials that the server refuses \(SignatureDoesNotMatch\)"):
             call()
     assert query.main(["--lake", lake.root]) == 2

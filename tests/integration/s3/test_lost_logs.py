@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.log_files import entry_name
 from commitlake.connectors.lake.log_names import LOG
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
@@ -42,7 +41,7 @@ def zero_first_entry(client: Any, bucket: str, table: str) -> None:
     client.put_object(Bucket=bucket, Key=f"lake/{table}/{LOG}/{entry_name(0)}", Body=bytes(100))
 
 
-def archive(store: Path, lake: LakePaths) -> None:
+def archive(store: Path, lake: Lake) -> None:
     """Run the steps of an archive run."""
     if find_work(str(store), None, lake).snapshot.size:
         archive_store(store, lake)
@@ -55,7 +54,7 @@ def archive(store: Path, lake: LakePaths) -> None:
 def test_lost_parts_of_a_log_are_found_and_restored(
     s3_server: S3Server, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    growing, lake = GrowingLake(tmp_path), LakePaths(f"s3://{bucket}/lake")
+    growing, lake = GrowingLake(tmp_path), Lake(f"s3://{bucket}/lake")
     for seed in range(RUNS):
         growing.write(shop_messages(COUNT, seed=seed))
         archive(growing.store, lake)
@@ -75,7 +74,7 @@ def test_lost_parts_of_a_log_are_found_and_restored(
             archive(growing.store, lake)
         assert not repair_lake(lake, plan_repair(lake), "1"), table
         archive(growing.store, lake)
-        offsets = delta_table(lake.messages).to_pyarrow_table(columns=["physical_offset"]).column(0).to_pylist()
+        offsets = lake.table("messages").to_pyarrow_table(columns=["physical_offset"]).column(0).to_pylist()
         assert len(offsets) == len(set(offsets)) == RUNS * COUNT, table
         assert check_keys(lake).same
         assert plan_repair(lake).is_nothing

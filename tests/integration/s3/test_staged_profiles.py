@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive.profiles_file import open_profiles_file
 from commitlake.pipelines.archive.staged import gather_profiles, stage_profile, staging
 from commitlake.pipelines.quality.errors import ProfileError
@@ -24,7 +24,7 @@ def names_in(server: S3Server, bucket: str) -> Sequence[str]:
 
 
 def test_staged_profiles_are_gathered_and_deleted_with_the_run(s3_server: S3Server, bucket: str) -> None:
-    lake = LakePaths(f"s3://{bucket}/some/lake")
+    lake = Lake(f"s3://{bucket}/some/lake")
     with staging(lake, "run") as manifest:
         for number, profile in enumerate(TASKS):
             most_inline = 1 << 20 if number == 3 else 0

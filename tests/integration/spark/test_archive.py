@@ -21,10 +21,11 @@ from commitlake.connectors.formats.engine.records import walk_store
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import new_files
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.runtime.spark_runner import SparkRunner
@@ -156,12 +157,10 @@ def test_every_body_is_in_a_pack(small: Archive) -> None:
 
 @pytest.mark.long("killed runs are repeated each time")
 def test_files_of_a_killed_first_run_do_not_disturb_the_next_run(small: Archive) -> None:
-    work = find_work(str(small.store), None, LakePaths(str(small.lake)))
+    work = find_work(str(small.store), None, Lake(str(small.lake)))
     table = open_for_append(f"{small.lake}/messages")
     splits = plan_splits(work.stores[0], work.snapshot.ranges[work.stores[0].broker], 3000)
-    tasks = ArchiveTasks(
-        splits, LakePaths(str(small.lake)), PackLocation(f"{small.lake}/bodies"), work.commit.run_id, "1"
-    )
+    tasks = ArchiveTasks(splits, Lake(str(small.lake)), PackLocation(f"{small.lake}/bodies"), work.commit.run_id, "1")
     assert [row.table for row in tasks.run(0, tasks.parts[:1])] == ["messages", "topic_minutes", ""]
     assert table.version() == 0
     assert small.run(max_partition_bytes=3000).messages == 30
@@ -447,7 +446,7 @@ def test_only_one_of_two_concurrent_runs_succeeds(small: Archive, begun: bool) -
         small.run()
         small.write(open_segment(FIRST, SIZE))
     config = Config(str(small.store), str(small.lake), quality=False)
-    works = [find_work(config.store, None, LakePaths(config.lake)) for _ in range(2)]
+    works = [find_work(config.store, None, Lake(config.lake)) for _ in range(2)]
     assert works[0].commit.sequence == works[1].commit.sequence
     outcomes = at_once([lambda work=work: run_archive(small.runner, config, work) for work in works])  # type: ignore[misc]
     won = [outcome for outcome in outcomes if isinstance(outcome, Result)]
@@ -464,7 +463,7 @@ def test_concurrent_runs_over_different_stores_succeed(small: Archive, tmp_path:
     other = dataclasses.replace(small, store=tmp_path / "broker-b" / "store")
     other.write(open_segment(SECOND[:7], SIZE))
     config = [Config(str(store), str(small.lake), quality=False) for store in (small.store, other.store)]
-    works = [find_work(each.store, None, LakePaths(each.lake)) for each in config]
+    works = [find_work(each.store, None, Lake(each.lake)) for each in config]
     assert works[0].commit.sequence == works[1].commit.sequence
     outcomes = at_once(
         [
@@ -485,7 +484,7 @@ def test_concurrent_runs_over_different_stores_succeed(small: Archive, tmp_path:
 
 def test_concurrent_runs_over_one_store_archive_each_message_once(small: Archive) -> None:
     config = Config(str(small.store), str(small.lake), quality=False)
-    works = [find_work(config.store, None, LakePaths(config.lake)) for _ in range(3)]
+    works = [find_work(config.store, None, Lake(config.lake)) for _ in range(3)]
     results = at_once(
         [lambda work=work: archive_concurrently(small.runner, config, work) for work in works]  # type: ignore[misc]
     )
@@ -499,7 +498,7 @@ def test_concurrent_runs_over_four_stores_leave_out_no_key(small: Archive, tmp_p
         other = dataclasses.replace(small, store=tmp_path / f"broker-{name}" / "store")
         other.write(open_segment(SECOND, SIZE))
         configs.append(Config(str(other.store), str(small.lake), quality=False))
-    works = [find_work(config.store, None, LakePaths(config.lake)) for config in configs]
+    works = [find_work(config.store, None, Lake(config.lake)) for config in configs]
     results = at_once(
         [
             lambda config=config, work=work: archive_concurrently(small.runner, config, work)  # type: ignore[misc]
@@ -507,15 +506,15 @@ def test_concurrent_runs_over_four_stores_leave_out_no_key(small: Archive, tmp_p
         ]
     )
     assert [result.unfinished_tables for result in results if isinstance(result, Result)] == [[]] * 4
-    assert not new_files(LakePaths(str(small.lake)), followed_version(LakePaths(str(small.lake))))[0]
+    assert not new_files(Lake(str(small.lake)), followed_version(Lake(str(small.lake))))[0]
 
 
 def test_the_later_of_two_overlapping_runs_is_refused(small: Archive) -> None:
     small.write(open_segment(FIRST[:10], SIZE))
     config = Config(str(small.store), str(small.lake), quality=False)
-    shorter = find_work(config.store, None, LakePaths(config.lake))
+    shorter = find_work(config.store, None, Lake(config.lake))
     small.write(open_segment(FIRST, SIZE))
-    longer = find_work(config.store, None, LakePaths(config.lake))
+    longer = find_work(config.store, None, Lake(config.lake))
     assert run_archive(small.runner, config, longer).messages == 30
     with pytest.raises(ConcurrentArchiveError, match="another run has archived broker-a meanwhile"):
         run_archive(small.runner, config, shorter)

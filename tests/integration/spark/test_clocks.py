@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.runtime.spark_runner import SparkRunner
@@ -64,4 +64,4 @@ def test_a_clock_that_steps_loses_and_duplicates_no_message(runner: Runner, tmp_
         assert found[name].equals(rows), name
     assert found["messages"].num_rows == sent
     check_bodies(root, SEGMENT, tmp_path / "lake")
-    assert len({path.name for path in Path(LakePaths(str(tmp_path / "lake")).bodies).iterdir()}) > 3
+    assert len({path.name for path in Path(Lake(str(tmp_path / "lake")).bodies).iterdir()}) > 3

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from tests.support.comparing import plain_rows
 from tests.support.logs import messages
 from tests.support.planted_modules import LOADED, plant_modules
@@ -78,7 +78,7 @@ def write(store: Path, count: int, seed: int) -> None:
 def offsets(lake: Path) -> list[int]:
     """The archived messages, by their place in the log."""
     try:
-        table = DeltaTable(LakePaths(str(lake)).messages)
+        table = DeltaTable(Lake(str(lake)).uri("messages"))
     except Exception:  # noqa: BLE001 (not there yet, or being made)
         return []
     return sorted(table.to_pyarrow_table(columns=["physical_offset"]).column(0).to_pylist())

@@ -166,13 +166,12 @@ def test_settings_are_accepted_by_the_jobs(block: Block, tmp_path: Path) -> None
 
 
 def test_queries_of_the_table_reference_run(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from commitlake.connectors.lake.paths import LakePaths
-    from commitlake.connectors.lake.reader import NoTableError, open_table
+    from commitlake.connectors.lake.lake import Lake, NoTableError
 
     failed = []
     for table, queries in QUERIES.items():
         try:
-            open_table(LakePaths(str(demo / "lake")), table)
+            Lake(str(demo / "lake")).table(table)
         except NoTableError:
             continue  # it appears with its first row
         for _, sql in queries:

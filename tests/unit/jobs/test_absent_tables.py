@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_names import LOG
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.schemas.errors import ExitCode
@@ -76,7 +76,7 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
     return growing
 
 
-def tables_of(lake: LakePaths) -> list[str]:
+def tables_of(lake: Lake) -> list[str]:
     return sorted(path.parent.name for path in Path(lake.root).glob(f"*/{LOG}") if path.parent.name != "messages")
 
 

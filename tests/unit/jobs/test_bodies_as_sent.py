@@ -22,7 +22,6 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, decompressed
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.reader import open_table
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.jobs.dlq import command as dlq
 from commitlake.jobs.dump import command as dump
@@ -137,7 +136,7 @@ def of_source(growing: GrowingLake, _: object) -> Found:
 
 def of_spark(growing: GrowingLake, _: object) -> Found:
     """`with_bodies`, in a task."""
-    rows = open_table(growing.lake, "messages").to_pyarrow_table().combine_chunks()
+    rows = growing.lake.table("messages").to_pyarrow_table().combine_chunks()
     for batch in rows.to_batches():
         for stored in batches_with_bodies(batch, open_store(growing.lake.bodies), FrameCache()):
             for part in decompressed(stored, 64 << 20):
@@ -148,7 +147,7 @@ def of_spark(growing: GrowingLake, _: object) -> Found:
 
 def of_replay(growing: GrowingLake, _: object) -> Found:
     """The function of `replay --transform`."""
-    rows = open_table(growing.lake, "messages").to_pyarrow_table().select(COLUMNS)
+    rows = growing.lake.table("messages").to_pyarrow_table().select(COLUMNS)
     made, errors = as_produced(rows, read_bodies_of(rows, open_store(growing.lake.bodies)))
     for row, error in zip(made.to_pylist(), errors, strict=True):
         yield row["keys"][0], row["body"].decode() or None, error is not None

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.query import command as query
 from commitlake.jobs.rebuild import command as rebuild
@@ -80,14 +80,14 @@ def test_rebuilt_store_has_restricted_modes(tmp_path: Path, modes: tuple[int, in
 
 def test_lake_and_files_made_from_it_have_restricted_modes(tmp_path: Path, modes: tuple[int, int]) -> None:
     store = write_indexed_store(tmp_path / "a" / "store", 60)
-    lake = LakePaths(str(tmp_path / "lake"))
+    lake = Lake(str(tmp_path / "lake"))
     with restricted_umask():  # as a job does it
         work = find_work(str(store), None, lake)
-        open_for_append(lake.messages)
+        open_for_append(lake.uri("messages"))
         tasks = ArchiveTasks(work.splits(5000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
         manifest = list(tasks.run(0, tasks.parts))
         files = [row.data_file for row in manifest if row.path and row.table == "messages"]
-        commit_run(lake.messages, files, work.commit, work.started_from)
+        commit_run(lake.uri("messages"), files, work.commit, work.started_from)
     check(tmp_path / "lake", modes)
     assert restore.main(["--lake", lake.root, "--out", str(tmp_path / "out"), *SIZES]) == ExitCode.OK
     check(tmp_path / "out", modes)
@@ -108,9 +108,9 @@ def test_maintained_lake_has_restricted_modes(tmp_path: Path, modes: tuple[int, 
 
 
 def test_lake_made_without_a_job_has_restricted_modes(tmp_path: Path, modes: tuple[int, int]) -> None:
-    lake = LakePaths(str(tmp_path / "lake"))
-    open_for_append(lake.messages)
-    assert (tmp_path / "lake").stat().st_mode & 0o777 == Path(lake.messages).stat().st_mode & 0o777 == modes[1]
+    lake = Lake(str(tmp_path / "lake"))
+    open_for_append(lake.uri("messages"))
+    assert (tmp_path / "lake").stat().st_mode & 0o777 == Path(lake.uri("messages")).stat().st_mode & 0o777 == modes[1]
 
 
 def test_umask_is_restored_when_a_job_has_ended(tmp_path: Path, modes: tuple[int, int]) -> None:

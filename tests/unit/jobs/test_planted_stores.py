@@ -14,8 +14,9 @@ import pytest
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreError
 from commitlake.connectors.formats.engine.errors import CommitLogError
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.runtime import spark_session
 from commitlake.jobs.archive import command as archive_job
 from commitlake.jobs.audit import command as audit
@@ -94,7 +95,7 @@ def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def archive(store: Path, out: Path, broker: str | None = None) -> int:
     """Run an archive in this process."""
     try:
-        archive_store(store, LakePaths(str(out / "lake")), broker)
+        archive_store(store, Lake(str(out / "lake")), broker)
     except (CommitLogError, LakeError, PackStoreError, UnsafeFileError):
         return 2
     return 0

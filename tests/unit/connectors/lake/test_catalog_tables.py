@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.lake.catalog_tables import catalog_tables
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from tests.support.lakes import GrowingLake, shop_messages
 
@@ -26,4 +27,4 @@ def test_the_tables_that_are_there_are_described(tmp_path: Path) -> None:
 
 def test_a_folder_without_messages_is_no_lake(tmp_path: Path) -> None:
     with pytest.raises(LakeError):
-        catalog_tables(LakePaths(str(tmp_path / "lake")))
+        catalog_tables(Lake(str(tmp_path / "lake")))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import file_groups, reached_erasure, reached_version
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.versions import AddedFile
 
 
@@ -29,6 +29,6 @@ def test_groups_have_the_files_in_order_and_fit(rows: list[int | None], groups: 
 
 
 def test_a_missing_table_has_reached_no_version(tmp_path: Path) -> None:
-    lake = LakePaths(str(tmp_path))
-    assert reached_version(lake, lake.edges, "commitlake.edges") == -1
-    assert reached_erasure(lake, lake.edges) == 0
+    lake = Lake(str(tmp_path))
+    assert reached_version(lake, lake.uri("edges"), "commitlake.edges") == -1
+    assert reached_erasure(lake, lake.uri("edges")) == 0

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.owned_folders import check_no_owner, owned_folder
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.object_store import access
 from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
 from commitlake.jobs.restore import command as restore
@@ -97,7 +98,7 @@ def test_an_object_store_that_cannot_be_reached_is_an_error(monkeypatch: pytest.
 def test_every_job_that_creates_files_refuses_such_a_place(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = str(root / "lake" / "messages" / "x")
     with pytest.raises(LakeError, match=r"--lake .* is in .*/lake/messages, a table of a lake"):
-        LakePaths(place).check_writable()
+        Lake(place).check_writable()
     with pytest.raises(LakeError, match=r"--out .* expected a place outside it"):
         check_no_owner(place, "--out")
     assert restore.main(["--lake", str(root / "lake"), "--out", place]) == ExitCode.USAGE

@@ -18,43 +18,44 @@ from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
 from commitlake.connectors.lake import delta
-from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.connectors.lake.reader import QueryError, TimeRangeError, clean_message, open_table, run_sql
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.lake.reader import QueryError, TimeRangeError, clean_message, run_sql
 from commitlake.schemas.errors import ExitCode
 
 ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake with six rows in three files."""
     root = tmp_path_factory.mktemp("lake")
     for number in (3, 1, 2):
         moments = [datetime.datetime(2026, 11, number, hour, tzinfo=datetime.UTC) for hour in (23, 1)]
         rows = {"store_timestamp": pa.array(moments, pa.timestamp("us", "UTC")), "number": [2 * number, 2 * number - 1]}
         write_deltalake(str(root / "messages"), pa.table(rows), mode="append")
-    return LakePaths(str(root))
+    return Lake(str(root))
 
 
 @pytest.mark.parametrize("sorts_all", [False, True])
-def test_a_query_returns_its_rows_in_order(lake: LakePaths, sorts_all: bool) -> None:
+def test_a_query_returns_its_rows_in_order(lake: Lake, sorts_all: bool) -> None:
     sql = "SELECT number FROM messages ORDER BY store_timestamp"
-    answer = run_sql(open_table(lake, "messages"), "messages", sql, sorts_all=sorts_all)
+    answer = run_sql(lake.table("messages"), "messages", sql, sorts_all=sorts_all)
     assert answer.read_all()["number"].to_pylist() == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_folder_without_a_lake_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="does not exist: expected the folder of a lake"):
-        open_table(LakePaths(str(tmp_path / "nowhere")), "messages")
+        Lake(str(tmp_path / "nowhere")).table("messages")
     with pytest.raises(LakeError, match=r"is not a lake: expected a Delta table in .*/messages"):
-        open_table(LakePaths(str(tmp_path)), "messages")
+        Lake(str(tmp_path)).table("messages")
 
 
-def test_the_error_for_a_missing_table_differs_from_that_for_a_missing_lake(lake: LakePaths, tmp_path: Path) -> None:
+def test_the_error_for_a_missing_table_differs_from_that_for_a_missing_lake(lake: Lake, tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="has no table 'quarantine' yet"):
-        open_table(lake, "quarantine")
+        lake.table("quarantine")
     with pytest.raises(LakeError, match="is not a lake"):
-        open_table(LakePaths(str(tmp_path)), "quarantine")
+        Lake(str(tmp_path)).table("quarantine")
 
 
 def test_the_paths_of_each_version_are_checked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,13 +93,13 @@ def test_the_paths_of_each_version_are_checked_once(tmp_path: Path, monkeypatch:
         ("SELECT 1 / (number - number) FROM messages", "Divide by zero"),
     ],
 )
-def test_a_query_that_fails_is_one_line_of_error(lake: LakePaths, sql: str, message: str) -> None:
+def test_a_query_that_fails_is_one_line_of_error(lake: Lake, sql: str, message: str) -> None:
     with pytest.raises(QueryError, match=message) as raised:
-        run_sql(open_table(lake, "messages"), "messages", sql).read_all()
+        run_sql(lake.table("messages"), "messages", sql).read_all()
     assert "\n" not in str(raised.value)
 
 
-def test_a_panic_of_the_engine_is_a_query_error(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_panic_of_the_engine_is_a_query_error(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     class PanicException(BaseException):
         """The exception that a panic in Rust raises in Python."""
 
@@ -107,19 +108,19 @@ def test_a_panic_of_the_engine_is_a_query_error(lake: LakePaths, monkeypatch: py
 
     monkeypatch.setattr(QueryBuilder, "execute", execute)
     with pytest.raises(QueryError, match=r"^the engine failed: index out of bounds$"):
-        run_sql(open_table(lake, "messages"), "messages", "SELECT 1")
+        run_sql(lake.table("messages"), "messages", "SELECT 1")
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
 def test_an_interrupt_is_not_treated_as_a_panic(
-    lake: LakePaths, monkeypatch: pytest.MonkeyPatch, stop: type[BaseException]
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, stop: type[BaseException]
 ) -> None:
     def execute(*_: object) -> None:
         raise stop
 
     monkeypatch.setattr(QueryBuilder, "execute", execute)
     with pytest.raises(stop):
-        run_sql(open_table(lake, "messages"), "messages", "SELECT 1")
+        run_sql(lake.table("messages"), "messages", "SELECT 1")
 
 
 @pytest.mark.parametrize(

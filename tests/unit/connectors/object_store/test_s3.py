@@ -15,11 +15,12 @@ from botocore import exceptions
 from commitlake.connectors import plain_connections
 from commitlake.connectors.catalog.errors import CatalogError
 from commitlake.connectors.lake.delta import storage_options
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError, PackStoreUnavailableError
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.s3_store import S3PackStore
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.object_store import clients
 from commitlake.connectors.object_store.access import delta_options, first_names
 from commitlake.connectors.object_store.clients import s3_client
@@ -79,7 +80,7 @@ def test_an_invalid_uri_is_refused(uri: str) -> None:
 def test_credentials_in_a_uri_or_endpoint_are_refused_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     for call in (
         lambda: parse_s3_uri("s3://AKIA:verysecret@bucket/a"),
-        lambda: LakePaths("s3://AKIA:verysecret@bucket/a"),
+        lambda: Lake("s3://AKIA:verysecret@bucket/a"),
         lambda: pack_location("s3a://AKIA:verysecret@bucket/a"),
         lambda: s3_options("http://AKIA:verysecret@host:9000"),
         lambda: s3_options("AKIA:verysecret@host:9000"),
@@ -152,7 +153,7 @@ def test_an_endpoint_that_is_not_a_url_is_refused() -> None:
 def test_other_paths_are_not_s3_uris(path: str) -> None:
     assert not is_s3(path)
     assert pack_location(path) == PackLocation(path)
-    assert LakePaths(path).s3 is None
+    assert Lake(path).s3 is None
     assert storage_options(path) is None
     assert spark_uri(path) == path
 
@@ -160,7 +161,7 @@ def test_other_paths_are_not_s3_uris(path: str) -> None:
 @pytest.mark.parametrize("place", ["hdfs://host/lake", "gs://bucket/lake", "x-s3://a", "dbfs:/lake"])
 def test_other_stores_are_refused_for_lakes_and_for_bodies(place: str) -> None:
     with pytest.raises(LakeError, match=f"'{place}' cannot hold a lake: expected a folder, or s3://bucket/prefix"):
-        LakePaths(place)
+        Lake(place)
     with pytest.raises(PackStoreError, match="expected a folder of this machine"):
         open_store(place)
 
@@ -176,13 +177,13 @@ def test_other_stores_are_refused_for_lakes_and_for_bodies(place: str) -> None:
 )
 def test_a_uri_of_databricks_is_refused_with_its_path_there(place: str, path: str) -> None:
     with pytest.raises(LakeError, match=f"s3://bucket/prefix. On Databricks, its path is {path}: "):
-        LakePaths(place)
+        Lake(place)
 
 
 @pytest.mark.parametrize("place", ["abfss://logs@account.dfs.core.windows.net/lake", "gs://bucket/lake"])
 def test_other_schemes_get_no_hint_about_databricks(place: str) -> None:
     with pytest.raises(LakeError, match=r"or s3://bucket/prefix$"):
-        LakePaths(place)
+        Lake(place)
 
 
 @pytest.mark.parametrize("name", ["logs.messages", "main.logs.messages"])
@@ -193,10 +194,10 @@ def test_a_name_in_a_catalog_needs_a_catalog_unless_it_is_a_folder(
     for variable in ("UNITY_CATALOG_URL", "DATABRICKS_HOST"):
         monkeypatch.delenv(variable, raising=False)
     with pytest.raises(CatalogError, match=rf"no catalog is set: .* write \./{name}"):
-        LakePaths(name)
-    assert LakePaths(f"./{name}").root == f"./{name}"
+        Lake(name)
+    assert Lake(f"./{name}").root == f"./{name}"
     (tmp_path / name).mkdir()
-    assert LakePaths(name).root == name
+    assert Lake(name).root == name
 
 
 @pytest.mark.parametrize("name", ["a\\b", "a\nb", "a[1]", "a^b", "a|b", "a#b", "a?b", "a%20b"])
@@ -204,11 +205,11 @@ def test_folders_that_the_library_of_tables_cannot_name_are_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(LakeError, match="cannot hold a lake: its path has"):
-        LakePaths(f"/data/{name}/lake")
+        Lake(f"/data/{name}/lake")
     (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / name)
     with pytest.raises(LakeError, match="Name another folder"):
-        LakePaths("lake")
+        Lake("lake")
 
 
 def test_arguments_override_the_environment_which_overrides_the_profile(
@@ -242,13 +243,13 @@ def test_an_endpoint_is_a_url(endpoint: str) -> None:
 def test_pickled_places_have_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9000")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "verysecret")
-    for place in (LakePaths("s3a://bucket/lake/"), pack_location("s3://bucket/bodies", region="eu-west-1")):
+    for place in (Lake("s3a://bucket/lake/"), pack_location("s3://bucket/bodies", region="eu-west-1")):
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9000")
         sent = pickle.dumps(place)
         monkeypatch.delenv("AWS_ENDPOINT_URL_S3")
         assert pickle.loads(sent) == place
         assert b"verysecret" not in sent
-    assert LakePaths("s3a://bucket/lake/").messages == "s3://bucket/lake/messages"
+    assert Lake("s3a://bucket/lake/").uri("messages") == "s3://bucket/lake/messages"
 
 
 def test_credentials_are_found_like_boto3s(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

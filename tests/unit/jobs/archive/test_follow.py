@@ -16,8 +16,8 @@ from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.plan import Snapshot, take_snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreUnavailableError
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.jobs.archive import command as archive
@@ -52,7 +52,7 @@ def follower(config: Config, on_result: Callable[[Result], None] = lambda _: Non
 
 def plan(config: Config) -> ArchiveWork:
     """Return the archive work for the whole store."""
-    return find_work(config.store, config.broker, LakePaths(config.lake))
+    return find_work(config.store, config.broker, Lake(config.lake))
 
 
 def offer(config: Config) -> Snapshot:
@@ -87,7 +87,7 @@ def waits_of(follower: Follower, monkeypatch: pytest.MonkeyPatch, errors: list[E
 def test_messages_that_another_run_archived_are_not_archived_again(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit_messages(open_for_append(LakePaths(config.lake).messages), [], plan(config).commit)
+    commit_messages(open_for_append(Lake(config.lake).uri("messages")), [], plan(config).commit)
     tried: list[int] = []
 
     def run(_spark: object, _config: Config, work: ArchiveWork, **_: object) -> Result:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive import follow
@@ -36,7 +35,7 @@ def run(growing: GrowingLake) -> int:
 
 def keys_are_complete(growing: GrowingLake) -> bool:
     """Return whether `message_keys` has followed all of `messages`."""
-    return followed_version(growing.lake) == delta_table(growing.lake.messages).version()
+    return followed_version(growing.lake) == growing.lake.table("messages").version()
 
 
 def test_missing_keys_are_added_and_reported(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,7 +49,7 @@ def test_missing_keys_are_added_and_reported(growing: GrowingLake, capsys: pytes
 
 
 def test_an_unfinished_run_is_finished(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.rmtree(growing.lake.archive_runs)
+    shutil.rmtree(growing.lake.uri("archive_runs"))
     shutil.rmtree(Path(growing.lake.root) / "_newest")
     assert run(growing) == 0
     assert "run 1, which another process had left unfinished, is now finished" in capsys.readouterr().err

@@ -12,10 +12,10 @@ from commitlake.connectors.formats.engine.records import walk_store
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.lake.packs.stores import LocalPackStore
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.side_process import SideProcess
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit
@@ -34,11 +34,11 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commitlake.connectors.runtime.spark_session.get_session", lambda *_: 1 / 0)
 
 
-def run(root: Path, *options: str) -> tuple[int, LakePaths]:
+def run(root: Path, *options: str) -> tuple[int, Lake]:
     """Archive a store into the lake next to it."""
     lake = root.parent / "lake"
     named = ["--store", str(root), "--broker", "a", "--lake", str(lake), "--partition-mib", "1", "--quiet"]
-    return archive.main([*named, *options]), LakePaths(str(lake))
+    return archive.main([*named, *options]), Lake(str(lake))
 
 
 @pytest.mark.parametrize("threads", ["1", "3"])
@@ -49,7 +49,7 @@ def test_every_message_is_in_the_lake_once(tmp_path: Path, threads: str) -> None
     (store,) = find_stores(str(root), "a")
     expected = {found.message.physical_offset: found.message.body for found in walk_store(store, SIZE) if found.message}
     columns = ["physical_offset", "body_ref", "body_crc"]
-    rows = delta_table(lake.messages).to_pyarrow_table(columns=columns).to_pylist()
+    rows = lake.table("messages").to_pyarrow_table(columns=columns).to_pylist()
     packs = LocalPackStore(Path(lake.bodies))
     bodies = {row["physical_offset"]: read_body(packs, BodyRef(**row["body_ref"]), row["body_crc"]) for row in rows}
     assert (len(rows), bodies) == (len(expected), expected)
@@ -73,11 +73,11 @@ def test_all_tables_are_updated_and_a_second_run_changes_nothing(
     code, lake = run(root, "--local")
     assert (code, CountedProcess.started) == (0, 1)
     assert (run(root, "--local")[0], CountedProcess.started) == (0, 1)
-    last = read_last_commit(lake.messages)
+    last = read_last_commit(lake.uri("messages"))
     assert last is not None
     assert last.sequence == 1
-    assert followed_version(lake) == delta_table(lake.messages).version()
-    for table in (lake.profiles, lake.quality_results, lake.archive_runs):
+    assert followed_version(lake) == lake.table("messages").version()
+    for table in (lake.uri("profiles"), lake.uri("quality_results"), lake.uri("archive_runs")):
         assert delta_table(table).to_pyarrow_table().num_rows
     assert (Path(lake.root) / "quality.html").exists()
 
@@ -88,7 +88,7 @@ def test_damage_is_quarantined_and_ends_with_exit_code_3(tmp_path: Path) -> None
     root = write_store(tmp_path / "store", [(0, bytes(data))])
     code, lake = run(root, "--local", "--no-quality")
     assert code == 3
-    assert delta_table(lake.quarantine).to_pyarrow_table().num_rows == 1
+    assert lake.table("quarantine").to_pyarrow_table().num_rows == 1
 
 
 def test_a_queue_that_skips_an_offset_is_marked_once_and_stops_nothing(
@@ -103,12 +103,14 @@ def test_a_queue_that_skips_an_offset_is_marked_once_and_stops_nothing(
     summary = capsys.readouterr().err
     assert "messages of 1 queue are missing in a log without damage" in summary
     assert "broker 'broker-a', topic 'odd', queue 0" in summary
-    assert delta_table(growing.lake.messages).to_pyarrow_table().num_rows == 8
+    assert growing.lake.table("messages").to_pyarrow_table().num_rows == 8
     assert audit.main([*places, "--quiet"]) == 0
     growing.write(new_message(number, topic, queue_id=0) for number in range(4, 6) for topic in ("sound", "odd"))
     assert archive.main([*places, "--quiet"]) == 0
     damage = [
-        row for row in rows_of(growing.lake.quality_results) if row["severity"] == "damage" and not row["success"]
+        row
+        for row in rows_of(growing.lake.uri("quality_results"))
+        if row["severity"] == "damage" and not row["success"]
     ]
     assert [json.loads(example)["topic"] for row in damage for example in row["examples"]] == ["odd"]
 
@@ -134,6 +136,6 @@ def test_masks_that_make_bodies_larger_do_not_stop_an_archive(tmp_path: Path, mo
     root = write_store(tmp_path / "store", [(0, open_segment([new_message(body=body)], SIZE))])
     code, lake = run(root, "--local", "--mask", "body.e=hash")
     assert code == 0
-    (row,) = delta_table(lake.messages).to_pyarrow_table(columns=["size", "body_size"]).to_pylist()
+    (row,) = lake.table("messages").to_pyarrow_table(columns=["size", "body_size"]).to_pylist()
     assert row["body_size"] > row["size"]
     assert audit.main(["--lake", lake.root, "--local", "--quiet"]) == 0

@@ -75,7 +75,7 @@ def test_the_page_has_the_numbers_of_the_run(run: tuple[ShownRun, Result, Page])
     assert facts["Lake"] == shown.lake.root
     assert facts["Run"] == f"2 ({shown.run_id})"
     start = shown.ranges["broker-a"].start
-    rows = [row for row in rows_of(shown.lake.messages) if row["physical_offset"] >= start]
+    rows = [row for row in rows_of(shown.lake.uri("messages")) if row["physical_offset"] >= start]
     times = [f"{row['store_timestamp']:%Y-%m-%d %H:%M:%S}" for row in rows]
     assert len(rows) == result.messages
     assert facts["Messages stored"] == f"{min(times)} to {max(times)} UTC"
@@ -84,7 +84,7 @@ def test_the_page_has_the_numbers_of_the_run(run: tuple[ShownRun, Result, Page])
 
 def test_unreadable_records_are_grouped_and_decoded(run: tuple[ShownRun, Result, Page]) -> None:
     shown, result, page = run
-    rows = rows_of(shown.lake.quarantine)
+    rows = rows_of(shown.lake.uri("quarantine"))
     articles = parse_page(render_page(page)).by_id("findings").all("article")
     (article,) = [each for each in articles if "Bodies whose checksum is wrong" in each.text]
     of_body = sorted((row for row in rows if row["reason"] == "body_crc"), key=lambda row: row["start_offset"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.archive import snapshots
 from commitlake.jobs.archive.snapshots import RepeatedSnapshots
 from commitlake.pipelines.archive.run import Config
@@ -28,9 +28,9 @@ def stores(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def lake(tmp_path: Path, stores: Path) -> LakePaths:
+def lake(tmp_path: Path, stores: Path) -> Lake:
     """A lake with that store."""
-    made = LakePaths(str(tmp_path / "lake"))
+    made = Lake(str(tmp_path / "lake"))
     archive_store(stores / "a", made)
     return made
 
@@ -60,14 +60,14 @@ def write_offset(stores: Path, offset: int, broker: str = "a") -> None:
     path.write_text(OFFSETS % offset)
 
 
-def kept(lake: LakePaths) -> list[tuple[str, int | None]]:
+def kept(lake: Lake) -> list[tuple[str, int | None]]:
     """Return the brokers and offsets in the lake, in the order in which they were added."""
-    return sorted((row["broker"], row["offset"]) for row in rows_of(lake.consumer_offsets) if row["group"] == "mail")
+    return sorted(
+        (row["broker"], row["offset"]) for row in rows_of(lake.uri("consumer_offsets")) if row["group"] == "mail"
+    )
 
 
-def test_each_snapshot_after_the_first_lists_the_stores_once(
-    stores: Path, lake: LakePaths, listings: list[str]
-) -> None:
+def test_each_snapshot_after_the_first_lists_the_stores_once(stores: Path, lake: Lake, listings: list[str]) -> None:
     repeated = RepeatedSnapshots(Config(f"{stores}/*", lake.root), datetime.timedelta(0))
     for number in (1, 2, 3):
         write_offset(stores, number)
@@ -76,7 +76,7 @@ def test_each_snapshot_after_the_first_lists_the_stores_once(
     assert kept(lake) == [("a", 1), ("a", 2), ("a", 3)]
 
 
-def test_a_new_store_is_in_the_next_snapshot(stores: Path, lake: LakePaths) -> None:
+def test_a_new_store_is_in_the_next_snapshot(stores: Path, lake: Lake) -> None:
     repeated = RepeatedSnapshots(Config(f"{stores}/*", lake.root), datetime.timedelta(0))
     repeated.take_if_due()
     write_broker(stores, "b", 7)
@@ -85,7 +85,7 @@ def test_a_new_store_is_in_the_next_snapshot(stores: Path, lake: LakePaths) -> N
     assert kept(lake) == [("a", 1), ("b", 7)]
 
 
-def test_a_deleted_store_gets_no_new_snapshot(stores: Path, lake: LakePaths) -> None:
+def test_a_deleted_store_gets_no_new_snapshot(stores: Path, lake: Lake) -> None:
     write_broker(stores, "b", 7)
     repeated = RepeatedSnapshots(Config(f"{stores}/*", lake.root), datetime.timedelta(0))
     repeated.take_if_due()
@@ -94,7 +94,7 @@ def test_a_deleted_store_gets_no_new_snapshot(stores: Path, lake: LakePaths) -> 
     assert kept(lake) == [("a", 1), ("b", 7)]
 
 
-def test_no_snapshot_is_taken_of_a_store_without_messages(stores: Path, lake: LakePaths) -> None:
+def test_no_snapshot_is_taken_of_a_store_without_messages(stores: Path, lake: Lake) -> None:
     (stores / "empty" / "commitlog").mkdir(parents=True)
     RepeatedSnapshots(Config(str(stores / "empty"), lake.root), datetime.timedelta(0)).take_if_due()
-    assert not Path(lake.consumer_offsets).exists()
+    assert not Path(lake.uri("consumer_offsets")).exists()

@@ -12,7 +12,8 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.lake.archive_log import StoreProgress
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.query import command as query
@@ -70,9 +71,9 @@ def test_a_span_starts_after_the_expired_messages() -> None:
 
 
 def test_a_moment_is_one_version_and_its_commit(growing: GrowingLake) -> None:
-    announce_expiry(growing.lake.messages, "bodies", DAY)
+    announce_expiry(growing.lake.uri("messages"), "bodies", DAY)
     moment = read_moment(growing.lake)
-    assert moment.version == DeltaTable(growing.lake.messages).version() == moment.committed + 1
+    assert moment.version == DeltaTable(growing.lake.uri("messages")).version() == moment.committed + 1
     assert (moment.commit.sequence, moment.profiles, moment.later) == (2, None, ())
     assert moment.expired == {"bodies": DAY}
 
@@ -80,7 +81,7 @@ def test_a_moment_is_one_version_and_its_commit(growing: GrowingLake) -> None:
 def test_runs_that_commit_during_the_audit_are_left_out(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
     later: list[str] = []
 
-    def one_more(lake: LakePaths, commit: object) -> list[object]:
+    def one_more(lake: Lake, commit: object) -> list[object]:
         growing.write(shop_messages(10, seed=len(later) + 2))
         later.append(growing.archive().run_id)
         return []
@@ -122,7 +123,7 @@ def test_hbase_that_has_not_followed_the_newest_run_is_an_error(growing: Growing
 
 def test_a_folder_without_a_lake_has_no_moment(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="nothing is archived in it yet"):
-        read_moment(LakePaths(str(tmp_path)))
+        read_moment(Lake(str(tmp_path)))
 
 
 def test_brokers_on_only_one_side_are_noted(growing: GrowingLake) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import commitlake
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.catalog import command as catalog
 from commitlake.jobs.query import command as query
@@ -76,7 +76,7 @@ def test_jobs_find_a_registered_lake_by_its_name(
     places = ["--store", str(growing.store), "--lake", name]
     assert archive.main([*places, "--local", "--no-quality", "--quiet"]) == ExitCode.OK
     assert messages_of(name, capsys) == 15
-    assert LakePaths(name).root == growing.lake.root
+    assert Lake(name).root == growing.lake.root
     assert not Path(name).exists()
     assert commitlake.open(name) is not None
 

@@ -6,7 +6,7 @@ import datetime
 from pathlib import Path
 
 from commitlake.broker_lite.shop_traffic import fill_shop_store
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.demo.offset_history import OffsetHistory
 from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.lag.answer import lag_of_lake
@@ -19,7 +19,7 @@ from tests.support.lakes import archive_store
 
 
 def test_the_mail_service_stops_six_hours_before_the_end(tmp_path: Path) -> None:
-    store, lake = tmp_path / "broker-a" / "store", LakePaths(str(tmp_path / "lake"))
+    store, lake = tmp_path / "broker-a" / "store", Lake(str(tmp_path / "lake"))
     offsets = OffsetHistory(Config(str(store), lake.root, broker="broker-a"))
     shop = fill_shop_store(store, orders=60, pause=offsets.read)
     archive_store(store, lake, "broker-a")

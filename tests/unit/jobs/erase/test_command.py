@@ -14,9 +14,9 @@ from deltalake import DeltaTable
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.erasures import MARKER
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.body import COLUMNS, fetch_body
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.jobs.archive import command as archive_command
@@ -74,7 +74,7 @@ def audit_of(capsys: pytest.CaptureFixture[str], growing: GrowingLake, *more: st
 def messages(growing: GrowingLake) -> list[dict[str, Any]]:
     """Return all rows of messages, in the log's order."""
     return sorted(
-        DeltaTable(growing.lake.messages).to_pyarrow_table().to_pylist(), key=lambda row: row["physical_offset"]
+        DeltaTable(growing.lake.uri("messages")).to_pyarrow_table().to_pylist(), key=lambda row: row["physical_offset"]
     )
 
 
@@ -85,7 +85,7 @@ def test_the_newest_tables_and_the_packs_have_no_trace_of_an_erased_message(
     printed = erase_key(capsys, growing)
     after = messages(growing)
     assert MARK not in repr(after)
-    assert MARK not in repr(rows_of(growing.lake.message_keys))
+    assert MARK not in repr(rows_of(growing.lake.uri("message_keys")))
     assert not [path for path in traces(Path(growing.lake.root)) if path.endswith(".zst")]
     assert [row for row in after if row["physical_offset"] != before[SECRET]["physical_offset"]] == [
         row for number, row in enumerate(before) if number != SECRET
@@ -123,7 +123,7 @@ def test_an_audit_finds_a_change_in_the_window_of_an_erased_message(
 ) -> None:
     """The checksums of the window must still match for the other messages."""
     erase_key(capsys, growing)
-    table = DeltaTable(growing.lake.messages)
+    table = DeltaTable(growing.lake.uri("messages"))
     offset = messages(growing)[SECRET]["physical_offset"]
     table.update(predicate=f"physical_offset = {offset}", updates={"unique_key": "'other'"})
     code, printed = audit_of(capsys, growing, "--no-bodies")
@@ -224,7 +224,7 @@ def test_a_second_erasure_of_the_same_key_erases_nothing(
 ) -> None:
     erase_key(capsys, growing)
     assert "nothing was erased" in erase_key(capsys, growing)
-    assert DeltaTable(growing.lake.erasures).transaction_version("commitlake.erasure") == 1
+    assert DeltaTable(growing.lake.uri("erasures")).transaction_version("commitlake.erasure") == 1
 
 
 @pytest.mark.parametrize("option", ["--unique-key", "--id"])
@@ -270,14 +270,14 @@ def test_keys_that_no_message_has_are_named(
 
 def test_a_rebuilt_table_of_keys_has_no_erased_keys(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     for table in ("message_keys",):  # as if it was made again, from a version before the erasure
-        for path in sorted(Path(getattr(growing.lake, table)).rglob("*"), reverse=True):
+        for path in sorted(Path(growing.lake.uri(table)).rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
     (Path(growing.lake.root) / "_newest" / "message_keys.json").unlink()
     printed = erase_key(capsys, growing)
     assert "messages: 1 row" in printed
     follow_keys(growing.lake)
-    assert MARK not in repr(rows_of(growing.lake.message_keys))
-    assert len(rows_of(growing.lake.message_keys)) == 2 * 99
+    assert MARK not in repr(rows_of(growing.lake.uri("message_keys")))
+    assert len(rows_of(growing.lake.uri("message_keys"))) == 2 * 99
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_messages_of_a_jmq_lake_are_erased(tmp_path: Path, capsys: pytest.Captur
                 journal_message(number, f"topic-{number % 3}", f"{MARK if is_secret else number} body".encode(),
                                 business_id=KEY if is_secret else f"order-{number}", properties=properties)
             )  # fmt: skip
-    lake = LakePaths(str(tmp_path / "lake"))
+    lake = Lake(str(tmp_path / "lake"))
     run_archive(HERE, Config(str(store), lake.root, judge=judge_nothing))
     root = Path(lake.root)
     assert traces(root)
@@ -326,7 +326,7 @@ def test_messages_of_a_jmq_lake_are_erased(tmp_path: Path, capsys: pytest.Captur
     assert erase.main(arguments) == ExitCode.OK
     assert traces(root) == []
     assert audit.main(["--lake", lake.root, "--store", str(store), "--local", "--threads", "1"]) == ExitCode.OK
-    rows = DeltaTable(lake.messages).to_pyarrow_table().to_pylist()
+    rows = DeltaTable(lake.uri("messages")).to_pyarrow_table().to_pylist()
     assert sum(MARKER in dict(row["properties"] or ()) for row in rows) == 1
     assert len(rows) == 60
 
@@ -338,18 +338,18 @@ def test_keys_in_texts_of_other_tables_are_erased(growing: GrowingLake, capsys: 
     damaged = {"broker": "broker-a", "start_offset": 5, "first_bytes": b"\x01" + KEY.encode() + b"\x02", "found": "x"}
     other = {"broker": "broker-a", "start_offset": 9, "first_bytes": KEY.encode() + b"0", "found": "y"}
     for uri, schema, rows in (
-        (growing.lake.replays, REPLAYS, [replay]),
-        (growing.lake.quarantine, QUARANTINE, [damaged, other]),
+        (growing.lake.uri("replays"), REPLAYS, [replay]),
+        (growing.lake.uri("quarantine"), QUARANTINE, [damaged, other]),
     ):
         append_rows(uri, schema, pa.Table.from_pylist(rows, schema=to_arrow_schema(schema)))
     printed = erase_key(capsys, growing)
     assert "quarantine: 1 row" in printed
     assert "replays: 1 row" in printed
-    (changed,) = rows_of(growing.lake.replays)
+    (changed,) = rows_of(growing.lake.uri("replays"))
     assert json.loads(changed["plan"]) == {
         "condition": "array_contains(keys, '[erased]')", "command": f"--key [erased] --key {KEY}0", "n": 17
     }  # fmt: skip
-    rows = sorted(rows_of(growing.lake.quarantine), key=lambda row: row["start_offset"])
+    rows = sorted(rows_of(growing.lake.uri("quarantine")), key=lambda row: row["start_offset"])
     assert [(row["first_bytes"], row["found"]) for row in rows] == [(None, "x"), (other["first_bytes"], "y")]
 
 
@@ -361,9 +361,9 @@ def test_copies_of_a_replay_lose_their_contents(growing: GrowingLake, capsys: py
         for offset in places
     ]  # fmt: skip
     schema = to_arrow_schema(REPLAY_ROWS)
-    append_rows(growing.lake.replay_rows, REPLAY_ROWS, pa.Table.from_pylist(rows, schema=schema))
+    append_rows(growing.lake.uri("replay_rows"), REPLAY_ROWS, pa.Table.from_pylist(rows, schema=schema))
     assert "replay_rows: 1 row" in erase_key(capsys, growing)
-    erased, other = sorted(rows_of(growing.lake.replay_rows), key=lambda row: row["physical_offset"])
+    erased, other = sorted(rows_of(growing.lake.uri("replay_rows")), key=lambda row: row["physical_offset"])
     assert (erased["keys"], erased["properties"], erased["body"]) == (None, None, None)
     assert erased["error"] == "the message was erased"
     assert (other["keys"], other["body"], other["error"]) == ([KEY], MARK.encode(), None)

@@ -11,8 +11,8 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.newest_versions import NOTES
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit
@@ -66,7 +66,7 @@ def verify(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
     return code, captured.out + captured.err
 
 
-def payloads(lake: LakePaths) -> list[dict[str, object]]:
+def payloads(lake: Lake) -> list[dict[str, object]]:
     return [json.loads(text)["payload"] for _, text in read_documents(lake)]
 
 
@@ -84,7 +84,7 @@ def test_archive_audit_and_erasure_are_signed_and_chained(
     assert facts[2]["exit_code"] == 0  # type: ignore[index]
     assert facts[3]["messages"] == 1  # type: ignore[index]
     assert "CANARY" not in repr(documents)
-    assert documents[0]["lake"] == str(DeltaTable(growing.lake.messages).metadata().id)
+    assert documents[0]["lake"] == str(DeltaTable(growing.lake.uri("messages")).metadata().id)
 
 
 def test_a_file_of_lines_is_verified_without_the_lake(
@@ -106,7 +106,7 @@ def test_a_file_of_lines_is_verified_without_the_lake(
 def test_a_changed_row_in_the_lake_is_reported(
     growing: GrowingLake, key: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    DeltaTable(growing.lake.evidence).update(
+    DeltaTable(growing.lake.uri("evidence")).update(
         predicate="number = 1", updates={"document": "replace(document, '\"messages\":50', '\"messages\":49')"}
     )
     code, printed = verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")
@@ -117,11 +117,11 @@ def test_a_changed_row_in_the_lake_is_reported(
 def test_rows_deleted_at_the_end_of_the_table_are_reported(
     growing: GrowingLake, key: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    DeltaTable(growing.lake.evidence).delete("number >= 4")
+    DeltaTable(growing.lake.uri("evidence")).delete("number >= 4")
     code, printed = verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")
     assert code == ExitCode.DAMAGE
     assert "documents 4 to 5 are missing at the end" in printed
-    DeltaTable(growing.lake.evidence).delete()
+    DeltaTable(growing.lake.uri("evidence")).delete()
     assert verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")[0] == ExitCode.DAMAGE
 
 
@@ -156,11 +156,11 @@ def test_documents_cut_off_from_a_file_are_found_by_comparison_with_the_lake(
 def test_a_table_that_was_set_back_is_compared_with_runs_and_erasures(
     kept: int, found: str, growing: GrowingLake, key: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = DeltaTable(growing.lake.evidence).to_pyarrow_table(filters=[("number", "<=", kept)])
-    shutil.rmtree(growing.lake.evidence)
+    rows = DeltaTable(growing.lake.uri("evidence")).to_pyarrow_table(filters=[("number", "<=", kept)])
+    shutil.rmtree(growing.lake.uri("evidence"))
     (Path(growing.lake.root) / NOTES / "evidence.json").unlink()
-    file = write_plain_file(rows, growing.lake.evidence, "part-0.parquet", s3=None, statistics=("number",))
-    assert advance(growing.lake.evidence, EVIDENCE, [file], APPLICATION_ID, (None, kept))
+    file = write_plain_file(rows, growing.lake.uri("evidence"), "part-0.parquet", s3=None, statistics=("number",))
+    assert advance(growing.lake.uri("evidence"), EVIDENCE, [file], APPLICATION_ID, (None, kept))
     given = ["--lake", growing.lake.root, "--public-key", f"{key}.pub"]
     code, printed = verify(capsys, *given)
     assert (code, f"WRONG (no document): {found}" in printed) == (ExitCode.DAMAGE, True), printed
@@ -245,7 +245,7 @@ def test_a_private_key_that_others_can_read_is_refused(
     (tmp_path / ".git").mkdir()
     assert audit.main(arguments) == ExitCode.USAGE
     assert "outside of every repository" in capsys.readouterr().err
-    assert not Path(growing.lake.evidence).exists()
+    assert not Path(growing.lake.uri("evidence")).exists()
 
 
 @pytest.mark.parametrize("text", ["", "x", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.guard import command as guard
 from commitlake.jobs.guard.page import MAX_ROWS, stores_page
 from commitlake.jobs.pages.page import render_page
@@ -58,7 +58,7 @@ def store(
 
 
 def text_of(*stores: WatchedStore) -> str:
-    return render_page(stores_page(stores, LakePaths("/nowhere/lake"), 12 * HOUR, NOW, places=PLACES))
+    return render_page(stores_page(stores, Lake("/nowhere/lake"), 12 * HOUR, NOW, places=PLACES))
 
 
 def page_of(*stores: WatchedStore) -> Element:

@@ -63,17 +63,17 @@ def state(growing: GrowingLake) -> dict[str, float]:
 
 
 def test_tables_have_fewer_files_and_the_same_rows(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
-    tables = [table for table in LAKE_TABLES if Path(getattr(growing.lake, table)).exists()]
-    before = {table: rows_of(getattr(growing.lake, table)) for table in tables}
+    tables = [table for table in LAKE_TABLES if Path(growing.lake.uri(table)).exists()]
+    before = {table: rows_of(growing.lake.uri(table)) for table in tables}
     assert {"messages", "archive_runs"} <= set(tables)
     code, printed = run(capsys, growing)
     assert code == ExitCode.OK
-    after = {table: rows_of(getattr(growing.lake, table)) for table in tables}
+    after = {table: rows_of(growing.lake.uri(table)) for table in tables}
     for row in (*before["topic_minutes"], *after["topic_minutes"]):
         row["run_id"] = ""  # a joined row is of no run
     assert after == before
-    assert len(data_files(growing.lake.messages)) == 2
-    assert len(data_files(growing.lake.archive_runs)) == 1
+    assert len(data_files(growing.lake.uri("messages"))) == 2
+    assert len(data_files(growing.lake.uri("archive_runs"))) == 1
     assert "messages: 8 files, " in printed
     assert " -> 2 files, " in printed
     assert "  merged: 8 files into 2 (" in printed
@@ -108,20 +108,20 @@ def test_bodies_expire_before_their_rows(growing: GrowingLake, capsys: pytest.Ca
     assert code == ExitCode.OK
     assert "  expired: 8 packs (" in printed
     assert not list(Path(growing.lake.bodies).rglob("*.zst"))
-    assert len(rows_of(growing.lake.messages)) == 200
-    assert len(rows_of(growing.lake.archive_runs)) == 4
+    assert len(rows_of(growing.lake.uri("messages"))) == 200
+    assert len(rows_of(growing.lake.uri("archive_runs"))) == 4
 
 
 def test_copies_of_replays_expire_by_replay(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     add_copied_replay(growing.lake, "ended", ReplayEvent.STARTED, ReplayEvent.FINISHED)
     add_copied_replay(growing.lake, "left", ReplayEvent.STARTED, ReplayEvent.STOPPED)
     code, printed = run(capsys, growing)
-    assert (code, len(rows_of(growing.lake.replay_rows))) == (ExitCode.OK, 2 * COPIES)  # they are young
+    assert (code, len(rows_of(growing.lake.uri("replay_rows")))) == (ExitCode.OK, 2 * COPIES)  # they are young
     code, printed = run(capsys, growing, "--keep", "replay_rows=0s", "--dry-run")
     assert f"  expired: {2 * COPIES} rows in 1 file (" in printed
-    assert len(rows_of(growing.lake.replay_rows)) == 2 * COPIES
+    assert len(rows_of(growing.lake.uri("replay_rows"))) == 2 * COPIES
     code, printed = run(capsys, growing, "--keep", "replay_rows=0s")
-    assert (code, rows_of(growing.lake.replay_rows)) == (ExitCode.OK, [])
+    assert (code, rows_of(growing.lake.uri("replay_rows"))) == (ExitCode.OK, [])
     assert f"  expired: {2 * COPIES} rows in 1 file (" in printed
 
 
@@ -134,7 +134,7 @@ def test_copies_of_an_unfinished_or_unknown_replay_are_kept(
         add_copied_replay(growing.lake, name, ReplayEvent.STARTED, ReplayEvent.STOPPED)
     add_copies(growing.lake, "stranger")
     code, printed = run(capsys, growing)
-    assert {row["replay_id"] for row in rows_of(growing.lake.replay_rows)} == {"left", "left2", "stranger"}
+    assert {row["replay_id"] for row in rows_of(growing.lake.uri("replay_rows"))} == {"left", "left2", "stranger"}
     assert code == ExitCode.OK
     assert "rows of the replay left and 1 more are kept, because it can be resumed: --keep replay_rows=TIME" in printed
     assert "rows of the replay stranger are kept, because the table 'replays' has no outcome of it" in printed
@@ -142,11 +142,11 @@ def test_copies_of_an_unfinished_or_unknown_replay_are_kept(
 
 def test_bodies_do_not_outlive_their_rows(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, growing, "--keep", "messages=30d")
-    assert rows_of(growing.lake.messages) == []
+    assert rows_of(growing.lake.uri("messages")) == []
     assert not list(Path(growing.lake.bodies).rglob("*.zst"))
     growing.write(shop_messages(5, seed=8))
     assert growing.archive().sequence == 5
-    assert len(rows_of(growing.lake.messages)) == 5
+    assert len(rows_of(growing.lake.uri("messages"))) == 5
 
 
 def test_bodies_can_be_read_afterwards(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +155,7 @@ def test_bodies_can_be_read_afterwards(growing: GrowingLake, capsys: pytest.Capt
     from commitlake.connectors.lake.packs.stores import LocalPackStore
 
     store = LocalPackStore(growing.lake.bodies)
-    for row in rows_of(growing.lake.messages)[:20]:
+    for row in rows_of(growing.lake.uri("messages"))[:20]:
         assert len(read_body(store, BodyRef(**row["body_ref"]), row["body_crc"])) == row["body_size"]
 
 
@@ -166,11 +166,11 @@ def test_message_keys_are_found_and_followed_after_a_merge(
     growing.write(shop_messages(30, seed=5))
     growing.archive()
     follow_keys(growing.lake)
-    before, rows = find_keys(growing.lake, ["order-7"]).num_rows, rows_of(growing.lake.message_keys)
+    before, rows = find_keys(growing.lake, ["order-7"]).num_rows, rows_of(growing.lake.uri("message_keys"))
     code, printed = run(capsys, growing)
     assert code == ExitCode.OK
     assert "message_keys: 2 files" in printed
-    assert rows_of(growing.lake.message_keys) == rows
+    assert rows_of(growing.lake.uri("message_keys")) == rows
     assert find_keys(growing.lake, ["order-7"]).num_rows == before == 5
     growing.write(shop_messages(30, seed=6))
     growing.archive()
@@ -193,13 +193,13 @@ def test_files_of_an_unfinished_run_are_not_vacuumed(growing: GrowingLake, capsy
     commit = growing.archive(finish=False)
     (name,) = (file.path for file in commit.files["quarantine"])
     old = time.time() - 10 * DAY_SECONDS
-    os.utime(Path(growing.lake.quarantine) / name, (old, old))
+    os.utime(Path(growing.lake.uri("quarantine")) / name, (old, old))
     code, printed = run(capsys, growing)
     assert code == ExitCode.OK
     assert "not vacuumed: an unfinished archive run has files for it" in printed
     growing.write(shop_messages(10, seed=7))
     growing.archive()
-    assert commit.run_id in {row["run_id"] for row in rows_of(growing.lake.quarantine)}
+    assert commit.run_id in {row["run_id"] for row in rows_of(growing.lake.uri("quarantine"))}
 
 
 @pytest.mark.parametrize(
@@ -244,11 +244,11 @@ def test_a_time_that_is_too_long_is_refused(capsys: pytest.CaptureFixture[str], 
 
 def test_expiries_are_announced_in_the_table(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, growing, "--keep", "bodies=30d", "--keep", "messages=36500d")
-    (announced,) = read_expiries(DeltaTable(growing.lake.messages)).items()
+    (announced,) = read_expiries(DeltaTable(growing.lake.uri("messages"))).items()
     today = datetime.datetime.now(datetime.UTC).date()
     assert announced == ("bodies", today - datetime.timedelta(days=30))
     run(capsys, growing, "--keep", "bodies=20d", "--keep", "messages=60d")
-    all_announced = read_expiries(DeltaTable(growing.lake.messages))
+    all_announced = read_expiries(DeltaTable(growing.lake.uri("messages")))
     # No pack was left to delete.
     assert all_announced == {"bodies": announced[1], "messages": today - datetime.timedelta(days=60)}
 
@@ -283,20 +283,20 @@ def test_many_small_commits_become_one_file(tmp_path: Path, capsys: pytest.Captu
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(10))
     last = growing.archive()
-    (first,) = Path(growing.lake.messages).rglob("*.parquet")
+    (first,) = Path(growing.lake.uri("messages")).rglob("*.parquet")
     for number in range(1, commits):  # as a stream does, but without reading a log
         name = f"part-{number}.parquet"
         shutil.copy(first, first.with_name(name))
         file = DataFile(f"{first.parent.name}/{name}", FIRST_DATE, first.stat().st_size, 10, STATISTICS)
         last = dataclasses.replace(last, sequence=last.sequence + 1)
-        commit_messages(DeltaTable(growing.lake.messages), [file], last)
-    before = rows_of(growing.lake.messages)
-    assert (len(before), len(data_files(growing.lake.messages))) == (10 * commits, commits)
+        commit_messages(DeltaTable(growing.lake.uri("messages")), [file], last)
+    before = rows_of(growing.lake.uri("messages"))
+    assert (len(before), len(data_files(growing.lake.uri("messages")))) == (10 * commits, commits)
     assert run(capsys, growing)[0] == ExitCode.OK
-    assert rows_of(growing.lake.messages) == before
-    assert len(data_files(growing.lake.messages)) == 1
-    assert read_last_commit(growing.lake.messages) == last
-    assert (Path(growing.lake.messages) / "_delta_log" / "_last_checkpoint").exists()
+    assert rows_of(growing.lake.uri("messages")) == before
+    assert len(data_files(growing.lake.uri("messages"))) == 1
+    assert read_last_commit(growing.lake.uri("messages")) == last
+    assert (Path(growing.lake.uri("messages")) / "_delta_log" / "_last_checkpoint").exists()
 
 
 def _maintain(lake: str, codes: multiprocessing.Queue[int], count: int) -> None:
@@ -322,13 +322,13 @@ def test_two_maintain_jobs_during_an_archive_lose_nothing(tmp_path: Path) -> Non
     found = [codes.get(timeout=10) for _ in range(6)]
     assert set(found) <= {ExitCode.OK, ExitCode.REFUSED}
     assert ExitCode.OK in found
-    offsets = [row["physical_offset"] for row in rows_of(growing.lake.messages)]
+    offsets = [row["physical_offset"] for row in rows_of(growing.lake.uri("messages"))]
     assert len(offsets) == len(set(offsets)) == growing.count
-    assert sorted(row["sequence"] for row in rows_of(growing.lake.archive_runs)) == list(range(1, runs + 1))
-    last = read_last_commit(growing.lake.messages)
+    assert sorted(row["sequence"] for row in rows_of(growing.lake.uri("archive_runs"))) == list(range(1, runs + 1))
+    last = read_last_commit(growing.lake.uri("messages"))
     assert last is not None
     assert last.sequence == runs
-    notes = [entry.get("userMetadata", "") for entry in DeltaTable(growing.lake.messages).history()]
+    notes = [entry.get("userMetadata", "") for entry in DeltaTable(growing.lake.uri("messages")).history()]
     assert any("commitlake.maintain" in note for note in notes)
 
 
@@ -357,26 +357,28 @@ maintain.main(["--lake", lake, "--quiet"])
 def test_a_run_killed_at_any_step_loses_nothing_and_the_next_cleans_up(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str], step: str
 ) -> None:
-    before = rows_of(growing.lake.messages)
+    before = rows_of(growing.lake.uri("messages"))
     killed = subprocess.run([sys.executable, "-c", KILLED, step, growing.lake.root], check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert rows_of(growing.lake.messages) == before
-    left = set(Path(growing.lake.messages).rglob("*.parquet*")) | set(Path(growing.lake.messages).rglob(".*.tmp"))
+    assert rows_of(growing.lake.uri("messages")) == before
+    left = set(Path(growing.lake.uri("messages")).rglob("*.parquet*")) | set(
+        Path(growing.lake.uri("messages")).rglob(".*.tmp")
+    )
     for path in left:
         os.utime(path, (time.time() - 8 * DAY_SECONDS,) * 2)
     code, _ = run(capsys, growing)
     assert code == ExitCode.OK
-    assert rows_of(growing.lake.messages) == before
-    assert not list(Path(growing.lake.messages).rglob(".*.tmp"))
+    assert rows_of(growing.lake.uri("messages")) == before
+    assert not list(Path(growing.lake.uri("messages")).rglob(".*.tmp"))
 
 
 def test_vacuum_is_refused_if_bodies_are_in_the_folder_of_a_table(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = Path(growing.lake.messages) / "packs"
+    place = Path(growing.lake.uri("messages")) / "packs"
     place.mkdir()
     code, printed = run(capsys, growing, "--vacuum-after", "1d", "--bodies", str(place))
     assert code == ExitCode.USAGE
-    assert f"the bodies of this lake are in {growing.lake.messages}, and would be deleted" in printed
+    assert f"the bodies of this lake are in {growing.lake.uri('messages')}, and would be deleted" in printed
     assert "--bodies-moved" in printed
     assert place.is_dir()

@@ -66,7 +66,7 @@ HERE = (("broker", "broker-a"), ("cluster", "shop"))
 
 
 def test_the_rate_of_a_broker_is_that_of_the_newest_whole_minute(of_lake: Samples, growing: GrowingLake) -> None:
-    address = rows_of(growing.lake.messages)[0]["store_host"]
+    address = rows_of(growing.lake.uri("messages"))[0]["store_host"]
     labels = (("broker", "broker-a"), ("brokerIP", address), ("cluster", "shop"))
     assert of_lake["rocketmq_broker_tps"] == {labels: 9 / 60}
 
@@ -74,7 +74,7 @@ def test_the_rate_of_a_broker_is_that_of_the_newest_whole_minute(of_lake: Sample
 def test_sizes_are_of_topics_with_messages_within_a_day_without_retries_and_dead_letters(
     of_lake: Samples, growing: GrowingLake
 ) -> None:
-    rows = sorted(rows_of(growing.lake.messages), key=lambda row: row["physical_offset"])
+    rows = sorted(rows_of(growing.lake.uri("messages")), key=lambda row: row["physical_offset"])
     sizes = [row["size"] for row in rows if row["topic"] == "orders"]
     found = of_lake["rocketmq_producer_message_size"]
     assert found == {

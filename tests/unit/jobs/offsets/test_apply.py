@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import ClientOptions
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.jobs.offsets.command import main
@@ -34,7 +34,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerLite]:
 @pytest.fixture(scope="module")
 def served(broker: BrokerLite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedTopic]:
     """Two queues with five archived messages each, of which the group has consumed two."""
-    lake = LakePaths(str(tmp_path_factory.mktemp("lake") / "lake"))
+    lake = Lake(str(tmp_path_factory.mktemp("lake") / "lake"))
     client = offset_client_of(broker.name_server_address)
     with client.admin, client.puller:
         made = ServedTopic(broker.name_server_address, broker.store, lake, "Orders", client)

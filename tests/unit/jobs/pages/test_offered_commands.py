@@ -89,7 +89,7 @@ def test_commands_of_archive(growing: GrowingLake, tmp_path: Path) -> None:
 
 
 def test_commands_of_audit(growing: GrowingLake, tmp_path: Path) -> None:
-    damage(next(Path(growing.lake.messages).rglob("*.parquet")), 100)
+    damage(next(Path(growing.lake.uri("messages")).rglob("*.parquet")), 100)
     commands = offered(tmp_path / "audit.html", "audit", "--lake", growing.lake.root, "--local", "--deep")
     assert jobs_of(commands) == ["maintain"]
     assert list(failed(commands)) == []

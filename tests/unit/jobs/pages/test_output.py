@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import ErrorText, JobError
 from commitlake.jobs.cli.process import OutputError
 from commitlake.jobs.pages.history import RunHistory, history_section, read_history, seconds_text
@@ -41,7 +41,7 @@ def test_the_page_of_a_failed_job_has_the_error_and_a_remedy(tmp_path: Path) -> 
 
 def test_the_page_states_that_earlier_runs_could_not_be_read(tmp_path: Path) -> None:
     error = ErrorText("something", exit_code=ExitCode.DAMAGE)
-    text = render_page(failure("audit", "Audit", FACTS, error, LakePaths(str(tmp_path / "nowhere"))))
+    text = render_page(failure("audit", "Audit", FACTS, error, Lake(str(tmp_path / "nowhere"))))
     assert_self_contained(text)
     assert "Earlier runs could not be read" in parse_page(text).by_id("runs").text
 
@@ -140,7 +140,7 @@ def test_the_heading_of_a_history_states_whether_it_is_complete() -> None:
 
 
 def test_an_unreadable_history_has_the_reason(tmp_path: Path) -> None:
-    assert "does not exist" in read_history(LakePaths(str(tmp_path / "nowhere"))).problem
+    assert "does not exist" in read_history(Lake(str(tmp_path / "nowhere"))).problem
 
 
 def lose_data(table: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_damaged_table_of_runs_is_reported_and_does_not_hide_the_error(
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(3))
     growing.archive()
-    damage(Path(growing.lake.archive_runs))
+    damage(Path(growing.lake.uri("archive_runs")))
     file = PageFile(tmp_path / "page.html")
     with pytest.raises(JobError, match="first"), failure_page(file, "audit", "Audit", [], growing.lake):
         raise JobError("the first error")

@@ -67,7 +67,9 @@ def test_a_lake_may_be_maintained_during_a_replay(
         if not sent:
             assert maintain(["--lake", in_parts.lake.root, "--quiet"]) == 0
             if is_cleaned:  # as after a day
-                for path in set(Path(in_parts.lake.messages).glob("store_date=*/*.parquet")) - files_now(in_parts):
+                for path in set(Path(in_parts.lake.uri("messages")).glob("store_date=*/*.parquet")) - files_now(
+                    in_parts
+                ):
                     path.unlink()
         sent.append(None)
         return result
@@ -88,7 +90,7 @@ def test_a_lake_may_be_maintained_during_a_replay(
 
 def files_now(world: ReplayWorld) -> set[Path]:
     """Return the data files of the newest version."""
-    return {Path(uri) for uri in DeltaTable(world.lake.messages).file_uris()}
+    return {Path(uri) for uri in DeltaTable(world.lake.uri("messages")).file_uris()}
 
 
 def test_expired_bodies_are_reported_and_the_rest_is_sent(

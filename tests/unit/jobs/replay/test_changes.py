@@ -63,7 +63,7 @@ def sent(world: ReplayWorld) -> dict[int, Message]:
 
 
 def changed_rows(world: ReplayWorld) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = DeltaTable(world.lake.replay_rows).to_pyarrow_table().to_pylist()
+    rows: list[dict[str, object]] = DeltaTable(world.lake.uri("replay_rows")).to_pyarrow_table().to_pylist()
     return rows
 
 
@@ -107,7 +107,7 @@ def test_a_dry_run_shows_values_before_and_after(world: ReplayWorld, capsys: pyt
     assert len(shown) == 20
     assert {row["after"] for row in shown} == {"gone"}
     assert all(row["before"] and row["field"] == "body" for row in shown)
-    assert not Path(world.lake.replay_rows).exists()
+    assert not Path(world.lake.uri("replay_rows")).exists()
 
 
 def test_a_hash_needs_a_key(
@@ -164,8 +164,8 @@ def test_nothing_is_sent_if_a_function_returns_an_invalid_result(
     assert world.replay(*CHOICE, "--limit", "3", "--transform", f"{mend}:{function}") == 2
     assert expected in capsys.readouterr().err
     assert sent(world) == {}
-    assert not Path(world.lake.replay_rows).exists() or changed_rows(world) == []
-    assert not Path(world.lake.replays).exists()
+    assert not Path(world.lake.uri("replay_rows")).exists() or changed_rows(world) == []
+    assert not Path(world.lake.uri("replays")).exists()
 
 
 @pytest.mark.parametrize("name", ["mend", "no.such.module:mend", "/no/such/file.py:mend", ":mend", "mend.py:"])

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta import seal
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.jobs.query.command import main as query
@@ -194,7 +194,7 @@ def test_a_dry_run_prints_the_plan_and_sends_nothing(world: ReplayWorld, capsys:
     assert f"into {world.topic}: 4 queues" in printed.err
     assert "at 10 messages/s, sending takes 8 s" in printed.err
     assert sum(map(len, world.received().values())) == 0
-    assert not Path(world.lake.replays).exists()
+    assert not Path(world.lake.uri("replays")).exists()
 
 
 def test_nothing_is_sent_without_a_confirmation(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
@@ -252,8 +252,8 @@ def test_an_impossible_time_is_refused_by_name(world: ReplayWorld, capsys: pytes
     assert world.replay("--topic", TOPIC, "--limit", "1") == 0
     name = world.replay_id()
     beyond = "arrow_cast(9223372036854775807, 'Timestamp(Microsecond, Some(\"UTC\"))')"
-    DeltaTable(world.lake.replays).update(predicate="event = 'started'", updates={"at": beyond})
-    seal(world.lake.replays, None)
+    DeltaTable(world.lake.uri("replays")).update(predicate="event = 'started'", updates={"at": beyond})
+    seal(world.lake.uri("replays"), None)
     assert world.act("show", name) == ExitCode.USAGE
     assert "at: expected a time, found none" in capsys.readouterr().err
 
@@ -267,9 +267,9 @@ def test_messages_deleted_from_the_lake_after_the_plan_are_reported(
     with monkeypatch.context() as patched:
         patched.setattr(Ledger, "claim", end)
         assert world.replay("--topic", TOPIC) == 1
-    table = DeltaTable(world.lake.messages)
+    table = DeltaTable(world.lake.uri("messages"))
     table.delete(f"topic = '{TOPIC}' AND queue_offset >= 3")
-    seal(world.lake.messages, None)
+    seal(world.lake.uri("messages"), None)
     left = len(chosen(world))
     assert 0 < left < 80
     assert world.act("resume", world.replay_id(), "--quiet") == ExitCode.DAMAGE
@@ -340,7 +340,7 @@ def test_a_changed_ledger_is_refused_with_the_replays_id(
     name = world.replay_id()
     assert world.replay("--topic", TOPIC, "--limit", "1") == 0
     row = {"replay_id": name, "at": datetime.datetime.now(datetime.UTC), "event": "throttled"} | change
-    append_rows(world.lake.replays, REPLAYS, pa.Table.from_pylist([row], to_arrow_schema(REPLAYS)))
+    append_rows(world.lake.uri("replays"), REPLAYS, pa.Table.from_pylist([row], to_arrow_schema(REPLAYS)))
     capsys.readouterr()
     assert world.act("resume", name) == 2
     assert expected in capsys.readouterr().err
@@ -357,7 +357,7 @@ def test_a_temporarily_unreadable_ledger_does_not_end_the_watch(
     add_event(world.lake, name, ReplayEvent.STOPPING)
     troubles = [QueryError("the store of the lake does not answer"), OSError(5, "no disk")]
 
-    def read(lake: LakePaths, replay_id: str) -> ReplayState:
+    def read(lake: Lake, replay_id: str) -> ReplayState:
         if troubles:
             raise troubles.pop()
         return read_state(lake, replay_id)
@@ -492,7 +492,7 @@ def test_the_ledger_can_be_queried(world: ReplayWorld, capsys: pytest.CaptureFix
 
 
 def test_a_lake_of_an_earlier_version_can_be_replayed(world: ReplayWorld, tmp_path: Path) -> None:
-    copied = LakePaths(str(tmp_path / "copy"))
+    copied = Lake(str(tmp_path / "copy"))
     shutil.copytree(world.lake.root, copied.root)
     other = ReplayWorld(copied, world.name_servers, world.client, world.topic)
     assert other.replay("--topic", TOPIC, "--to", datetime.datetime.now(datetime.UTC).isoformat()) == 0

@@ -11,8 +11,8 @@ import pytest
 
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_files import LogFolder
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.rocketmq import Puller
 from commitlake.jobs.maintain.command import main as maintain
 from commitlake.pipelines.maintenance import repair as lake_repair
@@ -36,7 +36,7 @@ CASES = [
 ]
 
 
-def damage_table(lake: LakePaths, table: str, how: str) -> None:
+def damage_table(lake: Lake, table: str, how: str) -> None:
     """Damage a table in one of the ways of `LOSSES`."""
     folder = Path(lake.root) / table
     part, _, way = how.rpartition(" ")
@@ -49,7 +49,7 @@ def damage_table(lake: LakePaths, table: str, how: str) -> None:
         damage(Path(named[0]), way)
 
 
-def repair(lake: LakePaths) -> int:
+def repair(lake: Lake) -> int:
     return maintain(["--lake", lake.root, "--repair", "--quiet"])
 
 
@@ -109,8 +109,8 @@ def test_a_killed_repair_leaves_no_replay_without_its_mark(
     stopped: ReplayWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = stopped.replay_id()
-    damage(max(Path(stopped.lake.replays).glob("_delta_log/*.json")), "cut")
-    damage(max(Path(stopped.lake.replay_messages).glob("_delta_log/*.json")), "cut")
+    damage(max(Path(stopped.lake.uri("replays")).glob("_delta_log/*.json")), "cut")
+    damage(max(Path(stopped.lake.uri("replay_messages")).glob("_delta_log/*.json")), "cut")
     damaged = Path(shutil.copytree(stopped.lake.root, tmp_path / "damaged"))
     for step in range(1, 40, 3):
         shutil.rmtree(stopped.lake.root)
@@ -122,7 +122,7 @@ def test_a_killed_repair_leaves_no_replay_without_its_mark(
     assert step > 5
 
 
-def killed_at(step: int, lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> bool:
+def killed_at(step: int, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Repair a lake, and kill it at a file that it writes. Returns whether it came to that."""
     left = step
 

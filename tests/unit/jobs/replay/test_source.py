@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.replay.command import main
 from commitlake.pipelines.replay.ledger import Ledger, add_event
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
@@ -39,7 +39,7 @@ def expected(world: ReplayWorld) -> dict[object, list[object]]:
 @pytest.fixture
 def fresh(world: ReplayWorld, tmp_path: Path) -> ReplayWorld:
     """The same target, and a lake that does not exist yet."""
-    return ReplayWorld(LakePaths(str(tmp_path / "fresh")), world.name_servers, world.client, world.topic)
+    return ReplayWorld(Lake(str(tmp_path / "fresh")), world.name_servers, world.client, world.topic)
 
 
 def test_a_store_is_replayed_without_an_archive(world: ReplayWorld, fresh: ReplayWorld) -> None:
@@ -205,7 +205,7 @@ def test_all_copies_of_a_message_are_sent_only_on_request(world: ReplayWorld, tm
 
     def sent(*arguments: str) -> list[str]:
         assert second.replay(*arguments, "--again") == 0
-        rows = DeltaTable(second.lake.replay_messages).to_pyarrow_table().to_pylist()
+        rows = DeltaTable(second.lake.uri("replay_messages")).to_pyarrow_table().to_pylist()
         return sorted(row["topic"] for row in rows if row["replay_id"] == second.replay_id())
 
     assert sent("--where", "true") == ["orders"]

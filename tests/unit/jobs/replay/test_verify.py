@@ -26,15 +26,15 @@ def verified(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> tuple[in
     capsys.readouterr()
     code = world.act("verify", world.replay_id(), "--output", "jsonl", "--quiet")
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
-    states = DeltaTable(world.lake.replays).to_pyarrow_table().sort_by("at").to_pylist()
+    states = DeltaTable(world.lake.uri("replays")).to_pyarrow_table().sort_by("at").to_pylist()
     return code, rows, str(states[-1]["detail"])
 
 
 def change_ledger(world: ReplayWorld, change: Mapping[int, Mapping[str, object]]) -> None:
     """Rewrite the ledger with other values in the rows of some physical offsets."""
-    table = DeltaTable(world.lake.replay_messages).to_pyarrow_table()
+    table = DeltaTable(world.lake.uri("replay_messages")).to_pyarrow_table()
     rows = [row | change.get(row["physical_offset"], {}) for row in table.to_pylist()]
-    write_deltalake(world.lake.replay_messages, pa.Table.from_pylist(rows, table.schema), mode="overwrite")
+    write_deltalake(world.lake.uri("replay_messages"), pa.Table.from_pylist(rows, table.schema), mode="overwrite")
 
 
 def test_an_intact_replay_has_no_differences(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +114,7 @@ def test_without_packs_bodies_are_compared_by_their_checksums(
 def test_a_message_deleted_from_the_lake_is_reported(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     assert world.replay(*CHOICE) == 0
     offset = world.ledger()[0]["physical_offset"]
-    DeltaTable(world.lake.messages).delete(f"physical_offset = {offset}")
+    DeltaTable(world.lake.uri("messages")).delete(f"physical_offset = {offset}")
     code, rows, words = verified(world, capsys)
     assert code == 3
     assert [(row["problem"], row["origin_offset"]) for row in rows] == [("not_in_lake", offset), ("twice", offset)]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.restore.command import _read, main
 from commitlake.pipelines.archive.task import ArchiveTasks
@@ -30,13 +30,16 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def lake(store: Path, tmp_path: Path) -> Path:
     """A lake with the store."""
-    lake = LakePaths(str(tmp_path / "lake"))
+    lake = Lake(str(tmp_path / "lake"))
     work = find_work(str(store), None, lake)
-    open_for_append(lake.messages)
+    open_for_append(lake.uri("messages"))
     tasks = ArchiveTasks(work.splits(5000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
     commit_run(
-        lake.messages, [row.data_file for row in manifest if row.table == "messages"], work.commit, work.started_from
+        lake.uri("messages"),
+        [row.data_file for row in manifest if row.table == "messages"],
+        work.commit,
+        work.started_from,
     )
     return tmp_path / "lake"
 

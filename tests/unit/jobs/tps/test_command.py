@@ -18,7 +18,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.tps import command as tps
@@ -166,10 +166,10 @@ def test_committed_messages_are_those_with_the_flag_of_a_commit(
 
 
 def test_committed_messages_are_counted_without_the_column_format(committed: GrowingLake, tmp_path: Path) -> None:
-    lake = LakePaths(str(tmp_path / "lake"))
+    lake = Lake(str(tmp_path / "lake"))
     names = [name for name in MESSAGES_SCHEMA.names if name != "format"]
-    rows = DeltaTable(committed.lake.messages).to_pyarrow_table(columns=names)
-    write_deltalake(lake.messages, rows)
+    rows = DeltaTable(committed.lake.uri("messages")).to_pyarrow_table(columns=names)
+    write_deltalake(lake.uri("messages"), rows)
     start = MIDNIGHT
     coverage = Coverage({"broker-a": TimeSpan(start, start + datetime.timedelta(minutes=2))})
     question = RatesQuestion(["producer-group"], start, start + datetime.timedelta(minutes=2))
@@ -194,7 +194,9 @@ def test_producer_groups_of_earlier_versions_are_read_from_a_property(ask: Ask, 
     ]
     growing.write(sent)
     growing.archive()
-    DeltaTable(growing.lake.messages).update({"origin_topic": "NULL", "producer_group": "NULL"}, predicate=earlier)
+    DeltaTable(growing.lake.uri("messages")).update(
+        {"origin_topic": "NULL", "producer_group": "NULL"}, predicate=earlier
+    )
     _, rows, _ = ask("--by", "producer-group", lake=growing.lake.root)
     assert {row["producer-group"]: row["messages"] for row in rows} == {"shop": 3, "bank": 2, None: 2}
     _, rows, _ = ask("--by", "origin-topic", lake=growing.lake.root)
@@ -248,10 +250,10 @@ def test_a_gap_is_not_zero(growing: GrowingLake, ask: Ask, tmp_path: Path) -> No
     other.write(messages())
     other.archive()
     half_past = MIDNIGHT + datetime.timedelta(minutes=30)
-    rows = rows_of(other.lake.messages)
+    rows = rows_of(other.lake.uri("messages"))
     offset = min(row["physical_offset"] for row in rows if row["store_timestamp"] >= half_past)
     gap = {"broker": "broker-a", "segment": "s", "start_offset": offset - 10, "end_offset": offset}
-    append_rows(other.lake.gaps, GAPS, pa.Table.from_pylist([gap], schema=to_arrow_schema(GAPS)))
+    append_rows(other.lake.uri("gaps"), GAPS, pa.Table.from_pylist([gap], schema=to_arrow_schema(GAPS)))
     _, rows, printed = ask("--window", "5m", "--topic", "orders", lake=other.lake.root)
     states = {row["window_start"]: (row["messages"], row["archived"]) for row in rows}
     assert states[at(25)] == (None, "none")
@@ -262,7 +264,7 @@ def test_a_gap_is_not_zero(growing: GrowingLake, ask: Ask, tmp_path: Path) -> No
 
 def test_percentiles_are_of_the_sizes_and_latencies(ask: Ask, growing: GrowingLake) -> None:
     _, rows, _ = ask("--by", "none", "--percentiles")
-    sizes = sorted(row["size"] for row in rows_of(growing.lake.messages))
+    sizes = sorted(row["size"] for row in rows_of(growing.lake.uri("messages")))
     assert rows[0]["size_p50"] == sizes[-(-len(sizes) // 2) - 1]
     assert rows[0]["latency_ms_p99"] == 0
     assert rows[0]["wait_ms_p50"] is None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.printable import printable_line
 from commitlake.jobs.pages.page import render_page
 from commitlake.jobs.verify.command import main
@@ -104,7 +104,7 @@ def test_what_is_repaired_of_a_copy_in_an_object_store_goes_to_a_folder() -> Non
 
 def test_an_advice_and_its_command_are_one() -> None:
     stores = [with_findings(report(name), "log_wrong_number", 1) for name in ("broker-a", "broker-b")]
-    root = parse_page(render_page(stores_page(stores, Remedies(LakePaths("/nowhere/lake")))))
+    root = parse_page(render_page(stores_page(stores, Remedies(Lake("/nowhere/lake")))))
     assert "What to do: archive it first: commitlake archive. A rebuild would leave it out." in root.text
     assert commands_of(root) == [
         f"commitlake archive --store /data/{name} --broker {name} --lake /nowhere/lake --local"

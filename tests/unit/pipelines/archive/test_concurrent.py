@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.archive_log import CommittedRange, read_commits
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
 from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, commit_run, open_for_append
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive.summary import summary
 from commitlake.pipelines.archive import concurrent, run
@@ -37,7 +37,7 @@ def config(tmp_path: Path) -> Config:
 
 def plan(config: Config) -> ArchiveWork:
     """Return the plan of a run over the new messages."""
-    return find_work(config.store, config.broker, LakePaths(config.lake))
+    return find_work(config.store, config.broker, Lake(config.lake))
 
 
 def commit(config: Config, work: ArchiveWork, end: int | None = None) -> Result:
@@ -49,7 +49,7 @@ def commit(config: Config, work: ArchiveWork, end: int | None = None) -> Result:
             stores={"a": replace(found.stores["a"], end=end, last_record=None)},
             ranges={"a": CommittedRange(found.ranges["a"].start, end)},
         )
-    commit_messages(open_for_append(LakePaths(config.lake).messages), [], found)
+    commit_messages(open_for_append(Lake(config.lake).uri("messages")), [], found)
     return Result(found.sequence, work.snapshot.ranges)
 
 
@@ -105,14 +105,14 @@ def test_messages_that_arrive_meanwhile_are_left_to_the_next_run(
 
 def ends_of_commits(config: Config) -> list[int]:
     """Return the end of the store in each commit, oldest first, which begins at the end of the one before."""
-    ranges = [found.ranges["a"] for found in read_commits(LakePaths(config.lake).messages)][::-1]
+    ranges = [found.ranges["a"] for found in read_commits(Lake(config.lake).uri("messages"))][::-1]
     assert [part.start for part in ranges] == [0, *(part.end for part in ranges[:-1])]
     return [part.end for part in ranges]
 
 
 def archived(config: Config) -> list[int]:
     """Return the offsets of all rows."""
-    table = DeltaTable(LakePaths(config.lake).messages).to_pyarrow_table(columns=["physical_offset"])
+    table = DeltaTable(Lake(config.lake).uri("messages")).to_pyarrow_table(columns=["physical_offset"])
     return sorted(table.column(0).to_pylist())
 
 

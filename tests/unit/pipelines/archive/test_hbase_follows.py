@@ -13,7 +13,7 @@ from commitlake.connectors.hbase.followed import HBaseUpdate
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.backoff import MAX_TRIES
 from commitlake.connectors.lake.committer import open_for_append
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive import run
 from commitlake.pipelines.archive.following import FollowedTables
 from commitlake.pipelines.archive.run import Config
@@ -22,7 +22,7 @@ from commitlake.pipelines.message_keys.follow import KeysUpdate as FollowedKeys
 DONE = HBaseUpdate(3, 1, 20, 0, 0.1)
 
 
-def followed(monkeypatch: pytest.MonkeyPatch, lake: LakePaths, answers: list[Any]) -> HBaseUpdate:
+def followed(monkeypatch: pytest.MonkeyPatch, lake: Lake, answers: list[Any]) -> HBaseUpdate:
     """Return the result of a run in which HBase's follower gives these answers."""
 
     def answer(*_: object, **__: object) -> HBaseUpdate:
@@ -38,22 +38,22 @@ def followed(monkeypatch: pytest.MonkeyPatch, lake: LakePaths, answers: list[Any
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> LakePaths:
+def lake(tmp_path: Path) -> Lake:
     """A lake with an empty table."""
-    lake = LakePaths(str(tmp_path / "lake"))
-    open_for_append(lake.messages)
+    lake = Lake(str(tmp_path / "lake"))
+    open_for_append(lake.uri("messages"))
     return lake
 
 
 def test_a_lake_that_does_not_exist_yet_has_no_rows_for_hbase(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert followed(monkeypatch, LakePaths(str(tmp_path / "none")), []).rows == 0
+    assert followed(monkeypatch, Lake(str(tmp_path / "none")), []).rows == 0
 
 
-def test_a_run_follows_after_another_run_has_ended(monkeypatch: pytest.MonkeyPatch, lake: LakePaths) -> None:
+def test_a_run_follows_after_another_run_has_ended(monkeypatch: pytest.MonkeyPatch, lake: Lake) -> None:
     assert followed(monkeypatch, lake, [ConcurrentFollowError("another"), DONE]) == DONE
 
 
-def test_another_run_that_is_always_first_is_not_an_error(monkeypatch: pytest.MonkeyPatch, lake: LakePaths) -> None:
+def test_another_run_that_is_always_first_is_not_an_error(monkeypatch: pytest.MonkeyPatch, lake: Lake) -> None:
     monkeypatch.setattr(run, "wait_seconds", lambda _: 0)
     answers = [ConcurrentFollowError("another") for _ in range(MAX_TRIES)]
     assert followed(monkeypatch, lake, answers) is run._HBASE_UNFINISHED
@@ -61,6 +61,6 @@ def test_another_run_that_is_always_first_is_not_an_error(monkeypatch: pytest.Mo
     assert run._unfinished_tables(keys_unfinished, run._HBASE_UNFINISHED) == ["message_keys", "HBase"]
 
 
-def test_an_unreachable_hbase_is_an_error(monkeypatch: pytest.MonkeyPatch, lake: LakePaths) -> None:
+def test_an_unreachable_hbase_is_an_error(monkeypatch: pytest.MonkeyPatch, lake: Lake) -> None:
     with pytest.raises(UnavailableError):
         followed(monkeypatch, lake, [UnavailableError("down")])

@@ -17,8 +17,8 @@ import pytest
 
 from commitlake.connectors.lake.archive_log import CommittedRange
 from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.archive.run import page_in
 from commitlake.pipelines.archive import judging, staged
 from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run
@@ -46,7 +46,7 @@ WINDOWS = sum(map(len, TASKS)) - 1
 
 @pytest.mark.parametrize("brokers", [["a"], ["a", "b"]])
 def test_a_run_that_stops_names_the_broker_and_others_can_be_archived(tmp_path: Path, brokers: list[str]) -> None:
-    lake = LakePaths(str(tmp_path / "lake"))
+    lake = Lake(str(tmp_path / "lake"))
     store = write_store(tmp_path / "store", [(0, open_segment(sent(2), 1 << 16))])
     work = find_work(str(store), "a", lake)
     work = replace(work, commit=replace(work.commit, ranges={name: CommittedRange(0, LOG) for name in brokers}))
@@ -71,7 +71,7 @@ def judged(
     folder: Path, most_inline: int, tasks: Sequence[pa.Table] = TASKS
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], str]:
     """Judge a run with these profiles; return its rows for `quality_results` and `profiles`, and its page."""
-    lake = LakePaths(str(folder))
+    lake = Lake(str(folder))
     work = work_of(folder, lake, "abxyz")
     profiles = [
         stage_profile(profile, lake, work.commit.run_id, f"part-{number}", most_inline)
@@ -86,9 +86,9 @@ def judged(
     assert kept.report is not None
     assert page is not None
     verdict = Losses().verdict(kept.report)
-    page.show(ShownRun(LakePaths("/nowhere"), "", verdict, report=kept.report, figures=kept.figures))
+    page.show(ShownRun(Lake("/nowhere"), "", verdict, report=kept.report, figures=kept.figures))
     results, windows = (
-        pq.read_table(Path(getattr(lake, table)) / kept.files[table].path).to_pylist()
+        pq.read_table(Path(lake.uri(table)) / kept.files[table].path).to_pylist()
         for table in ("quality_results", "profiles")
     )
     assert kept.files["profiles"].rows == len(windows)
@@ -103,10 +103,10 @@ def fixed_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "RunFacts", partial(RunFacts, now=NOON + datetime.timedelta(hours=8)))
 
 
-def work_of(folder: Path, lake: LakePaths, brokers: str) -> ArchiveWork:
+def work_of(folder: Path, lake: Lake, brokers: str) -> ArchiveWork:
     """Return a run's work on some brokers."""
     store = write_store(folder / "store", [(0, open_segment(sent(2), 1 << 16))])
-    work = find_work(str(store), "a", LakePaths(str(folder / "none")))
+    work = find_work(str(store), "a", Lake(str(folder / "none")))
     folder.mkdir(exist_ok=True)
     return replace(work, commit=replace(work.commit, ranges={name: CommittedRange(0, 1 << 60) for name in brokers}))
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.store_config import TOPIC, read_store_config
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.archive.run import Config, run_archive
@@ -23,10 +22,10 @@ def test_the_next_run_commits_keys_that_a_stopped_run_left_out(tmp_path: Path, *
     growing.write(shop_messages(20))
     growing.archive()
     lake = growing.lake
-    assert followed_version(lake) < delta_table(lake.messages).version()
+    assert followed_version(lake) < lake.table("messages").version()
     result = run_archive(ThreadRunner(1), Config(str(growing.store), lake.root, keys=keys))
     assert (result.sequence, result.messages) == (0, 0)
-    assert (followed_version(lake) == delta_table(lake.messages).version()) == keys
+    assert (followed_version(lake) == lake.table("messages").version()) == keys
 
 
 def test_changed_topics_are_recorded_without_new_messages(tmp_path: Path) -> None:
@@ -41,9 +40,9 @@ def test_changed_topics_are_recorded_without_new_messages(tmp_path: Path) -> Non
     assert "1 changed topic or group recorded" in result.notes
     topics = read_store_config(growing.lake, "broker-a").of_kind(TOPIC)
     assert topics["topic-00"]["readQueueNums"] == 7
-    version = delta_table(growing.lake.messages).version()
+    version = growing.lake.table("messages").version()
     assert run_archive(ThreadRunner(1), config).notes == []
-    assert delta_table(growing.lake.messages).version() == version
+    assert growing.lake.table("messages").version() == version
     assert plan_repair(growing.lake).is_nothing
     assert not compare_archive_runs(growing.lake, read_moment(growing.lake))
     growing.write(shop_messages(5, seed=1))

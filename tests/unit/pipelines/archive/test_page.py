@@ -10,7 +10,7 @@ import pytest
 from commitlake.connectors.hbase.errors import UnavailableError
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.committer import ConcurrentArchiveError
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive.run import page_in
 from commitlake.pipelines.archive.run import Config, run_archive
@@ -38,7 +38,7 @@ def page_of(growing: GrowingLake) -> Path:
 
 def test_a_run_overtaken_by_another_leaves_no_page(growing: GrowingLake) -> None:
     config = config_of(growing)
-    work = find_work(config.store, None, LakePaths(config.lake))
+    work = find_work(config.store, None, Lake(config.lake))
     growing.archive()
     with pytest.raises(ConcurrentArchiveError):
         run_archive(HERE, config, work)

@@ -12,7 +12,8 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.follower import ArchiveRun
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, read_past_runs
 from commitlake.pipelines.quality.report import QualityReport
@@ -38,14 +39,14 @@ def growing(tmp_path: Path) -> GrowingLake:
     return growing
 
 
-def judge(lake: LakePaths, run_id: str, report: QualityReport) -> None:
+def judge(lake: Lake, run_id: str, report: QualityReport) -> None:
     """Write the verdict on a run."""
     verdict = Losses().verdict(report)
-    append_rows(lake.quality_results, QUALITY_RESULTS, to_table(report, run_id=run_id, verdict=verdict))
+    append_rows(lake.uri("quality_results"), QUALITY_RESULTS, to_table(report, run_id=run_id, verdict=verdict))
 
 
 def test_runs_have_the_values_of_the_table_newest_first(growing: GrowingLake) -> None:
-    rows = {row["sequence"]: row for row in rows_of(growing.lake.archive_runs)}
+    rows = {row["sequence"]: row for row in rows_of(growing.lake.uri("archive_runs"))}
     runs = read_past_runs(growing.lake)
     assert [run.sequence for run in runs] == [2, 1]
     for run in runs:
@@ -93,11 +94,11 @@ def test_only_the_newest_files_are_read(growing: GrowingLake) -> None:
     row = ArchiveRun(0, "", NOON, NOON + HOUR, 1, 5, 100, 0, 0, recovered=False, parser_version="1")
     for sequence in range(3, MAX_RUNS + 5):
         columns = vars_of(replace(row, sequence=sequence, run_id=f"run-{sequence}"))
-        append_rows(growing.lake.archive_runs, ARCHIVE_RUNS, columns)
-    table = DeltaTable(growing.lake.archive_runs)
+        append_rows(growing.lake.uri("archive_runs"), ARCHIVE_RUNS, columns)
+    table = DeltaTable(growing.lake.uri("archive_runs"))
     files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     (first,) = [file["path"] for file in files if file["max.sequence"] == 1]
-    (Path(growing.lake.archive_runs) / first).unlink()
+    (Path(growing.lake.uri("archive_runs")) / first).unlink()
     assert [run.sequence for run in read_past_runs(growing.lake, limit=5)] == [24, 23, 22, 21, 20]
 
 
@@ -116,4 +117,4 @@ def test_a_lake_without_a_finished_run_has_none(tmp_path: Path) -> None:
 
 def test_a_folder_without_a_lake_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LakeError):
-        read_past_runs(LakePaths(str(tmp_path / "nowhere")))
+        read_past_runs(Lake(str(tmp_path / "nowhere")))

@@ -10,8 +10,9 @@ import pytest
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.archive_log import ArchiveCommit
 from commitlake.connectors.lake.body_places import folder_around
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.object_store.options import S3Options
 from commitlake.pipelines.archive.places import (
     IN_LAKE,
@@ -26,11 +27,11 @@ COMMIT = ArchiveCommit(1, "run", bodies=IN_LAKE)
 
 
 def test_a_place_has_one_name_for_all_its_spellings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake = LakePaths(str(tmp_path / "lake"))
+    lake = Lake(str(tmp_path / "lake"))
     monkeypatch.chdir(tmp_path)
     for bodies in (None, "lake/bodies", f"{tmp_path}/lake/bodies/", f"file://{tmp_path}/lake/bodies"):
         assert bodies_root(lake, bodies) == IN_LAKE
-        assert bodies_root(LakePaths("lake"), bodies) == IN_LAKE
+        assert bodies_root(Lake("lake"), bodies) == IN_LAKE
     assert bodies_root(lake, "packs") == str(tmp_path / "packs")
     assert bodies_root(lake, "s3a://bucket/packs/") == "s3://bucket/packs"
 
@@ -57,21 +58,21 @@ def test_a_commit_records_the_place_and_older_commits_have_none() -> None:
 
 
 def test_an_unsupported_place_is_refused_before_the_lake_is_made(tmp_path: Path) -> None:
-    lake = LakePaths(str(tmp_path / "lake"))
+    lake = Lake(str(tmp_path / "lake"))
     with pytest.raises(PackStoreError, match=r"bodies in gs://bucket/x: expected a folder.*Correct --bodies"):
         check_bodies(lake, "gs://bucket/x")
     check_bodies(lake, None)
     assert not (tmp_path / "lake").exists()
 
 
-def inside(tmp_path: Path) -> LakePaths:
+def inside(tmp_path: Path) -> Lake:
     """Make a lake with two tables, of which one is a link to another disk."""
     (tmp_path / "lake" / "messages").mkdir(parents=True)
     (tmp_path / "disk" / "profiles").mkdir(parents=True)
     (tmp_path / "lake" / "profiles").symlink_to(tmp_path / "disk" / "profiles")
     (tmp_path / "link").symlink_to(tmp_path / "lake" / "messages")
     (tmp_path / "lake" / "messages" / "out").symlink_to(tmp_path / "disk")
-    return LakePaths(str(tmp_path / "lake"))
+    return Lake(str(tmp_path / "lake"))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_bodies_in_a_folder_of_another_lake_or_store_are_refused(
     ],
 )
 def test_places_in_an_object_store_are_compared_by_their_prefixes(bodies: str, folder: str | None) -> None:
-    assert folder_around(LakePaths("s3://bucket/lake", S3Options(None, "eu-central-1")), bodies) == folder
+    assert folder_around(Lake("s3://bucket/lake", S3Options(None, "eu-central-1")), bodies) == folder
 
 
 def test_bodies_within_a_table_cause_a_warning_with_the_remedy(

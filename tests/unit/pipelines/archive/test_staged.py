@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive import staged
 from commitlake.pipelines.archive.staged import gather_profiles, inline_bytes, stage_profile, staging
 from commitlake.pipelines.quality.errors import ProfileError
@@ -27,12 +27,12 @@ WHOLE = merge_profiles([*SMALL, *LARGE])
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> LakePaths:
+def lake(tmp_path: Path) -> Lake:
     """A place for a lake."""
-    return LakePaths(str(tmp_path / "lake"))
+    return Lake(str(tmp_path / "lake"))
 
 
-def manifest_of(lake: LakePaths, most_inline: int, profiles: list[pa.Table]) -> list[ManifestRow]:
+def manifest_of(lake: Lake, most_inline: int, profiles: list[pa.Table]) -> list[ManifestRow]:
     """Return the manifest rows of tasks with these profiles."""
     return [
         ManifestRow.of_task({}, {}, "", stage_profile(profile, lake, RUN, f"part-{number:05d}", most_inline))
@@ -40,13 +40,13 @@ def manifest_of(lake: LakePaths, most_inline: int, profiles: list[pa.Table]) -> 
     ]
 
 
-def files_of(lake: LakePaths) -> list[str]:
+def files_of(lake: Lake) -> list[str]:
     """Return all files of the lake."""
     root = Path(lake.root)
     return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
 
 
-def test_a_small_profile_is_in_the_manifest_and_a_large_one_in_a_file(lake: LakePaths) -> None:
+def test_a_small_profile_is_in_the_manifest_and_a_large_one_in_a_file(lake: Lake) -> None:
     small, large = manifest_of(lake, inline_bytes(1), [SMALL[0], LARGE[0]])
     assert small.task_profile is not None
     assert parse_profile(small.task_profile.data).equals(SMALL[0])
@@ -70,7 +70,7 @@ def test_each_of_many_tasks_sends_less() -> None:
     ],
 )
 @pytest.mark.parametrize("most", [60, pytest.param(1000, marks=pytest.mark.long("pieces of another size")), 10**6])
-def test_gathered_profiles_equal_the_whole_profile(lake: LakePaths, most_inline: int, most: int) -> None:
+def test_gathered_profiles_equal_the_whole_profile(lake: Lake, most_inline: int, most: int) -> None:
     manifest = manifest_of(lake, most_inline, [*SMALL, *LARGE])
     assert len(files_of(lake)) == {0: 8, 16 << 10: 6, 1 << 30: 0}[most_inline]
     pieces = list(gather_profiles(lake, [ManifestRow("messages"), *manifest], most))
@@ -83,21 +83,21 @@ def test_gathered_profiles_equal_the_whole_profile(lake: LakePaths, most_inline:
         assert sum(map(len, pieces)) == WHOLE.num_rows  # each is merged
 
 
-def test_no_profiles_give_one_empty_piece(lake: LakePaths) -> None:
+def test_no_profiles_give_one_empty_piece(lake: Lake) -> None:
     (nothing,) = gather_profiles(lake, [])
     assert not nothing.num_rows
 
 
-def test_a_profile_with_null_and_empty_names_is_gathered(lake: LakePaths) -> None:
+def test_a_profile_with_null_and_empty_names_is_gathered(lake: Lake) -> None:
     odd = profile_of([message(0, broker=None), message(1, topic=None), message(2, topic=""), message(3, broker="")])
     for most_inline in (0, 1 << 20):
         pieces = gather_profiles(lake, manifest_of(lake, most_inline, [odd]), 2)
         assert merge_profiles(pieces).equals(odd)
 
 
-def test_a_missing_truncated_or_damaged_file_is_an_error(lake: LakePaths) -> None:
+def test_a_missing_truncated_or_damaged_file_is_an_error(lake: Lake) -> None:
     manifest = manifest_of(lake, 0, LARGE[:1])
-    path = Path(lake.profiles) / manifest[0].profile_path
+    path = Path(lake.uri("profiles")) / manifest[0].profile_path
     data = path.read_bytes()
     for content, words in (
         (data[: len(data) // 2], "its file is truncated. Nothing of this commit was archived; run it again"),
@@ -112,17 +112,17 @@ def test_a_missing_truncated_or_damaged_file_is_an_error(lake: LakePaths) -> Non
         list(gather_profiles(lake, manifest))
 
 
-def test_staged_files_are_deleted_with_the_run(lake: LakePaths) -> None:
-    other = Path(lake.profiles) / "part-of-the-table.parquet"
+def test_staged_files_are_deleted_with_the_run(lake: Lake) -> None:
+    other = Path(lake.uri("profiles")) / "part-of-the-table.parquet"
     with staging(lake, RUN) as manifest:
         manifest.extend(manifest_of(lake, 0, LARGE[:2]))
         other.write_bytes(b"x")
         assert len(files_of(lake)) == 3
     assert files_of(lake) == ["profiles/part-of-the-table.parquet"]
-    assert not (Path(lake.profiles) / "staged" / RUN).exists()
+    assert not (Path(lake.uri("profiles")) / "staged" / RUN).exists()
 
 
-def test_staged_files_of_a_failed_run_are_deleted_before_manifests_arrive(lake: LakePaths) -> None:
+def test_staged_files_of_a_failed_run_are_deleted_before_manifests_arrive(lake: Lake) -> None:
     def fail() -> None:
         with staging(lake, RUN):
             manifest_of(lake, 0, LARGE[:2])
@@ -134,7 +134,7 @@ def test_staged_files_of_a_failed_run_are_deleted_before_manifests_arrive(lake: 
     assert files_of(lake) == []
 
 
-def test_a_run_without_staged_files_deletes_none(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_staged_files_deletes_none(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staged, "_delete", lambda *_: pytest.fail("nothing was to be deleted"))
     with staging(lake, RUN) as manifest:
         manifest.extend(manifest_of(lake, 1 << 20, SMALL))
@@ -146,7 +146,7 @@ from pathlib import Path
 from commitlake.pipelines.archive import judging
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.pipelines.archive.staged import gather_profiles, stage_profile
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.quality.figures import PageFigures
 from commitlake.pipelines.quality.judge import judge
 from commitlake.pipelines.archive.profiles_file import open_profiles_file
@@ -155,7 +155,7 @@ from tests.support.profiles import many_windows
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) >> 10
 
-lake, count = LakePaths(sys.argv[1]), int(sys.argv[2])
+lake, count = Lake(sys.argv[1]), int(sys.argv[2])
 manifest = []
 for number in range(count):
     profile = many_windows(range(number // 5 * 10, number // 5 * 10 + 10), broker=str(number % 5), topics=250)

@@ -21,12 +21,12 @@ from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.records import FoundRecord, walk_store
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.message_row import row_of
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.lake.packs.stores import LocalPackStore
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.refusal_counts import RefusalCounts
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.bodies import PackOfBodies
@@ -52,7 +52,7 @@ def tasks_of(root: Path, lake: Path, partition: int = SIZE, run_id: str = "run-1
     """Return the tasks for the whole store."""
     (store,) = find_stores(str(root), "broker/../a")
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], partition)
-    return ArchiveTasks(splits, LakePaths(str(lake)), PackLocation(str(lake / "bodies")), run_id, "1.2")
+    return ArchiveTasks(splits, Lake(str(lake)), PackLocation(str(lake / "bodies")), run_id, "1.2")
 
 
 def run_all(tasks: ArchiveTasks) -> list[ManifestRow]:

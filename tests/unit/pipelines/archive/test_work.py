@@ -9,7 +9,7 @@ import pytest
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress
 from commitlake.connectors.lake.committer import commit_messages, open_for_append
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.store_progress import LastRecord
 from commitlake.pipelines.archive.work import find_work
 from tests.support.logs import closed_segment, messages, open_segment, records, write_store
@@ -19,7 +19,7 @@ SIZE = 1 << 16
 
 def progress_of(store: Path, lake: Path) -> StoreProgress:
     """Return the progress of the store in the next commit."""
-    work = find_work(str(store), "a", LakePaths(str(lake)))
+    work = find_work(str(store), "a", Lake(str(lake)))
     return work.commit.stores["a"]
 
 
@@ -45,11 +45,11 @@ def test_the_last_record_may_be_in_the_segment_before_the_newest(tmp_path: Path)
 
 
 def test_a_known_last_record_is_kept_if_the_rest_is_damaged(tmp_path: Path) -> None:
-    lake = LakePaths(str(tmp_path / "lake"))
+    lake = Lake(str(tmp_path / "lake"))
     sent = messages(20)
     store = write_store(tmp_path / "store", [(0, open_segment(sent[:5], SIZE))])
     first = find_work(str(store), "a", lake).commit
-    commit_messages(open_for_append(lake.messages), [], first)
+    commit_messages(open_for_append(lake.uri("messages")), [], first)
     end = first.stores["a"].end
     damage = b"\xaa" * (SIZE - end)
     write_store(
@@ -64,7 +64,7 @@ def test_a_known_last_record_is_kept_if_the_rest_is_damaged(tmp_path: Path) -> N
 def test_a_broker_name_that_no_folder_can_have_is_refused_at_once(tmp_path: Path) -> None:
     store = write_store(tmp_path / "store", [(0, open_segment(messages(2), SIZE))])
     with pytest.raises(StoreError, match="--broker NAME"):
-        find_work(str(store), "名" * 40, LakePaths(str(tmp_path / "lake")))
+        find_work(str(store), "名" * 40, Lake(str(tmp_path / "lake")))
 
 
 def test_a_commit_after_another_keeps_its_progress_of_other_stores() -> None:
@@ -76,11 +76,11 @@ def test_a_commit_after_another_keeps_its_progress_of_other_stores() -> None:
 
 
 def test_a_lake_may_be_a_file_uri(tmp_path: Path) -> None:
-    assert LakePaths((tmp_path / "a lake").as_uri()).messages == str(tmp_path / "a lake" / "messages")
+    assert Lake((tmp_path / "a lake").as_uri()).uri("messages") == str(tmp_path / "a lake" / "messages")
 
 
 def test_new_records_are_reported_before_all_of_them_are_read(tmp_path: Path) -> None:
-    lake, root = LakePaths(str(tmp_path / "lake")), tmp_path / "store"
+    lake, root = Lake(str(tmp_path / "lake")), tmp_path / "store"
     told: list[str] = []
 
     def reports_new(*segments: bytes) -> bool:
@@ -90,7 +90,7 @@ def test_new_records_are_reported_before_all_of_them_are_read(tmp_path: Path) ->
         work = find_work(str(root), "a", lake, on_new=lambda: told.append("new"))
         assert bool(told) == bool(work.snapshot.size)
         if work.snapshot.size:
-            commit_messages(open_for_append(lake.messages), [], work.commit)
+            commit_messages(open_for_append(lake.uri("messages")), [], work.commit)
         return bool(told)
 
     begun, grown, closed = open_segment(messages(5), SIZE), open_segment(messages(9), SIZE), messages(20)

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.names import pack_name
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.jobs.archive import command as archive
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.written import check_written
@@ -28,7 +29,7 @@ def check(folder: Path, **sizes: int) -> None:
         ManifestRow("messages", "part.parquet", size=sizes.get("part", 3)),
         ManifestRow.of_task({PACK: sizes.get("pack", 7)}, {}, "", None),
     ]
-    check_written(LakePaths(str(folder)), pack_location(str(folder / "bodies")), rows)
+    check_written(Lake(str(folder)), pack_location(str(folder / "bodies")), rows)
 
 
 @pytest.fixture

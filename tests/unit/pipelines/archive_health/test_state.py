@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.archive_health.missing import DELETED, Missing, missing_by_reason, unmet_expectations
 from commitlake.pipelines.archive_health.state import ArchiveState, Ranges, StoreState, read_archive_state
@@ -52,8 +53,8 @@ def test_a_complete_archive_has_no_missing_parts(growing: GrowingLake) -> None:
 def test_ranges_that_are_missing_are_counted_by_store(growing: GrowingLake) -> None:
     bad = [{"broker": "broker-a", "start_offset": 10 * n, "end_offset": 10 * n + 5} for n in range(3)]
     for uri, schema, rows in (
-        (growing.lake.quarantine, QUARANTINE, bad),
-        (growing.lake.gaps, GAPS, [{"broker": "broker-a", "start_offset": 100, "end_offset": 400}]),
+        (growing.lake.uri("quarantine"), QUARANTINE, bad),
+        (growing.lake.uri("gaps"), GAPS, [{"broker": "broker-a", "start_offset": 100, "end_offset": 400}]),
     ):
         append_rows(uri, schema, pa.Table.from_pylist(rows, to_arrow_schema(schema)))
     (store,) = read_archive_state(growing.lake).stores
@@ -68,7 +69,7 @@ def test_minutes_outside_the_calendar_and_without_a_broker_are_not_counted(growi
         row: dict[str, Any] = {field.name: [None] * 2 for field in schema}
         row["broker"] = ["broker-a", None]
         row["minute"] = pa.array([minute, MIDNIGHT_MS * 1000], pa.int64()).cast(schema.field("minute").type)
-        folder = Path(growing.lake.topic_minutes)
+        folder = Path(growing.lake.uri("topic_minutes"))
         part = folder / f"{minute}.parquet"
         pq.write_table(pa.table([pa.array(row[f.name], f.type) for f in schema], schema), part)
         file = AddAction(part.name, part.stat().st_size, {}, 0, True, json.dumps({"numRecords": 2}))
@@ -84,7 +85,7 @@ def test_a_lake_without_runs_has_no_age() -> None:
 
 def test_a_folder_without_a_lake_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="is not a lake"):
-        read_archive_state(LakePaths(str(tmp_path)))
+        read_archive_state(Lake(str(tmp_path)))
 
 
 def test_missing_ranges_are_grouped_by_reason(growing: GrowingLake) -> None:
@@ -94,8 +95,8 @@ def test_missing_ranges_are_grouped_by_reason(growing: GrowingLake) -> None:
         for reason, start in (("body_crc", 10), ("body_crc", 40), ("size", 70))
     ]
     for uri, schema, rows in (
-        (growing.lake.quarantine, QUARANTINE, bad),
-        (growing.lake.gaps, GAPS, [{"broker": "broker-a", "start_offset": 100, "end_offset": 400}]),
+        (growing.lake.uri("quarantine"), QUARANTINE, bad),
+        (growing.lake.uri("gaps"), GAPS, [{"broker": "broker-a", "start_offset": 100, "end_offset": 400}]),
     ):
         append_rows(uri, schema, pa.Table.from_pylist(rows, to_arrow_schema(schema)))
     assert missing_by_reason(growing.lake) == [
@@ -126,7 +127,7 @@ def test_unmet_expectations_of_the_last_run_are_reported(growing: GrowingLake) -
         for run, day, name, success in judged
     ]
     append_rows(
-        growing.lake.quality_results,
+        growing.lake.uri("quality_results"),
         QUALITY_RESULTS,
         pa.Table.from_pylist(rows, to_arrow_schema(QUALITY_RESULTS)),
     )

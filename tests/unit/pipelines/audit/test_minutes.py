@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from commitlake.connectors.formats.engine.row_batch import MAX_TIMESTAMP_MS
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.audit import command as audit
 from commitlake.pipelines.archive.run import Config, run_archive
@@ -24,19 +24,19 @@ from tests.support.logs import new_message
 from tests.support.odd_logs import TIMES
 
 
-def compared(lake: LakePaths) -> tuple[list[Any], str]:
+def compared(lake: Lake) -> tuple[list[Any], str]:
     return compare_minutes(lake, read_moment(lake))
 
 
-def archived(growing: GrowingLake, seed: int) -> LakePaths:
+def archived(growing: GrowingLake, seed: int) -> Lake:
     growing.write(shop_messages(60, days=2, seed=seed))
     run_archive(HERE, Config(str(growing.store), growing.lake.root, judge=judge_nothing))
     return growing.lake
 
 
-def add_to(lake: LakePaths, column: str, sql: str) -> None:
+def add_to(lake: Lake, column: str, sql: str) -> None:
     """Write the table again, a column of all rows changed."""
-    table = DeltaTable(lake.topic_minutes)
+    table = DeltaTable(lake.uri("topic_minutes"))
     rows = table.to_pyarrow_table()
     place = rows.schema.get_field_index(column)
     values = [eval(sql, {"x": value}) for value in rows.column(column).to_pylist()]  # of our own
@@ -44,7 +44,7 @@ def add_to(lake: LakePaths, column: str, sql: str) -> None:
 
 
 def test_tables_of_the_same_runs_agree(tmp_path: Path) -> None:
-    assert compared(LakePaths(str(write_lake(tmp_path) / "lake"))) == ([], "")
+    assert compared(Lake(str(write_lake(tmp_path) / "lake"))) == ([], "")
 
 
 @pytest.mark.parametrize("column", ["messages", "bytes", "body_bytes"])

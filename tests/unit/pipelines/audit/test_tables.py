@@ -89,7 +89,7 @@ def test_a_changed_page_is_found_by_a_deep_check(growing: GrowingLake, table: st
 def test_every_data_file_has_page_checksums(growing: GrowingLake) -> None:
     maintain.main(["--lake", growing.lake.root, "--quiet"])  # merges, too
     for table in ("messages", "message_keys", "archive_runs"):
-        uri = getattr(growing.lake, table)
+        uri = growing.lake.uri(table)
         for name in data_files(uri):
             flip_in_a_page(Path(uri) / name)
             with pytest.raises(OSError, match="CRC"):
@@ -98,7 +98,7 @@ def test_every_data_file_has_page_checksums(growing: GrowingLake) -> None:
 
 def test_runs_with_a_missing_row_or_a_wrong_count_are_reported(growing: GrowingLake) -> None:
     assert compare_archive_runs(growing.lake, read_moment(growing.lake)) == []
-    runs = DeltaTable(growing.lake.archive_runs)
+    runs = DeltaTable(growing.lake.uri("archive_runs"))
     runs.delete("sequence = 1")
     runs.update({"messages": "7"}, predicate="sequence = 2")
     (finding,) = compare_archive_runs(growing.lake, read_moment(growing.lake))
@@ -111,13 +111,13 @@ def test_missing_rows_and_checksums_of_a_run_are_reported(growing: GrowingLake) 
         [{"broker": "broker-a", "messages": 1, "row_checksum": 7, "lake_checksum": 8, "run_id": "r"}] * 3,
         schema=to_arrow_schema(PROFILES),
     )
-    file = write_plain_file(rows, growing.lake.profiles, "part-r.zstd.parquet")
+    file = write_plain_file(rows, growing.lake.uri("profiles"), "part-r.zstd.parquet")
     counts = RunCounts("2026-11-20T00:00:00+00:00", 0, 0, 0)
     commit = replace(work.commit, run_id="r").with_written(counts, {"profiles": [file]})
-    commit_run(growing.lake.messages, [], commit, work.started_from)
+    commit_run(growing.lake.uri("messages"), [], commit, work.started_from)
     finish_runs(growing.lake, "r", "1")
     assert compare_archive_runs(growing.lake, read_moment(growing.lake)) == []
-    profiles = DeltaTable(growing.lake.profiles)
+    profiles = DeltaTable(growing.lake.uri("profiles"))
     without = profiles.to_pyarrow_table().drop_columns(["row_checksum", "lake_checksum"])
     write_deltalake(profiles, without, mode="overwrite", schema_mode="overwrite")  # as an old lake has them
     for count, notes in (

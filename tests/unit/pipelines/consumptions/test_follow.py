@@ -12,7 +12,6 @@ import pytest
 
 from commitlake.broker_lite.stores.jmq import RetryStatus
 from commitlake.connectors.lake.committer import advance
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.jobs.erase.command import main as erase
 from commitlake.jobs.lineage.command import main as lineage
 from commitlake.jobs.maintain.command import main as maintain
@@ -159,9 +158,9 @@ def test_lineage_shows_when_the_next_try_is_due(shop: JmqShop, capsys: pytest.Ca
 def test_the_retry_store_is_written_again_only_if_it_changed(shop: JmqShop) -> None:
     shop.consume("mail", 2, fails=lambda _: True)
     shop.archive()
-    version, found = delta_table(shop.lake.edges).version(), shop.rows("edges", "*", ORDER)
+    version, found = shop.lake.table("edges").version(), shop.rows("edges", "*", ORDER)
     assert shop.archive().edges == 0
-    assert delta_table(shop.lake.edges).version() == version
+    assert shop.lake.table("edges").version() == version
     shop.send(20, 2)
     shop.archive()
     assert shop.rows("edges", "*", ORDER) == found
@@ -184,7 +183,7 @@ def test_each_run_adds_new_consumptions(shop: JmqShop) -> None:
         assert len(steps(shop)) == 2 * (number + 1)
     assert [row[1] for row in consumptions(shop)] == [0, 1, 2, 3, 4, 5]
     assert read_progress(shop.lake, "broker-a") == read_end(shop)
-    assert followed_consumptions(shop.lake) == delta_table(shop.lake.consumptions).version()
+    assert followed_consumptions(shop.lake) == shop.lake.table("consumptions").version()
 
 
 def killed(*_: object, **__: object) -> None:
@@ -270,10 +269,10 @@ def test_a_version_without_new_records_is_also_followed(shop: JmqShop) -> None:
         shop.consume("mail", 1)
         shop.archive()
     assert maintain(["--lake", shop.lake.root, "--quiet"]) == ExitCode.OK
-    delta_table(shop.lake.consumptions).alter.set_table_description("a version without files")
-    assert followed_consumptions(shop.lake) < delta_table(shop.lake.consumptions).version()
+    shop.lake.table("consumptions").alter.set_table_description("a version without files")
+    assert followed_consumptions(shop.lake) < shop.lake.table("consumptions").version()
     assert shop.archive().unfinished_tables == ()
-    assert followed_consumptions(shop.lake) == delta_table(shop.lake.consumptions).version()
+    assert followed_consumptions(shop.lake) == shop.lake.table("consumptions").version()
     assert len(steps(shop)) == 3
 
 
@@ -298,13 +297,13 @@ def test_a_table_without_its_log_entries_is_linked_again(shop: JmqShop) -> None:
     follow_consume_logs(shop.lake, [])
     shop.archive()
     assert steps(shop) == [*linked, ("mail", 4, 0, "success", None)]
-    log = Path(shop.lake.consumptions) / "_delta_log"
+    log = Path(shop.lake.uri("consumptions")) / "_delta_log"
     shop.consume("mail", 1)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("commitlake.pipelines.archive.following.catch_up_edges", killed)
         with pytest.raises(KeyboardInterrupt):
             shop.archive()
-    delta_table(shop.lake.consumptions).create_checkpoint()
+    shop.lake.table("consumptions").create_checkpoint()
     newest = max(log.glob("*.json"))
     for path in log.glob("*.json"):
         if path != newest:
@@ -332,9 +331,9 @@ def test_entries_of_an_erased_message_are_not_added_again(shop: JmqShop) -> None
     left = [("consumed", 1), ("retried", 1)]
     shop.archive()
     assert shop.rows("edges", "kind, from_queue_offset", "kind") == left
-    version = delta_table(shop.lake.edges).version()
+    version = shop.lake.table("edges").version()
     shop.archive()
-    assert delta_table(shop.lake.edges).version() == version
+    assert shop.lake.table("edges").version() == version
     shop.retry("mail", succeeds=False)
     shop.archive()
     assert shop.rows("edges", "kind, from_queue_offset", "kind") == [left[0], *left]
@@ -357,7 +356,7 @@ def test_a_damaged_table_is_read_again_from_the_stores(
         shop.consume("mail", count)
         shop.archive()
     linked, found = steps(shop), consumptions(shop)
-    damage(chosen(Path(shop.lake.consumptions).glob(part)), how)
+    damage(chosen(Path(shop.lake.uri("consumptions")).glob(part)), how)
     repair_lake(shop.lake, plan_repair(shop.lake), "")
     assert plan_repair(shop.lake).is_nothing
     shop.archive()

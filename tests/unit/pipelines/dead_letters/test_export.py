@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.reader import QueryError, open_table
+from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.printable import FORMULA_STARTS, printable
 from commitlake.pipelines.dead_letters import export, letters
 from commitlake.pipelines.dead_letters.errors import DeadLetterError
@@ -32,7 +32,7 @@ def write(dead_letters: GrowingLake, tmp_path: Path) -> Export:
 
     def write(form: str, *, with_bodies: bool = True, where: str = "true") -> Path:
         lake = dead_letters.lake
-        table, path = open_table(lake, "messages"), tmp_path / f"letters.{form}"
+        table, path = lake.table("messages"), tmp_path / f"letters.{form}"
         condition = f"{letters_condition(table, LetterChoice())} AND {where}"
         packs = open_store(lake.bodies)
         count = export_letters(table, condition, packs, path, ExportFormat(form), with_bodies=with_bodies)
@@ -140,6 +140,6 @@ def test_a_failed_export_leaves_the_old_file(write: Export, tmp_path: Path, monk
 
 
 def test_a_place_that_cannot_be_written_is_an_error(dead_letters: GrowingLake, tmp_path: Path) -> None:
-    table = open_table(dead_letters.lake, "messages")
+    table = dead_letters.lake.table("messages")
     with pytest.raises(DeadLetterError, match="cannot be written: No such file or directory"):
         export_letters(table, "true", None, tmp_path / "none" / "x.csv", ExportFormat.CSV, with_bodies=False)

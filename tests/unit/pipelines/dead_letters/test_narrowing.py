@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.reader import open_table
 from commitlake.pipelines.dead_letters import narrowing
 from commitlake.pipelines.dead_letters.causes import group_letters
 from commitlake.pipelines.dead_letters.errors import DeadLetterError
@@ -15,7 +14,7 @@ from tests.support.lakes import GrowingLake
 
 
 def test_a_cause_known_only_from_bodies_is_a_list_of_offsets(dead_letters: GrowingLake) -> None:
-    table, packs = open_table(dead_letters.lake, "messages"), open_store(dead_letters.lake.bodies)
+    table, packs = dead_letters.lake.table("messages"), open_store(dead_letters.lake.bodies)
     where = letters_condition(table, LetterChoice())
     found = group_letters(table, where, packs, samples=1)
     assert {one.shape: one.messages for one in found.causes} == {"id:number": 3, "(text)": 2, "(binary)": 1}
@@ -27,7 +26,7 @@ def test_a_cause_known_only_from_bodies_is_a_list_of_offsets(dead_letters: Growi
 
 
 def test_a_cause_known_from_columns_needs_no_list(dead_letters: GrowingLake) -> None:
-    table = open_table(dead_letters.lake, "messages")
+    table = dead_letters.lake.table("messages")
     where = letters_condition(table, LetterChoice())
     found = group_letters(table, where, None, samples=1)
     narrowed = narrow_to_cause(table, where, found.causes[0], found.causes, None)
@@ -36,7 +35,7 @@ def test_a_cause_known_from_columns_needs_no_list(dead_letters: GrowingLake) -> 
 
 
 def test_a_cause_has_a_number_and_a_name(dead_letters: GrowingLake) -> None:
-    table, packs = open_table(dead_letters.lake, "messages"), open_store(dead_letters.lake.bodies)
+    table, packs = dead_letters.lake.table("messages"), open_store(dead_letters.lake.bodies)
     causes = group_letters(table, letters_condition(table, LetterChoice()), packs, samples=1).causes
     assert find_cause(causes, "2") == causes[1]
     assert find_cause(causes, causes[2].digest) == causes[2]
@@ -49,7 +48,7 @@ def test_a_cause_has_a_number_and_a_name(dead_letters: GrowingLake) -> None:
 
 
 def test_messages_sent_before_are_left_out(dead_letters: GrowingLake) -> None:
-    table = open_table(dead_letters.lake, "messages")
+    table = dead_letters.lake.table("messages")
     where = letters_condition(table, LetterChoice())
     assert without_places(where, []) == where
     assert count_letters(table, without_places(where, [{"broker-a": [0]}, {"broker-a": [0], "other": [5]}])) == 5
@@ -57,7 +56,7 @@ def test_messages_sent_before_are_left_out(dead_letters: GrowingLake) -> None:
 
 
 def test_a_long_list_of_places_is_answered(dead_letters: GrowingLake) -> None:
-    table = open_table(dead_letters.lake, "messages")
+    table = dead_letters.lake.table("messages")
     # One list of as many numbers ends the process: the engine's stack overflows.
     places = {"broker-a": range(17_000)}
     assert count_letters(table, without_places(letters_condition(table, LetterChoice()), [places])) == 0

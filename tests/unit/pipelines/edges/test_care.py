@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import pack_location
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.edges.progress import is_open_file
 from commitlake.pipelines.erasure.run import Place, plan_erasure, run_erasure
@@ -74,7 +74,7 @@ def complete_open_steps(family: Family) -> list[Step]:
 
 
 def test_compaction_leaves_open_steps_to_the_next_run(family: Family) -> None:
-    uri = family.growing.lake.edges
+    uri = family.growing.lake.uri("edges")
     family.write(delayed("U3", 13), delivered("U3", 23))
     follow(family)
     compact(uri, plan_compaction(uri, 1 << 30), LAKE_TABLES["edges"].sort_columns)
@@ -92,7 +92,7 @@ def test_compaction_leaves_open_steps_to_the_next_run(family: Family) -> None:
 
 @pytest.mark.parametrize("what", ["a data file", "all data files", "the log"])
 def test_a_damaged_table_is_rebuilt(family: Family, what: str) -> None:
-    folder = Path(family.growing.lake.edges)
+    folder = Path(family.growing.lake.uri("edges"))
     files = sorted(folder.glob("_delta_log/*.json" if what == "the log" else "*.parquet"))
     for path in files[:1] if what == "a data file" else files:
         damage(path, "cut")
@@ -107,9 +107,9 @@ def test_a_damaged_table_is_rebuilt(family: Family, what: str) -> None:
 def test_a_deleted_table_is_rebuilt(family: Family) -> None:
     lake = family.growing.lake
     assert complete_open_steps(family) == LATER
-    other = LakePaths(f"{lake.root}-other")
+    other = Lake(f"{lake.root}-other")
     Path(lake.root).rename(other.root)
-    for path in Path(other.edges).rglob("*"):
+    for path in Path(other.uri("edges")).rglob("*"):
         if path.is_file():
             path.unlink()
     (Path(other.root) / "_newest" / "edges.json").unlink()
@@ -117,7 +117,7 @@ def test_a_deleted_table_is_rebuilt(family: Family) -> None:
     assert family.steps(other) == LATER
 
 
-def erase(lake: LakePaths, unique_key: str) -> None:
+def erase(lake: Lake, unique_key: str) -> None:
     place = Place(lake, pack_location(lake.bodies), "1")
     plan = plan_erasure(place, KeysToErase(unique_keys=[unique_key]))
     run_erasure(place, plan, "a test", datetime.timedelta(days=7), lambda _: None)
@@ -129,7 +129,7 @@ def test_an_erased_message_never_has_steps_again(family: Family) -> None:
     assert family.steps() == [FIRST[0], FIRST[2]]
     erase(lake, "U1")
     assert family.steps() == [FIRST[2]]
-    names = [Path(path).name for path in DeltaTable(lake.edges).file_uris()]
+    names = [Path(path).name for path in DeltaTable(lake.uri("edges")).file_uris()]
     assert list(map(is_open_file, names)) == [True]
     family.write(committed("T1", family.places[3], 22), op([0], 23))
     follow(family)

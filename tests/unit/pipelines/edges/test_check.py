@@ -35,7 +35,7 @@ def test_a_table_with_all_steps_has_no_finding(family: Family) -> None:
 def test_a_step_that_is_missing_is_found(family: Family, kind: str) -> None:
     lake = family.growing.lake
     follow_edges(lake)
-    DeltaTable(lake.edges).delete(f"kind = '{kind}'")
+    DeltaTable(lake.uri("edges")).delete(f"kind = '{kind}'")
     (finding,), note = compare_edges(lake, read_moment(lake))
     assert (finding.table, finding.count, note) == ("edges", 1, "")
 

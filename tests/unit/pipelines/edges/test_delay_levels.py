@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.edges.delay_levels import DelayLevels
 from commitlake.pipelines.edges.follow import catch_up_edges
@@ -23,16 +23,16 @@ from tests.support.table_damages import damage
 BROKER = "broker-a"
 
 
-def write_levels(lake: LakePaths, broker: str, levels: str) -> None:
+def write_levels(lake: Lake, broker: str, levels: str) -> None:
     now = datetime.datetime.now(datetime.UTC)
     row = dict(zip(STORE_CONFIG.names, [broker, now, "setting", "delay_levels_ms", levels, "1"], strict=True))
     rows = pa.Table.from_pylist([row], schema=to_arrow_schema(STORE_CONFIG))
-    write_deltalake(lake.store_config, rows, mode="append")
+    write_deltalake(lake.uri("store_config"), rows, mode="append")
 
 
-def due_seconds(lake: LakePaths) -> list[float]:
+def due_seconds(lake: Lake) -> list[float]:
     """Return when messages are due, in seconds since the first was stored."""
-    rows = DeltaTable(lake.edges).to_pyarrow_table(columns=["side", "due_timestamp"]).to_pylist()
+    rows = DeltaTable(lake.uri("edges")).to_pyarrow_table(columns=["side", "due_timestamp"]).to_pylist()
     return sorted(row["due_timestamp"].timestamp() - START_MS / 1000 for row in rows if row["side"] != "to")
 
 
@@ -47,7 +47,7 @@ def test_levels_in_the_lake_are_preferred_to_the_defaults(tmp_path: Path) -> Non
 
 
 def test_each_broker_has_its_own_levels(tmp_path: Path) -> None:
-    lake = LakePaths(str(tmp_path))
+    lake = Lake(str(tmp_path))
     write_levels(lake, BROKER, '{"1":3000}')
     write_levels(lake, "another", '{"1":4000,"2":9000}')
     levels = DelayLevels(lake)
@@ -60,9 +60,9 @@ def test_each_broker_has_its_own_levels(tmp_path: Path) -> None:
 def test_defaults_are_used_with_a_warning_if_the_table_is_damaged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lake = LakePaths(str(tmp_path))
+    lake = Lake(str(tmp_path))
     write_levels(lake, BROKER, '{"1":3000}')
-    damage(next(Path(lake.store_config).glob("*.parquet")), "cut")
+    damage(next(Path(lake.uri("store_config")).glob("*.parquet")), "cut")
     assert DelayLevels(lake).of(BROKER) == DEFAULT_DELAY_LEVELS_MS
     assert "'commitlake maintain --repair'" in caplog.text
     assert BROKER in caplog.text

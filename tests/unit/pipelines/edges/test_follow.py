@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.edges.follow import catch_up_edges, follow_edges
 from commitlake.pipelines.edges.progress import followed_version
 from commitlake.pipelines.message_keys.key_rows import key_hashes
@@ -161,7 +161,7 @@ def test_a_message_that_is_sent_again_does_not_change_the_steps_before(family: F
 def test_timers_of_the_broker_itself_have_no_steps(family: Family, done: Done) -> None:
     revive = {"REAL_TOPIC": "rmq_sys_REVIVE_LOG_DefaultCluster", "UNIQ_KEY": "ck"}
     done(record("U1"), timed("ck", 1, properties=revive), record("ck", revive["REAL_TOPIC"], 61))
-    assert not DeltaTable.is_deltatable(family.growing.lake.edges) or family.steps() == []
+    assert not DeltaTable.is_deltatable(family.growing.lake.uri("edges")) or family.steps() == []
 
 
 def test_transactions_end_by_their_op_records(family: Family, done: Done) -> None:
@@ -234,7 +234,7 @@ def test_a_consumption_of_one_of_two_equal_messages_is_ambiguous(family: Family,
 
 def test_without_traces_there_are_no_steps_of_clients(family: Family, done: Done) -> None:
     done(record("U1"), record("U2"), record(None))
-    assert not DeltaTable.is_deltatable(family.growing.lake.edges) or family.steps() == []
+    assert not DeltaTable.is_deltatable(family.growing.lake.uri("edges")) or family.steps() == []
 
 
 def test_an_end_before_the_archive_has_that_reason(family: Family, done: Done) -> None:
@@ -248,7 +248,7 @@ def test_an_end_before_the_archive_has_that_reason(family: Family, done: Done) -
 
 def test_files_have_the_declared_columns_sorted_by_hash(family: Family, done: Done) -> None:
     done(half("T1"), committed("T1", 0, 1), op([0], 2))
-    rows = DeltaTable(family.growing.lake.edges).to_pyarrow_table()
+    rows = DeltaTable(family.growing.lake.uri("edges")).to_pyarrow_table()
     assert set(rows.schema.names) == set(EDGES.names)
     nodes = rows.column("node").combine_chunks()
     assert rows.column("node_hash").to_pylist() == key_hashes(nodes).tolist()
@@ -261,10 +261,10 @@ def test_followed_versions_are_not_followed_again(family: Family) -> None:
     lake = family.growing.lake
     assert followed_version(lake) == -1
     assert follow_edges(lake).rows == 1
-    version = DeltaTable(lake.edges).version()
+    version = DeltaTable(lake.uri("edges")).version()
     assert catch_up_edges(lake).rows == follow_edges(lake).rows == 0
-    assert DeltaTable(lake.edges).version() == version
-    assert followed_version(lake) == DeltaTable(lake.messages).version()
+    assert DeltaTable(lake.uri("edges")).version() == version
+    assert followed_version(lake) == DeltaTable(lake.uri("messages")).version()
 
 
 def test_another_follower_that_is_first_is_not_an_error(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +279,7 @@ def test_another_follower_that_is_first_is_not_an_error(family: Family, monkeypa
 
 
 def test_a_lake_without_messages_has_no_edges(tmp_path: Path) -> None:
-    assert followed_version(LakePaths(str(tmp_path))) == -1
+    assert followed_version(Lake(str(tmp_path))) == -1
 
 
 def replayed(
@@ -318,7 +318,9 @@ def test_a_dead_letter_that_was_sent_again_has_a_redriven_step(family: Family, d
     place = family.places[1]
     done(replayed("U1", place, "%DLQ%shop", 2))
     assert family.steps() == [("dead", 0, 1, None, None), ("redriven", 1, 2, None, None)]
-    assert {row["replay_id"] for row in DeltaTable(family.growing.lake.edges).to_pyarrow_table().to_pylist()} == {
+    assert {
+        row["replay_id"] for row in DeltaTable(family.growing.lake.uri("edges")).to_pyarrow_table().to_pylist()
+    } == {
         None,
         "r-1",
     }

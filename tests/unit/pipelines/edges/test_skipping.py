@@ -9,7 +9,6 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.table_rows import DataFileError, TableRows
 from commitlake.connectors.lake.versions import AddedFile
 from commitlake.connectors.runtime.local_runner import HERE
@@ -46,7 +45,7 @@ def read_of(family: Family, monkeypatch: pytest.MonkeyPatch, *runs: Sequence[New
     with monkeypatch.context() as patched:
         patched.setattr(TableRows, "read", noted)
         follow_edges(family.growing.lake)
-    actions = delta_table(family.growing.lake.messages).get_add_actions(flatten=True)
+    actions = family.growing.lake.table("messages").get_add_actions(flatten=True)
     offsets = dict(zip(actions["path"].to_pylist(), actions["min.physical_offset"].to_pylist(), strict=True))
     names = sorted(offsets, key=lambda name: offsets[name])
     return sorted(names.index(name) for name in found)
@@ -60,7 +59,7 @@ def test_a_file_without_a_record_that_has_a_role_is_not_read(family: Family, mon
     assert read_of(family, monkeypatch, plain(3), plain(3, 3)) == []
     assert family.steps() == []
     # The version is still reached.
-    assert follow_edges(family.growing.lake).version == delta_table(family.growing.lake.messages).version()
+    assert follow_edges(family.growing.lake).version == family.growing.lake.table("messages").version()
 
 
 @pytest.mark.parametrize(
@@ -132,7 +131,7 @@ def test_a_file_with_the_record_that_an_open_step_waits_for_is_read(
 def test_a_damaged_file_is_an_error_and_not_skipped(family: Family, how: str) -> None:
     family.write(*plain(20))
     family.growing.archive()
-    (path,) = Path(family.growing.lake.messages).rglob("*.parquet")
+    (path,) = Path(family.growing.lake.uri("messages")).rglob("*.parquet")
     damage(path, how)
     with pytest.raises(DataFileError, match=path.name):
         follow_edges(family.growing.lake)

@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.delta import seal
 from commitlake.connectors.lake.erasures import APPLICATION_ID, MARKER, read_erased_places
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.packs.location import pack_location
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase_job
 from commitlake.jobs.maintain import command as maintain
@@ -113,7 +113,7 @@ def audited(growing: GrowingLake) -> int:
 def check_done(growing: GrowingLake, messages: int = 100) -> None:
     """Check that the message is erased and all others exist."""
     assert traces(Path(growing.lake.root)) == []
-    assert len(rows_of(growing.lake.messages)) == messages
+    assert len(rows_of(growing.lake.uri("messages"))) == messages
     assert unfinished_erasures(growing.lake) == []
     assert audited(growing) == ExitCode.OK
 
@@ -210,16 +210,16 @@ def test_keys_that_a_follower_read_before_the_erasure_are_not_added_after_it(
     monkeypatch.setattr(follow, "advance", late)
     assert follow_keys(growing.lake).rows == 0
     follow_keys(growing.lake)
-    keys = rows_of(growing.lake.message_keys)
+    keys = rows_of(growing.lake.uri("message_keys"))
     assert MARK not in repr(keys)
     assert len(keys) == 2 * 50
 
 
 def test_a_compaction_that_began_before_the_erasure_is_refused(growing: GrowingLake) -> None:
-    bins = plan_compaction(growing.lake.messages, 128 << 20)
+    bins = plan_compaction(growing.lake.uri("messages"), 128 << 20)
     erase(growing)
     with pytest.raises(ConcurrentMaintenanceError):
-        compact(growing.lake.messages, bins, ())
+        compact(growing.lake.uri("messages"), bins, ())
     purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
     check_done(growing)
 
@@ -235,12 +235,12 @@ def test_a_repair_to_an_older_version_does_not_restore_erased_content(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     erase(growing)
-    newest = DeltaTable(growing.lake.messages).version()
-    entry = Path(growing.lake.messages) / "_delta_log" / f"{newest:020}.json"
+    newest = DeltaTable(growing.lake.uri("messages")).version()
+    entry = Path(growing.lake.uri("messages")) / "_delta_log" / f"{newest:020}.json"
     entry.write_bytes(entry.read_bytes()[:40])
     assert maintain.main(["--lake", growing.lake.root, "--repair"]) == ExitCode.OK
     assert "was repeated" in capsys.readouterr().err
-    assert MARK not in repr(rows_of(growing.lake.messages))
+    assert MARK not in repr(rows_of(growing.lake.uri("messages")))
     purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
     check_done(growing)
 
@@ -249,8 +249,8 @@ def test_a_repair_to_an_older_version_does_not_restore_erased_content(
 def test_the_retention_restarts_after_a_repair_has_undone_an_erasure(growing: GrowingLake) -> None:
     erase(growing)
     (first,) = read_states(growing.lake)
-    newest = DeltaTable(growing.lake.messages).version()
-    entry = Path(growing.lake.messages) / "_delta_log" / f"{newest:020}.json"
+    newest = DeltaTable(growing.lake.uri("messages")).version()
+    entry = Path(growing.lake.uri("messages")) / "_delta_log" / f"{newest:020}.json"
     entry.write_bytes(b"{")
     assert maintain.main(["--lake", growing.lake.root, "--repair"]) == ExitCode.OK
     (again,) = read_states(growing.lake)
@@ -267,16 +267,16 @@ def test_the_retention_restarts_after_a_repair_has_undone_an_erasure(growing: Gr
 def test_an_erased_message_is_archived_again_without_its_contents(growing: GrowingLake) -> None:
     """`messages` has lost the run that took the message; its store still has it."""
     erase(growing)
-    log = Path(growing.lake.messages) / "_delta_log"
-    for version in range(2, DeltaTable(growing.lake.messages).version() + 1):
+    log = Path(growing.lake.uri("messages")) / "_delta_log"
+    for version in range(2, DeltaTable(growing.lake.uri("messages")).version() + 1):
         (log / f"{version:020}.json").write_bytes(b"{")
     first = log / f"{1:020}.json"
     first.write_bytes(b"{")
     maintain.main(["--lake", growing.lake.root, "--repair", "--quiet"])
     archive(growing)
-    assert len(rows_of(growing.lake.messages)) == 100
-    assert MARK not in repr(rows_of(growing.lake.messages))
-    assert MARK not in repr(rows_of(growing.lake.message_keys))
+    assert len(rows_of(growing.lake.uri("messages"))) == 100
+    assert MARK not in repr(rows_of(growing.lake.uri("messages")))
+    assert MARK not in repr(rows_of(growing.lake.uri("message_keys")))
     assert not list(traces(Path(growing.lake.bodies)))
     assert audited(growing) == ExitCode.OK
     purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
@@ -291,7 +291,7 @@ def test_two_erasures_in_one_pack_complete(growing: GrowingLake) -> None:
         assert [state.number for state in read_states(growing.lake)] == list(range(1, number + 1))
     purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
     check_done(growing)
-    assert DeltaTable(growing.lake.messages).transaction_version(APPLICATION_ID) == 3
+    assert DeltaTable(growing.lake.uri("messages")).transaction_version(APPLICATION_ID) == 3
 
 
 def test_an_erased_body_that_equals_its_neighbours_does_not_hold_up_other_erasures(
@@ -368,10 +368,10 @@ def test_a_large_group_of_messages_is_erased_at_once(tmp_path: Path) -> None:
 
 def test_a_lake_without_erasures_has_no_table_of_erasures(growing: GrowingLake) -> None:
     assert erase_nothing(growing.lake) == []
-    assert not Path(growing.lake.erasures).exists()
+    assert not Path(growing.lake.uri("erasures")).exists()
 
 
-def erase_nothing(lake: LakePaths) -> list[Any]:
+def erase_nothing(lake: Lake) -> list[Any]:
     place = Place(lake, pack_location(lake.bodies), "1")
     assert plan_erasure(place, KeysToErase(["not-there"])).is_nothing
     return [*finish_erasures(place, lambda _: None), *purge_erasures(place, NOW, lambda _: None)[0]]
@@ -379,12 +379,12 @@ def erase_nothing(lake: LakePaths) -> list[Any]:
 
 def test_the_checksums_before_and_after_match_the_rows_until_the_purge(growing: GrowingLake) -> None:
     erase(growing)
-    rows = pa.Table.from_pylist([row for row in rows_of(growing.lake.erasures) if row["event"] == "message"])
+    rows = pa.Table.from_pylist([row for row in rows_of(growing.lake.uri("erasures")) if row["event"] == "message"])
     assert rows.num_rows == 1
     assert rows.column("topic")[0].as_py() == f"topic-{SECRET % 2}"
     assert rows.column("row_before")[0] != rows.column("row_after")[0]
     purge_erasures(place_of(growing), NOW + WEEK, lambda _: None, is_alone=True)
-    (row,) = [row for row in rows_of(growing.lake.erasures) if row["event"] == "message"]
+    (row,) = [row for row in rows_of(growing.lake.uri("erasures")) if row["event"] == "message"]
     assert [row[name] for name in ("row_before", "lake_before", "body_crc", "detail")] == [None] * 4
     assert row["row_after"] == rows.column("row_after")[0].as_py()
 
@@ -403,8 +403,8 @@ def test_a_damaged_table_of_erasures_is_an_error_and_is_rebuilt(growing: Growing
     place = place_of(growing)
     for key in (KEY, "order-3"):
         run_erasure(place, plan_erasure(place, KeysToErase([key])), "a test", WEEK, lambda _: None)
-    before = rows_of(growing.lake.erasures)
-    log = Path(growing.lake.erasures) / "_delta_log"
+    before = rows_of(growing.lake.uri("erasures"))
+    log = Path(growing.lake.uri("erasures")) / "_delta_log"
     entries = sorted(log.glob("*.json"))
     if damaged == "log":
         shutil.rmtree(log)
@@ -416,7 +416,7 @@ def test_a_damaged_table_of_erasures_is_an_error_and_is_rebuilt(growing: Growing
     with pytest.raises(LogDamagedError):
         read_states(growing.lake)
     assert maintain.main(["--lake", growing.lake.root, "--repair", "--quiet"]) == ExitCode.OK
-    assert rows_of(growing.lake.erasures) == before
+    assert rows_of(growing.lake.uri("erasures")) == before
     assert audited(growing) == ExitCode.OK
     run_erasure(place, plan_erasure(place, KeysToErase(["order-5"])), "a test", WEEK, lambda _: None)
     assert [state.number for state in read_states(growing.lake)] == [1, 2, 3]
@@ -426,16 +426,16 @@ def test_a_damaged_table_of_erasures_is_an_error_and_is_rebuilt(growing: Growing
 
 def test_a_rebuild_of_erasures_brings_back_no_hash_that_the_purge_has_deleted(growing: GrowingLake) -> None:
     erase(growing)
-    folder = Path(growing.lake.erasures)
+    folder = Path(growing.lake.uri("erasures"))
     before = {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
     purge_erasures(place_of(growing), NOW, lambda _: None, is_alone=True)
-    purged = rows_of(growing.lake.erasures)
+    purged = rows_of(growing.lake.uri("erasures"))
     for name, data in before.items():  # a file that left the table stays for a day
         for listed in (f"0{name}", f"z{name}"):  # before and after the newest
             (folder / listed).write_bytes(data)
     shutil.rmtree(folder / "_delta_log")
     assert maintain.main(["--lake", growing.lake.root, "--repair", "--quiet"]) == ExitCode.OK
-    assert rows_of(growing.lake.erasures) == purged
+    assert rows_of(growing.lake.uri("erasures")) == purged
 
 
 @pytest.mark.parametrize(
@@ -454,8 +454,8 @@ def test_the_error_for_a_changed_table_of_erasures_names_it(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str], column: str, value: str
 ) -> None:
     erase(growing)
-    DeltaTable(growing.lake.erasures).update(predicate="event <> 'message'", updates={column: value})
-    seal(growing.lake.erasures, None)
+    DeltaTable(growing.lake.uri("erasures")).update(predicate="event <> 'message'", updates={column: value})
+    seal(growing.lake.uri("erasures"), None)
     lake = ["--lake", growing.lake.root]
     assert erase_job.main([*lake, "--finish", "--yes"]) == ExitCode.USAGE
     assert "the table 'erasures'" in capsys.readouterr().err
@@ -473,8 +473,8 @@ def test_the_error_for_a_changed_table_of_erasures_names_it(
 )
 def test_an_erased_message_without_a_place_is_damage(growing: GrowingLake, column: str) -> None:
     erase(growing)
-    DeltaTable(growing.lake.erasures).update(predicate="event = 'message'", updates={column: "NULL"})
-    seal(growing.lake.erasures, None)
+    DeltaTable(growing.lake.uri("erasures")).update(predicate="event = 'message'", updates={column: "NULL"})
+    seal(growing.lake.uri("erasures"), None)
     with pytest.raises(LogDamagedError, match="the table 'erasures': expected broker, physical_offset"):
         read_erased_places(growing.lake)
 
@@ -483,7 +483,7 @@ def test_rows_of_a_damaged_data_file_of_erasures_are_named(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     erase(growing)
-    largest = max(Path(growing.lake.erasures).glob("*.parquet"), key=lambda path: path.stat().st_size)
+    largest = max(Path(growing.lake.uri("erasures")).glob("*.parquet"), key=lambda path: path.stat().st_size)
     largest.write_bytes(largest.read_bytes()[:200])
     assert maintain.main(["--lake", growing.lake.root, "--repair"]) == ExitCode.DAMAGE
     assert f"not recovered: erasures: the rows of data file {largest.name}" in capsys.readouterr().err
@@ -498,8 +498,8 @@ def test_a_lost_data_file_of_erasures_is_restored_from_messages(
         run_erasure(place, plan_erasure(place, KeysToErase([key])), "a test", WEEK, lambda _: None)
     if is_purged:
         purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
-    before = [row for row in rows_of(growing.lake.erasures) if row["event"] == "message"]
-    for file in DeltaTable(growing.lake.erasures).file_uris():
+    before = [row for row in rows_of(growing.lake.uri("erasures")) if row["event"] == "message"]
+    for file in DeltaTable(growing.lake.uri("erasures")).file_uris():
         if {"begun", "message"} & {*pq.read_table(file).column("event").to_pylist()}:
             Path(file).unlink()
     assert maintain.main(["--lake", growing.lake.root, "--repair"]) == ExitCode.DAMAGE
@@ -508,7 +508,7 @@ def test_a_lost_data_file_of_erasures_is_restored_from_messages(
     assert "the checksums before the erasure" not in printed  # the profiles need them no more
     states = read_states(growing.lake)
     assert [(state.number, state.messages, state.is_unfinished) for state in states] == [(1, 1, False), (2, 1, False)]
-    after = [row for row in rows_of(growing.lake.erasures) if row["event"] == "message"]
+    after = [row for row in rows_of(growing.lake.uri("erasures")) if row["event"] == "message"]
     kept: tuple[str, ...] = ("number", "erasure_id", "broker", "physical_offset", "row_after", "lake_after")
     kept += () if is_purged else ("row_before", "lake_before", "body_ref")
     assert sorted([row[name] for name in kept] for row in after) == sorted(
@@ -532,7 +532,7 @@ def test_the_property_of_erased_messages_protects_no_message_whose_producer_sent
     assert plan.messages == 1
     run_erasure(place, plan, "a test", WEEK, lambda _: None)
     purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
-    assert MARK not in repr(rows_of(growing.lake.messages))
+    assert MARK not in repr(rows_of(growing.lake.uri("messages")))
     assert audited(growing) == ExitCode.OK
 
 
@@ -549,7 +549,7 @@ def all_values(growing: GrowingLake) -> str:
 
 def hashes_of(growing: GrowingLake) -> tuple[str, ...]:
     """Return what confirms a guess of the secret body: its CRC, and the hashes of its row."""
-    rows = delta_table(growing.lake.messages).to_pyarrow_table()
+    rows = growing.lake.table("messages").to_pyarrow_table()
     row = rows.filter(pc.equal(rows.column("unique_key"), UNIQUE_KEY)).combine_chunks()
     sums = [column_hashes(row, checksum.columns) for checksum in COLUMN_CHECKSUMS if checksum.name == "row_checksum"]
     return tuple(str(int(value)) for value in (row.column("body_crc")[0].as_py(), message_hashes(row)[0], sums[0][0]))
@@ -559,10 +559,10 @@ def check_nothing_confirms(growing: GrowingLake, hashes: tuple[str, ...]) -> Non
     """Check that neither a value nor a sum without the other rows of its window is a hash of the erased row."""
     values = all_values(growing)
     assert [value for value in hashes if value in values] == []
-    (erased,) = [row for row in rows_of(growing.lake.messages) if MARKER in dict(row["properties"])]
+    (erased,) = [row for row in rows_of(growing.lake.uri("messages")) if MARKER in dict(row["properties"])]
     for name in ("tags", "born_host", "body_size", "body_crc"):
         assert erased[name] is None
-    minutes = [row for row in rows_of(growing.lake.topic_minutes) if row["minute"] == start_of_minute(erased)]
+    minutes = [row for row in rows_of(growing.lake.uri("topic_minutes")) if row["minute"] == start_of_minute(erased)]
     assert [(row["tag"], row["body_bytes"], row["messages"]) for row in minutes] == [(None, 0, 1)]
 
 
@@ -609,7 +609,7 @@ def properties_of(key: str, unique_key: str, *more: tuple[str, str]) -> tuple[tu
 
 def later_messages(growing: GrowingLake) -> list[NewMessage]:
     """Return messages that are archived after the erasure: four copies of the erased one, and one that is none."""
-    (msg_id,) = [row["msg_id"] for row in rows_of(growing.lake.messages) if row["keys"] == [KEY]]
+    (msg_id,) = [row["msg_id"] for row in rows_of(growing.lake.uri("messages")) if row["keys"] == [KEY]]
     body = f'{{"name":"{MARK}"}}'.encode()
     origin = ("ORIGIN_MESSAGE_ID", msg_id)
     return [
@@ -628,9 +628,9 @@ def test_later_copies_of_an_erased_message_are_erased_when_they_arrive(growing: 
     growing.write(later)
     result = archive(growing)
     assert any("5 messages were erased on arrival" in note for note in result.notes)
-    events = [row["event"] for row in rows_of(growing.lake.erasures)]
+    events = [row["event"] for row in rows_of(growing.lake.uri("erasures"))]
     assert events.count("copy") == 5
-    keys = {row["key"] for row in rows_of(growing.lake.message_keys)}
+    keys = {row["key"] for row in rows_of(growing.lake.uri("message_keys"))}
     assert "order-105" in keys
     assert not {KEY, UNIQUE_KEY, "x", "other"} & keys
     assert [facts["erased_on_arrival"] for facts in archive_facts(growing.lake, 0)] == [0, 0, 5]
@@ -646,7 +646,7 @@ def test_an_erasure_by_id_recognises_copies_of_the_message_and_no_other_message_
     run_erasure(place, plan_erasure(place, KeysToErase(ids=[UNIQUE_KEY])), "a test", WEEK, lambda _: None)
     growing.write(later)
     archive(growing)
-    left = [row["properties"] for row in rows_of(growing.lake.messages) if KEY in (row["keys"] or [])]
+    left = [row["properties"] for row in rows_of(growing.lake.uri("messages")) if KEY in (row["keys"] or [])]
     assert [dict(properties)["UNIQ_KEY"] for properties in left] == [f"7F{MARK}99"]
     assert audited(growing) == ExitCode.OK
 
@@ -658,14 +658,14 @@ def test_later_copies_can_be_kept_and_an_earlier_erasure_does_not_erase_them_the
     assert erase_job.main(options) == ExitCode.OK
     growing.write([later[1]])
     archive(growing)
-    assert sum(KEY in (row["keys"] or []) for row in rows_of(growing.lake.messages)) == 1
+    assert sum(KEY in (row["keys"] or []) for row in rows_of(growing.lake.uri("messages"))) == 1
     growing.write([later[0]])  # its id is still known
     archive(growing)
-    assert sum(KEY in (row["keys"] or []) for row in rows_of(growing.lake.messages)) == 1
+    assert sum(KEY in (row["keys"] or []) for row in rows_of(growing.lake.uri("messages"))) == 1
 
 
 def test_no_row_of_erasures_has_a_text_by_which_copies_are_recognised(growing: GrowingLake) -> None:
     erase(growing)
-    rows = rows_of(growing.lake.erasures)
+    rows = rows_of(growing.lake.uri("erasures"))
     assert [row["event"] for row in rows].count("later") == 3  # the key, the unique key and the message id
     assert MARK not in repr(rows)

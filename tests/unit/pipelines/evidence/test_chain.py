@@ -53,7 +53,7 @@ def test_the_newest_document_of_a_kind_is_found(growing: GrowingLake) -> None:
 
 def test_a_row_without_a_document_is_named(growing: GrowingLake) -> None:
     add(growing, 2)
-    DeltaTable(growing.lake.evidence).update(predicate="number = 2", updates={"document": "NULL"})
+    DeltaTable(growing.lake.uri("evidence")).update(predicate="number = 2", updates={"document": "NULL"})
     found = verify_chain(read_documents(growing.lake), {key_id_of(KEY.public_key()): KEY.public_key()})
     assert len(found.findings) > 0
     with pytest.raises(EvidenceError, match="expected a JSON object on one line"):
@@ -62,6 +62,6 @@ def test_a_row_without_a_document_is_named(growing: GrowingLake) -> None:
 
 def test_a_chain_without_its_newest_document_is_not_continued(growing: GrowingLake) -> None:
     add(growing, 2)
-    DeltaTable(growing.lake.evidence).delete("number = 2")
+    DeltaTable(growing.lake.uri("evidence")).delete("number = 2")
     with pytest.raises(EvidenceError, match="expected document 2 as the newest, found 1"):
         add(growing, 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.reader import open_table
 from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
 from commitlake.pipelines.grep.pattern import parse_pattern
 from commitlake.pipelines.grep.planning import MAX_TASK_PACKS, TASK_BYTES, PackPart, plan_search, rows_of
@@ -41,14 +40,14 @@ def test_rows_of_packs_are_also_selected_by_offsets() -> None:
 
 def test_a_plan_counts_messages_and_packs(tmp_path: Path) -> None:
     growing = write_lake(tmp_path)
-    plan = plan_search(open_table(growing.lake, "messages"), [])
+    plan = plan_search(growing.lake.table("messages"), [])
     assert (plan.messages, plan.packs, plan.without_body) == (100, 2, 0)
-    assert plan_search(open_table(growing.lake, "messages"), ["false"]).tasks == []
+    assert plan_search(growing.lake.table("messages"), ["false"]).tasks == []
 
 
 def test_matches_are_in_the_same_order_with_any_runner(tmp_path: Path) -> None:
     growing = write_lake(tmp_path)
-    table = open_table(growing.lake, "messages")
+    table = growing.lake.table("messages")
     columns = ["broker", "physical_offset"]
     search = Search(
         growing.lake, table.version(), PackLocation(growing.lake.bodies), parse_pattern("customer"), [], columns

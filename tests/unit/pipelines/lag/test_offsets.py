@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
 from commitlake.pipelines.lag.answer import Given, lag_of_lake
 from commitlake.pipelines.lag.measure import Choice, Lag
@@ -31,7 +31,7 @@ IDLE = OffsetOwner(OffsetKind.GROUP, "idle", "orders", 0)
 class Recording(NamedTuple):
     """Recorded state: for each second, stored messages and the group's offset."""
 
-    lake: LakePaths
+    lake: Lake
     stored: list[int]
     offset: list[int]
 

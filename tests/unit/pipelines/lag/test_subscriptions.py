@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.lake.committer import open_for_append
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import SUBSCRIBED, open_snapshots
 from commitlake.pipelines.lag.subscriptions import Subscriptions, subscriptions_at
 from commitlake.pipelines.lag.wanted import GroupFilter
@@ -21,15 +21,15 @@ CLIENT = Member("c1", "10.0.0.1:5", "JAVA", 513, "V5_5_0")
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> LakePaths:
+def lake(tmp_path: Path) -> Lake:
     """An empty lake."""
-    paths = LakePaths(str(tmp_path / "lake"))
-    open_for_append(paths.messages)
+    paths = Lake(str(tmp_path / "lake"))
+    open_for_append(paths.uri("messages"))
     return paths
 
 
 def add_subscription(
-    lake: LakePaths, second: int, expression: str | None, source: SnapshotSource = SnapshotSource.BROKER
+    lake: Lake, second: int, expression: str | None, source: SnapshotSource = SnapshotSource.BROKER
 ) -> None:
     """Store the subscriptions reported by a broker or its file."""
     members = (CLIENT,) if source is SnapshotSource.BROKER else None
@@ -38,13 +38,13 @@ def add_subscription(
     append_progress(lake, StoreSnapshot("a", source, subscribed_as_of=taken, subscriptions=wanted))
 
 
-def ask(lake: LakePaths, second: int) -> Subscriptions:
+def ask(lake: Lake, second: int) -> Subscriptions:
     table = open_snapshots(lake, SUBSCRIBED)
     assert table is not None
     return subscriptions_at(table, "a", START + datetime.timedelta(seconds=second))
 
 
-def test_a_group_has_its_latest_filter_at_each_time(lake: LakePaths) -> None:
+def test_a_group_has_its_latest_filter_at_each_time(lake: Lake) -> None:
     add_subscription(lake, 0, "paid")
     add_subscription(lake, 10, "open")
     assert ask(lake, 9).of(BILLING).wanted == GroupFilter.of("TAG", "paid")
@@ -52,14 +52,14 @@ def test_a_group_has_its_latest_filter_at_each_time(lake: LakePaths) -> None:
     assert ask(lake, 10).of(BILLING).members == 1
 
 
-def test_a_group_without_a_client_keeps_its_filter(lake: LakePaths) -> None:
+def test_a_group_without_a_client_keeps_its_filter(lake: Lake) -> None:
     add_subscription(lake, 0, "paid")
     add_subscription(lake, 10, None)
     found = ask(lake, 20).of(BILLING)
     assert (found.wanted, found.members) == (GroupFilter.of("TAG", "paid"), 0)
 
 
-def test_what_was_seen_long_before_has_its_age(lake: LakePaths) -> None:
+def test_what_was_seen_long_before_has_its_age(lake: Lake) -> None:
     add_subscription(lake, 0, "paid")
     add_subscription(lake, 600, "paid")  # a heartbeat
     add_subscription(lake, 900, None)
@@ -74,32 +74,32 @@ def test_what_was_seen_long_before_has_its_age(lake: LakePaths) -> None:
     assert (late.of(BILLING).members, late.of(GroupTopic("other", "orders")).members) == (None, None)
 
 
-def test_a_group_that_a_broker_did_not_name_has_no_client(lake: LakePaths) -> None:
+def test_a_group_that_a_broker_did_not_name_has_no_client(lake: Lake) -> None:
     add_subscription(lake, 0, "paid")
     other = GroupTopic("other", "orders")
     assert (ask(lake, 0).of(other).members, ask(lake, 0).of(other).wanted) == (0, GroupFilter())
 
 
-def test_the_number_of_clients_is_unknown_from_files(lake: LakePaths) -> None:
+def test_the_number_of_clients_is_unknown_from_files(lake: Lake) -> None:
     add_subscription(lake, 0, "paid", SnapshotSource.FILE)
     assert ask(lake, 0).of(BILLING).members is None
     assert ask(lake, 0).of(GroupTopic("other", "orders")).members is None
 
 
-def test_a_filter_known_only_from_later_is_used_with_a_note(lake: LakePaths) -> None:
+def test_a_filter_known_only_from_later_is_used_with_a_note(lake: Lake) -> None:
     add_subscription(lake, 60, "paid")
     found = ask(lake, 0).of(BILLING)
     assert found.wanted == GroupFilter.of("TAG", "paid")
     assert "is known only from 2026-11-20T14:01:00Z on" in found.note
 
 
-def test_clients_with_different_subscriptions_have_a_note(lake: LakePaths) -> None:
+def test_clients_with_different_subscriptions_have_a_note(lake: Lake) -> None:
     for second in range(5):
         add_subscription(lake, second, "paid" if second % 2 else "open")
     assert "its clients subscribe differently" in ask(lake, 5).of(BILLING).note
 
 
-def test_a_filter_given_by_the_user_is_preferred(lake: LakePaths) -> None:
+def test_a_filter_given_by_the_user_is_preferred(lake: Lake) -> None:
     add_subscription(lake, 0, "paid")
     stated = ask(lake, 0).with_given({BILLING: GroupFilter.of("TAG", "sent")})
     assert (stated.of(BILLING).wanted, stated.of(BILLING).members) == (GroupFilter.of("TAG", "sent"), 1)

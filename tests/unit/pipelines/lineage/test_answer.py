@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.lineage import answer
 from commitlake.pipelines.lineage.answer import records_of, story_of
 from commitlake.pipelines.lineage.gathering import NO_EDGES
@@ -154,7 +155,7 @@ def test_without_edges_records_are_in_time_order_with_a_caution(tmp_path: Path) 
 
 def test_a_missing_lake_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LakeError):
-        story_of(LakePaths(str(tmp_path / "none")), Question(key=KEY))
+        story_of(Lake(str(tmp_path / "none")), Question(key=KEY))
 
 
 def test_a_delayed_message_is_waiting_and_later_overdue(tmp_path: Path) -> None:
@@ -399,7 +400,7 @@ def test_questions_without_a_meaning_are_refused(arguments: dict[str, object], t
 def test_a_place_before_the_lakes_first_record_has_expired(tmp_path: Path) -> None:
     lake = order_lake(tmp_path)
     assert story_of(lake, Question(place=(BROKER, 5))).cautions == []
-    announce_expiry(lake.messages, "messages", datetime.date(2026, 11, 2))
+    announce_expiry(lake.uri("messages"), "messages", datetime.date(2026, 11, 2))
     dropped = "the lake has dropped messages from before 2026-11-02"
     old = serialize_message_id(BROKER_HOST, 5)
     for question in (Question(place=(BROKER, 5)), Question(message_id=old)):

@@ -64,7 +64,7 @@ def now() -> datetime.datetime:
 
 
 def test_only_rows_of_old_dates_expire(growing: GrowingLake) -> None:
-    uri = growing.lake.messages
+    uri = growing.lake.uri("messages")
     files = expired_files(uri, FIRST_DAY + 2 * DAY)
     assert (measure(files).count, measure(files).rows) == (4, 120)
     expire_files(uri, files, FIRST_DAY + 2 * DAY)
@@ -74,7 +74,7 @@ def test_only_rows_of_old_dates_expire(growing: GrowingLake) -> None:
 
 
 def test_the_archive_continues_after_an_expiry_and_followers_notice_it(growing: GrowingLake) -> None:
-    uri = growing.lake.messages
+    uri = growing.lake.uri("messages")
     last, version = read_last_commit(uri), DeltaTable(uri).version()
     expire_files(uri, expired_files(uri, FIRST_DAY + DAY), FIRST_DAY + DAY)
     assert read_last_commit(uri) == last
@@ -87,13 +87,13 @@ def test_the_archive_continues_after_an_expiry_and_followers_notice_it(growing: 
 
 
 def test_an_expiry_without_old_rows_makes_no_version(growing: GrowingLake) -> None:
-    version = DeltaTable(growing.lake.messages).version()
-    expire_files(growing.lake.messages, expired_files(growing.lake.messages, FIRST_DAY), FIRST_DAY)
-    assert DeltaTable(growing.lake.messages).version() == version
+    version = DeltaTable(growing.lake.uri("messages")).version()
+    expire_files(growing.lake.uri("messages"), expired_files(growing.lake.uri("messages"), FIRST_DAY), FIRST_DAY)
+    assert DeltaTable(growing.lake.uri("messages")).version() == version
 
 
 def test_an_announced_expiry_is_never_withdrawn(growing: GrowingLake) -> None:
-    uri = growing.lake.messages
+    uri = growing.lake.uri("messages")
     assert read_expiries(DeltaTable(uri)) == {}
     announce_expiry(uri, "bodies", FIRST_DAY + DAY)
     announce_expiry(uri, "messages", FIRST_DAY)
@@ -111,19 +111,19 @@ def test_a_run_planned_before_an_announcement_commits_after_it(
     whole = DeltaTable.create_write_transaction
 
     def announce_first(table: DeltaTable, *arguments: Any, **named: Any) -> None:
-        announce_expiry(growing.lake.messages, "bodies", FIRST_DAY)
+        announce_expiry(growing.lake.uri("messages"), "bodies", FIRST_DAY)
         whole(table, *arguments, **named)
 
     growing.write(shop_messages(10, seed=7))
     monkeypatch.setattr(DeltaTable, "create_write_transaction", announce_first)
     assert growing.archive().sequence == 3
-    assert len(rows_of(growing.lake.messages)) == 190
+    assert len(rows_of(growing.lake.uri("messages"))) == 190
 
 
 def test_an_announcement_overtaken_by_another_commit_is_repeated(
     growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uri, stale = growing.lake.messages, DeltaTable(growing.lake.messages)
+    uri, stale = growing.lake.uri("messages"), DeltaTable(growing.lake.uri("messages"))
     announce_expiry(uri, "messages", FIRST_DAY)
     tables = iter([stale])
     monkeypatch.setattr(expiry, "delta_table", lambda uri: next(tables, None) or DeltaTable(uri))
@@ -133,11 +133,11 @@ def test_an_announcement_overtaken_by_another_commit_is_repeated(
 
 def test_a_table_without_dates_expires_by_the_time_of_its_files(growing: GrowingLake) -> None:
     today = now().date()
-    assert expired_files(growing.lake.archive_runs, today) == []
-    assert measure(expired_files(growing.lake.archive_runs, today + 2 * DAY)).rows == 2
-    before = [file.modified_ms for file in expired_files(growing.lake.archive_runs, today + 2 * DAY)]
-    compact(growing.lake.archive_runs, plan_compaction(growing.lake.archive_runs, 1 << 20), ())
-    (merged,) = expired_files(growing.lake.archive_runs, today + 2 * DAY)
+    assert expired_files(growing.lake.uri("archive_runs"), today) == []
+    assert measure(expired_files(growing.lake.uri("archive_runs"), today + 2 * DAY)).rows == 2
+    before = [file.modified_ms for file in expired_files(growing.lake.uri("archive_runs"), today + 2 * DAY)]
+    compact(growing.lake.uri("archive_runs"), plan_compaction(growing.lake.uri("archive_runs"), 1 << 20), ())
+    (merged,) = expired_files(growing.lake.uri("archive_runs"), today + 2 * DAY)
     assert merged.modified_ms == max(before)
 
 
@@ -149,21 +149,21 @@ def test_vacuum_deletes_profiles_staged_by_a_killed_run(growing: GrowingLake) ->
     paths = []
     for run in ("killed", "running"):
         told = stage_profile(profile, growing.lake, run, "part-00000", 0)
-        paths.append(Path(growing.lake.profiles) / told.path)
+        paths.append(Path(growing.lake.uri("profiles")) / told.path)
     unfinished = paths[0].with_name(".part-00001.arrow.99-0123456789abcdef.tmp")
     unfinished.write_bytes(b"x")
-    write_deltalake(growing.lake.profiles, pa.table({"run_id": ["r"]}))
+    write_deltalake(growing.lake.uri("profiles"), pa.table({"run_id": ["r"]}))
     for path in (paths[0], unfinished):
         make_older(path, WEEK + DAY)
-    found = find_garbage(growing.lake.profiles, WEEK)
+    found = find_garbage(growing.lake.uri("profiles"), WEEK)
     assert (found.count, found.bytes > 10_000) == (2, True)
-    vacuum(growing.lake.profiles, WEEK)
+    vacuum(growing.lake.uri("profiles"), WEEK)
     assert [path.exists() for path in (*paths, unfinished)] == [False, True, False]
-    assert DeltaTable(growing.lake.profiles).to_pyarrow_table().to_pylist() == [{"run_id": "r"}]
+    assert DeltaTable(growing.lake.uri("profiles")).to_pyarrow_table().to_pylist() == [{"run_id": "r"}]
 
 
 def test_vacuum_deletes_only_old_files_that_no_version_needs(growing: GrowingLake) -> None:
-    uri = growing.lake.messages
+    uri = growing.lake.uri("messages")
     folder = Path(uri) / f"store_date={FIRST_DAY}"
     kept = shutil.copy(next(folder.glob("*.parquet")), folder / "young.parquet")
     orphan = shutil.copy(kept, folder / "orphan.parquet")
@@ -184,7 +184,7 @@ def test_vacuum_deletes_only_old_files_that_no_version_needs(growing: GrowingLak
 
 def test_a_retention_too_short_for_a_running_archive_is_refused(growing: GrowingLake) -> None:
     with pytest.raises(ValueError, match="at least 1 day"):
-        vacuum(growing.lake.messages, datetime.timedelta(hours=23))
+        vacuum(growing.lake.uri("messages"), datetime.timedelta(hours=23))
 
 
 def test_a_checkpoint_is_made_every_ten_versions(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def age_log(uri: str, age: datetime.timedelta) -> None:
 
 
 def test_cleaning_the_log_keeps_the_archives_progress(growing: GrowingLake) -> None:
-    uri = growing.lake.messages
+    uri = growing.lake.uri("messages")
     DeltaTable(uri).create_checkpoint()
     last = read_last_commit(uri)
     age_log(uri, 40 * DAY)
@@ -224,7 +224,7 @@ def test_cleaning_the_log_keeps_the_archives_progress(growing: GrowingLake) -> N
 
 @pytest.mark.parametrize(("interval", "cleaned"), [("interval 2 weeks", True), ("interval 5 days", False)])
 def test_the_retention_of_the_table_is_used(growing: GrowingLake, interval: str, cleaned: bool) -> None:
-    uri = growing.lake.messages
+    uri = growing.lake.uri("messages")
     DeltaTable(uri).alter.set_table_properties({"delta.logRetentionDuration": interval})
     assert (clean_log(uri, now() + 10 * DAY) == "") == cleaned
 
@@ -248,13 +248,13 @@ def write_pack(growing: GrowingLake, start: int, end: int, age: datetime.timedel
 
 def orphans_of(growing: GrowingLake) -> list[str]:
     """Return the names of the packs that no row names."""
-    last = read_last_commit(growing.lake.messages)
+    last = read_last_commit(growing.lake.uri("messages"))
     assert last is not None
     packs = list(packs_of(growing).list_packs())
     return [
         pack.name
         for pack in find_orphans(
-            LocalPackStore(growing.lake.bodies), growing.lake.messages, packs, last.stores, now(), WEEK
+            LocalPackStore(growing.lake.bodies), growing.lake.uri("messages"), packs, last.stores, now(), WEEK
         )
     ]
 
@@ -283,4 +283,4 @@ def test_packs_expire_by_their_date(growing: GrowingLake) -> None:
     assert {pack.store_date for pack in old} == {FIRST_DAY}
     assert measure(old).count == 2
     assert expired_packs(packs, FIRST_DAY + DAY, {"broker-b"}) == []
-    assert len(data_files(growing.lake.messages)) == 6
+    assert len(data_files(growing.lake.uri("messages"))) == 6

@@ -47,23 +47,23 @@ def _archive_six_times(growing: GrowingLake) -> None:
 
 def compact_all(growing: GrowingLake, target_bytes: int = 128 * MIB) -> compaction.Compaction:
     """Merge all files that can be merged."""
-    uri = growing.lake.messages
+    uri = growing.lake.uri("messages")
     return compact(uri, plan_compaction(uri, target_bytes), SORT_COLUMNS)
 
 
 def test_merging_keeps_the_rows_and_leaves_few_files(growing: GrowingLake) -> None:
-    before, files = rows_of(growing.lake.messages), data_files(growing.lake.messages)
+    before, files = rows_of(growing.lake.uri("messages")), data_files(growing.lake.uri("messages"))
     assert len(files) == 12
     done = compact_all(growing)
     assert (done.merged, done.written, done.unsorted) == (12, 2, 0)
-    assert rows_of(growing.lake.messages) == before
-    assert len(data_files(growing.lake.messages)) == 2
-    assert plan_compaction(growing.lake.messages, 128 * MIB) == []
+    assert rows_of(growing.lake.uri("messages")) == before
+    assert len(data_files(growing.lake.uri("messages"))) == 2
+    assert plan_compaction(growing.lake.uri("messages"), 128 * MIB) == []
 
 
 @pytest.mark.parametrize("runner", [ThreadRunner(2), ProcessRunner(2)], ids=["threads", "processes"])
 def test_tasks_of_any_runner_merge_the_same_and_report_progress(growing: GrowingLake, runner: Runner) -> None:
-    uri, told = growing.lake.messages, list[int]()
+    uri, told = growing.lake.uri("messages"), list[int]()
     before, bins = rows_of(uri), plan_compaction(uri, 128 * MIB)
     done = compact(uri, bins, SORT_COLUMNS, told.append, runner)
     assert (done.merged, done.written, done.unsorted) == (12, 2, 0)
@@ -72,10 +72,13 @@ def test_tasks_of_any_runner_merge_the_same_and_report_progress(growing: Growing
 
 
 def test_a_merged_file_is_sorted_and_written_as_the_archive_writes(growing: GrowingLake) -> None:
-    (old,) = (pq.ParquetFile(f"{growing.lake.messages}/{path}") for path in data_files(growing.lake.messages)[:1])
+    (old,) = (
+        pq.ParquetFile(f"{growing.lake.uri('messages')}/{path}")
+        for path in data_files(growing.lake.uri("messages"))[:1]
+    )
     compact_all(growing)
-    for path in data_files(growing.lake.messages):
-        with pq.ParquetFile(f"{growing.lake.messages}/{path}") as file:
+    for path in data_files(growing.lake.uri("messages")):
+        with pq.ParquetFile(f"{growing.lake.uri('messages')}/{path}") as file:
             keys = file.read(list(SORT_COLUMNS)).to_pylist()
             assert keys == sorted(keys, key=lambda row: [row[name] for name in SORT_COLUMNS])
             assert file.schema_arrow.equals(old.schema_arrow)
@@ -86,28 +89,28 @@ def test_a_merged_file_is_sorted_and_written_as_the_archive_writes(growing: Grow
 
 def test_statistics_let_readers_skip_files(growing: GrowingLake) -> None:
     compact_all(growing)
-    for action in pa.table(DeltaTable(growing.lake.messages).get_add_actions()).to_pylist():
+    for action in pa.table(DeltaTable(growing.lake.uri("messages")).get_add_actions()).to_pylist():
         assert action["num_records"] == 180
         assert (action["min"]["topic"], action["max"]["topic"]) == ("topic-00", "topic-04")
         assert action["min"]["store_timestamp"] <= action["max"]["store_timestamp"]
 
 
 def test_the_archive_continues_after_a_merge_and_followers_see_no_change(growing: GrowingLake) -> None:
-    last, version = read_last_commit(growing.lake.messages), DeltaTable(growing.lake.messages).version()
+    last, version = read_last_commit(growing.lake.uri("messages")), DeltaTable(growing.lake.uri("messages")).version()
     compact_all(growing)
-    assert read_last_commit(growing.lake.messages) == last
-    versions = list(added_versions(growing.lake.messages, version))
+    assert read_last_commit(growing.lake.uri("messages")) == last
+    versions = list(added_versions(growing.lake.uri("messages"), version))
     assert len(versions) == 2
     assert all(not found.files and not found.removed for found in versions)
     growing.write(shop_messages(20, seed=9))
     assert growing.archive().sequence == 7
-    assert len(rows_of(growing.lake.messages)) == 380
+    assert len(rows_of(growing.lake.uri("messages"))) == 380
 
 
 def test_a_large_file_is_not_merged(growing: GrowingLake) -> None:
-    smallest = min(file.size for file in read_table_files(DeltaTable(growing.lake.messages)))
-    assert plan_compaction(growing.lake.messages, smallest * 2) == []
-    assert plan_compaction(growing.lake.messages, smallest * 20) != []
+    smallest = min(file.size for file in read_table_files(DeltaTable(growing.lake.uri("messages"))))
+    assert plan_compaction(growing.lake.uri("messages"), smallest * 2) == []
+    assert plan_compaction(growing.lake.uri("messages"), smallest * 20) != []
 
 
 def file_of(number: int, size: int = 10, day: str | None = "2026-11-20", rows: int = 5) -> TableFile:
@@ -140,12 +143,12 @@ def test_files_that_cannot_be_merged_are_left_out() -> None:
 
 
 def test_a_file_in_another_order_is_not_changed(growing: GrowingLake) -> None:
-    rows = DeltaTable(growing.lake.messages).to_pyarrow_table()
-    write_deltalake(growing.lake.messages, rows.take(list(range(len(rows) - 1, -1, -1))), mode="append")
-    before = rows_of(growing.lake.messages)
+    rows = DeltaTable(growing.lake.uri("messages")).to_pyarrow_table()
+    write_deltalake(growing.lake.uri("messages"), rows.take(list(range(len(rows) - 1, -1, -1))), mode="append")
+    before = rows_of(growing.lake.uri("messages"))
     done = compact_all(growing)
     assert (done.merged, done.unsorted) == (12, 2)
-    assert rows_of(growing.lake.messages) == before
+    assert rows_of(growing.lake.uri("messages")) == before
 
 
 def test_a_column_added_later_is_null_in_older_rows(tmp_path: Path) -> None:
@@ -178,9 +181,9 @@ def test_any_size_of_batch_gives_the_same(
 ) -> None:
     monkeypatch.setattr(merging, "_BATCH_BYTES", batch_bytes)
     monkeypatch.setattr(merging, "_SMALLEST_BATCH", 3)
-    before = rows_of(growing.lake.messages)
+    before = rows_of(growing.lake.uri("messages"))
     compact_all(growing)
-    assert rows_of(growing.lake.messages) == before
+    assert rows_of(growing.lake.uri("messages")) == before
 
 
 # --- look-ups ---
@@ -208,9 +211,9 @@ def test_a_look_up_by_topic_reads_few_row_groups(tmp_path: Path, monkeypatch: py
     for seed in range(20):
         growing.write(shop_messages(400, topics=20, seed=seed))
         growing.archive()
-    before = groups_with(growing.lake.messages, "topic-07")
+    before = groups_with(growing.lake.uri("messages"), "topic-07")
     compact_all(growing)
-    after = groups_with(growing.lake.messages, "topic-07")
+    after = groups_with(growing.lake.uri("messages"), "topic-07")
     assert before == (20, 8000, 8000)  # a row group of every file, which is all there are
     assert after[0] <= 3
     assert after[1] <= 600
@@ -221,7 +224,7 @@ def test_a_look_up_by_topic_reads_few_row_groups(tmp_path: Path, monkeypatch: py
 
 
 def test_a_second_merge_of_the_same_files_is_refused(growing: GrowingLake) -> None:
-    uri = growing.lake.messages
+    uri = growing.lake.uri("messages")
     before, bins = rows_of(uri), plan_compaction(uri, 128 * MIB)
     files = read_table_files(DeltaTable(uri))
     compact(uri, bins, SORT_COLUMNS)
@@ -235,7 +238,7 @@ def test_a_second_merge_of_the_same_files_is_refused(growing: GrowingLake) -> No
 def test_a_merge_concurrent_with_deltalakes_optimize_fails_and_keeps_rows(
     growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uri = growing.lake.messages
+    uri = growing.lake.uri("messages")
     before, bins = rows_of(uri), plan_compaction(uri, 128 * MIB)
     DeltaTable(uri).optimize.compact()
     with pytest.raises(ConcurrentMaintenanceError, match="replaced"):
@@ -276,17 +279,17 @@ def test_concurrent_merges_and_archive_runs_lose_no_row(tmp_path: Path, archives
     assert errors == []
     assert "merged True" in outcomes
     compact_all(growing)
-    rows = rows_of(growing.lake.messages)
+    rows = rows_of(growing.lake.uri("messages"))
     offsets = [row["physical_offset"] for row in rows]
     assert len(offsets) == len(set(offsets)) == growing.count == (archives + 1) * 40
-    last = read_last_commit(growing.lake.messages)
+    last = read_last_commit(growing.lake.uri("messages"))
     assert last is not None
     assert last.sequence == archives + 1
 
 
 def test_the_commit_metadata_names_the_action(growing: GrowingLake) -> None:
     compact_all(growing)
-    (entry,) = DeltaTable(growing.lake.messages).history(1)
+    (entry,) = DeltaTable(growing.lake.uri("messages")).history(1)
     note: dict[str, Any] = json.loads(entry["userMetadata"])
     exchange = note["commitlake.maintain"].pop("id")
     assert len(exchange) == 32
@@ -301,7 +304,7 @@ def test_an_exchange_with_a_lost_answer_succeeds(growing: GrowingLake, monkeypat
         whole(table, *arguments, **named)
         raise CommitFailedError("version already exists")  # the second try of an object store's client finds the first
 
-    uri = growing.lake.messages
+    uri = growing.lake.uri("messages")
     before, version = rows_of(uri), DeltaTable(uri).version()
     (first, *_) = plan_compaction(uri, 128 * MIB)
     with monkeypatch.context() as patched:

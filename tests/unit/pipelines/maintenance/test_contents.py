@@ -12,8 +12,8 @@ import pytest
 from deltalake import write_deltalake
 
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_seals import Seal
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.jobs.maintain import command as maintain
@@ -51,13 +51,13 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
     return growing
 
 
-def tables_of(lake: LakePaths) -> list[str]:
-    return [table for table in SUMMED_TABLES if Path(getattr(lake, table)).is_dir()]
+def tables_of(lake: Lake) -> list[str]:
+    return [table for table in SUMMED_TABLES if Path(lake.uri(table)).is_dir()]
 
 
-def change(lake: LakePaths, table: str) -> None:
+def change(lake: Lake, table: str) -> None:
     """Change one value of a table, as any other program may."""
-    uri = getattr(lake, table)
+    uri = lake.uri(table)
     rows = delta_table(uri).to_pyarrow_table()
     position = next(number for number, one in enumerate(rows.schema) if one.type in (pa.int64(), pa.string()))
     values = rows.column(position).to_pylist()
@@ -66,7 +66,7 @@ def change(lake: LakePaths, table: str) -> None:
     write_deltalake(uri, changed, mode="overwrite")
 
 
-def differing(lake: LakePaths) -> list[Contents]:
+def differing(lake: Lake) -> list[Contents]:
     return [contents for contents in read_contents(lake) if contents.differs]
 
 
@@ -97,7 +97,7 @@ def test_an_audit_names_the_table_and_repair_restores_it(
 ) -> None:
     lake = sound.copy_to(tmp_path).lake
     change(lake, "edges")
-    write_deltalake(lake.consumer_offsets, delta_table(lake.consumer_offsets).to_pyarrow_table(), mode="append")
+    write_deltalake(lake.uri("consumer_offsets"), lake.table("consumer_offsets").to_pyarrow_table(), mode="append")
     assert audit.main(["--lake", lake.root, "--local"]) == ExitCode.DAMAGE
     printed = capsys.readouterr().out
     assert "DAMAGED     edges: 1 table of other rows" in printed
@@ -110,20 +110,20 @@ def test_without_the_files_from_before_tables_are_rebuilt_or_what_is_lost_is_sai
     sound: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake = sound.copy_to(tmp_path).lake
-    edges = delta_table(lake.edges).to_pyarrow_table().sort_by([("node_hash", "ascending")]).to_pylist()
+    edges = lake.table("edges").to_pyarrow_table().sort_by([("node_hash", "ascending")]).to_pylist()
     for table in ("edges", "store_config"):
         change(lake, table)
-        delta_table(getattr(lake, table)).vacuum(0, dry_run=False, enforce_retention_duration=False)
+        lake.table(table).vacuum(0, dry_run=False, enforce_retention_duration=False)
     assert maintain.main(["--lake", lake.root, "--repair"]) == ExitCode.DAMAGE
     assert "not recovered: store_config: the rows that another program has changed" in capsys.readouterr().err
-    assert edges == delta_table(lake.edges).to_pyarrow_table().sort_by([("node_hash", "ascending")]).to_pylist()
+    assert edges == lake.table("edges").to_pyarrow_table().sort_by([("node_hash", "ascending")]).to_pylist()
     assert differing(lake) == []
 
 
 def test_files_that_another_program_merges_are_the_same_rows(sound: GrowingLake, tmp_path: Path) -> None:
     lake = sound.copy_to(tmp_path).lake
     for table in ("archive_runs", "profiles"):
-        assert delta_table(getattr(lake, table)).optimize.compact()["numFilesRemoved"] > 1
+        assert lake.table(table).optimize.compact()["numFilesRemoved"] > 1
     assert differing(lake) == []
     archive_run(sound.copy_to(tmp_path))
     assert differing(lake) == []
@@ -131,7 +131,7 @@ def test_files_that_another_program_merges_are_the_same_rows(sound: GrowingLake,
 
 def test_maintain_seals_tables_of_earlier_versions(sound: GrowingLake, tmp_path: Path) -> None:
     lake = sound.copy_to(tmp_path).lake
-    for seal in Path(lake.edges, "_delta_log/_seals").iterdir():
+    for seal in Path(lake.uri("edges"), "_delta_log/_seals").iterdir():
         known = Seal.from_bytes(seal.read_bytes())
         assert known is not None
         seal.write_bytes(replace(known, row_sum=None).to_bytes())
@@ -144,9 +144,9 @@ def test_maintain_seals_tables_of_earlier_versions(sound: GrowingLake, tmp_path:
 
 def test_deleted_seals_are_a_finding(sound: GrowingLake, tmp_path: Path) -> None:
     lake = sound.copy_to(tmp_path).lake
-    delta_table(lake.profiles).create_checkpoint()
-    shutil.rmtree(Path(lake.profiles, "_delta_log/_seals"))
-    Path(lake.profiles, f"_delta_log/{0:020}.json").unlink()
+    lake.table("profiles").create_checkpoint()
+    shutil.rmtree(Path(lake.uri("profiles"), "_delta_log/_seals"))
+    Path(lake.uri("profiles"), f"_delta_log/{0:020}.json").unlink()
     assert [contents.table for contents in differing(lake)] == ["profiles"]
     assert seal_contents(lake) == ["profiles"]
     assert differing(lake) == []
@@ -156,11 +156,11 @@ def test_damage_of_messages_does_not_hide_changes_of_another_table(
     sound: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake = sound.copy_to(tmp_path).lake
-    before = delta_table(lake.quality_results).to_pyarrow_table().to_pylist()
+    before = delta_table(lake.uri("quality_results")).to_pyarrow_table().to_pylist()
     change(lake, "quality_results")
-    Path(delta_table(lake.messages).file_uris()[0]).write_bytes(b"PAR1")
+    Path(delta_table(lake.uri("messages")).file_uris()[0]).write_bytes(b"PAR1")
     assert maintain.main(["--lake", lake.root, "--repair"]) == ExitCode.DAMAGE
     assert "quality_results: expected rows with the sum" in capsys.readouterr().err
-    after = delta_table(lake.quality_results).to_pyarrow_table().to_pylist()
+    after = delta_table(lake.uri("quality_results")).to_pyarrow_table().to_pylist()
     assert all(row in after for row in before)
     assert differing(lake) == []

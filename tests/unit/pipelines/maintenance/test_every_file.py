@@ -103,7 +103,7 @@ def _write_history(growing: GrowingLake, number: int) -> None:
     append_evidence(lake, Ed25519PrivateKey.generate(), "audit", {}, "1")
     for table in REPLAYED:
         row: dict[str, object] = {"replay_id": f"r{number}", **({"event": "finished"} if table == "replays" else {})}
-        append_rows(getattr(lake, table), SCHEMAS[table], pa.Table.from_pylist([row], to_arrow_schema(SCHEMAS[table])))
+        append_rows(lake.uri(table), SCHEMAS[table], pa.Table.from_pylist([row], to_arrow_schema(SCHEMAS[table])))
 
 
 def stores_of(growing: GrowingLake) -> str:
@@ -131,7 +131,7 @@ def repair(growing: GrowingLake, *more: str) -> int:
 
 def damage_table(growing: GrowingLake, table: str, what: str) -> None:
     """Remove the last data file of a table, or cut or remove files of its log."""
-    uri = getattr(growing.lake, table)
+    uri = growing.lake.uri(table)
     if what == "log":
         shutil.rmtree(Path(uri) / "_delta_log")
     elif what == "file":

@@ -47,7 +47,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
         asked = ["--key", f"order-{number}", "--reason", "asked", "--yes", "--quiet"]
         assert erase(["--lake", growing.lake.root, *asked]) == 0
     for table, schema in schemas.items():
-        uri = getattr(growing.lake, table)
+        uri = growing.lake.uri(table)
         if not Path(uri).exists():
             row: dict[str, object] = {**dict.fromkeys(schema.names), **KEYS.get(table, {})}
             for _ in range(2):
@@ -61,7 +61,7 @@ def test_each_table_is_repaired_after_each_damage(
     whole: GrowingLake, tmp_path: Path, table: str, what: str, how: str
 ) -> None:
     lake = whole.copy_to(tmp_path).lake
-    uri = getattr(lake, table)
+    uri = lake.uri(table)
     entry, file = max(Path(uri).glob("_delta_log/*.json")), Path(min(delta_table(uri).file_uris()))
     damage(entry if what == "entry" else file, how)
     plan = plan_repair(lake)

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.delta import seal
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
 from commitlake.connectors.lake.newest_versions import read_newest
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.query import command as query
 from commitlake.jobs.restore import command as restore
@@ -115,7 +116,7 @@ def test_a_lost_part_of_a_table_is_found_and_restored(
     lose(growing, table)
     code, out, err = ask(growing, capsys, table)
     assert (code, out) == (ExitCode.DAMAGE, "")
-    assert getattr(growing.lake, table) in err
+    assert growing.lake.uri(table) in err
     assert "maintain --lake LAKE --repair" in err
     if table != "store_config":  # which only a run with something new opens
         with pytest.raises(LogDamagedError):
@@ -174,7 +175,7 @@ def test_entry_zero_is_restored(whole: GrowingLake, growing: GrowingLake, how: s
     assert state(growing) == state(whole)
     assert plan_repair(growing.lake).is_nothing
     if how == "cut":  # what knows the table by its id goes on
-        ids = {str(delta_table(lake.messages).metadata().id) for lake in (growing.lake, whole.lake)}
+        ids = {str(lake.table("messages").metadata().id) for lake in (growing.lake, whole.lake)}
         assert len(ids) == 1
 
 
@@ -191,7 +192,7 @@ def test_the_table_messages_is_rebuilt_from_its_own_files(whole: GrowingLake, gr
     killed = GrowingLake(growing.folder, bytearray(growing.log), growing.count)
     killed.write(shop_messages(COUNT, seed=RUNS))
     commit = killed.archive(finish=False)
-    (log_of(growing, "messages") / entry_name(delta_table(growing.lake.messages).version())).unlink()
+    (log_of(growing, "messages") / entry_name(growing.lake.table("messages").version())).unlink()
     lose_log(growing, "messages")
     plan = plan_repair(growing.lake)
     assert plan.adoption is not None
@@ -252,12 +253,12 @@ def test_a_repair_killed_while_rebuilding_messages_is_finished(
 def test_a_damaged_note_is_ignored_and_rewritten_with_the_next_seal(growing: GrowingLake) -> None:
     path = growing.folder / "lake" / "_newest" / "messages.json"
     written = path.read_bytes()
-    version = delta_table(growing.lake.messages).version()
+    version = growing.lake.table("messages").version()
     for data in (b"", written[:-10], bytes(len(written)), written.replace(b"messages", b"massages")):
         path.write_bytes(data)
-        assert read_newest(growing.lake.messages) == -1
-        assert delta_table(growing.lake.messages).version() == version
-    seal(growing.lake.messages)
+        assert read_newest(growing.lake.uri("messages")) == -1
+        assert growing.lake.table("messages").version() == version
+    seal(growing.lake.uri("messages"))
     assert json.loads(path.read_bytes().splitlines()[0]) == {"table": "messages", "version": version}
 
 
@@ -266,7 +267,7 @@ def test_a_folder_without_a_lake_is_not_repaired(tmp_path: Path, capsys: pytest.
     assert maintain.main(["--lake", str(tmp_path), "--repair"]) == ExitCode.USAGE
     assert "is not a lake" in capsys.readouterr().err
     with pytest.raises(LakeError, match="is not a lake"):
-        find_work(str(tmp_path), None, LakePaths(str(tmp_path)))
+        find_work(str(tmp_path), None, Lake(str(tmp_path)))
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def growing(tmp_path: Path) -> GrowingLake:
 
 
 def counted(growing: GrowingLake) -> int:
-    return sum(row["messages"] for row in rows_of(growing.lake.topic_minutes))
+    return sum(row["messages"] for row in rows_of(growing.lake.uri("topic_minutes")))
 
 
 def repaired(growing: GrowingLake) -> list[str]:
@@ -42,21 +42,21 @@ def repaired(growing: GrowingLake) -> list[str]:
 
 
 def test_a_damaged_file_is_counted_again(growing: GrowingLake) -> None:
-    path = next(Path(growing.lake.topic_minutes).glob("part-*.parquet"))
+    path = next(Path(growing.lake.uri("topic_minutes")).glob("part-*.parquet"))
     path.write_bytes(path.read_bytes()[:-20])
     assert repaired(growing) == []
     assert counted(growing) == growing.count
 
 
 def test_a_damaged_log_is_counted_again(growing: GrowingLake) -> None:
-    for entry in Path(growing.lake.topic_minutes, "_delta_log").glob("*.json"):
+    for entry in Path(growing.lake.uri("topic_minutes"), "_delta_log").glob("*.json"):
         entry.write_text("{")
     repaired(growing)
     assert counted(growing) == growing.count
 
 
 def test_later_runs_continue_after_the_repair(growing: GrowingLake) -> None:
-    path = next(Path(growing.lake.topic_minutes).glob("part-*.parquet"))
+    path = next(Path(growing.lake.uri("topic_minutes")).glob("part-*.parquet"))
     path.write_bytes(b"")
     repaired(growing)
     growing.write(shop_messages(10, seed=9))
@@ -65,7 +65,11 @@ def test_later_runs_continue_after_the_repair(growing: GrowingLake) -> None:
 
 
 def test_messages_that_are_counted_twice_after_a_killed_repair_are_counted_again(growing: GrowingLake) -> None:
-    append_rows(growing.lake.topic_minutes, TOPIC_MINUTES, DeltaTable(growing.lake.topic_minutes).to_pyarrow_table())
+    append_rows(
+        growing.lake.uri("topic_minutes"),
+        TOPIC_MINUTES,
+        DeltaTable(growing.lake.uri("topic_minutes")).to_pyarrow_table(),
+    )
     plan = plan_repair(growing.lake)
     reason = f"expected {growing.count} messages of broker-a, as messages has them, found {growing.count * 2}"
     assert list(plan.lines()) == [f"topic_minutes: {reason}: it is made again from messages"]
@@ -78,13 +82,13 @@ def test_an_erasure_that_a_repair_repeats_is_counted(growing: GrowingLake) -> No
     backfill_minutes(growing.lake, from_scratch=True)
     asked = ["--key", "order-3", "--reason", "asked", "--yes", "--quiet"]
     assert erase(["--lake", growing.lake.root, *asked]) == ExitCode.OK
-    expected = rows_of(growing.lake.topic_minutes)
-    damage(max(Path(growing.lake.messages, "_delta_log").glob("*.json")), "cut")
+    expected = rows_of(growing.lake.uri("topic_minutes"))
+    damage(max(Path(growing.lake.uri("messages"), "_delta_log").glob("*.json")), "cut")
     assert maintain(["--lake", growing.lake.root, "--repair"]) == ExitCode.OK
-    sizes = [sum(row["body_bytes"] for row in rows) for rows in (expected, rows_of(growing.lake.topic_minutes))]
+    sizes = [sum(row["body_bytes"] for row in rows) for rows in (expected, rows_of(growing.lake.uri("topic_minutes")))]
     assert sizes[0] == sizes[1]
 
 
 def test_a_lake_of_an_earlier_version_needs_no_repair(growing: GrowingLake) -> None:
-    shutil.rmtree(growing.lake.topic_minutes)
+    shutil.rmtree(growing.lake.uri("topic_minutes"))
     assert "topic_minutes" not in plan_repair(growing.lake).files

@@ -23,10 +23,12 @@ def test_a_pack_without_a_date_is_referenced_by_rows_of_any_date(tmp_path: Path,
     growing.archive()
     packs = list(LocalPackStore(growing.lake.bodies).list_packs())
     assert (None in {parse_pack_name(pack.name).store_date for pack in packs}) == (days > 16)
-    last = read_last_commit(growing.lake.messages)
+    last = read_last_commit(growing.lake.uri("messages"))
     assert last is not None
     later = datetime.datetime.now(datetime.UTC) + 10 * DAY
     assert (
-        find_orphans(LocalPackStore(growing.lake.bodies), growing.lake.messages, packs, last.stores, later, 7 * DAY)
+        find_orphans(
+            LocalPackStore(growing.lake.bodies), growing.lake.uri("messages"), packs, last.stores, later, 7 * DAY
+        )
         == []
     )

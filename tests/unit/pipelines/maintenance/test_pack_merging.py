@@ -55,10 +55,10 @@ def files_of(growing: GrowingLake) -> list[PackFile]:
 def write(growing: GrowingLake, store: LocalPackStore | None = None) -> PackMerges:
     """Do the first step of a merge, which leaves the small packs."""
     store = store or LocalPackStore(growing.lake.bodies)
-    last = read_last_commit(growing.lake.messages)
+    last = read_last_commit(growing.lake.uri("messages"))
     assert last is not None
     found = candidates(files_of(growing), last.stores)
-    named = named_packs(growing.lake.messages, {file.store_date for file in found})
+    named = named_packs(growing.lake.uri("messages"), {file.store_date for file in found})
     bins, planned = plan_pack_merges(store, found, named, last.stores)
     assert not planned.left
     return merge_packs(store, bins)
@@ -84,7 +84,7 @@ def merge(growing: GrowingLake) -> int:
 def content(growing: GrowingLake) -> dict[int, bytes]:
     """Return all bodies by physical offset; erased messages have none."""
     store = LocalPackStore(growing.lake.bodies)
-    rows = [row for row in rows_of(growing.lake.messages) if row["body_ref"] is not None]
+    rows = [row for row in rows_of(growing.lake.uri("messages")) if row["body_ref"] is not None]
     return {row["physical_offset"]: read_body(store, BodyRef(**row["body_ref"]), row["body_crc"]) for row in rows}
 
 
@@ -100,7 +100,7 @@ class CountingStore(LocalPackStore):
 
 
 def test_small_packs_of_a_date_become_one_in_which_old_references_find_their_bodies(growing: GrowingLake) -> None:
-    before, refs = content(growing), [row["body_ref"] for row in rows_of(growing.lake.messages)]
+    before, refs = content(growing), [row["body_ref"] for row in rows_of(growing.lake.uri("messages"))]
     store = LocalPackStore(growing.lake.bodies)
     read = [read_body(store, BodyRef(**ref)) for ref in refs]
     small = files_of(growing)
@@ -119,7 +119,7 @@ def test_small_packs_of_a_date_become_one_in_which_old_references_find_their_bod
 
 def test_a_merged_pack_is_merged_again_and_holds_each_pack_once(growing: GrowingLake) -> None:
     merge(growing)
-    store, ref = LocalPackStore(growing.lake.bodies), BodyRef(**rows_of(growing.lake.messages)[0]["body_ref"])
+    store, ref = LocalPackStore(growing.lake.bodies), BodyRef(**rows_of(growing.lake.uri("messages"))[0]["body_ref"])
     body = read_body(store, ref)
     archive_runs(growing, 3)
     before = content(growing)
@@ -187,15 +187,15 @@ def test_an_erased_body_is_in_no_file_whenever_its_pack_is_merged(tmp_path: Path
 
 def test_a_merged_pack_stays_as_long_as_rows_name_one_of_its_packs(growing: GrowingLake) -> None:
     merge(growing)
-    last = read_last_commit(growing.lake.messages)
+    last = read_last_commit(growing.lake.uri("messages"))
     assert last is not None
     store, later = LocalPackStore(growing.lake.bodies), datetime.datetime.now(datetime.UTC) + 10 * DAY
-    assert find_orphans(store, growing.lake.messages, files_of(growing), last.stores, later, 7 * DAY) == []
+    assert find_orphans(store, growing.lake.uri("messages"), files_of(growing), last.stores, later, 7 * DAY) == []
     (merged,) = files_of(growing)
     empty = GrowingLake(growing.folder / "other")
     empty.write(shop_messages(5, seed=77))
     empty.archive()
-    orphans = find_orphans(store, empty.lake.messages, files_of(growing), last.stores, later, 7 * DAY)
+    orphans = find_orphans(store, empty.lake.uri("messages"), files_of(growing), last.stores, later, 7 * DAY)
     assert [file.name for file in orphans] == [merged.name]
 
 
@@ -217,14 +217,14 @@ def test_a_damaged_merged_pack_is_named_and_stays(growing: GrowingLake) -> None:
     (merged,) = files_of(growing)
     path = Path(growing.lake.bodies, merged.name)
     path.write_bytes(path.read_bytes()[:-1])
-    ref = BodyRef(**rows_of(growing.lake.messages)[0]["body_ref"])
+    ref = BodyRef(**rows_of(growing.lake.uri("messages"))[0]["body_ref"])
     with pytest.raises(PackError, match="expected an index at the end of a merged pack"):
         read_body(LocalPackStore(growing.lake.bodies), ref)
     archive_runs(growing, 2)
-    last = read_last_commit(growing.lake.messages)
+    last = read_last_commit(growing.lake.uri("messages"))
     assert last is not None
     found = candidates(files_of(growing), last.stores)
-    named = named_packs(growing.lake.messages, {file.store_date for file in found})
+    named = named_packs(growing.lake.uri("messages"), {file.store_date for file in found})
     bins, planned = plan_pack_merges(LocalPackStore(growing.lake.bodies), found, named, last.stores)
     assert len(planned.left) == 1
     assert merged.name not in {file.name for one in bins for file in one.files}

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive import command as archive_command
 from commitlake.jobs.audit import command as audit
@@ -66,7 +65,7 @@ def growing(whole: GrowingLake, tmp_path: Path) -> GrowingLake:
 
 def file_of(growing: GrowingLake, number: int = 0) -> Path:
     """Return a data file of `messages`; each has the messages of a day."""
-    return Path(sorted(delta_table(growing.lake.messages).file_uris())[number])
+    return Path(sorted(growing.lake.table("messages").file_uris())[number])
 
 
 def run_audit(growing: GrowingLake) -> int:
@@ -78,8 +77,8 @@ def repair(growing: GrowingLake, *more: str) -> int:
 
 
 def test_files_of_earlier_versions_are_gone(whole: GrowingLake) -> None:
-    there = {path for path in Path(whole.lake.messages).rglob("*.parquet") if "_delta_log" not in path.parts}
-    assert there == set(map(Path, delta_table(whole.lake.messages).file_uris()))
+    there = {path for path in Path(whole.lake.uri("messages")).rglob("*.parquet") if "_delta_log" not in path.parts}
+    assert there == set(map(Path, whole.lake.table("messages").file_uris()))
     assert len(there) == DAYS
     assert run_audit(whole) == ExitCode.OK
 
@@ -117,7 +116,7 @@ def test_without_a_store_each_answer_names_what_is_lost_until_it_is_there_again(
     lake = ["--lake", growing.lake.root]
     damage(file_of(growing), "deleted")
     assert repair(growing) == ExitCode.DAMAGE
-    (gap,) = delta_table(growing.lake.gaps).to_pyarrow_table().to_pylist()
+    (gap,) = growing.lake.table("gaps").to_pyarrow_table().to_pylist()
     assert gap["broker"] == "broker-a"
     commands = [
         (query.main, [*lake, "--key", "order-1", "--format", "json"]),
@@ -186,13 +185,13 @@ def test_each_broker_of_a_lost_file_has_its_own_gap(tmp_path: Path) -> None:
     forget_earlier_versions(first.lake)
     damage(file_of(first), "deleted")
     assert repair(first) == ExitCode.DAMAGE
-    gaps = delta_table(first.lake.gaps).to_pyarrow_table().select(["broker", "start_offset", "end_offset"]).to_pylist()
+    gaps = first.lake.table("gaps").to_pyarrow_table().select(["broker", "start_offset", "end_offset"]).to_pylist()
     assert sorted(tuple(gap.values()) for gap in gaps) == [
         ("broker-a", 0, len(first.log)),
         ("broker-b", 0, len(second.log)),
     ]
     assert repair(first, "--store", str(other)) == ExitCode.DAMAGE
-    (gap,) = delta_table(first.lake.gaps).to_pyarrow_table().to_pylist()
+    (gap,) = first.lake.table("gaps").to_pyarrow_table().to_pylist()
     assert gap["broker"] == "broker-a"
     lake = ["--lake", first.lake.root, "--count"]
     assert query.main([*lake, "--broker", "broker-b"]) == ExitCode.OK

@@ -12,10 +12,10 @@ import pytest
 
 from commitlake.connectors.lake import delta, log_check
 from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
 from commitlake.connectors.lake.log_seals import write_seal
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.jobs.archive.snapshots import append_snapshots
 from commitlake.pipelines.archive.run import Config
@@ -63,7 +63,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
         take_snapshot(growing, number)
         follow_keys(growing.lake)
         if number == 0:
-            for uri in (growing.lake.messages, growing.lake.message_keys):
+            for uri in (growing.lake.uri("messages"), growing.lake.uri("message_keys")):
                 delta_table(uri).create_checkpoint()
                 seal(uri)
     return growing
@@ -91,13 +91,13 @@ def copied(whole: GrowingLake, tmp_path: Path) -> Callable[[], GrowingLake]:
     return copy
 
 
-def repair(lake: LakePaths, **options: Any) -> list[str]:
+def repair(lake: Lake, **options: Any) -> list[str]:
     return repair_lake(lake, plan_repair(lake, **options), "1")
 
 
-def counted(lake: LakePaths) -> int:
+def counted(lake: Lake) -> int:
     """Return the number of messages that the runs report."""
-    rows = delta_table(lake.archive_runs).to_pyarrow_table(columns=["messages"])
+    rows = lake.table("archive_runs").to_pyarrow_table(columns=["messages"])
     return sum(rows.column("messages").to_pylist())
 
 
@@ -167,13 +167,13 @@ def test_every_table_is_repaired() -> None:
 
 
 def test_every_table_of_a_lake_is_listed_once() -> None:
-    places = {name for name in dir(LakePaths) if isinstance(getattr(LakePaths, name), property)}
+    places = {name for name in dir(Lake) if isinstance(getattr(Lake, name), property)}
     assert places - {"bodies", "streams", "page"} == set(LAKE_TABLES)
 
 
 def test_rows_deleted_by_another_program_are_found(copied: Callable[[], GrowingLake]) -> None:
     growing = copied()
-    delta_table(growing.lake.store_config).delete("name = 'topic-00'")
+    growing.lake.table("store_config").delete("name = 'topic-00'")
     (finding,) = compare_archive_runs(growing.lake, read_moment(growing.lake))
     assert finding.table == "store_config"
 
@@ -199,7 +199,7 @@ def test_without_a_store_a_damaged_data_file_becomes_a_gap(copied: Callable[[], 
     assert f"{COUNT} rows" in missing
     assert "recorded in gaps" in place
     archive(growing)
-    (gap,) = delta_table(growing.lake.gaps).to_pyarrow_table().to_pylist()
+    (gap,) = growing.lake.table("gaps").to_pyarrow_table().to_pylist()
     assert gap["broker"] == "broker-a"
     assert gap["segment"] == f"messages/{path.relative_to(growing.folder / 'lake' / 'messages')}"
     assert gap["end_offset"] > gap["start_offset"] >= 0
@@ -286,7 +286,7 @@ def test_a_planted_version_is_found_and_undone(
     whole: GrowingLake, copied: Callable[[], GrowingLake], what: str, is_sealed: bool
 ) -> None:
     growing = copied()
-    uri = growing.lake.messages
+    uri = growing.lake.uri("messages")
     plant(uri, PLANTS[what])
     if is_sealed:  # by a version of CommitLake that did not check entries so thoroughly
         folder = LogFolder(uri)
@@ -312,8 +312,8 @@ def test_a_huge_version_of_another_program_is_not_read(
     copied: Callable[[], GrowingLake], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     growing = copied()
-    plant(growing.lake.messages, {"add": {"path": "a.parquet", "stats": "{}", "padding": " " * 100_000}})
+    plant(growing.lake.uri("messages"), {"add": {"path": "a.parquet", "stats": "{}", "padding": " " * 100_000}})
     monkeypatch.setattr(log_check, "MAX_ENTRY_BYTES", 50_000)
     monkeypatch.setattr(delta, "LentTable", None)  # the engine must not read it either
     with pytest.raises(LogDamagedError, match="expected at most 50,000 bytes"):
-        delta_table(growing.lake.messages)
+        growing.lake.table("messages")

@@ -59,7 +59,7 @@ def write(folder: Path, messages: list[NewMessage], *rules: str) -> tuple[Growin
 def rows_of(growing: GrowingLake) -> list[dict[str, Any]]:
     """Return all messages in the log's order, with their bodies."""
     store = open_store(growing.lake.bodies)
-    rows = DeltaTable(growing.lake.messages).to_pyarrow_table().sort_by("physical_offset").to_pylist()
+    rows = DeltaTable(growing.lake.uri("messages")).to_pyarrow_table().sort_by("physical_offset").to_pylist()
     return [
         row | {"properties": dict(row["properties"]), "body": fetch_body(store, {name: row[name] for name in COLUMNS})}
         for row in rows
@@ -85,7 +85,7 @@ def test_no_file_of_the_lake_has_a_masked_value(tmp_path: Path, monkeypatch: pyt
     }  # fmt: skip
     assert row["body"] == b'{"number":17,"name":null,"note":"abcabc"}'
     assert (row["body_size"], row["body_crc"]) == (len(row["body"]), body_crc(row["body"]))
-    keys = DeltaTable(growing.lake.message_keys).to_pyarrow_table()
+    keys = DeltaTable(growing.lake.uri("message_keys")).to_pyarrow_table()
     assert {hashed, row["unique_key"]} <= set(keys.column("key").to_pylist())
     assert audited(growing) == ExitCode.OK
 

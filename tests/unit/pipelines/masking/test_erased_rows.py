@@ -21,7 +21,7 @@ from tests.support.erased_lakes import write_lake
 def rows(tmp_path: Path) -> pa.Table:
     """The rows of a lake, in the log's order."""
     growing = write_lake(tmp_path, runs=1)
-    table = DeltaTable(growing.lake.messages).to_pyarrow_table()
+    table = DeltaTable(growing.lake.uri("messages")).to_pyarrow_table()
     found = table.select(ROWS.names).sort_by("physical_offset").combine_chunks()
     return pa.table([found.column(name).cast(ROWS.field(name).type) for name in ROWS.names], schema=ROWS)
 

@@ -17,8 +17,8 @@ from numba.core.dispatcher import Dispatcher
 
 from commitlake.connectors.lake.backoff import MAX_TRIES
 from commitlake.connectors.lake.committer import advance, commit_run, open_for_append
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.sql import Engine
 from commitlake.connectors.lake.versions import VersionGoneError
 from commitlake.pipelines.archive.task import ArchiveTasks
@@ -39,16 +39,19 @@ from tests.support.sending_runner import SendingRunner
 SIZE = 1 << 16
 
 
-def archive(store: Path, lake: LakePaths) -> int:
+def archive(store: Path, lake: Lake) -> int:
     """Write and commit an archive run in this process."""
     work = find_work(str(store), "a", lake)
-    open_for_append(lake.messages)
+    open_for_append(lake.uri("messages"))
     tasks = ArchiveTasks(work.splits(SIZE), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
     commit_run(
-        lake.messages, [row.data_file for row in manifest if row.table == "messages"], work.commit, work.started_from
+        lake.uri("messages"),
+        [row.data_file for row in manifest if row.table == "messages"],
+        work.commit,
+        work.started_from,
     )
-    return DeltaTable(lake.messages).version()
+    return DeltaTable(lake.uri("messages")).version()
 
 
 def keyed(number: int, keys: str | None, unique_key: str | None) -> NewMessage:
@@ -69,23 +72,23 @@ SENT = [
 STARTS = [sum(len(record) for record in records(SENT)[:number]) for number in range(len(SENT))]
 
 
-def offsets(lake: LakePaths, *keys: str, kind: str = "key") -> list[int]:
+def offsets(lake: Lake, *keys: str, kind: str = "key") -> list[int]:
     """Return the numbers of the messages that are found."""
     found = find_keys(lake, keys, kind).column("physical_offset").to_pylist()
     return sorted({STARTS.index(offset) for offset in found})
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> LakePaths:
+def lake(tmp_path: Path) -> Lake:
     """A lake of the first three messages, and a store of all."""
-    lake = LakePaths(str(tmp_path / "lake"))
+    lake = Lake(str(tmp_path / "lake"))
     archive(write_store(tmp_path / "store", [(0, open_segment(SENT[:3], SIZE))]), lake)
     write_store(tmp_path / "store", [(0, open_segment(SENT, SIZE))])
     return lake
 
 
 @pytest.mark.parametrize("followed", ["nothing", "a part", "all"])
-def test_a_key_finds_its_messages(lake: LakePaths, tmp_path: Path, followed: str) -> None:
+def test_a_key_finds_its_messages(lake: Lake, tmp_path: Path, followed: str) -> None:
     if followed == "a part":
         follow_keys(lake)
     archive(tmp_path / "store", lake)
@@ -100,10 +103,10 @@ def test_a_key_finds_its_messages(lake: LakePaths, tmp_path: Path, followed: str
     assert offsets(lake, "nothing") == []
 
 
-def test_files_have_the_declared_columns_sorted_by_hash(lake: LakePaths) -> None:
+def test_files_have_the_declared_columns_sorted_by_hash(lake: Lake) -> None:
     followed = follow_keys(lake)
     assert followed.rows == 6
-    table = DeltaTable(lake.message_keys)
+    table = DeltaTable(lake.uri("message_keys"))
     (path,) = table.file_uris()
     rows = pq.ParquetFile(path).read()
     assert rows.schema.names == MESSAGE_KEYS.names
@@ -113,17 +116,17 @@ def test_files_have_the_declared_columns_sorted_by_hash(lake: LakePaths) -> None
     assert {field.name for field in table.schema().fields} == set(MESSAGE_KEYS.names)
 
 
-def test_followed_versions_are_not_followed_again(lake: LakePaths, tmp_path: Path) -> None:
+def test_followed_versions_are_not_followed_again(lake: Lake, tmp_path: Path) -> None:
     assert follow_keys(lake).rows == 6
     assert follow_keys(lake).rows == 0
     newest = archive(tmp_path / "store", lake)
     followed = follow_keys(lake)
     assert (followed.version, followed.rows) == (newest, 5)
     assert followed_version(lake) == newest
-    assert DeltaTable(lake.message_keys).to_pyarrow_table().num_rows == 11
+    assert DeltaTable(lake.uri("message_keys")).to_pyarrow_table().num_rows == 11
 
 
-def test_only_one_of_two_followers_adds_the_keys(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_of_two_followers_adds_the_keys(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     def overtaken(*arguments: object, **options: bool) -> bool:
         monkeypatch.undo()
         assert follow_keys(lake).rows == 6
@@ -131,13 +134,11 @@ def test_only_one_of_two_followers_adds_the_keys(lake: LakePaths, monkeypatch: p
 
     monkeypatch.setattr("commitlake.pipelines.message_keys.follow.advance", overtaken)
     assert follow_keys(lake).rows == 0
-    assert DeltaTable(lake.message_keys).to_pyarrow_table().num_rows == 6
-    assert DeltaTable(lake.message_keys).transaction_version(APPLICATION_ID) == followed_version(lake)
+    assert DeltaTable(lake.uri("message_keys")).to_pyarrow_table().num_rows == 6
+    assert DeltaTable(lake.uri("message_keys")).transaction_version(APPLICATION_ID) == followed_version(lake)
 
 
-def test_a_follower_that_is_overtaken_catches_up(
-    lake: LakePaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_follower_that_is_overtaken_catches_up(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def overtaken(*arguments: object, **options: bool) -> bool:
         monkeypatch.undo()
         follow_keys(lake)
@@ -146,14 +147,14 @@ def test_a_follower_that_is_overtaken_catches_up(
         return advance(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr("commitlake.pipelines.message_keys.follow.advance", overtaken)
-    wanted = DeltaTable(lake.messages).version()
+    wanted = DeltaTable(lake.uri("messages")).version()
     followed = catch_up_keys(lake, wait=lambda _: None)
     assert followed.version >= wanted
     assert not followed.is_unfinished
 
 
 def test_a_follower_that_is_always_overtaken_reports_that_it_is_behind(
-    lake: LakePaths, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("commitlake.pipelines.message_keys.follow.advance", lambda *_, **__: False)
     waits: list[float] = []
@@ -162,54 +163,54 @@ def test_a_follower_that_is_always_overtaken_reports_that_it_is_behind(
 
 
 @pytest.fixture
-def left_behind(lake: LakePaths, tmp_path: Path) -> LakePaths:
+def left_behind(lake: Lake, tmp_path: Path) -> Lake:
     """A lake whose keys followed three messages; the files of the others were merged, and vacuumed."""
     follow_keys(lake)
     for count in (5, 7):
         write_store(tmp_path / "store", [(0, open_segment(SENT[:count], SIZE))])
         archive(tmp_path / "store", lake)
-    table = DeltaTable(lake.messages)
+    table = DeltaTable(lake.uri("messages"))
     table.optimize.compact()
     table.vacuum(0, dry_run=False, enforce_retention_duration=False)
     return lake
 
 
-def test_a_follower_without_the_needed_files_rebuilds_the_table(left_behind: LakePaths, tmp_path: Path) -> None:
+def test_a_follower_without_the_needed_files_rebuilds_the_table(left_behind: Lake, tmp_path: Path) -> None:
     followed = follow_keys(left_behind)
-    assert followed.version == DeltaTable(left_behind.messages).version() == followed_version(left_behind)
-    assert DeltaTable(left_behind.message_keys).to_pyarrow_table().num_rows == 11
+    assert followed.version == DeltaTable(left_behind.uri("messages")).version() == followed_version(left_behind)
+    assert DeltaTable(left_behind.uri("message_keys")).to_pyarrow_table().num_rows == 11
     assert offsets(left_behind, "order-1", "it's", "订单-1") == [0, 3, 5]
     assert follow_keys(left_behind).rows == 0
 
 
-def test_without_the_needed_files_look_ups_fail_and_queries_do_without_keys(left_behind: LakePaths) -> None:
+def test_without_the_needed_files_look_ups_fail_and_queries_do_without_keys(left_behind: Lake) -> None:
     with pytest.raises(VersionGoneError, match="without --no-keys"):
         find_keys(left_behind, ["it's"])
     assert condition_of_keys(left_behind, ["it's"]) is None
     assert condition_of_unique_key(left_behind, "U5") is None
 
 
-def test_a_follower_rebuilds_the_table_after_the_log_was_cleaned(lake: LakePaths, tmp_path: Path) -> None:
+def test_a_follower_rebuilds_the_table_after_the_log_was_cleaned(lake: Lake, tmp_path: Path) -> None:
     follow_keys(lake)
     archive(tmp_path / "store", lake)
-    table = DeltaTable(lake.messages)
+    table = DeltaTable(lake.uri("messages"))
     table.create_checkpoint()
-    for commit in (Path(lake.messages) / "_delta_log").glob("*.json"):
+    for commit in (Path(lake.uri("messages")) / "_delta_log").glob("*.json"):
         commit.unlink()
     assert condition_of_keys(lake, ["it's"]) is None
     assert follow_keys(lake).rows == 11
     assert offsets(lake, "it's") == [3]
-    assert DeltaTable(lake.message_keys).to_pyarrow_table().num_rows == 11
+    assert DeltaTable(lake.uri("message_keys")).to_pyarrow_table().num_rows == 11
 
 
-def test_a_task_receives_its_own_files_only(lake: LakePaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_receives_its_own_files_only(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive(tmp_path / "store", lake)
     monkeypatch.setattr("commitlake.pipelines.message_keys.follow._DRIVER_ROWS", 1)
     runner = SendingRunner(2)
     follow_keys(lake, runner)
     sums = sum_keys(keys_of_messages(lake), runner)
-    assert sums[0].sum() == len(DeltaTable(lake.message_keys).to_pyarrow_table())
-    names = [Path(uri).name.encode() for uri in DeltaTable(lake.messages).file_uris()]
+    assert sums[0].sum() == len(DeltaTable(lake.uri("message_keys")).to_pyarrow_table())
+    names = [Path(uri).name.encode() for uri in DeltaTable(lake.uri("messages")).file_uris()]
     assert [sum(name in sent for name in names) for sent in runner.sent] == [1, 1, 1, 1]
 
 
@@ -223,15 +224,15 @@ def test_hashes_equal_those_of_zlib() -> None:
 
 @pytest.mark.parametrize("what", ["an entry of the log", "a data file", "a page"])
 def test_a_query_does_without_a_damaged_table_with_a_warning(
-    lake: LakePaths, capsys: pytest.CaptureFixture[str], what: str
+    lake: Lake, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     follow_keys(lake)
     assert condition_of_keys(lake, ["order-2"]) is not None
     assert condition_of_keys(lake, ["no such key"]) == "false"
-    (path,) = Path(lake.message_keys).glob("*.parquet")
+    (path,) = Path(lake.uri("message_keys")).glob("*.parquet")
     data = path.read_bytes()
     if what == "an entry of the log":
-        (Path(lake.message_keys) / "_delta_log" / f"{1:020d}.json").write_bytes(b"")
+        (Path(lake.uri("message_keys")) / "_delta_log" / f"{1:020d}.json").write_bytes(b"")
     elif what == "a data file":
         path.unlink()
     else:
@@ -243,7 +244,7 @@ def test_a_query_does_without_a_damaged_table_with_a_warning(
     assert capsys.readouterr().err.count("message_keys is damaged, so all of messages is searched") == 2
 
 
-def test_a_look_up_reads_other_columns_only_if_a_hash_matches(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_up_reads_other_columns_only_if_a_hash_matches(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     follow_keys(lake)
     read: list[list[str]] = []
     whole = pq.ParquetFile.read_row_group
@@ -261,20 +262,20 @@ def test_a_look_up_reads_other_columns_only_if_a_hash_matches(lake: LakePaths, m
     assert [columns[0] for columns in read] == ["key_hash", "broker"]
 
 
-def _hashes_without_rows(lake: LakePaths) -> range:
+def _hashes_without_rows(lake: Lake) -> range:
     """Return the hashes between two neighbouring ones of the table, which no row has."""
-    hashes = sorted(DeltaTable(lake.message_keys).to_pyarrow_table().column("key_hash").to_pylist())
+    hashes = sorted(DeltaTable(lake.uri("message_keys")).to_pyarrow_table().column("key_hash").to_pylist())
     _, least = max((high - low, low) for low, high in pairwise(hashes))
     return range(least + 1, min(high for high in hashes if high > least))
 
 
-def test_a_look_up_of_a_key_does_not_import_pandas(lake: LakePaths) -> None:
+def test_a_look_up_of_a_key_does_not_import_pandas(lake: Lake) -> None:
     follow_keys(lake)
     code = (
         "import sys\n"
-        "from commitlake.connectors.lake.paths import LakePaths\n"
+        "from commitlake.connectors.lake.paths import Lake\n"
         "from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key\n"
-        f"lake = LakePaths({lake.root!r})\n"
+        f"lake = Lake({lake.root!r})\n"
         "assert 'physical_offset IN' in condition_of_keys(lake, ['order-2'])\n"
         "assert 'physical_offset IN' in condition_of_unique_key(lake, 'U1')\n"
         "assert 'pandas' not in sys.modules\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive.profiles_file import open_profiles_file
 from commitlake.pipelines.archive.series import read_figures
 from commitlake.pipelines.quality.figures import PageFigures
@@ -74,7 +74,7 @@ def test_an_empty_profile_has_figures() -> None:
 
 
 def test_the_figures_of_several_commits_are_those_of_one(tmp_path: Path) -> None:
-    lake = LakePaths(str(tmp_path))
+    lake = Lake(str(tmp_path))
     middle = len(ROWS) // 2
     for run_id, rows in (("one", ROWS[:middle:2] + ROWS[middle:]), ("two", ROWS[1:middle:2])):
         with open_profiles_file(lake, run_id) as file:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.reader import open_table
 from commitlake.pipelines.replay.consumed import ChosenMessages, Consumed
 from commitlake.pipelines.replay.planning import count_choice
 from tests.support.lag_places import stored
@@ -25,7 +24,7 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
     growing = GrowingLake(tmp_path_factory.mktemp("lake"))
     growing.write(shop_messages(10, topics=1))
     growing.archive()
-    rows = sorted(rows_of(growing.lake.messages), key=lambda row: row["physical_offset"])
+    rows = sorted(rows_of(growing.lake.uri("messages")), key=lambda row: row["physical_offset"])
     first_ids = [*(rows[number]["msg_id"] for number in (0, 4, 8)), "7F00000100002A9F00000000000FFFFF"]
     growing.write(
         new_message(
@@ -43,12 +42,12 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
 
 def chosen(growing: GrowingLake, topic: str) -> ChosenMessages:
     """Return all messages of a topic."""
-    table, condition = open_table(growing.lake, "messages"), f"topic = '{topic}'"
+    table, condition = growing.lake.table("messages"), f"topic = '{topic}'"
     return ChosenMessages(table, condition, count_choice(table, condition))
 
 
 def test_messages_before_the_offsets_are_consumed(growing: GrowingLake) -> None:
-    rows = [row for row in rows_of(growing.lake.messages) if row["topic"] == TOPIC]
+    rows = [row for row in rows_of(growing.lake.uri("messages")) if row["topic"] == TOPIC]
     ends = {("broker-a", TOPIC, row["queue_id"]): 1 for row in rows}
     messages = chosen(growing, TOPIC)
     assert not messages.has_failed
@@ -63,7 +62,7 @@ def test_messages_of_a_deleted_topic_are_unknown(tmp_path: Path) -> None:
     growing.recreate_topics()
     growing.write(stored("orders", second) for second in range(10, 13))
     growing.archive()
-    table = open_table(growing.lake, "messages")
+    table = growing.lake.table("messages")
 
     def consumed(offset: int, second: int) -> Consumed:
         as_of = {"broker-a": START + datetime.timedelta(seconds=second)}
@@ -76,7 +75,7 @@ def test_messages_of_a_deleted_topic_are_unknown(tmp_path: Path) -> None:
 
 def test_a_dead_letter_is_consumed_according_to_its_first_record(growing: GrowingLake) -> None:
     messages = chosen(growing, LETTERS)
-    rows = sorted(rows_of(growing.lake.messages), key=lambda row: row["physical_offset"])
+    rows = sorted(rows_of(growing.lake.uri("messages")), key=lambda row: row["physical_offset"])
     given_up = [rows[number] for number in (0, 4, 8)]
     assert messages.has_failed
     everywhere = {("broker-a", TOPIC, queue): 100 for queue in range(8)}

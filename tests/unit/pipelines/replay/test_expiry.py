@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.committer import open_for_append
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
 from commitlake.pipelines.replay.errors import ReplayError
@@ -29,19 +29,19 @@ WEEK = datetime.timedelta(days=7)
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> LakePaths:
+def lake(tmp_path: Path) -> Lake:
     """A lake without messages."""
-    made = LakePaths(str(tmp_path / "lake"))
-    open_for_append(made.messages)
+    made = Lake(str(tmp_path / "lake"))
+    open_for_append(made.uri("messages"))
     return made
 
 
-def copies(lake: LakePaths) -> dict[str, int]:
+def copies(lake: Lake) -> dict[str, int]:
     """Return the number of rows of each replay."""
-    return dict(Counter(DeltaTable(lake.replay_rows).to_pyarrow_table().column("replay_id").to_pylist()))
+    return dict(Counter(DeltaTable(lake.uri("replay_rows")).to_pyarrow_table().column("replay_id").to_pylist()))
 
 
-def find(lake: LakePaths, now: datetime.datetime = LATER, *, drops_resumable: bool = False) -> OldCopies:
+def find(lake: Lake, now: datetime.datetime = LATER, *, drops_resumable: bool = False) -> OldCopies:
     return find_old_copies(lake, now, KEEP, WEEK, drops_resumable=drops_resumable)
 
 
@@ -54,7 +54,7 @@ def find(lake: LakePaths, now: datetime.datetime = LATER, *, drops_resumable: bo
         (ReplayEvent.WITHDRAWN,),
     ],
 )
-def test_copies_of_a_replay_that_ended_long_ago_are_dropped(lake: LakePaths, events: tuple[ReplayEvent, ...]) -> None:
+def test_copies_of_a_replay_that_ended_long_ago_are_dropped(lake: Lake, events: tuple[ReplayEvent, ...]) -> None:
     add_copied_replay(lake, "ended", *events)
     assert find(lake, NOW + KEEP - WEEK) == OldCopies()
     found = find(lake)
@@ -71,7 +71,7 @@ def test_copies_of_a_replay_that_ended_long_ago_are_dropped(lake: LakePaths, eve
 
 
 @pytest.mark.parametrize("event", [ReplayEvent.STOPPED, ReplayEvent.FAILED])
-def test_copies_of_a_resumable_replay_are_dropped_only_on_request(lake: LakePaths, event: ReplayEvent) -> None:
+def test_copies_of_a_resumable_replay_are_dropped_only_on_request(lake: Lake, event: ReplayEvent) -> None:
     add_copied_replay(lake, "left", ReplayEvent.STARTED, event)
     found = find(lake)
     assert (found.replays, found.files, found.resumable) == ((), (), ("left",))
@@ -82,13 +82,13 @@ def test_copies_of_a_resumable_replay_are_dropped_only_on_request(lake: LakePath
     assert copies(lake) == {}
 
 
-def test_copies_of_a_running_replay_are_kept(lake: LakePaths) -> None:
+def test_copies_of_a_running_replay_are_kept(lake: Lake) -> None:
     add_copied_replay(lake, "sending", ReplayEvent.STARTED)  # by this process
     found = find(lake, drops_resumable=True)
     assert (found.replays, found.resumable) == ((), ("sending",))
 
 
-def test_copies_of_a_replay_that_was_killed_before_its_plan_was_written_are_dropped(lake: LakePaths) -> None:
+def test_copies_of_a_replay_that_was_killed_before_its_plan_was_written_are_dropped(lake: Lake) -> None:
     killed, begins = f"{NOW - WEEK * 2:%Y%m%d-%H%M%S}-5f2a1c", f"{NOW:%Y%m%d-%H%M%S}-5f2a1d"
     for name in (killed, begins, "20269999-999999-5f2a1c", "unknown"):
         add_copies(lake, name)
@@ -99,45 +99,45 @@ def test_copies_of_a_replay_that_was_killed_before_its_plan_was_written_are_drop
     assert set(copies(lake)) == {begins, "20269999-999999-5f2a1c", "unknown"}
 
 
-def test_copies_of_a_replay_with_a_damaged_plan_are_kept(lake: LakePaths) -> None:
+def test_copies_of_a_replay_with_a_damaged_plan_are_kept(lake: Lake) -> None:
     add_copied_replay(lake, "ended", ReplayEvent.FINISHED)
     add_copied_replay(lake, "damaged", ReplayEvent.FINISHED)
-    DeltaTable(lake.replays).update({"plan": "'{'"}, predicate="replay_id = 'damaged' AND plan IS NOT NULL")
+    DeltaTable(lake.uri("replays")).update({"plan": "'{'"}, predicate="replay_id = 'damaged' AND plan IS NOT NULL")
     found = find(lake, drops_resumable=True)
     assert (found.replays, found.unknown) == (("ended",), ("damaged",))
 
 
-def test_a_file_of_several_replays_is_rewritten_without_dropped_ones(lake: LakePaths) -> None:
+def test_a_file_of_several_replays_is_rewritten_without_dropped_ones(lake: Lake) -> None:
     for name in ("first", "second", "third"):
         add_copied_replay(lake, name, ReplayEvent.STARTED, ReplayEvent.FINISHED)
-    compact(lake.replay_rows, plan_compaction(lake.replay_rows, 1 << 20), (), lambda _: None)
-    assert len(data_files(lake.replay_rows)) == 1
+    compact(lake.uri("replay_rows"), plan_compaction(lake.uri("replay_rows"), 1 << 20), (), lambda _: None)
+    assert len(data_files(lake.uri("replay_rows"))) == 1
     add_copied_replay(lake, "left", ReplayEvent.STARTED, ReplayEvent.STOPPED)
     add_event(lake, "second", ReplayEvent.STARTED)
     drop_copies(lake, find(lake))
     assert copies(lake) == {"second": COPIES, "left": COPIES}
-    kept = DeltaTable(lake.replay_rows).to_pyarrow_table().to_pylist()
+    kept = DeltaTable(lake.uri("replay_rows")).to_pyarrow_table().to_pylist()
     assert {row["body"] for row in kept} == {b"text"}
 
 
-def test_the_next_run_completes_an_announced_drop(lake: LakePaths) -> None:
+def test_the_next_run_completes_an_announced_drop(lake: Lake) -> None:
     add_copied_replay(lake, "ended", ReplayEvent.FINISHED)
     add_event(lake, "ended", ReplayEvent.COPIES_DROPPED)
     found = find(lake, NOW)
     assert found.replays == ("ended",)
-    before = DeltaTable(lake.replays).to_pyarrow_table().num_rows
+    before = DeltaTable(lake.uri("replays")).to_pyarrow_table().num_rows
     drop_copies(lake, found)
     assert copies(lake) == {}
-    assert DeltaTable(lake.replays).to_pyarrow_table().num_rows == before
+    assert DeltaTable(lake.uri("replays")).to_pyarrow_table().num_rows == before
 
 
-def test_a_lake_without_copies_has_no_old_copies(lake: LakePaths) -> None:
+def test_a_lake_without_copies_has_no_old_copies(lake: Lake) -> None:
     assert find(lake) == OldCopies()
     drop_copies(lake, OldCopies())
-    assert not Path(lake.replays).exists()
+    assert not Path(lake.uri("replays")).exists()
 
 
-def test_a_replay_with_a_recent_outcome_is_resumable(lake: LakePaths) -> None:
+def test_a_replay_with_a_recent_outcome_is_resumable(lake: Lake) -> None:
     add_copied_replay(lake, "left", ReplayEvent.STARTED, ReplayEvent.STOPPED)
     ledger = Ledger(lake, "left")
     ledger.claim()

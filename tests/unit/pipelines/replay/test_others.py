@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.replay import others
 from commitlake.pipelines.replay.errors import OtherReplayError
 from commitlake.pipelines.replay.ledger import add_event, read_state, read_states
@@ -22,7 +21,7 @@ HERE = "127.0.0.1:9876"
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake of a hundred messages of five topics."""
     growing = GrowingLake(tmp_path_factory.mktemp("lake"))
     growing.write(shop_messages(100))
@@ -31,10 +30,10 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
 
 
 @pytest.fixture(autouse=True)
-def _no_replays(lake: LakePaths) -> Iterator[None]:
+def _no_replays(lake: Lake) -> Iterator[None]:
     yield
-    if Path(lake.replays).exists():
-        open_table(lake, "replays").delete()
+    if Path(lake.uri("replays")).exists():
+        lake.table("replays").delete()
 
 
 def plan(name: str, selection: str, name_servers: str = HERE, topic: str = "again", end: int = 1 << 30) -> ReplayPlan:
@@ -44,12 +43,12 @@ def plan(name: str, selection: str, name_servers: str = HERE, topic: str = "agai
     return ReplayPlan(name, now, selection, parts, 100, 1, 0, target, 1, selection=selection)
 
 
-def shared(lake: LakePaths, mine: ReplayPlan) -> dict[str, int]:
-    found = find_others(lake, mine, open_table(lake, "messages"))
+def shared(lake: Lake, mine: ReplayPlan) -> dict[str, int]:
+    found = find_others(lake, mine, lake.table("messages"))
     return {other.state.plan.replay_id: other.messages for other in found}
 
 
-def test_the_messages_that_two_replays_share_are_counted(lake: LakePaths) -> None:
+def test_the_messages_that_two_replays_share_are_counted(lake: Lake) -> None:
     add_event(lake, "A", ReplayEvent.PLANNED, plan=plan("A", "topic = 'topic-01'"))
     assert shared(lake, plan("B", "topic IN ('topic-01', 'topic-02')")) == {"A": 20}
     assert shared(lake, plan("B", "topic = 'topic-01' AND queue_id = 2")) == {"A": 5}
@@ -60,19 +59,19 @@ def test_the_messages_that_two_replays_share_are_counted(lake: LakePaths) -> Non
 
 
 @pytest.mark.parametrize("event", [ReplayEvent.STARTED, ReplayEvent.STOPPED, ReplayEvent.FAILED])
-def test_a_replay_is_refused_while_another_has_not_finished(lake: LakePaths, event: ReplayEvent) -> None:
+def test_a_replay_is_refused_while_another_has_not_finished(lake: Lake, event: ReplayEvent) -> None:
     add_event(lake, "A", ReplayEvent.PLANNED, plan=plan("A", "true"))
     add_event(lake, "A", event)
-    found = find_others(lake, plan("B", "true"), open_table(lake, "messages"))
+    found = find_others(lake, plan("B", "true"), lake.table("messages"))
     with pytest.raises(OtherReplayError, match=rf"100 of these messages belong to the replay A, .* \({event}\)"):
         check_unfinished(found)
     add_event(lake, "A", ReplayEvent.FINISHED)
-    found = find_others(lake, plan("B", "true"), open_table(lake, "messages"))
+    found = find_others(lake, plan("B", "true"), lake.table("messages"))
     assert [other.is_unfinished for other in found] == [False]
     check_unfinished(found)
 
 
-def test_the_newest_of_the_ended_replays_are_reported(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_of_the_ended_replays_are_reported(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(others, "_MAX_ENDED", 1)
     for name, event in (("A", ReplayEvent.FAILED), ("B", ReplayEvent.FINISHED), ("C", ReplayEvent.FINISHED)):
         add_event(lake, name, ReplayEvent.PLANNED, plan=plan(name, "true"))
@@ -80,8 +79,8 @@ def test_the_newest_of_the_ended_replays_are_reported(lake: LakePaths, monkeypat
     assert list(shared(lake, plan("D", "true"))) == ["A", "C"]
 
 
-def test_one_of_two_replays_planned_at_once_withdraws(lake: LakePaths) -> None:
-    table = open_table(lake, "messages")
+def test_one_of_two_replays_planned_at_once_withdraws(lake: Lake) -> None:
+    table = lake.table("messages")
     announce(lake, plan("A", "true"), table, [])
     with pytest.raises(OtherReplayError, match="belong to the replay A"):
         announce(lake, plan("B", "queue_id = 1"), table, [])

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.reader import open_table
 from commitlake.pipelines.replay.over_time import MAX_WINDOWS, count_over_time
 from commitlake.pipelines.replay.planning import count_choice
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
@@ -30,7 +29,7 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
 
 
 def test_messages_are_counted_by_second(growing: GrowingLake) -> None:
-    table = open_table(growing.lake, "messages")
+    table = growing.lake.table("messages")
     where = f"store_timestamp < '{START + datetime.timedelta(days=1)}'"
     found = count_over_time(table, where, count_choice(table, where))
     assert found.step == datetime.timedelta(seconds=1)
@@ -42,7 +41,7 @@ def test_messages_are_counted_by_second(growing: GrowingLake) -> None:
 
 
 def test_the_length_of_windows_depends_on_the_time(growing: GrowingLake) -> None:
-    table = open_table(growing.lake, "messages")
+    table = growing.lake.table("messages")
     found = count_over_time(table, "true", count_choice(table, "true"))
     assert found.step == datetime.timedelta(days=30)
     assert len(found.starts) <= MAX_WINDOWS
@@ -51,5 +50,5 @@ def test_the_length_of_windows_depends_on_the_time(growing: GrowingLake) -> None
 
 
 def test_no_messages_give_no_window(growing: GrowingLake) -> None:
-    table = open_table(growing.lake, "messages")
+    table = growing.lake.table("messages")
     assert count_over_time(table, "false", []).messages == {}

@@ -33,7 +33,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     )
     growing.write([new_message(8, "orders", properties=(("REPLAY_ID", "R0"), ("KEYS", "k8")))])
     growing.archive()
-    return DeltaTable(growing.lake.messages)
+    return DeltaTable(growing.lake.uri("messages"))
 
 
 def chosen(table: DeltaTable, selection: Selection) -> list[str]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.rebuild.settings import RequestedSettings
@@ -30,13 +30,13 @@ SMALL = RequestedSettings(
 def archive(tmp_path: Path) -> Archive:
     """Archive new messages of a store, in this process, into a lake next to the others of the test."""
 
-    def run(root: Path, times: int = 1, broker: str = BROKER, partition: int = 5000) -> LakePaths:
-        lake = LakePaths(str(tmp_path / "lake"))
+    def run(root: Path, times: int = 1, broker: str = BROKER, partition: int = 5000) -> Lake:
+        lake = Lake(str(tmp_path / "lake"))
         work = find_work(str(root), broker, lake)
-        open_for_append(lake.messages)
+        open_for_append(lake.uri("messages"))
         tasks = ArchiveTasks(work.splits(partition), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
         files = [row.data_file for _ in range(times) for row in tasks.run(0, tasks.parts) if row.table == "messages"]
-        commit_run(lake.messages, files, work.commit, work.started_from)
+        commit_run(lake.uri("messages"), files, work.commit, work.started_from)
         return lake
 
     return run
@@ -46,7 +46,7 @@ def archive(tmp_path: Path) -> Archive:
 def restore(tmp_path: Path) -> Restore:
     """Restore a store into a folder of the test."""
 
-    def run(lake: LakePaths, out: Path | None = None, **changes: Any) -> Restored:
+    def run(lake: Lake, out: Path | None = None, **changes: Any) -> Restored:
         options: dict[str, Any] = {"chosen": Chosen(""), "settings": SMALL, **changes}
         return restore_store(lake, lake.bodies, out or tmp_path / "out", **options)
 

@@ -21,8 +21,8 @@ from commitlake.connectors.formats.rocketmq.topic_configs import (
     read_topics,
 )
 from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.store_config import SETTING, TOPIC, read_store_config
 from commitlake.jobs.restore.command import summary
 from commitlake.pipelines.archive.task import ArchiveTasks
@@ -64,22 +64,22 @@ def configure(root: Path, **topics: object) -> None:
     (root / GROUPS).write_text(json.dumps({GROUPS_TABLE: groups}))
 
 
-def archive(lake: LakePaths, root: Path) -> ArchiveWork:
+def archive(lake: Lake, root: Path) -> ArchiveWork:
     """Archive new messages, without the configuration."""
     work = find_work(str(root), BROKER, lake)
-    open_for_append(lake.messages)
+    open_for_append(lake.uri("messages"))
     tasks = ArchiveTasks(work.splits(5000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
     files = [row.data_file for row in tasks.run(0, tasks.parts) if row.table == "messages"]
-    commit_run(lake.messages, files, work.commit, work.started_from)
+    commit_run(lake.uri("messages"), files, work.commit, work.started_from)
     return work
 
 
-def next_work(lake: LakePaths, root: Path) -> ArchiveWork:
+def next_work(lake: Lake, root: Path) -> ArchiveWork:
     """Plan another run."""
     return find_work(str(root), BROKER, lake)
 
 
-def restore(lake: LakePaths, out: Path, **options: object) -> Restored:
+def restore(lake: Lake, out: Path, **options: object) -> Restored:
     """Restore without options for the broker's settings."""
     return restore_store(lake, lake.bodies, out, Chosen(BROKER), **options)  # type: ignore[arg-type]
 
@@ -97,12 +97,12 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> LakePaths:
+def lake(tmp_path: Path) -> Lake:
     """The lake, not yet created."""
-    return LakePaths(str(tmp_path / "lake"))
+    return Lake(str(tmp_path / "lake"))
 
 
-def test_a_restored_store_has_its_topics_groups_and_file_sizes(tmp_path: Path, root: Path, lake: LakePaths) -> None:
+def test_a_restored_store_has_its_topics_groups_and_file_sizes(tmp_path: Path, root: Path, lake: Lake) -> None:
     record_config(lake, archive(lake, root))
     restored = restore(lake, tmp_path / "out")
     topics = read_topics(restored.out)[TABLE]
@@ -115,7 +115,7 @@ def test_a_restored_store_has_its_topics_groups_and_file_sizes(tmp_path: Path, r
     assert restored.has_config
 
 
-def test_the_summary_names_the_settings_that_the_broker_needs(tmp_path: Path, root: Path, lake: LakePaths) -> None:
+def test_the_summary_names_the_settings_that_the_broker_needs(tmp_path: Path, root: Path, lake: Lake) -> None:
     compacted = {"topicName": "orders", "attributes": {"cleanup.policy": "COMPACTION"}}
     configure(root, orders=compacted, empty=compacted, odd=7, older={"attributes": None})
     record_config(lake, archive(lake, root))
@@ -129,9 +129,7 @@ def test_the_summary_names_the_settings_that_the_broker_needs(tmp_path: Path, ro
     )
 
 
-def test_without_recorded_configuration_topics_are_made_from_the_log(
-    tmp_path: Path, root: Path, lake: LakePaths
-) -> None:
+def test_without_recorded_configuration_topics_are_made_from_the_log(tmp_path: Path, root: Path, lake: Lake) -> None:
     archive(lake, root)
     restored = restore(lake, tmp_path / "out", settings=RequestedSettings(index_slots=10, index_entries=20))
     topics = read_topics(restored.out)[TABLE]
@@ -139,7 +137,7 @@ def test_without_recorded_configuration_topics_are_made_from_the_log(
     assert not restored.has_config
 
 
-def test_only_changes_are_recorded(root: Path, lake: LakePaths) -> None:
+def test_only_changes_are_recorded(root: Path, lake: Lake) -> None:
     work = archive(lake, root)
     first = record_config(lake, work, at(0))
     assert first > 5
@@ -153,7 +151,7 @@ def test_only_changes_are_recorded(root: Path, lake: LakePaths) -> None:
     assert read_store_config(lake, "another").values == {}
 
 
-def test_a_truncated_queue_file_does_not_decide_the_size_of_all(root: Path, lake: LakePaths) -> None:
+def test_a_truncated_queue_file_does_not_decide_the_size_of_all(root: Path, lake: Lake) -> None:
     for path in sorted((root / "consumequeue" / "orders").rglob("0*"))[:1]:
         os.truncate(path / f"{0:020d}" if path.is_dir() else path, 20)
     record_config(lake, archive(lake, root))
@@ -161,22 +159,20 @@ def test_a_truncated_queue_file_does_not_decide_the_size_of_all(root: Path, lake
 
 
 @pytest.mark.parametrize("content", ["", '{"topicConfigTable":', "[]", '{"topicConfigTable":{"a":' + "9" * 5000])
-def test_a_half_written_file_deletes_no_topic(root: Path, lake: LakePaths, content: str) -> None:
+def test_a_half_written_file_deletes_no_topic(root: Path, lake: Lake, content: str) -> None:
     record_config(lake, archive(lake, root), at(0))
     (root / TOPICS).write_text(content)
     assert record_config(lake, next_work(lake, root), at(1)) == 0
     assert set(read_store_config(lake, BROKER).of_kind(TOPIC)) == {"orders", "empty"}
 
 
-def test_names_that_are_not_text_are_recorded(root: Path, lake: LakePaths) -> None:
+def test_names_that_are_not_text_are_recorded(root: Path, lake: Lake) -> None:
     (root / TOPICS).write_text('{"topicConfigTable":{"\\ud800":{"a":"\\udfff"},7:{}}}')
     record_config(lake, archive(lake, root), at(0))
     assert set(read_store_config(lake, BROKER).of_kind(TOPIC)) == {"?", "7"}
 
 
-def test_a_link_as_topics_json_is_not_followed_and_stops_no_archive(
-    tmp_path: Path, root: Path, lake: LakePaths
-) -> None:
+def test_a_link_as_topics_json_is_not_followed_and_stops_no_archive(tmp_path: Path, root: Path, lake: Lake) -> None:
     elsewhere = tmp_path / "elsewhere.json"
     (root / TOPICS).rename(elsewhere)
     (root / TOPICS).symlink_to(elsewhere)

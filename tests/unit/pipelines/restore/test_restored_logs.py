@@ -14,8 +14,8 @@ from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
 from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.restore.run import NOTES, Restored
 from commitlake.schemas.layouts.boltmq.dialect import Magic
@@ -36,7 +36,7 @@ from tests.support.logs import (
 )
 from tests.support.restored_stores import lake_rows, messages_of, segments
 
-Archive = Callable[..., LakePaths]
+Archive = Callable[..., Lake]
 Restore = Callable[..., Restored]
 
 SIZE = 1 << 20
@@ -175,7 +175,7 @@ def test_properties_repeated_for_a_batch_are_restored(tmp_path: Path, archive: A
     assert before.rstrip(b"\0") == after.rstrip(b"\0")
 
 
-def _archive_restored(root: Path, folder: Path) -> LakePaths:
+def _archive_restored(root: Path, folder: Path) -> Lake:
     """Archive a restored store, and return the lake."""
     (path,) = (root / "commitlog").iterdir()
     return _archive_split(folder, Split("a", str(path), 0, 0, _end_of(path), SIZE, SIZE, ROCKETMQ))
@@ -185,15 +185,15 @@ def _end_of(path: Path) -> int:
     return len(path.read_bytes().rstrip(b"\0"))
 
 
-def _archive_split(folder: Path, split: Split) -> LakePaths:
+def _archive_split(folder: Path, split: Split) -> Lake:
     """Archive one range, wherever it lies."""
-    lake = LakePaths(str(folder / "lake-of-one"))
-    open_for_append(lake.messages)
+    lake = Lake(str(folder / "lake-of-one"))
+    open_for_append(lake.uri("messages"))
     tasks = ArchiveTasks([split], lake, PackLocation(lake.bodies), "run", "1")
     files = [row.data_file for row in tasks.run(0, tasks.parts[:1]) if row.table == "messages"]
     ends = {split.broker: StoreProgress(split.end)}
     commit = ArchiveCommit(1, "run", ends, {split.broker: CommittedRange(split.start, split.end)})
-    commit_run(lake.messages, files, commit, {})
+    commit_run(lake.uri("messages"), files, commit, {})
     return lake
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.runtime.local_runner import ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.restore import run
@@ -19,7 +20,7 @@ from commitlake.pipelines.restore.run import Restored
 from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
 from tests.support.restored_stores import StoppedError, packs_of, segments, stop_after
 
-Archive = Callable[..., LakePaths]
+Archive = Callable[..., Lake]
 Restore = Callable[..., Restored]
 
 
@@ -30,13 +31,13 @@ def store(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def lake(store: Path, archive: Archive) -> LakePaths:
+def lake(store: Path, archive: Archive) -> Lake:
     """A lake of it."""
     return archive(store)
 
 
 @pytest.fixture
-def interrupted(tmp_path: Path, lake: LakePaths, restore: Restore) -> Path:
+def interrupted(tmp_path: Path, lake: Lake, restore: Restore) -> Path:
     """The folder of a run that was interrupted after its fifth segment."""
     with pytest.raises(StoppedError):
         restore(lake, begin=stop_after(5))
@@ -44,7 +45,7 @@ def interrupted(tmp_path: Path, lake: LakePaths, restore: Restore) -> Path:
 
 
 def test_an_interrupted_run_continues_with_the_missing_segments(
-    store: Path, lake: LakePaths, restore: Restore, interrupted: Path
+    store: Path, lake: Lake, restore: Restore, interrupted: Path
 ) -> None:
     before = {path.name: path.stat().st_ino for path in (interrupted / WORK / "commitlog").glob("0*[0-9]")}
     assert len(before) == 5
@@ -60,7 +61,7 @@ def test_an_interrupted_run_continues_with_the_missing_segments(
 
 
 def test_a_continued_run_ignores_messages_archived_since(
-    store: Path, lake: LakePaths, archive: Archive, restore: Restore, interrupted: Path
+    store: Path, lake: Lake, archive: Archive, restore: Restore, interrupted: Path
 ) -> None:
     before = segments(store)
     write_indexed_store(store, 100, seed=2)
@@ -76,7 +77,7 @@ def test_a_continued_run_ignores_messages_archived_since(
         pytest.param(ProcessRunner(2), id="processes", marks=pytest.mark.long("two processes start")),
     ],
 )
-def test_tasks_of_any_runner_restore_the_same(store: Path, lake: LakePaths, restore: Restore, runner: Runner) -> None:
+def test_tasks_of_any_runner_restore_the_same(store: Path, lake: Lake, restore: Restore, runner: Runner) -> None:
     restored = restore(lake, runner=runner)
     assert restored.records == 600
     assert segments(restored.out) == segments(store)
@@ -84,7 +85,7 @@ def test_tasks_of_any_runner_restore_the_same(store: Path, lake: LakePaths, rest
 
 @pytest.mark.parametrize("stage", ["_write_config", "_rebuild", "_write_notes"])
 def test_a_run_interrupted_after_its_log_is_continued(
-    store: Path, lake: LakePaths, restore: Restore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+    store: Path, lake: Lake, restore: Restore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(run, stage, lambda *_: (_ for _ in ()).throw(StoppedError))
@@ -95,7 +96,7 @@ def test_a_run_interrupted_after_its_log_is_continued(
     assert segments(tmp_path / "out") == segments(store)
 
 
-def test_a_restored_store_is_not_overwritten(lake: LakePaths, restore: Restore, tmp_path: Path) -> None:
+def test_a_restored_store_is_not_overwritten(lake: Lake, restore: Restore, tmp_path: Path) -> None:
     restore(lake)
     with pytest.raises(RestoreError, match="holds checkpoint: expected a new or an empty folder"):
         restore(lake)
@@ -104,7 +105,7 @@ def test_a_restored_store_is_not_overwritten(lake: LakePaths, restore: Restore, 
         restore(lake, tmp_path / "file")
 
 
-def test_an_unfinished_run_with_other_options_is_refused(lake: LakePaths, restore: Restore, interrupted: Path) -> None:
+def test_an_unfinished_run_with_other_options_is_refused(lake: Lake, restore: Restore, interrupted: Path) -> None:
     changes: tuple[dict[str, object], ...] = (
         {"skip": True}, {"chosen": Chosen("", 5)}, {"segment_size": SEGMENT_BYTES * 2},
     )  # fmt: skip
@@ -116,7 +117,7 @@ def test_an_unfinished_run_with_other_options_is_refused(lake: LakePaths, restor
         restore(lake)
 
 
-def test_a_run_that_failed_can_be_run_again(lake: LakePaths, restore: Restore, store: Path, tmp_path: Path) -> None:
+def test_a_run_that_failed_can_be_run_again(lake: Lake, restore: Restore, store: Path, tmp_path: Path) -> None:
     pack = list(packs_of(lake))[-1]
     hidden = pack.rename(tmp_path / "hidden")
     with pytest.raises(MissingBodyError):
@@ -126,7 +127,7 @@ def test_a_run_that_failed_can_be_run_again(lake: LakePaths, restore: Restore, s
 
 
 def test_a_disk_without_room_is_refused_before_anything_is_written(
-    lake: LakePaths, restore: Restore, tmp_path: Path
+    lake: Lake, restore: Restore, tmp_path: Path
 ) -> None:
     with pytest.raises(RestoreError, match=r"expected [\d,]+ bytes of free disk for 1 segment.*found [\d,]+"):
         restore(lake, segment_size=1 << 50)
@@ -134,7 +135,7 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(
 
 
 def test_the_broker_must_be_named_if_there_are_several(
-    store: Path, lake: LakePaths, archive: Archive, restore: Restore
+    store: Path, lake: Lake, archive: Archive, restore: Restore
 ) -> None:
     archive(store, broker="it's b")
     with pytest.raises(RestoreError, match="the lake has 2 brokers: expected the name of one of them: a, it's b"):
@@ -144,10 +145,10 @@ def test_the_broker_must_be_named_if_there_are_several(
 
 def test_a_folder_without_a_lake_is_refused(restore: Restore, tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="does not exist"):
-        restore(LakePaths(str(tmp_path / "none")))
+        restore(Lake(str(tmp_path / "none")))
 
 
-def test_groups_begin_at_their_offsets(lake: LakePaths, restore: Restore) -> None:
+def test_groups_begin_at_their_offsets(lake: Lake, restore: Restore) -> None:
     restored = restore(lake, offsets={"rare@group": {0: 4, 1: 99}, "gone@group": {0: 7}})
     config = restored.out / "config"
     assert restored.offsets is not None

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.restore.config import config_files, fit_offsets, light_offsets_file, parse_offsets
 from commitlake.pipelines.restore.errors import RestoreError
 from commitlake.pipelines.restore.log_rows import Chosen, find_range, first_undelivered
@@ -23,7 +22,7 @@ from commitlake.schemas.remoting.fastjson import parse_fastjson
 from tests.support.logs import START_MS, new_message, open_segment, write_store
 from tests.support.restored_stores import Restore
 
-Archive = Callable[..., LakePaths]
+Archive = Callable[..., Lake]
 BASE = 10_000
 
 
@@ -170,7 +169,7 @@ def test_delays_that_were_due_count_as_delivered(tmp_path: Path, archive: Archiv
     sent = [new_message(number, topic=SCHEDULE_TOPIC, queue_id=number % 2) for number in range(100)]
     root = write_store(tmp_path / "store", [(0, open_segment(sent, 1 << 20))])
     lake = archive(root)
-    table = open_table(lake, "messages")
+    table = lake.table("messages")
     log = find_range(table, Chosen("a"))
     assert log.last_time == START_MS + 1099
     # In the first level, with a delay of 20 ms, messages stored before 1060 are delivered at 1080; in the second, none.
@@ -183,7 +182,7 @@ def test_delays_that_were_due_count_as_delivered(tmp_path: Path, archive: Archiv
 
 def test_the_format_of_rows_is_found_from_a_column_or_the_ids(tmp_path: Path, archive: Archive) -> None:
     sent = [new_message(number) for number in range(3)]
-    table = open_table(archive(write_store(tmp_path / "store", [(0, open_segment(sent, 1 << 20))])), "messages")
+    table = archive(write_store(tmp_path / "store", [(0, open_segment(sent, 1 << 20))])).table("messages")
     assert table.to_pyarrow_table(columns=["format"])["format"].unique().to_pylist() == ["rocketmq"]
     table.update({"format": "'jmq'"})
     with pytest.raises(RestoreError, match="from a JMQ store"):
@@ -205,7 +204,7 @@ def test_a_damaged_time_does_not_mark_a_delay_as_delivered(tmp_path: Path, archi
     data = bytearray(open_segment(sent, 1 << 20))
     at = data.index((START_MS + 1007).to_bytes(8))
     data[at : at + 8] = (START_MS + 10**12).to_bytes(8)
-    table = open_table(archive(write_store(tmp_path / "store", [(0, bytes(data))])), "messages")
+    table = archive(write_store(tmp_path / "store", [(0, bytes(data))])).table("messages")
     log = find_range(table, Chosen("a"))
     assert log.last_time == START_MS + 1019
     assert first_undelivered(table, "a", log, [1000], log.last_time)[1] == 0

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.restore.errors import LakeRowsError, MissingBodyError, RestoreError
 from commitlake.pipelines.restore.log_rows import Chosen
 from commitlake.pipelines.restore.run import NOTES, Restored
@@ -22,7 +22,7 @@ from tests.support.jmq_stores import write_jmq_store
 from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
 from tests.support.restored_stores import messages_of, packs_of, segments, walked
 
-Archive = Callable[..., LakePaths]
+Archive = Callable[..., Lake]
 Restore = Callable[..., Restored]
 
 SIZE = 1 << 16
@@ -193,9 +193,9 @@ def test_two_logs_under_one_name_are_refused(tmp_path: Path, store: Path, archiv
         restore(lake, chosen=Chosen("a"), segment_size=SEGMENT_BYTES)
 
 
-def _rename_broker(lake: LakePaths) -> None:
+def _rename_broker(lake: Lake) -> None:
     """Rename one broker in the lake to the other."""
-    DeltaTable(lake.messages).update(predicate="broker = 'b'", updates={"broker": "'a'"})
+    DeltaTable(lake.uri("messages")).update(predicate="broker = 'b'", updates={"broker": "'a'"})
 
 
 def test_every_stretch_has_a_filler_that_fits(tmp_path: Path, archive: Archive, restore: Restore) -> None:
@@ -214,10 +214,10 @@ def test_every_stretch_has_a_filler_that_fits(tmp_path: Path, archive: Archive, 
     assert all(each.span.kind is not SpanKind.FAULT for each in walked(restored.out, SIZE))
 
 
-def _move(lake: LakePaths, offset: int, to: int, size: int) -> None:
+def _move(lake: Lake, offset: int, to: int, size: int) -> None:
     """Move a row to another offset, with another size."""
     updates = {"physical_offset": str(to), "size": f"CAST({size} AS INT)"}
-    DeltaTable(lake.messages).update(predicate=f"physical_offset = {offset}", updates=updates)
+    DeltaTable(lake.uri("messages")).update(predicate=f"physical_offset = {offset}", updates=updates)
 
 
 def test_a_jmq_store_in_the_lake_is_refused_before_anything_is_read(

@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.committer import advance, open_for_append
 from commitlake.connectors.lake.follower import finish_runs
-from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.archive import command as archive
 from commitlake.pipelines.topic_minutes import backfill as module
@@ -42,10 +43,10 @@ def growing(tmp_path: Path) -> GrowingLake:
     return lake_of_two_runs(tmp_path)
 
 
-def totals(lake: LakePaths) -> dict[tuple[Any, ...], dict[str, int]]:
+def totals(lake: Lake) -> dict[tuple[Any, ...], dict[str, int]]:
     """Return the sums of each key, and how many values the sketches of its sizes have."""
     found: dict[tuple[Any, ...], dict[str, int]] = defaultdict(lambda: dict.fromkeys((*_SUMS, "sketched"), 0))
-    for row in rows_of(lake.topic_minutes):
+    for row in rows_of(lake.uri("topic_minutes")):
         sums = found[tuple(row[name] for name in _KEY)]
         for name in _SUMS:
             sums[name] += row[name]
@@ -53,8 +54,8 @@ def totals(lake: LakePaths) -> dict[tuple[Any, ...], dict[str, int]]:
     return dict(found)
 
 
-def messages_of(lake: LakePaths) -> int:
-    return sum(row["messages"] for row in rows_of(lake.topic_minutes))
+def messages_of(lake: Lake) -> int:
+    return sum(row["messages"] for row in rows_of(lake.uri("topic_minutes")))
 
 
 @pytest.fixture
@@ -66,8 +67,8 @@ def old(tmp_path: Path) -> GrowingLake:
 
 def test_an_archive_counts_each_message_once(growing: GrowingLake) -> None:
     assert messages_of(growing.lake) == growing.count
-    assert {row["run_id"] for row in rows_of(growing.lake.topic_minutes)} == {
-        row["run_id"] for row in rows_of(growing.lake.archive_runs)
+    assert {row["run_id"] for row in rows_of(growing.lake.uri("topic_minutes"))} == {
+        row["run_id"] for row in rows_of(growing.lake.uri("archive_runs"))
     }
 
 
@@ -89,9 +90,9 @@ def test_a_backfill_gives_the_counts_of_archive_runs(growing: GrowingLake, old: 
 def test_a_repeated_backfill_adds_no_rows(growing: GrowingLake, old: GrowingLake) -> None:
     backfill_minutes(old.lake)
     for lake in (growing.lake, old.lake):
-        version = DeltaTable(lake.topic_minutes).version()
+        version = DeltaTable(lake.uri("topic_minutes")).version()
         assert backfill_minutes(lake).messages == 0
-        assert DeltaTable(lake.topic_minutes).version() == version
+        assert DeltaTable(lake.uri("topic_minutes")).version() == version
 
 
 def test_runs_after_a_backfill_are_counted_by_the_archive(old: GrowingLake) -> None:
@@ -141,8 +142,8 @@ def test_only_one_of_two_concurrent_backfills_is_kept(old: GrowingLake, monkeypa
 
 
 def test_a_lake_without_an_archive_is_refused(tmp_path: Path) -> None:
-    lake = LakePaths(str(tmp_path))
-    open_for_append(lake.messages)
+    lake = Lake(str(tmp_path))
+    open_for_append(lake.uri("messages"))
     with pytest.raises(LakeError, match="nothing was archived"):
         backfill_minutes(lake)
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from datasketches import kll_doubles_sketch
 
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.tps import command as tps
@@ -150,9 +149,9 @@ def test_maintain_joins_rows_and_answers_stay_the_same(
             found.append(capsys.readouterr().out)
         return found
 
-    before, rows = answers(), rows_of(growing.lake.topic_minutes)
+    before, rows = answers(), rows_of(growing.lake.uri("topic_minutes"))
     assert maintain.main(["--lake", lake, "--local", "--quiet"]) == ExitCode.OK
-    after = rows_of(growing.lake.topic_minutes)
+    after = rows_of(growing.lake.uri("topic_minutes"))
     assert len(after) == len({tuple(row[name] for name in KEY) for row in rows}) < len(rows)
     assert {row["run_id"] for row in after} == {"joined-4"}
     assert answers() == before
@@ -163,12 +162,12 @@ def test_maintain_joins_rows_and_answers_stay_the_same(
     assert audit.main(["--lake", lake, "--local", "--quiet"]) == ExitCode.OK
     assert maintain.main(["--lake", lake, "--local", "--quiet"]) == ExitCode.OK
     assert covered_sequence(growing.lake) == 5
-    assert sum(row["messages"] for row in rows_of(growing.lake.topic_minutes)) == growing.count
+    assert sum(row["messages"] for row in rows_of(growing.lake.uri("topic_minutes"))) == growing.count
     assert audit.main(["--lake", lake, "--local", "--quiet"]) == ExitCode.OK
 
 
 def test_rows_are_not_joined_if_a_run_is_not_counted(growing: GrowingLake) -> None:
     assert joined_run_id(growing.lake) == "joined-4"
-    run = rows_of(growing.lake.archive_runs)[1]["run_id"]
-    delta_table(growing.lake.topic_minutes).delete(f"run_id = '{run}'")
+    run = rows_of(growing.lake.uri("archive_runs"))[1]["run_id"]
+    growing.lake.table("topic_minutes").delete(f"run_id = '{run}'")
     assert joined_run_id(growing.lake) is None

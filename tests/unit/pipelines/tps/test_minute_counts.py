@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from commitlake.connectors.lake.committer import append_files
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.pipelines.topic_minutes.minutes import SCHEMA
 from commitlake.pipelines.tps import minute_counts, minute_rows
@@ -56,13 +56,15 @@ def rows() -> list[list[Row]]:
 
 
 @pytest.fixture(scope="module")
-def lake(rows: list[list[Row]], tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
-    lake = LakePaths(str(tmp_path_factory.mktemp("minutes")))
+def lake(rows: list[list[Row]], tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    lake = Lake(str(tmp_path_factory.mktemp("minutes")))
     files = [
-        write_plain_file(pa.Table.from_pylist(part, SCHEMA), lake.topic_minutes, f"{number}.parquet", row_group_rows=90)
+        write_plain_file(
+            pa.Table.from_pylist(part, SCHEMA), lake.uri("topic_minutes"), f"{number}.parquet", row_group_rows=90
+        )
         for number, part in enumerate(rows)
     ]
-    append_files(lake.topic_minutes, TOPIC_MINUTES, files, 1)
+    append_files(lake.uri("topic_minutes"), TOPIC_MINUTES, files, 1)
     return lake
 
 
@@ -118,7 +120,7 @@ QUESTIONS = {
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
 @pytest.mark.parametrize("limits", ["usual", "small"])
 def test_sums_and_peaks_equal_those_of_the_rows(
-    lake: LakePaths,
+    lake: Lake,
     rows: list[list[Row]],
     monkeypatch: pytest.MonkeyPatch,
     question: RatesQuestion,
@@ -148,7 +150,7 @@ def first_of_most(counts: Mapping[datetime.datetime, int]) -> tuple[int, datetim
 
 @pytest.mark.parametrize("dense_cells", [1, 1 << 16])
 def test_windows_have_the_sums_of_their_rows(
-    lake: LakePaths, rows: list[list[Row]], monkeypatch: pytest.MonkeyPatch, dense_cells: int
+    lake: Lake, rows: list[list[Row]], monkeypatch: pytest.MonkeyPatch, dense_cells: int
 ) -> None:
     monkeypatch.setattr(minute_counts, "_MAX_DENSE_CELLS", dense_cells)
     question = QUESTIONS["by topic"]
@@ -162,7 +164,7 @@ def test_windows_have_the_sums_of_their_rows(
     }
 
 
-def test_an_answer_that_is_too_large_is_refused_during_counting(lake: LakePaths) -> None:
+def test_an_answer_that_is_too_large_is_refused_during_counting(lake: Lake) -> None:
     def refuse(cells: int) -> None:
         if cells > 20:
             raise ValueError(cells)

@@ -13,7 +13,7 @@ import pytest
 from datasketches import kll_doubles_sketch
 
 from commitlake.connectors.lake.committer import append_files
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.pipelines.topic_minutes.minutes import SCHEMA
 from commitlake.pipelines.tps import minute_sketches
@@ -35,7 +35,7 @@ def sketch_of(values: list[float]) -> bytes | None:
     return sketch.serialize() if values else None
 
 
-def make_lake(folder: Path, chance: random.Random, largest: int) -> tuple[LakePaths, list[tuple[dict[str, Any], Any]]]:
+def make_lake(folder: Path, chance: random.Random, largest: int) -> tuple[Lake, list[tuple[dict[str, Any], Any]]]:
     """Make a lake of two files; return it, and its rows with the values of their sketches."""
     rows = []
     for _ in range(600):
@@ -50,14 +50,16 @@ def make_lake(folder: Path, chance: random.Random, largest: int) -> tuple[LakePa
         }
         row |= dict(zip(COLUMNS, map(sketch_of, values), strict=True))
         rows.append((row, dict(zip(COLUMNS, values, strict=True))))
-    lake = LakePaths(str(folder))
+    lake = Lake(str(folder))
     files = [
         write_plain_file(
-            pa.Table.from_pylist([row for row, _ in rows[part::2]], SCHEMA), lake.topic_minutes, f"{part}.parquet"
+            pa.Table.from_pylist([row for row, _ in rows[part::2]], SCHEMA),
+            lake.uri("topic_minutes"),
+            f"{part}.parquet",
         )
         for part in range(2)
     ]
-    append_files(lake.topic_minutes, topic_minutes.TOPIC_MINUTES, files, 1)
+    append_files(lake.uri("topic_minutes"), topic_minutes.TOPIC_MINUTES, files, 1)
     return lake, rows
 
 

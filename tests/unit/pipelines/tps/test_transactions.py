@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.tps import command as tps
 from commitlake.pipelines.edges.follow import catch_up_edges
 from commitlake.pipelines.tps import transactions
@@ -96,7 +96,7 @@ def test_outcomes_are_not_known_for_too_many_transactions(
 
 
 def test_no_transactions_have_no_outcomes(tmp_path: Path) -> None:
-    assert read_outcomes(LakePaths(str(tmp_path)), question(), 0) == TransactionOutcomes()
+    assert read_outcomes(Lake(str(tmp_path)), question(), 0) == TransactionOutcomes()
 
 
 def test_tps_prints_the_outcomes(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:

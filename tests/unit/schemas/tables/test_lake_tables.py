@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commitlake.connectors.lake.follower import FOLLOWING
-from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.pipelines.maintenance.first_entry import SCHEMAS
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES, Origin, tables_of
@@ -19,14 +19,14 @@ def test_tables_of_an_origin_match_the_list_of_its_writer() -> None:
 
 
 def test_every_table_of_the_lake_is_listed() -> None:
-    lake = LakePaths("/lake")
+    lake = Lake("/lake")
     others = {"root", "bodies", "streams", "page"}
-    named = {name for name, value in vars(LakePaths).items() if isinstance(value, property)} - others
-    assert {name for name in named if str(getattr(lake, name)).startswith("/lake/")} == set(LAKE_TABLES)
+    named = {name for name, value in vars(Lake).items() if isinstance(value, property)} - others
+    assert {name for name in named if str(lake.uri(name)).startswith("/lake/")} == set(LAKE_TABLES)
 
 
 @pytest.mark.parametrize("name", LAKE_TABLES)
 def test_a_table_has_a_path_in_the_lake_and_existing_sort_columns(name: str) -> None:
-    assert getattr(LakePaths("/lake"), name) == f"/lake/{name}"
+    assert getattr(Lake("/lake"), name) == f"/lake/{name}"
     if LAKE_TABLES[name].sort_columns:
         assert set(LAKE_TABLES[name].sort_columns) <= set(SCHEMAS[name].names)

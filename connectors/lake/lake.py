@@ -1,0 +1,332 @@
+"""A lake: the tables and packs of one archive, opened by name."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from commitlake.connectors.catalog.names import is_catalog_place
+from commitlake.connectors.lake.links import check_links
+from commitlake.connectors.lake.log_names import LOG
+from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.object_store.options import S3Options
+from commitlake.connectors.object_store.uris import has_scheme, is_s3, parse_s3_uri
+from commitlake.schemas.store_files import create_file
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from commitlake.connectors.lake.log_files import LogFolder
+
+STREAMS = "_streams"
+"""Folder with the checkpoints of streams into a lake; it may exist before the first table."""
+_NAME = "Name an empty folder or a new one"
+_PROBE = ".commitlake-probe-"
+_NO_LINKS = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
+# deltalake misreads URLs of folders with these characters.
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f\\\[\]^|#?]|%[0-9A-Fa-f]{2}")
+
+
+class NoTableError(LakeError):
+    """A table of the lake does not exist yet, because nothing was written to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """The tables and packs of one archive, by the folder or URI that holds them.
+
+    Attributes:
+        root: a folder, as a path or a `file:` URI, or `s3://bucket/prefix`. It may be given as `catalog.schema`, the
+            name of a lake in Unity Catalog.
+        s3: the object store, by default that of the environment; None if the lake is in a folder. It is determined
+            once, on the driver, and sent to workers with the paths.
+
+    Raises:
+        LakeError: if a lake cannot be there: another kind of store, or a folder name that deltalake misreads.
+        S3Error: if a URI of an object store names no bucket.
+        CatalogError: if a catalog does not have the name.
+    """
+
+    root: str
+    s3: S3Options | None = None
+
+    def __post_init__(self) -> None:
+        if is_catalog_place(self.root):
+            object.__setattr__(self, "root", _lookup().find_lake(self.root))  # the class is frozen
+        if is_s3(self.root):
+            object.__setattr__(self, "root", str(parse_s3_uri(self.root)))
+            object.__setattr__(self, "s3", self.s3 or _finding().s3_options())
+            return
+        if self.root.startswith("file:"):
+            object.__setattr__(self, "root", unquote(urlsplit(self.root).path))
+        if has_scheme(self.root):
+            expected = f"{self.root!r} cannot hold a lake: expected a folder, or s3://bucket/prefix"
+            raise LakeError(expected + _path_on_databricks(self.root))
+        unsafe = _UNSAFE.search(os.path.abspath(self.root))  # noqa: PTH100 (pathlib has no such function)
+        if unsafe is not None:
+            raise LakeError(
+                f"{self.root!r} cannot hold a lake: its path has {unsafe[0]!r}, which the library for Delta tables "
+                "does not support. Name another folder"
+            )
+
+    @property
+    def bodies(self) -> str:
+        """Folder of the packs of bodies."""
+        return self.uri("bodies")
+
+    @property
+    def streams(self) -> str:
+        """Folder of the checkpoints of streams that archive into the lake."""
+        return self.uri(STREAMS)
+
+    @property
+    def page(self) -> str | None:
+        """Page about the newest archive run; None for a lake in an object store."""
+        return None if self.s3 is not None else self.uri("quality.html")
+
+    @property
+    def storage_options(self) -> dict[str, str] | None:
+        """Options of deltalake for the lake's place, with credentials that may expire; None for a folder."""
+        from commitlake.connectors.lake.delta import storage_options
+
+        return storage_options(self.root, self.s3)
+
+    def uri(self, name: str) -> str:
+        """Return the path or URI of a table, or of another folder of the lake."""
+        return f"{self.root.rstrip('/')}/{name}"
+
+    def log(self, table: str) -> LogFolder:
+        """Return the log of a table.
+
+        Raises:
+            TableNotFoundError: if the table has no folder.
+        """
+        from commitlake.connectors.lake.log_files import LogFolder
+
+        return LogFolder(self.uri(table), self.storage_options, self.s3)
+
+    def table(self, table: str) -> DeltaTable:
+        """Open a table at its newest version.
+
+        Raises:
+            NoTableError: if the lake does not have the table yet.
+            LakeError: if there is no lake, or no permission.
+            LogDamagedError: if the log of the table, or that of `messages`, is damaged.
+            S3Error: if an object store cannot be reached, or denies access.
+        """
+        try:
+            opened = self.find(table)
+        except OSError as error:  # an object store's error contains the server's complete answer
+            from commitlake.connectors.lake.reader import clean_message
+
+            self.check_readable()
+            raise LakeError(f"{self.uri(table)} cannot be read: {clean_message(str(error))}") from None
+        if opened is not None:
+            return opened
+        self.check_readable()
+        if table != "messages":
+            self.table("messages")  # raises an error if this is not a lake
+            raise NoTableError(f"the lake {self.root} has no table {table!r} yet: nothing has been written to it")
+        self.check_messages_are_there()
+        raise LakeError(
+            f"{self.root} is not a lake: expected a Delta table in {self.uri(table)}; 'commitlake archive' creates one"
+        )
+
+    def find(self, table: str) -> DeltaTable | None:
+        """Open a table at its newest version; return None if the lake does not have it, or is none.
+
+        Raises:
+            LogDamagedError: if the log of the table is damaged.
+            S3Error: if an object store cannot be reached, or denies access.
+        """
+        from deltalake.exceptions import TableNotFoundError
+
+        from commitlake.connectors.lake.delta import delta_table
+
+        try:
+            return delta_table(self.uri(table), self.s3)
+        except TableNotFoundError:
+            return None
+
+    def has_log(self, table: str) -> bool:
+        """Return True if a table has any file of a log."""
+        return table in self._logs([table])
+
+    def followers(self) -> list[str]:
+        """Return the tables that follow `messages` and have a log."""
+        return self._logs([table for table in LAKE_TABLES if table != "messages"])
+
+    def _logs(self, tables: Sequence[str]) -> list[str]:
+        import pyarrow.fs as pafs
+        from deltalake.exceptions import TableNotFoundError
+
+        from commitlake.connectors.lake.versions import table_files
+
+        try:
+            files = table_files(self.root, self.storage_options)
+        except TableNotFoundError:  # the folder does not exist
+            return []
+        return [
+            table for table in tables if files.get_file_info(pafs.FileSelector(f"{table}/{LOG}", allow_not_found=True))
+        ]
+
+    def check_messages_are_there(self) -> None:
+        """Refuse a lake whose table `messages` has no log, although following tables have one.
+
+        Raises:
+            LogDamagedError: if the log of `messages` is missing.
+        """
+        from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
+
+        if self.has_log("messages"):
+            return
+        others = self.followers()
+        if others:
+            raise LogDamagedError(
+                f"{self.uri('messages')}: expected a table log in {LOG}, found none, but the lake has "
+                f"{' and '.join(others[:2])}, which are derived from it. {WAY_OUT}"
+            )
+
+    def check_links(self) -> None:
+        """Refuse a lake with a link in its folder, in the folder of a table, or in that of a log.
+
+        Raises:
+            UnsafeFileError: with the path of the first link.
+        """
+        if self.s3 is None:
+            check_links(Path(self.root))
+
+    def check_readable(self) -> None:
+        """Check that the lake's place can be listed; the engines' own errors have many lines.
+
+        Raises:
+            LakeError: if it is no folder that this user may read.
+            S3Error: if an object store cannot be reached, or denies access.
+        """
+        if self.s3 is not None:
+            _access().first_names(self.s3, self.root, "")
+        else:
+            _check_folder(Path(self.root))
+
+    def check_writable(self) -> None:
+        """Refuse a folder that holds other files or is owned by another program, before anything is written into it.
+
+        Raises:
+            LakeError: if the folder contains files but no lake, is not writable, or is to be a new lake in a table, in
+                a broker's store, or in a file system without hard links.
+            LogDamagedError: if the lake has lost its table `messages`.
+            UnsafeFileError: if the lake contains a link.
+            S3Error: if an object store cannot be reached, or the bucket cannot be listed.
+        """
+        self.check_links()
+        try:
+            self._check_place()
+        except LakeError:
+            self.check_messages_are_there()
+            raise
+
+    def _check_place(self) -> None:
+        if self.s3 is not None:
+            found = _access().first_names(self.s3, self.root, f"messages/{LOG}/")
+            others = [name for name in _access().first_names(self.s3, self.root, "") if not name.startswith(STREAMS)]
+            if others and not found:
+                raise LakeError(f"{self.root} is not a lake: it holds other objects and no table 'messages'. {_NAME}")
+            if not found:
+                self._check_owner()
+            return
+        root = Path(self.root)
+        if not root.exists():
+            parent = next(folder for folder in root.absolute().parents if folder.exists())
+            if not os.access(parent, os.W_OK | os.X_OK):
+                raise LakeError(f"{root} cannot be created: {parent} cannot be written by this user")
+            self._check_owner()
+            self._check_hard_links(parent)
+            return
+        if not root.is_dir():
+            raise LakeError(f"{root} is a file: expected the folder of a lake, or a new path")
+        if not os.access(root, os.W_OK | os.X_OK):
+            raise LakeError(f"{root} cannot be written by this user")
+        others = [path for path in root.iterdir() if path.name != STREAMS and not path.name.startswith(_PROBE)]
+        if others and not (Path(self.uri("messages")) / LOG).is_dir():
+            raise LakeError(f"{root} is not a lake: it holds other files and no table 'messages'. {_NAME}")
+        if not others:
+            self._check_owner()
+            self._check_hard_links(root)
+
+    def _check_owner(self) -> None:
+        """Refuse a new lake in a table of another lake, or in a folder of a broker's store."""
+        from commitlake.connectors.lake.owned_folders import check_no_owner
+
+        check_no_owner(self.root, "--lake")
+
+    def _check_hard_links(self, folder: Path) -> None:
+        """Refuse a new lake in a file system without hard links, by which deltalake makes a commit atomic.
+
+        Volumes and DBFS of Databricks, and other mounted object stores, are such file systems.
+        """
+        probe = folder / f"{_PROBE}{secrets.token_hex(8)}"
+        linked = probe.with_name(f"{probe.name}-link")
+        os.close(create_file(probe, replace=False))
+        try:
+            os.link(probe, linked)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            raise LakeError(
+                f"{self.root} cannot hold a lake: its file system has no hard links, which commits to Delta tables "
+                "need. Name a folder on a disk, or s3://bucket/prefix"
+            ) from None
+        finally:
+            for path in (probe, linked):
+                with suppress(FileNotFoundError):
+                    path.unlink()
+
+
+def _path_on_databricks(place: str) -> str:
+    """Return a hint with the path that a `dbfs:` URI has on Databricks; empty for other URIs.
+
+    The URI is not replaced by the path, because elsewhere the path would be a folder of this machine.
+    """
+    if not place.lower().startswith("dbfs:/"):
+        return ""
+    path = f"/{place[len('dbfs:/') :].lstrip('/')}"
+    if not path.startswith("/Volumes/"):
+        path = f"/dbfs{path}"
+    return f". On Databricks, its path is {path}: jobs can read there, but Delta commits need a place with hard links"
+
+
+def _check_folder(root: Path) -> None:
+    if not root.exists():
+        raise LakeError(f"{root} does not exist: expected the folder of a lake, which 'commitlake archive' creates")
+    if not root.is_dir():
+        raise LakeError(f"{root} is a file: expected the folder of a lake")
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise LakeError(f"{root} cannot be read by this user")
+
+
+def _access() -> ModuleType:
+    from commitlake.connectors.object_store import access
+
+    return access
+
+
+def _finding() -> ModuleType:
+    from commitlake.connectors.object_store import finding
+
+    return finding
+
+
+def _lookup() -> ModuleType:
+    from commitlake.connectors.catalog import lookup
+
+    return lookup
