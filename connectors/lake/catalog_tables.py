@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 
 from commitlake.connectors.catalog.tables import CatalogTable, catalog_columns
@@ -18,14 +17,13 @@ def catalog_tables(lake: Lake) -> list[CatalogTable]:
         LakeError: if it has no table `messages`.
     """
     found = []
-    for name in LAKE_TABLES:
+    for name, declared in LAKE_TABLES.items():
         try:
             table = lake.table(name)
         except NoTableError:
             continue
-        comment = (inspect.getdoc(getattr(Lake, name)) or "").rstrip(".")
         columns = catalog_columns(json.loads(table.schema().to_json()), table.metadata().partition_columns)
-        found.append(CatalogTable(name, comment, columns))
+        found.append(CatalogTable(name, declared.comment, columns))
     if not any(table.name == "messages" for table in found):
         raise LakeError(f"{lake.root} has no table 'messages': expected a lake with at least one archive run")
     return found

@@ -128,7 +128,7 @@ def care_for_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
     """
     last = read_last_commit(plan.lake.uri("messages"))
     unfinished = bool(last and unfinished_commits(plan.lake, last.sequence))
-    for table, (_, sort_columns) in LAKE_TABLES.items():
+    for table, (_, _, sort_columns) in LAKE_TABLES.items():
         uri = plan.lake.uri(table)
         opened = plan.lake.find(table)
         if opened is None:

@@ -36,32 +36,42 @@ class LakeTable(NamedTuple):
 
     Attributes:
         origin: where its rows come from.
+        comment: what it has, as a catalog shows it.
         sort_columns: columns by which the rows of a compacted file are sorted; none if they keep the order of writing.
     """
 
     origin: Origin
+    comment: str
     sort_columns: tuple[str, ...] = ()
 
 
 LAKE_TABLES: Mapping[str, LakeTable] = {
-    "messages": LakeTable(Origin.ARCHIVE, ("topic", "queue_id", "queue_offset")),
-    "quarantine": LakeTable(Origin.COMMITS),
-    "gaps": LakeTable(Origin.COMMITS),
-    "message_keys": LakeTable(Origin.MESSAGES, ("key_hash",)),
-    "edges": LakeTable(Origin.MESSAGES, ("node_hash",)),
-    "profiles": LakeTable(Origin.COMMITS),
-    "quality_results": LakeTable(Origin.COMMITS),
-    "store_config": LakeTable(Origin.COMMITS),
-    "consumer_offsets": LakeTable(Origin.SNAPSHOTS),
-    "subscriptions": LakeTable(Origin.SNAPSHOTS),
-    "consumptions": LakeTable(Origin.CONSUME_LOGS),
-    "topic_minutes": LakeTable(Origin.COMMITS, ("topic", "minute")),
-    "archive_runs": LakeTable(Origin.MESSAGES),
-    "replays": LakeTable(Origin.REPLAYS),
-    "replay_messages": LakeTable(Origin.REPLAYS),
-    "replay_rows": LakeTable(Origin.REPLAYS),
-    "erasures": LakeTable(Origin.ERASURES),
-    "evidence": LakeTable(Origin.EVIDENCE),
+    "messages": LakeTable(Origin.ARCHIVE, "Table with one row per message", ("topic", "queue_id", "queue_offset")),
+    "quarantine": LakeTable(Origin.COMMITS, "Table of damaged ranges of logs"),
+    "gaps": LakeTable(Origin.COMMITS, "Table of missing ranges of logs"),
+    "message_keys": LakeTable(Origin.MESSAGES, "Table of the places of messages by business key", ("key_hash",)),
+    "edges": LakeTable(
+        Origin.MESSAGES, "Table of the steps of each message through brokers and clients", ("node_hash",)
+    ),
+    "profiles": LakeTable(
+        Origin.COMMITS, "Table of counts and checksums of archived messages, by topic, queue and window"
+    ),
+    "quality_results": LakeTable(Origin.COMMITS, "Table of the results of each run's expectations"),
+    "store_config": LakeTable(Origin.COMMITS, "Table of the stores' settings over time"),
+    "consumer_offsets": LakeTable(Origin.SNAPSHOTS, "Table of group offsets over time"),
+    "subscriptions": LakeTable(Origin.SNAPSHOTS, "Table of the groups' subscriptions over time"),
+    "consumptions": LakeTable(
+        Origin.CONSUME_LOGS, "Table of deliveries to applications, from consume logs of JMQ stores"
+    ),
+    "topic_minutes": LakeTable(
+        Origin.COMMITS, "Table of messages counted by topic, queue, tag, kind and minute", ("topic", "minute")
+    ),
+    "archive_runs": LakeTable(Origin.MESSAGES, "Table with one row per finished run"),
+    "replays": LakeTable(Origin.REPLAYS, "Table of the events of each replay"),
+    "replay_messages": LakeTable(Origin.REPLAYS, "Table of the outcome of each replayed message"),
+    "replay_rows": LakeTable(Origin.REPLAYS, "Table of messages that replays change or copy"),
+    "erasures": LakeTable(Origin.ERASURES, "Table of erasures"),
+    "evidence": LakeTable(Origin.EVIDENCE, "Table of signed documents about runs, audits and erasures"),
 }
 """All tables, by name."""
 

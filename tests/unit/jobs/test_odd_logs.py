@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.main import main
@@ -59,7 +58,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Pl
 
 
 def sound_rows(place: Place, table: str) -> pa.Table:
-    rows = DeltaTable(getattr(Lake(str(place.lake)), table)).to_pyarrow_table()
+    rows = Lake(str(place.lake)).table(table).to_pyarrow_table()
     topic = "topic" if "topic" in rows.column_names else "from_topic"
     rows = rows.filter(pc.is_in(rows.column(topic), pa.array(SOUND))).drop_columns(DROPPED[table])
     keys = [(name, "ascending") for name in rows.column_names if not pa.types.is_nested(rows.schema.field(name).type)]

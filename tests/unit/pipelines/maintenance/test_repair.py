@@ -40,7 +40,6 @@ from commitlake.pipelines.snapshot.progress import (
     StoreSnapshot,
     Subscription,
 )
-from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.repairs import archive, contents, stores_of
 from tests.support.table_damages import DAMAGES, damage
@@ -164,11 +163,6 @@ def test_every_table_is_repaired() -> None:
     made_again |= {*REPLAY_TABLES}  # tests/unit/jobs/replay/test_repair.py resumes a replay after a repair
     assert made_again == set(SCHEMAS)
     assert made_again | set(KEPT_TABLES) == set(repair_module.TABLES)
-
-
-def test_every_table_of_a_lake_is_listed_once() -> None:
-    places = {name for name in dir(Lake) if isinstance(getattr(Lake, name), property)}
-    assert places - {"bodies", "streams", "page"} == set(LAKE_TABLES)
 
 
 def test_rows_deleted_by_another_program_are_found(copied: Callable[[], GrowingLake]) -> None:
