@@ -146,8 +146,10 @@ def lost_run_ids(lake: Lake, adoption: Adoption) -> set[str]:
     if not adoption.files:
         return set(runs)
     try:
-        columns = ["run_id", "broker", "first_physical_offset"]
-        rows = lake.table("profiles").to_pyarrow_table(columns=columns)
+        profiles = lake.find("profiles")
+        if profiles is None:
+            return set()
+        rows = profiles.to_pyarrow_table(columns=["run_id", "broker", "first_physical_offset"])
     except (DeltaError, LogDamagedError, OSError, pa.ArrowException):
         return set()
     firsts = rows.group_by(["run_id", "broker"]).aggregate([("first_physical_offset", "min")]).to_pylist()
@@ -211,7 +213,10 @@ def adopt_files(aside: AsideFolder, adoption: Adoption, sequence: int) -> Archiv
 def _finished_runs(lake: Lake) -> dict[str, int] | None:
     """Return the number of messages of each run in `archive_runs`; None if it cannot be read."""
     try:
-        rows = lake.table("archive_runs").to_pyarrow_table(columns=["run_id", "messages"]).to_pylist()
+        runs = lake.find("archive_runs")
+        if runs is None:
+            return None
+        rows = runs.to_pyarrow_table(columns=["run_id", "messages"]).to_pylist()
     except (DeltaError, LogDamagedError, OSError, pa.ArrowException):
         return None
     return {row["run_id"]: row["messages"] for row in rows}

@@ -131,7 +131,8 @@ def _note(entry: CommitNote) -> dict[str, Any] | None:
 def finished_runs(lake: Lake) -> int:
     """Return the sequence of the newest run in `archive_runs`; 0 if it cannot be read."""
     try:
-        return lake.table("archive_runs").transaction_version(APPLICATION_ID) or 0
+        runs = lake.find("archive_runs")
+        return 0 if runs is None else runs.transaction_version(APPLICATION_ID) or 0
     except (DeltaError, LogDamagedError):
         return 0
 

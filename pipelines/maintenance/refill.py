@@ -17,14 +17,12 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.formats.engine.plan import StoreRange, TailKind, plan_splits
 from commitlake.connectors.formats.engine.splits import Split
@@ -351,8 +349,9 @@ def _not_readable(lake: Lake, manifest: Sequence[ManifestRow]) -> list[LogRange]
             if row.path and row.table == table:
                 with folder_of(lake.uri(table)).open_input_file(row.path) as source:
                     found |= _ranges(pq.read_table(source))
-        with suppress(TableNotFoundError):
-            known |= _ranges(lake.table(table).to_pyarrow_table())
+        opened = lake.find(table)
+        if opened is not None:
+            known |= _ranges(opened.to_pyarrow_table())
     return sorted(found - known)
 
 

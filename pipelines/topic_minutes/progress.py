@@ -54,7 +54,7 @@ def joined_run_id(lake: Lake) -> str | None:
     Without `archive_runs` it is not known which runs the table has counted.
 
     Raises:
-        TableNotFoundError: if `topic_minutes` is missing.
+        NoTableError: if `topic_minutes` is missing.
     """
     last = last_finished(lake.uri("topic_minutes"))
     tables = _tables(lake)
@@ -91,7 +91,7 @@ def count_uncounted_runs(lake: Lake) -> int:
     A lake whose first run is not finished has no `archive_runs`, and no finished run.
 
     Raises:
-        TableNotFoundError: if `topic_minutes` is missing.
+        NoTableError: if `topic_minutes` is missing.
     """
     tables = _tables(lake)
     if "archive_runs" not in tables:

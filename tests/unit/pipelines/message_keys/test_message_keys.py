@@ -273,7 +273,7 @@ def test_a_look_up_of_a_key_does_not_import_pandas(lake: Lake) -> None:
     follow_keys(lake)
     code = (
         "import sys\n"
-        "from commitlake.connectors.lake.paths import Lake\n"
+        "from commitlake.connectors.lake.lake import Lake\n"
         "from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key\n"
         f"lake = Lake({lake.root!r})\n"
         "assert 'physical_offset IN' in condition_of_keys(lake, ['order-2'])\n"
