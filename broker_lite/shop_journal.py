@@ -72,7 +72,6 @@ def fill_shop_journal(
         orders: number of orders; order-4711 is one of them.
         seed: seed of all randomness.
         start_ms: time of the first event; the last is three days later.
-        options: options of the store.
 
     Raises:
         ValueError: if there are too few orders.

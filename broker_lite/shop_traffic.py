@@ -86,7 +86,6 @@ def fill_shop_store(
         orders: number of orders; order-4711 is one of them.
         seed: seed of all randomness.
         start_ms: time of the first event; the last is three days later.
-        options: options of the store.
         pause: called every three hours of the traffic's clock; the files of offsets, and their modification times, then
             show that moment.
 

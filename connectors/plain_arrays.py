@@ -64,7 +64,6 @@ def numbers_of(column: pa.Array | pa.ChunkedArray, null: int = 0) -> Array:
     """Return a column of integers, times or booleans as a numpy array.
 
     Args:
-        column: the column.
         null: replacement for nulls.
     """
     array = combined(column) if isinstance(column, pa.ChunkedArray) else column

@@ -30,7 +30,6 @@ def names_by_start(names: Iterable[str], place: str) -> dict[int, str]:
     """Return the names of segments by the offset of their first byte, in the order of the offsets.
 
     Args:
-        names: the names.
         place: path or URI of their folder, for the error.
 
     Raises:

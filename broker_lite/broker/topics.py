@@ -53,7 +53,6 @@ class TopicTable:
 
         Args:
             config: stored table of topics.
-            options: settings of the broker.
             layout_topics: topics that the store's layout needs, with their numbers of queues.
         """
         self._config = config

@@ -43,7 +43,6 @@ class Delivery:
         """Resume from the progress in the store's config files.
 
         Args:
-            store: store of the messages.
             timer_max_delay_ms: longest delay of a message with a delivery time of its own.
         """
         self.store = store
@@ -142,7 +141,6 @@ class Delivery:
             physical_offset: physical offset of the record that the consumer received.
             delay_level: 0 for the default, 3 plus the retries so far; negative for the dead-letter topic at once.
             max_reconsume_times: maximum number of retries; None for the group's setting.
-            client: address of the consumer.
 
         Returns:
             Position of the new record; None for a group without retry queues, whose failures are dropped.

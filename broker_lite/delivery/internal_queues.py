@@ -21,7 +21,6 @@ def intact_message(store: MessageStore, topic: str, queue_id: int, number: int) 
     Args:
         store: store of the queue.
         topic: topic of the queue.
-        queue_id: id of the queue.
         number: queue offset of the message.
     """
     entry = store.entry_at(topic, queue_id, number)

@@ -122,7 +122,6 @@ class Dispatcher:
         """Create the dispatcher of a broker.
 
         Args:
-            broker: state of the broker.
             accounts: accounts whose requests are accepted; None if requests need no signature.
         """
         self.broker = broker

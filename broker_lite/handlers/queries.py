@@ -55,11 +55,7 @@ def query_message(broker: Broker, _channel: Channel, request: Command) -> Answer
 
 
 def _within_time_limit(query: Generator[None, None, T]) -> Generator[None, None, T]:
-    """Run the steps of a query within a time limit.
-
-    Raises:
-        LimitError: if the query takes too long.
-    """
+    """Run the steps of a query within a time limit."""
     started = time.perf_counter()
     while True:
         try:

@@ -70,8 +70,6 @@ def check_load(broker: Broker, request: Command, questions: int = 1) -> None:
     """Raise an error if relaying a request would put too much load on the clients' connections.
 
     Args:
-        broker: state of the broker.
-        request: the request.
         questions: number of clients that are asked.
 
     Raises:

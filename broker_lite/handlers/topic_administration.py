@@ -99,11 +99,7 @@ def _problem_of(broker: Broker, config: TopicConfig) -> str | None:
 
 
 def _changed_attributes(broker: Broker, topic: TopicConfig | None, changes: str | None) -> dict[str, str]:
-    """Return a topic's attributes after changes of the form `+name=value,-name`.
-
-    Raises:
-        HeaderError: if a change is invalid, or not possible for this broker or an existing topic.
-    """
+    """Return a topic's attributes after changes of the form `+name=value,-name`."""
     attributes = dict(topic.attributes or {}) if topic else {}
     queue_type = attributes.get(QUEUE_TYPE, SIMPLE_QUEUE_TYPE)
     for change in (changes or "").split(","):

@@ -94,8 +94,6 @@ class RouteTable:
         """Register the broker of this process, which has no connection.
 
         Args:
-            request: identity of the broker.
-            topics: all of its topics.
             now_ms: current time.
         """
         self._local = broker_key(request)
@@ -134,7 +132,6 @@ class RouteTable:
         """Register a broker, with its topics if it is a master.
 
         Args:
-            request: identity of the broker.
             data_version: version of its topics; if this version is registered already, the topics are not changed.
             topics: all of its topics.
             now_ms: current time.

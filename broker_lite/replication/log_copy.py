@@ -97,11 +97,7 @@ class LogCopy:
             self._known = LogProgress(message.physical_offset + size, message.store_timestamp, message.physical_offset)
 
     def _next(self) -> tuple[int, Message | None] | None:
-        """Return the next record's size and its message, which is None for a BLANK; None if the record is incomplete.
-
-        Raises:
-            LayoutError: if it is neither a message nor a BLANK.
-        """
+        """Return the size and message of the next record, the message None for a BLANK; None if it is incomplete."""
         position = self._known.log_end
         here = self._log.end - position
         if here < BLANK.size:

@@ -46,8 +46,6 @@ class Master:
 
         Args:
             store: store whose log is sent.
-            options: settings of replication.
-            loop: event loop of the server.
             progressed: called with the highest acknowledged offset whenever it rises.
         """
         self.acknowledged = 0

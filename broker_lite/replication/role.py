@@ -35,8 +35,6 @@ class ReplicationRole:
 
         Args:
             store: store of the broker; that of a slave is open as a copy.
-            broker: settings of the broker.
-            options: settings of replication.
             accounts: accounts that may use the broker; None if requests need no signature.
 
         Raises:

@@ -48,7 +48,6 @@ class Slave:
         Args:
             log: log to which received bytes are appended.
             synchronizer: copies topics, groups and offsets of the master.
-            options: settings of replication.
             arrived: called when records have arrived.
         """
         self._log = log
@@ -104,14 +103,7 @@ class Slave:
             await asyncio.sleep(self._options.retry_seconds if address is not None else 0.1)
 
     async def _copy(self, host: str, port: int) -> None:
-        """Copy the log until the connection closes.
-
-        Raises:
-            OSError: if the connection fails or closes.
-            TimeoutError: if the master is silent for too long.
-            ReplicationError: if the master's data is invalid.
-            StoreError: if the bytes cannot be stored.
-        """
+        """Copy the log until the connection closes."""
         options = self._options
         async with asyncio.timeout(options.housekeeping_seconds):
             reader, writer = await asyncio.open_connection(host, port)

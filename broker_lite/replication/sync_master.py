@@ -52,7 +52,6 @@ class SyncMasterDispatcher(Dispatcher):
         """Create the dispatcher of a broker.
 
         Args:
-            broker: state of the broker.
             accounts: accounts whose requests are accepted; None if requests need no signature.
             has_slave_in_range: returns whether a slave is close enough to have the log up to an offset soon.
             timeout_ms: how long an answer waits for a slave.

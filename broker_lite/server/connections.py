@@ -94,7 +94,6 @@ class Connections:
         """Update the size of a connection's incomplete frame; close the oldest ones if all together exceed the limit.
 
         Args:
-            connection: the connection.
             size: received bytes of the incomplete frame, 0 if there is none.
             is_new: True if the frame has just begun.
         """

@@ -26,7 +26,6 @@ class NameServerService:
 
         Args:
             name_server: answers the requests.
-            loop: event loop of the server.
         """
         self._name_server = name_server
         self._loop = loop

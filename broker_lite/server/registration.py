@@ -83,8 +83,6 @@ class RemoteRegistration(Registration):
 
         Args:
             client: client of the name server; signs requests if accounts are used.
-            options: settings of the broker.
-            loop: event loop of the server.
             on_registered: called with the name server's answer after each registration.
         """
         self._address = client.address

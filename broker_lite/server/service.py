@@ -130,7 +130,6 @@ class Server:
 
         Args:
             store: store of the messages; it is closed at the end.
-            options: network settings.
         """
         self._store = store
         self._options = options
@@ -340,7 +339,6 @@ def run_server(store: BrokerStore, options: ServerOptions, ready: Callable[[], N
 
     Args:
         store: an open store, in any layout.
-        options: network settings.
         ready: called when the broker accepts connections.
 
     Raises:

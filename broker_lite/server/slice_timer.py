@@ -15,7 +15,6 @@ class SliceTimer:
         """Connect a scheduler to an event loop.
 
         Args:
-            loop: the event loop.
             slices: the scheduler.
             turn: function that runs one slice, and returns whether more work remains; it raises no exception.
         """

@@ -22,7 +22,6 @@ def process_credentials(client: CatalogClient, root: str) -> dict[str, Any]:
     """Return credentials that may read and write below a place, as the object that `credential_process` prints.
 
     Args:
-        client: the catalog.
         root: `s3://bucket/prefix`.
 
     Raises:

@@ -56,7 +56,6 @@ def table_roots(name: SchemaName, tables: Iterable[Mapping[str, Any]]) -> dict[s
     Tables that are not named like those of a lake are ignored: people may add some.
 
     Args:
-        name: the schema.
         tables: descriptions of its tables.
 
     Raises:

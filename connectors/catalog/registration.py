@@ -40,7 +40,6 @@ def register_lake(client: CatalogClient, name: SchemaName, root: str, tables: Se
     a lake only once it is complete. A call that was killed is completed by the next one.
 
     Args:
-        client: the catalog.
         name: the schema, which is created if it does not exist; its catalog must exist.
         root: URI of the lake.
         tables: its tables; `messages` is one of them.

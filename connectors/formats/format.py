@@ -96,7 +96,6 @@ class RecordRules:
             head: the first fields of a record.
             offset_field: the field of `head` that has the record's own offset.
             filler: the layout of size and magic, with which a record also begins.
-            filler_magics: the magics of fillers.
             known_bytes: see the class.
             examine: see the class.
             scanner: see the class.
@@ -249,7 +248,6 @@ class Format(ABC):
 
         Args:
             folder: the store's folder.
-            filters: filters with keys and topics.
             message_at: a function that reads the record at a physical offset.
 
         Raises:
@@ -264,7 +262,6 @@ class Format(ABC):
         """Yield the entries of a store's queues as rows, in order of topic, queue and offset.
 
         Args:
-            files: the store's files.
             topic: return only this topic.
             queue_id: return only queues with this id.
             damage: receives a sentence about each invalid entry, if the format's entries can be checked.
@@ -327,7 +324,6 @@ class Format(ABC):
         """Yield the content of a store's own log of deliveries at or after an offset; nothing for a format without one.
 
         Args:
-            store: the store.
             start: offset in that log; None for its beginning.
         """
         return iter(())
@@ -344,7 +340,6 @@ class Format(ABC):
 
         Args:
             root: the store's folder.
-            problems: collects the problems of the files.
             is_live: whether a broker has the store open, which may not have written all of the files yet.
         """
 
@@ -357,7 +352,6 @@ class Format(ABC):
 
         Args:
             root: the store's folder; data that the log lacks may come from its old checkpoint.
-            log: the log and its indexes on the disk.
         """
 
     def with_entry_count(self, checkpoint: bytes, entries: int) -> bytes | None:  # noqa: ARG002

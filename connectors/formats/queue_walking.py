@@ -45,7 +45,6 @@ def check_index_folder(files: StoreFiles, name: str, *, made_from: str) -> None:
     copied. Its index has no entries then.
 
     Args:
-        files: the store's files.
         name: the name of the folder.
         made_from: the files from which a broker rebuilds it if it is missing.
 
@@ -77,7 +76,6 @@ def walk_queue_folders(
     """Yield the folders of queues, in order of topic and queue id.
 
     Args:
-        files: the store's files.
         folder: the store's folder that contains the topics' folders; none below it may be a link.
         topic: return only this topic.
         queue_id: return only queues with this id.

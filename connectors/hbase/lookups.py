@@ -89,7 +89,6 @@ def look_up(client: Client, wanted: MessageConditions, limit: int = 0) -> Iterat
     """Return matching messages, ordered by store time, broker and offset, nulls last.
 
     Args:
-        client: the table's client.
         wanted: the conditions, with an id, a key or a topic.
         limit: maximum number of rows; 0 for all.
 

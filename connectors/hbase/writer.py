@@ -38,7 +38,6 @@ def delete_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: in
     """Delete messages and the index entries that point to them.
 
     Args:
-        client: the table's client.
         batches: the columns that make up the keys: broker, physical_offset, topic, store_timestamp, unique_key, keys.
         salts: the table's number of salts.
 
@@ -57,7 +56,6 @@ def delete_entries_by_key(client: Client, batch: pa.RecordBatch, salts: int) -> 
     """Delete the index entries of unique keys and business keys; the messages stay.
 
     Args:
-        client: the table's client.
         batch: as for `delete_messages`.
         salts: the table's number of salts.
 

@@ -21,7 +21,6 @@ def folder_around(lake: Lake, bodies: str) -> str | None:
     a link to another disk, the link's target is checked, too.
 
     Args:
-        lake: the lake.
         bodies: root of the packs, as a folder, a `file:` URI, or `s3://bucket/prefix`.
     """
     if is_s3(bodies):

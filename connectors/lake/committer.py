@@ -133,7 +133,6 @@ def append_files(table_uri: str, schema: StructType, files: Sequence[DataFile], 
 
     Args:
         table_uri: path or URI of the table; created if it does not exist.
-        schema: columns of the table.
         files: files without a partition.
         sequence: number of the run.
     """
@@ -158,7 +157,6 @@ def append_rows(table_uri: str, schema: StructType, rows: pa.Table) -> None:
 
     Args:
         table_uri: path or URI of the Delta table; created if it does not exist.
-        schema: columns of the table.
         rows: the rows, with these columns.
     """
     table = open_or_create(table_uri, schema)
@@ -189,7 +187,6 @@ def advance(
 
     Args:
         table_uri: path or URI of the Delta table; created if it does not exist.
-        schema: columns of the table.
         files: files without a partition.
         application: name of the application.
         step: progress number before the change (None for none), and after it.

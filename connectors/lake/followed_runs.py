@@ -31,7 +31,6 @@ def check_not_ahead(lake: Lake, finished: int, newest: int) -> None:
     """Refuse a lake with more finished runs than commits in `messages`.
 
     Args:
-        lake: the lake.
         finished: the newest finished run in `archive_runs`.
         newest: sequence of the newest commit, as it was read before.
 
@@ -52,7 +51,6 @@ def missing_runs(lake: Lake, table: str, commits: Iterable[ArchiveCommit]) -> li
     """Return the sequence numbers of finished runs whose files a following table does not have.
 
     Args:
-        lake: the lake.
         table: name of the following table.
         commits: the commits of `messages`.
     """

@@ -59,7 +59,6 @@ def unfinished_commits(lake: Lake, newest: int) -> list[ArchiveCommit]:
     """Return the commits that other tables do not have yet, oldest first.
 
     Args:
-        lake: the lake.
         newest: the newest commit's sequence.
 
     Raises:
@@ -74,7 +73,6 @@ def finish_runs(lake: Lake, run_id: str, parser_version: str) -> list[ArchiveCom
     """Bring the following tables up to the newest commit.
 
     Args:
-        lake: the lake.
         run_id: the run that calls this; commits of other runs count as recovered.
         parser_version: for the rows of `archive_runs`.
 
@@ -107,7 +105,6 @@ def restore_runs(lake: Lake, parser_version: str) -> int:
     """Restore missing rows of `archive_runs` from the commits of `messages`, and return their number.
 
     Args:
-        lake: the lake.
         parser_version: for the rows.
     """
     missing = lacking_runs(lake)

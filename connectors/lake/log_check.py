@@ -175,7 +175,6 @@ def find_damage(folder: LogFolder, listing: LogListing | None = None, *, is_own:
     it does not change during the check.
 
     Args:
-        folder: the log.
         listing: its files; by default they are listed.
         is_own: True if this process has written the newest entries, which may then have any size.
     """

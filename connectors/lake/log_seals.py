@@ -118,8 +118,6 @@ def sealed_sum(folder: LogFolder, listing: LogListing, seal: Seal | None) -> int
     """Return the sum of the rows that this project has written up to the newest version; None if it is not known.
 
     Args:
-        folder: the log's folder.
-        listing: files of the log.
         seal: the newest intact seal.
     """
     total, first = (0, 0) if seal is None else (seal.row_sum, seal.version + 1)
@@ -140,8 +138,6 @@ def write_seal(
     """Seal an intact log, and delete older seals.
 
     Args:
-        folder: the log's folder.
-        listing: files of the log.
         row_sum: sum of the rows, if it is known.
         from_scratch: whether to delete earlier seals, because the log was repaired.
     """

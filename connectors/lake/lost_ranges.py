@@ -90,7 +90,6 @@ def lost_ranges(
     """Return the lost ranges that may hold messages of some brokers and a time range.
 
     Args:
-        lake: the lake.
         brokers: the brokers; all if empty.
         start: first time at which the messages were stored; None for no bound.
         end: end of these times; None for no bound.

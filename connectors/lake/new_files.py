@@ -30,7 +30,6 @@ def reached_version(lake: Lake, table: str, application_id: str) -> int:
     """Return the version of `messages` that a table has reached; -1 before the first.
 
     Args:
-        lake: the lake.
         table: location of the table.
         application_id: name of its transactions.
     """
@@ -81,7 +80,6 @@ def readable_files(lake: Lake, after: int, table: str | None = None) -> NewFiles
     than `maintain --vacuum-after` starts again with all files.
 
     Args:
-        lake: the lake.
         after: the version; -1 for none.
         table: location of the table that is followed; by default `messages`.
     """

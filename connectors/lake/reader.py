@@ -35,7 +35,6 @@ def run_sql(table: DeltaTable, name: str, sql: str, *, sorts_all: bool = False) 
     """Run a SQL query over one table, as `run_sql_over` does over several.
 
     Args:
-        table: the table.
         name: name of the table in the query.
         sql: the query.
         sorts_all: see `run_sql_over`.

@@ -34,7 +34,6 @@ def sums_of_files(folder: pafs.FileSystem, paths: Iterable[str]) -> Iterator[int
     """Yield the sum of each data file as its footer has it, or else of its rows; None if the file cannot be read.
 
     Args:
-        folder: the table's folder.
         paths: paths of the files as the table's log has them.
     """
     return (_sum_of_file(folder, unquote(path)) for path in paths)

@@ -75,7 +75,6 @@ def known_offsets(
     The engine aggregates all rows in one pass; a window function took four times as long.
 
     Args:
-        table: `consumer_offsets`.
         broker: The store's name.
         kind: The kind of the offsets.
         until: The time.
@@ -162,7 +161,6 @@ def append_snapshots(lake: Lake, name: str, rows: pa.Table, versions: Mapping[st
     """Add rows of some stores in one commit, unless another process has added rows of one of them first.
 
     Args:
-        lake: the lake.
         name: name of the table.
         rows: rows with the table's columns.
         versions: for each of these stores, the result of `version_of` for the table that the rows were compared with.

@@ -35,7 +35,6 @@ def run_spark_sql(spark: SparkSession, sql: str, reads: Collection[str] = ()) ->
     """Run a SQL query, and yield its result partition by partition, in order.
 
     Args:
-        spark: the Spark session.
         sql: the query.
         reads: paths or URIs of the Delta tables that it may read; empty for any.
 

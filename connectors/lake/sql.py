@@ -57,7 +57,6 @@ def window_start(time: str, seconds: int, engine: Engine = Engine.DELTALAKE) -> 
     Args:
         time: name of a column of times.
         seconds: length of the windows.
-        engine: the engine.
 
     >>> window_start("minute", 600, Engine.SPARK)
     'timestamp_micros(unix_micros(minute) - pmod(unix_micros(minute), 600000000))'

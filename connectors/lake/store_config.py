@@ -44,7 +44,6 @@ def read_store_config(lake: Lake, broker: str, at: datetime.datetime | None = No
     For a time before the first recorded configuration, the first one is returned, because it is the nearest known.
 
     Args:
-        lake: Locations of the tables.
         broker: The store's name.
         at: The time; None for the newest configuration.
 

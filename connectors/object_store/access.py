@@ -55,7 +55,6 @@ def write_object(options: S3Options, uri: str) -> Iterator[S3Upload]:
     """Open an object for writing, which appears under its name only if the `with` ends without an error.
 
     Args:
-        options: the server.
         uri: `s3://bucket/key`; an object of that name is replaced.
 
     Raises:
@@ -74,7 +73,6 @@ def first_names(options: S3Options, uri: str, prefix: str) -> list[str]:
     """List a few names below a place, which shows whether objects exist and may be listed.
 
     Args:
-        options: the server.
         uri: the folder.
         prefix: prefix of the names.
 

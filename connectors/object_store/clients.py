@@ -28,7 +28,6 @@ def s3_client(options: S3Options, attempts: int = MAX_ATTEMPTS) -> Any:
     """Return this process's client for a server.
 
     Args:
-        options: the server.
         attempts: maximum number of attempts for a request.
     """
     with _lock:

@@ -35,7 +35,6 @@ class ObjectReader(Protocol):
         """Return whether there is an object in a folder.
 
         Args:
-            folder: the folder.
             is_waited_for: whether a user waits; then there are only a few attempts.
         """
         ...

@@ -188,11 +188,7 @@ class _HangingRequests:
         self._lock = threading.Lock()
 
     def run(self, request: Callable[[], _Result]) -> _Result:
-        """Call a function in another thread, and return its result; signals are handled meanwhile.
-
-        Raises:
-            TimeoutError: if it takes too long; the thread keeps running, and the next request uses another connection.
-        """
+        """Call a function in another thread, and return its result; signals are handled meanwhile."""
         answers: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
 
         def run() -> None:

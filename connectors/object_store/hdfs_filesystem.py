@@ -145,12 +145,7 @@ class _HdfsFile(RangeFile):
         return len(self._opened.reader)
 
     def read_at(self, size: int, start: int) -> bytes:
-        """Read from a position; see RangeFile.
-
-        Raises:
-            FileNotFoundError: if it was deleted, and its bytes, too.
-            CloudUnavailableError: if the file was replaced after some of its bytes were requested.
-        """
+        """Read from a position; see RangeFile."""
         is_first = self.is_first_read()
         for _ in range(_MAX_LOOKS):
             opened = self._opened

@@ -39,8 +39,6 @@ def log_extent(
     queues have reached it.
 
     Args:
-        admin: client of the cluster.
-        broker_name: name of the broker.
         retry_seconds: time that the queues may need, or a broker that has just started and does not report its offsets
             yet.
         clock: returns seconds of a monotonic clock.

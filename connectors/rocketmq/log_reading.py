@@ -86,7 +86,6 @@ class LogReader:
         """Yield the messages of a range.
 
         Args:
-            wanted: the range.
             part: the part of the log to read.
             done: called at the end with what was read.
             resumes: whether an earlier run has read up to the start of the range.

@@ -160,7 +160,6 @@ class Network:
         Args:
             address: the peer, `host:port`.
             code: a RequestCode.
-            header: arguments of the request.
             body: body of the request.
             fields: arguments that are ext fields already.
             seconds: time limit for the answer.
@@ -200,7 +199,6 @@ class Network:
         Args:
             address: the peer, `host:port`.
             code: a RequestCode.
-            header: arguments of the request.
             body: body of the request.
             fields: arguments that are ext fields already.
             seconds: time limit for the answer.
@@ -279,11 +277,7 @@ class Network:
         return PeerConnection(self._checked(address), self.options, self._on_request, self._tls)
 
     def _checked(self, address: str) -> str:
-        """Return an address, which a name server may have given.
-
-        Raises:
-            UnreachableError: if it is not a valid address.
-        """
+        """Return an address, which a name server may have given."""
         try:
             split_address(address)
         except ClientOptionError as error:

@@ -93,7 +93,6 @@ class Producer(Closable):
         Args:
             group: the producer group.
             options: addresses, time limits and other settings.
-            sending: settings for sending messages.
             credentials: keys that sign requests; by default those in the environment.
 
         Raises:
@@ -130,7 +129,6 @@ class Producer(Closable):
         """Send a message, and wait until it is in the log.
 
         Args:
-            message: the message.
             queue: the only queue to send to; by default, any queue of the topic.
 
         Raises:
@@ -151,7 +149,6 @@ class Producer(Closable):
         """Send a message without waiting until it is in the log.
 
         Args:
-            message: the message.
             callback: called with the finished future, by a thread that must not be blocked.
             queue: the only queue to send to; by default, any queue of the topic.
 
@@ -243,7 +240,6 @@ class Producer(Closable):
         """Check a message, and encode it for sending.
 
         Args:
-            message: the message.
             sys_flag: flags that the kind of sending adds.
             extra: properties that the kind of sending adds.
 

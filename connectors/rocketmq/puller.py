@@ -178,7 +178,6 @@ class Puller(Closable):
         """Return messages of a queue, starting at an offset.
 
         Args:
-            queue: the queue.
             offset: offset of the first message.
             expression: `*`, tags separated by `||`, or an SQL92 filter.
             is_sql: whether it is an SQL92 filter.

@@ -78,11 +78,7 @@ class QueueOffsets:
 
 
 def _offset(answer: PeerAnswer) -> int:
-    """Return the offset in an answer.
-
-    Raises:
-        ProtocolError: if it is not valid for a queue; brokers answer -1 for a queue that they do not have.
-    """
+    """Return the offset in an answer."""
     offset = answer.header(OffsetResponse).offset
     if not -1 <= offset <= MAX_QUEUE_OFFSET:
         raise ProtocolError(

@@ -126,8 +126,6 @@ def read_range(
     """Yield the records of a range.
 
     Args:
-        puller: client for the brokers.
-        wanted: the range.
         lost: called for offsets that cannot be read.
         message_filter: filter that the broker applies.
         retry_seconds: time for which an unresponsive broker is retried.

@@ -21,7 +21,6 @@ def first_offset_at(puller: Puller, queue: MessageQueue, timestamp_ms: int, firs
 
     Args:
         puller: client for the broker.
-        queue: the queue.
         timestamp_ms: the time, ms since 1970.
         first: the queue's first offset.
         end: the offset of the queue's next message.

@@ -140,7 +140,6 @@ class TrackedConnections(Closable):
         """Check that a broker has executed each request that it will ever get over earlier connections of the owner.
 
         Args:
-            broker_name: The broker.
             connection: Connection over which no more is to be sent; it is closed.
 
         Raises:

@@ -73,7 +73,6 @@ class TransactionProducer(Producer):
             group: the producer group; a broker may ask any of its members.
             options: addresses, time limits and other settings.
             check: returns the decision about a half message's transaction; called by threads of this producer.
-            sending: settings for sending messages.
             credentials: keys that sign requests; by default those in the environment.
         """
         super().__init__(group, options, sending, credentials)

@@ -47,11 +47,7 @@ class _Stages:
         self._seen: dict[int, tuple[int, int]] = {}
 
     def count(self) -> tuple[int, int]:
-        """Return the numbers of finished and known tasks.
-
-        Raises:
-            CounterGoneError: if the JVM has exited.
-        """
+        """Return the numbers of finished and known tasks."""
         try:
             return self._count()
         except (Py4JError, OSError) as error:

@@ -112,11 +112,7 @@ def _checked(jars: list[Path], folder: str = "") -> list[Path]:
     """Check jars against `jars.lock`, and return them.
 
     Args:
-        jars: paths of the jars.
         folder: prefix of their names in `jars.lock`.
-
-    Raises:
-        JarsError: if one has a wrong checksum, or is not in the file.
     """
     locked = _locked()
     for jar in jars:

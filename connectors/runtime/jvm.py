@@ -216,9 +216,6 @@ def _with_environment(words: Sequence[str], defaults: Mapping[str, str], *, with
     """Return the arguments with the archive for executors, and the Python in it.
 
     The JVM works in another folder then, so relative paths in the arguments are made absolute.
-
-    Raises:
-        JavaError: if the archive cannot be made.
     """
     try:
         archive = worker_environment.executor_archive(with_driver=with_driver)
@@ -242,11 +239,7 @@ def _is_in_archive(python: str) -> bool:
 
 
 def _driver_folder(python: str) -> Path:
-    """Return a working folder for the JVM in which a relative path names this process's Python.
-
-    Raises:
-        JavaError: if the path has `..`, or the folder cannot be made.
-    """
+    """Return a working folder for the JVM in which a relative path names this process's Python."""
     if ".." in Path(python).parts:
         raise JavaError(
             f"the executors' Python (PYSPARK_PYTHON, spark.pyspark.python): expected an absolute path, or one below an "

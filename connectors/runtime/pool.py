@@ -28,7 +28,6 @@ def run_in_pool(
     Args:
         pool: pool in which they run; it cannot be used afterwards.
         workers: number of workers of the pool. Further tasks wait outside the pool.
-        function: function to run.
         tasks: arguments of the function.
         cancel: cancels the running tasks, after an error or if the caller wants no more results. It is called
             repeatedly until they have ended, because a starting task may be missed at first.

@@ -14,11 +14,7 @@ def join_jvm() -> Any:
 
 
 def end_session(exit_code: int) -> None:
-    """Stop the session; for YARN, an application that succeeds must have had one.
-
-    Args:
-        exit_code: exit code of the job.
-    """
+    """Stop the session; for YARN, an application that succeeds must have had one."""
     context = SparkContext._active_spark_context  # noqa: SLF001 (no other way to ask)
     if context is None and exit_code == 0:
         context = SparkContext(appName="commitlake")

@@ -172,9 +172,6 @@ class HdfsTarget(ShipTarget):
 
         Returns:
             The SHA-256 of the new version, which an earlier attempt may have written; None if there is no new one.
-
-        Raises:
-            ShipConflictError: if the known version is not the newest, or is gone.
         """
         folder, known = self._path(name), self._versions.get(name)
         number = known.number + 1 if known else 1

@@ -14,7 +14,6 @@ def choose_columns(table: StructType, columns: Sequence[str] | None, mode: Mode,
     """Return the columns that the options select.
 
     Args:
-        table: all columns.
         columns: names in the option `columns`; None if it is not given.
         mode: PERMISSIVE adds the column for bad ranges, unless the option excludes it.
         corrupt: name of that column.
@@ -36,7 +35,6 @@ def check_columns(schema: StructType, table: StructType, mode: Mode, corrupt: st
 
     Args:
         schema: columns of the read.
-        table: all columns.
         mode: PERMISSIVE needs the column for bad ranges.
         corrupt: name of that column.
 

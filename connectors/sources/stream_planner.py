@@ -76,7 +76,6 @@ class StreamPlanner:
         """Return the end of the micro-batch that starts at `start`; the same position if there is nothing new.
 
         Args:
-            start: start of the micro-batch.
             limit: maximum size in bytes of log; a store's last record may exceed its share.
 
         Raises:

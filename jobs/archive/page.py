@@ -112,7 +112,6 @@ def nothing_new_page(
     """Return the page of a run that found nothing new.
 
     Args:
-        lake: The lake.
         stores: Names of the stores.
         sentence: The result of the run, as a sentence.
         problems: Sentences on files beside the logs that could not be read.

@@ -58,7 +58,6 @@ def run(arguments: argparse.Namespace, judge: JudgeProcess | None = None) -> Exi
     """Find the new messages, start Spark only if there are any, and print the result.
 
     Args:
-        arguments: parsed arguments of the job.
         judge: the process that judges the run; started if there are new messages. By default this process judges.
     """
     file = page_file(arguments.html)

@@ -78,7 +78,6 @@ def append_snapshots(
     """Append the rows of snapshots that changed to the lake.
 
     Args:
-        config: settings of the run.
         snapshots: the snapshots from `read_snapshots`.
         ranges: ranges of the stores' logs, found after the snapshots were read.
     """

@@ -52,7 +52,6 @@ def audit_page(
     """Return the page of an audit.
 
     Args:
-        lake: The lake.
         span: The range of compared messages.
         moment: The state of the lake that was compared.
         comparisons: Comparisons of two sides each.

@@ -119,7 +119,6 @@ def open_store(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerSt
 
     Args:
         arguments: the arguments of `add_store_arguments`, and the broker's.
-        broker: settings of the broker.
 
     Raises:
         JobError: if the folder has a store of another layout, or an option is not possible with the layout.

@@ -195,7 +195,6 @@ def job_file(
     """Return the content of the file that the driver reads.
 
     Args:
-        parser: parser of the job.
         command: the job and its arguments.
         output: URI of the folder for the output.
         environment: variables of this process.

@@ -78,7 +78,6 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
     """Return a parser that reads arguments, then the environment, then a TOML file's table `[name]`, then defaults.
 
     Args:
-        name: name of the job.
         description: description of the job, for `--help`.
         examples: command lines (without `commitlake`), each with its purpose.
     """
@@ -364,10 +363,6 @@ def _check_object_stores(arguments: argparse.Namespace) -> None:
     """Check the object stores of stores at URIs, because later errors say neither cause nor remedy.
 
     Arrow opens such stores by the environment alone, so an endpoint of the profile is added to it.
-
-    Raises:
-        ObjectStoreError: if a scheme is unknown, the endpoint contains credentials or is not a URL, or a store's place
-            cannot be listed.
     """
     given = getattr(arguments, "store", None) or ""
     parts = [part.strip() for part in str(given).split(",") if "://" in part]
@@ -390,11 +385,7 @@ def _check_object_stores(arguments: argparse.Namespace) -> None:
 
 
 def _check_clouds(places: Sequence[str], *, has_requests: bool) -> None:
-    """Check the places that are not in S3, and whether they can be listed.
-
-    Raises:
-        CloudError: if a scheme is unknown, or a place is wrong or cannot be listed.
-    """
+    """Check the places that are not in S3, and whether they can be listed."""
     from commitlake.connectors.object_store.cloud_uris import check_scheme, is_cloud, parse_cloud_uri
     from commitlake.connectors.object_store.hdfs_uris import is_hdfs, parse_hdfs_uri
 

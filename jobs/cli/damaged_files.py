@@ -17,7 +17,6 @@ def naming_damaged_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
     """If a query fails, look for a damaged data file in its tables, and name it in the error.
 
     Args:
-        lake: the lake.
         tables: names of the tables that the query reads.
 
     Raises:

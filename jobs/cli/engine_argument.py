@@ -14,7 +14,6 @@ def add_engine_argument(parser: argparse.ArgumentParser, spark_help: str) -> Non
     """Add `--spark`, which sets `engine`, and its older form `--engine NAME`.
 
     Args:
-        parser: parser of the job.
         spark_help: purpose of Spark in this job.
     """
     default = str(Engine.DELTALAKE)

@@ -41,7 +41,6 @@ def write_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: Iterabl
     """Sign documents, append them to a lake, and return a sentence about the newest one; None without documents.
 
     Args:
-        lake: the lake.
         key: the key from `evidence_key`.
         kind: kind of the documents.
         facts: facts of each document.

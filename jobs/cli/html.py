@@ -12,7 +12,6 @@ def add_html_argument(parser: argparse.ArgumentParser, default: str = "") -> Non
     """Add `--html`.
 
     Args:
-        parser: Parser of a job.
         default: Path of the page without the option.
     """
     default_text = f" (default: {default})" if default else ""

@@ -98,7 +98,6 @@ def unknown_values(
     """Return a sentence for each value that a column does not have, with the nearest value that it has.
 
     Args:
-        messages: the table `messages`.
         column: SQL for the column.
         values: the values, without the prefix.
         sentence: the sentence, with "{}" for the value.

@@ -24,7 +24,6 @@ def warn_of_lost_ranges(
 
     Args:
         job: name of the job.
-        lake: the lake.
         brokers: the brokers; all if empty.
         start: first time at which the messages were stored; None for no bound.
         end: end of these times; None for no bound.

@@ -72,7 +72,6 @@ def add_format_argument(parser: argparse.ArgumentParser, more: Sequence[str] = (
     """Add `--format`; `--output` is its older name. Both set `output`.
 
     Args:
-        parser: parser of a job.
         more: further forms of this job.
         scope: the part of the output in this form, if not all of it, for the help.
     """

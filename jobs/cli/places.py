@@ -19,7 +19,6 @@ def add_place_arguments(parser: argparse.ArgumentParser, lake: str = _LAKE, bodi
     """Add `--lake`, `--bodies`, `--s3-endpoint` and `--s3-region`.
 
     Args:
-        parser: parser of a job.
         lake: help for `--lake`.
         bodies: help for `--bodies`.
     """

@@ -33,7 +33,6 @@ def runner_progress(runner: Runner, what: str, total_bytes: int, *, quiet: bool)
     """Show progress in bytes if the total is known, otherwise in tasks if the runner counts them.
 
     Args:
-        runner: the runner of the tasks.
         what: name of the work, in a few words.
         total_bytes: bytes to process in total; 0 if unknown.
         quiet: show nothing.

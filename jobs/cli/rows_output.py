@@ -100,7 +100,6 @@ def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO, *, is_
     """Write a table that is no wider than the terminal, and return the number of rows.
 
     Args:
-        rows: the rows.
         columns: names of columns; a `Column` says what can be left out.
         out: the output. In a pipe or file the table is `PIPE_WIDTH` or $COLUMNS wide, or, with `--full`, as wide as its
             content.
@@ -216,8 +215,6 @@ def write(form: str, rows: Iterable[Row], columns: Sequence[str], missing: Seque
     The output is flushed, so that it comes before later lines of standard error if both go to one pipe or file.
 
     Args:
-        form: the form.
-        rows: the rows.
         columns: columns of a table and of CSV.
         missing: sentences on what the answer lacks, for the JSON document; the job also prints them as warnings.
     """

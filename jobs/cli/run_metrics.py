@@ -75,9 +75,6 @@ class RunMetrics:
     def write(self, exit_code: int) -> None:
         """Write the file.
 
-        Args:
-            exit_code: exit code of the run.
-
         Raises:
             OSError: if it cannot be written.
         """

@@ -22,7 +22,6 @@ def add_local_arguments(parser: argparse.ArgumentParser, workers: str = "threads
     """Add `--local`, and an option for the number of workers.
 
     Args:
-        parser: parser of the job.
         workers: kind of the workers: threads or processes.
     """
     parser.add_argument("--local", action="store_true", help="run on this machine's cores, without Spark")

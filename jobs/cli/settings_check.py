@@ -55,7 +55,6 @@ def check_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:
     Args:
         path: a TOML file. If it cannot be read, the parser reports it.
         job: name of the job.
-        parser: parser of the job.
 
     Raises:
         SettingsError: for the first of them.

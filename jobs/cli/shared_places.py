@@ -28,7 +28,6 @@ def check_shared(parser: argparse.ArgumentParser, arguments: argparse.Namespace,
     """Refuse places that only this machine has.
 
     Args:
-        parser: parser of the job.
         arguments: its parsed arguments.
         shared: folders that the user, or the cluster's administrator, has named as shared.
 

@@ -15,9 +15,6 @@ def spare_packages(arguments: argparse.Namespace) -> None:
 
     That is pandas, most of pyspark, and what Arrow and numba do only for other users. A job without an option for Spark
     sets the default `spark=False`.
-
-    Args:
-        arguments: parsed arguments of the command.
     """
     if is_own_process() and _is_without_spark(arguments):
         leave_out_pandas()

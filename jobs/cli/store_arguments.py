@@ -27,7 +27,6 @@ def add_store_argument(parser: argparse.ArgumentParser, text: str) -> None:
     """Add a store as an argument, which can also be given as `--store`, as in other jobs.
 
     Args:
-        parser: parser of the job.
         text: help for the argument.
     """
     parser.add_argument("store", nargs="?", default=argparse.SUPPRESS, metavar="STORE", help=text)

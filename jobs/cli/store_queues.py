@@ -50,7 +50,6 @@ def unknown_names(stores: Iterable[Store], topics: Sequence[str], queue_ids: Seq
     Args:
         stores: The stores. If one has no folders of queues, its names are unknown, and nothing is returned.
         topics: Names of topics; if empty, queues of all topics are searched.
-        queue_ids: Queue ids.
     """
     if not topics and not queue_ids:
         return []

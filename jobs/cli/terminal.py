@@ -26,7 +26,6 @@ class GuardedStream:
         """Guard a stream.
 
         Args:
-            stream: the stream.
             edit: function that changes each text before it is written, if any.
         """
         self.stream = stream

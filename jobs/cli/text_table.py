@@ -247,7 +247,6 @@ def wrapped(text: str, width: int, first: str = "", rest: str = "", *, breaks_wo
     """Yield a text in lines of at most this width, broken between words.
 
     Args:
-        text: the text.
         width: number of columns.
         first: text before the first line.
         rest: text before the other lines.

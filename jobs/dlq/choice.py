@@ -63,8 +63,6 @@ def choose(arguments: argparse.Namespace, lake: Lake, *, samples: int | None) ->
     """Find the dead letters that the arguments select.
 
     Args:
-        arguments: parsed arguments of the job.
-        lake: the lake.
         samples: number of dead letters kept for each cause; None to count causes only if one of them is chosen.
 
     Raises:

@@ -77,11 +77,7 @@ def _print_earlier_redrives(lake: Lake, before: Mapping[str, Mapping[str, Sequen
 
 
 def _check_unfinished(lake: Lake, chosen: Chosen, condition: str) -> None:
-    """Refuse dead letters of an unfinished replay, which may have sent more than its ledger says.
-
-    Raises:
-        JobError: with the name of the replay.
-    """
+    """Refuse dead letters of an unfinished replay, which may have sent more than its ledger says."""
     for name, state in read_states(lake).items():
         if state.owner is None or state.event in _FINISHED:
             continue

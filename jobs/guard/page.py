@@ -66,7 +66,6 @@ def stores_page(
 
     Args:
         stores: Reports of the stores.
-        lake: The lake.
         within: Time for which a segment must still exist.
         now: Time at which the stores were read.
         places: Places of the advice: `store`, `lake` and `named`, the option that names a single store.

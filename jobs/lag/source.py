@@ -112,11 +112,7 @@ def _archived(lake: Lake) -> list[str]:
 
 
 def _delays(conf: str | None, brokers: Sequence[str]) -> dict[str, Sequence[int]]:
-    """Return the delay levels of each broker whose settings file sets them.
-
-    Raises:
-        JobError: One file is given for several brokers, or it cannot be read.
-    """
+    """Return the delay levels of each broker whose settings file sets them."""
     if conf is None:
         return {}
     if len(brokers) > 1 and BROKER_PLACEHOLDER not in conf:

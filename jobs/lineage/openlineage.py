@@ -82,7 +82,6 @@ def graph_events(graph: TopicGraph, namespace: str) -> Iterator[RunEvent]:
     """Yield two events for each link of a graph of topics.
 
     Args:
-        graph: The graph.
         namespace: Namespace of the topics: the name of the lake.
     """
     for link in graph.links:
@@ -134,7 +133,6 @@ def write_events(events: Iterable[RunEvent], target: str, api_key: str = "") -> 
     """Write events to a file, or send them to a server, and return their number.
 
     Args:
-        events: The events.
         target: A file or a URL. A URL without a path gets the path of Marquez, `api/v1/lineage`.
         api_key: Key for the server; not sent if it is empty.
 

@@ -78,7 +78,6 @@ def write_tree(story: Story, out: TextIO, *, width: int | None = None) -> None:
     """Draw a story.
 
     Args:
-        story: The story, with masks applied.
         out: Output stream; colours are used only on a terminal.
         width: Width in columns; by default that of the terminal, or 100 without a terminal.
     """

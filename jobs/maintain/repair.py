@@ -68,9 +68,6 @@ def _finish(arguments: argparse.Namespace, lake: Lake, runner: Runner, changed: 
     """Repeat erasures whose data the repair has brought back, and update the profiles of messages read again.
 
     Args:
-        arguments: arguments of the command.
-        lake: locations of the tables.
-        runner: runs the tasks.
         changed: tables with rows of another program that the repair keeps.
     """
     place = Place(lake, pack_location(bodies_of(arguments, lake)), _VERSION, runner)
@@ -90,12 +87,7 @@ def _finish(arguments: argparse.Namespace, lake: Lake, runner: Runner, changed: 
 
 
 def _check_is_lake(lake: Lake) -> None:
-    """Refuse a place that is not a lake, but accept one with damaged tables.
-
-    Raises:
-        LakeError: if the place is not a lake.
-        S3Error: if an object store cannot be reached.
-    """
+    """Refuse a place that is not a lake, but accept one with damaged tables."""
     with suppress(LogDamagedError):
         lake.table("messages")
 

@@ -59,7 +59,6 @@ def archive_families(state: ArchiveState, dead_letters: Iterable[GroupCount]) ->
     """Yield the metrics of a lake.
 
     Args:
-        state: State of the lake.
         dead_letters: Dead letters of the lake, by store and group.
     """
     last_run = [] if state.last_run is None else [((), state.last_run.timestamp())]

@@ -25,7 +25,6 @@ def answer(
     """Yield sentences about the state of the archive.
 
     Args:
-        state: State of the lake.
         unmet: Expectations that the last run did not meet.
         now: The current time.
         late: Age of the last run above which an archive is late; None if it is never late.

@@ -85,7 +85,6 @@ def last_day(
     """Return the requested time range; a missing start or end is chosen so that it covers the last day with messages.
 
     Args:
-        lake: The lake.
         start: Start of the range, if it is given.
         end: End of the range, if it is given.
     """

@@ -64,7 +64,6 @@ def replay(
     """Send messages unless an earlier replay sent the same ones, and measure how far groups consumed them.
 
     Args:
-        lake: the lake.
         table: the lake's table `messages`.
         condition: SQL condition for the messages.
         choice: the same condition, by queue.

@@ -30,7 +30,6 @@ def answer(
     """Yield sentences about how much was stored, and when rates were highest.
 
     Args:
-        question: The question.
         topics: A row for each topic over the whole time.
         total: The row of all topics; None if no message was stored.
         coverage: Times that the lake covers.

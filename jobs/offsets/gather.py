@@ -58,7 +58,6 @@ def gather(arguments: argparse.Namespace, client: OffsetClient | None) -> Gather
     """Return the offsets that the arguments ask for.
 
     Args:
-        arguments: Parsed arguments of the job.
         client: Client of the brokers; None if they are not asked.
 
     Raises:

@@ -153,7 +153,6 @@ def advised(advice: FilledAdvice, commands: Sequence[Command] | None = None, bef
     """Yield an advice: its sentence, and its commands to copy.
 
     Args:
-        advice: The advice.
         commands: Those of its commands that are to be copied here; by default all.
         before: Text or element before the sentence.
     """

@@ -59,7 +59,6 @@ def history_section(history: RunHistory, this_run: str = "") -> Section:
     """Return the section of a page with the runs of a lake.
 
     Args:
-        history: The runs.
         this_run: Id of the run that the page is about.
     """
     if history.problem:

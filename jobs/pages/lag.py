@@ -134,7 +134,6 @@ def lag_page(answer: LagAnswer, history: LagHistory | None, source: LagSource) -
     Args:
         answer: All rows, including those of groups that are not behind.
         history: History of the worst groups; None if there is none.
-        source: Lake or store of the figures.
     """
     groups = by_group(answer.rows)
     times = times_of(answer.rows)

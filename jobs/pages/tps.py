@@ -89,12 +89,7 @@ def empty_page(source: RatesSource) -> Page:
 
 
 def rates_page(report: RatesReport, source: RatesSource) -> Page:
-    """Return the page of a rates report.
-
-    Args:
-        report: The report.
-        source: Lake or store of the figures.
-    """
+    """Return the page of a rates report."""
     question = report.question
     period = f"{_time(question.start)} to {_time(question.end)} UTC"
     facts = [source.fact, ("Brokers", _brokers(report)), ("Period", period), ("By", _by(report) or "nothing")]

@@ -29,10 +29,7 @@ def answer_grep(arguments: argparse.Namespace, question: Question, lake: Lake, t
     """Search the bodies of the selected messages, print those that match, and report how much was read.
 
     Args:
-        arguments: parsed arguments of the command.
         question: selection of the messages; its conditions are in the SQL of the deltalake package, for any engine.
-        lake: the lake.
-        table: the table `messages`.
 
     Returns:
         `DAMAGE` if some of the bodies could not be read.

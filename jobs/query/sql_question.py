@@ -56,8 +56,6 @@ def answer_sql(arguments: argparse.Namespace, lake: Lake, open_named: Callable[[
     """Run the SELECT, and report how many rows there were and if a limit cut them.
 
     Args:
-        arguments: parsed arguments of the job.
-        lake: the lake.
         open_named: function that opens a table.
     """
     started = time.monotonic()

@@ -65,11 +65,7 @@ def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Reques
 
 
 def _refuse_assumed_delays(rebuilt: Rebuilt) -> None:
-    """Refuse to replace queues whose delivery times would probably be wrong.
-
-    Raises:
-        UnknownDelaysError: The store's other levels show that the broker does not have the default delays.
-    """
+    """Refuse to replace queues whose delivery times would probably be wrong."""
     if rebuilt.assumed_delays and rebuilt.has_other_delays:
         levels = ", ".join(str(level) for level, _ in rebuilt.assumed_delays)
         count = sum(count for _, count in rebuilt.assumed_delays)

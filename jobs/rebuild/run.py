@@ -31,8 +31,6 @@ def run_rebuild(
     """Rebuild a store into a folder.
 
     Args:
-        arguments: Parsed arguments of the job.
-        store: The store.
         out: The target folder.
         wanted: The broker's settings as the user gave them.
         owns_lock: Whether this process holds the store's lock.
@@ -47,9 +45,6 @@ def _check_topics(store: Store, out: Path, wanted: RequestedSettings) -> None:
     """Refuse a topic that neither the log nor the queues have, and remove the files made for the other topics.
 
     Otherwise, the same command with the correct names would find a folder that is not empty.
-
-    Raises:
-        JobError: with the nearest name.
     """
     if not wanted.topics:
         return

@@ -53,7 +53,6 @@ def add_sending_arguments(parser: argparse.ArgumentParser, mapping: str = "same"
     """Add the arguments for the target and pace of sent messages; `jobs.replay.send.send_chosen` reads them.
 
     Args:
-        parser: parser of a job.
         mapping: default of `--queues`.
     """
     _add_target(parser, mapping)

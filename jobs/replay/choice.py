@@ -45,11 +45,6 @@ class MessageChoice:
 def choose_messages(arguments: argparse.Namespace, lake: Lake, source: MessageSource) -> MessageChoice:
     """Return the messages that the arguments select.
 
-    Args:
-        arguments: parsed arguments of the job.
-        lake: the lake.
-        source: the source of the messages.
-
     Raises:
         JobError: if a file of keys cannot be read, or has too many keys.
         ReplayError: if the selected messages cannot be sent.

@@ -17,7 +17,6 @@ def known_live_topics(arguments: argparse.Namespace, admin: Admin, topics: Seque
     """Return those of some topics that exist. Warn of the others, and of queues that do not exist.
 
     Args:
-        arguments: parsed arguments of the job.
         admin: client of the brokers.
         topics: the topics, with that of dead letters.
 

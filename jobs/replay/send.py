@@ -114,9 +114,6 @@ def send_chosen(
 
     Args:
         arguments: arguments of `add_sending_arguments`, `--again`, `--bodies`, `--quiet`, `--where` and `--format`.
-        lake: the lake.
-        source: the source of the messages.
-        chosen: the messages.
         choice_in_words: the choice for people, for `replay list`.
 
     Raises:
@@ -477,11 +474,7 @@ def _show_others(others: Sequence[OtherReplay]) -> None:
 
 
 def _confirm(arguments: argparse.Namespace, plan: ReplayPlan) -> None:
-    """Ask for confirmation before sending.
-
-    Raises:
-        JobError: if the answer is no, or there is no terminal.
-    """
+    """Ask for confirmation before sending."""
     confirm(
         f"Send {count_text(plan.wanted, 'message')} to {plan.target.name_servers}",
         what=f"{count_text(plan.wanted, 'message')} would be sent",

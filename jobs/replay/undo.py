@@ -79,11 +79,7 @@ def _sent(lake: Lake, state: ReplayState, client: OffsetClient) -> Runs:
 
 
 def _chosen(wanted: Sequence[str], known: Mapping[str, Collection[str]]) -> dict[str, Collection[str]]:
-    """Return the selected groups of each topic.
-
-    Raises:
-        JobError: One of them consumes none of the topics.
-    """
+    """Return the selected groups of each topic."""
     names = {group for groups in known.values() for group in groups}
     for group in wanted:
         if group not in names:

@@ -21,11 +21,6 @@ def warn_of_unknown_names(arguments: argparse.Namespace, lake: Lake, source: Mes
 
     The topics and queues of a store or of live topics are checked while they are read, and here only the others.
 
-    Args:
-        arguments: parsed arguments of the job.
-        lake: the lake.
-        source: the source of the messages.
-
     Raises:
         JobError: if the lake has no such store.
     """

@@ -35,8 +35,6 @@ def verify_sent(arguments: argparse.Namespace, lake: Lake, messages: PlannedMess
     """Compare what a replay sent with the lake, show the differences, and store the result.
 
     Args:
-        arguments: parsed arguments of the job.
-        lake: the lake.
         messages: the messages of the replay.
         puller: reader of the target.
 

@@ -28,8 +28,6 @@ def watched(
     """Follow requests from the ledger and the target's lag while the block runs.
 
     Args:
-        lake: the lake.
-        replay_id: id of the replay.
         pace: pace of the replay.
         admin: client of the target.
         lag_limit: a group, and the largest lag that it may have, in messages; None for no limit.

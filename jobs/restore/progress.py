@@ -16,7 +16,6 @@ def shown(what: str, *, quiet: bool, runner: Runner) -> Iterator[Callable[[int],
     Args:
         what: name of the work, in a few words.
         quiet: whether to show nothing.
-        runner: the runner of the tasks.
     """
     with ExitStack() as stack:
         yield lambda total: stack.enter_context(runner_progress(runner, what, total, quiet=quiet))

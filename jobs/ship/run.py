@@ -56,7 +56,6 @@ def ship_store(arguments: argparse.Namespace, broker: str) -> ExitCode:
     """Ship a store as the arguments say.
 
     Args:
-        arguments: arguments of the job.
         broker: name of the store.
     """
     lower_priority()
@@ -67,11 +66,7 @@ def ship_store(arguments: argparse.Namespace, broker: str) -> ExitCode:
 
 
 def fetch_store(arguments: argparse.Namespace) -> ExitCode:
-    """Fetch a copy from an object store into a folder.
-
-    Args:
-        arguments: arguments of the job.
-    """
+    """Fetch a copy from an object store into a folder."""
     from commitlake.connectors.shipping.folder import FolderTarget
     from commitlake.pipelines.ship.fetch import Fetcher
 

@@ -96,7 +96,6 @@ def _take(arguments: argparse.Namespace, shown: set[str]) -> ExitCode:
     """Take one snapshot of each store or broker.
 
     Args:
-        arguments: parsed arguments of the job.
         shown: notes that were printed before; new ones are added.
     """
     from commitlake.connectors.lake.lake import Lake

@@ -86,7 +86,6 @@ def comparison_notes(
     """Return sentences on groups without messages now, and on missing parts of the earlier time.
 
     Args:
-        question: the question.
         compared: name of the time distance, from `COMPARED`.
         silent: groups without messages now.
         source: the tables.
@@ -143,7 +142,6 @@ def widened_note(
     """Return a sentence if the time of a question is longer than the requested one.
 
     Args:
-        question: the question.
         start: requested start; None for that of the archive.
         end: requested end, likewise.
         unit: unit of time to which both were rounded.

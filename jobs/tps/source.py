@@ -86,7 +86,6 @@ def open_source(
     """Open a lake's tables, or read a store's log into temporary tables.
 
     Args:
-        arguments: parsed arguments of the job.
         table: the table that will be queried.
         earlier: distance to the earlier time of a comparison, if any.
         columns: columns of `messages` that are needed in addition to those for rates.

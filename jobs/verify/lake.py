@@ -34,8 +34,6 @@ def add_lake_findings(
     """Add to each store's report the windows in which the lake differs from the archived part of the store.
 
     Args:
-        runner: the runner of the tasks.
-        lake: the lake.
         path: path of the stores, as for `find_stores`.
         broker: the store's name, if the path does not determine it.
         reports: reports of these stores.

@@ -32,7 +32,6 @@ def stores_page(reports: Sequence[StoreReport], remedies: Remedies | None = None
     """Return the page of all stores.
 
     Args:
-        reports: Reports of the stores.
         remedies: Advice for these stores; by default without a lake.
     """
     remedies = remedies or Remedies()

@@ -39,7 +39,6 @@ def archive_concurrently(
 
     Args:
         runner: as for `run_archive`.
-        config: settings of the run.
         work: from `find_work`. Its end offsets limit the run.
         progress: as for `run_archive`.
         wait: waits for a number of seconds.

@@ -67,7 +67,6 @@ def follow_tables(
     """Update the tables to the newest version of `messages`, and to the ends of the stores' consume logs.
 
     Args:
-        lake: the lake.
         stores: stores whose consume logs and retry stores are read.
         runner: runs the tasks if there is much to do.
         with_edges: True to update `edges` and `consumptions`, too.

@@ -68,8 +68,6 @@ def judge_run(
     """Run the suites on the profiles of the tasks, piece by piece, so that only one piece is in memory.
 
     Args:
-        lake: the lake.
-        work: work of the run.
         manifest: rows of all tasks.
         page: page on which to show a run that is stopped; None for no page. Other runs are shown after their commit,
             because the verdict is not final before.

@@ -29,8 +29,6 @@ def read_part(
     """Yield the rows of one part.
 
     Args:
-        part: the part.
-        request: columns and mode.
         inspect: called with the records of each batch before it is yielded.
         done: called with a report on each pulled range.
         last_decoder: the decoder of the part before.

@@ -75,7 +75,6 @@ def read_past_runs(lake: Lake, limit: int = MAX_RUNS) -> list[PastRun]:
     """Return the newest runs of a lake, the newest first.
 
     Args:
-        lake: Locations of the tables.
         limit: Number of runs to return.
 
     Raises:

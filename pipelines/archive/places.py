@@ -32,7 +32,6 @@ def check_bodies(lake: Lake, bodies: str | None) -> None:
     A warning is logged for a lake whose bodies are already in such a folder.
 
     Args:
-        lake: the lake.
         bodies: root folder of the packs; None for the lake itself.
 
     Raises:

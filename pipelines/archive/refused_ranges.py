@@ -43,7 +43,6 @@ def read_refused(lake: Lake, run_ids: Sequence[str]) -> list[RefusalGroup]:
     """Return the ranges that a run could not read, in groups, the largest first.
 
     Args:
-        lake: Locations of the tables.
         run_ids: Ids of the commits of a finished run.
     """
     return [

@@ -212,7 +212,6 @@ def plan_work(config: Config, until: Snapshot | None = None, on_new: Callable[[]
     """Compare the lake's progress with the stores or brokers.
 
     Args:
-        config: settings of the run.
         until: ends to archive to; None for the current ends. See `find_work` and `find_broker_work`.
         on_new: called as soon as something new seems to be there.
 
@@ -240,8 +239,6 @@ def run_archive(
     """Archive all new messages.
 
     Args:
-        runner: runs the tasks.
-        config: settings of the run.
         work: result of `plan_work`, if it was called before, after `check_bodies`.
         progress: context manager that shows progress. It takes the runner and the size of the log, and returns a
             function that is called with the number of bytes that were done.
@@ -403,7 +400,6 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
     """Complete runs that were killed after their commit: the other tables, and the keys of messages.
 
     Args:
-        config: settings of the run.
         work: from `find_work`, with nothing new in any store.
         runner: runs the tasks if there are many keys.
 

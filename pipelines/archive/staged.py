@@ -50,8 +50,6 @@ def stage_profile(profile: pa.Table, lake: Lake, run_id: str, name: str, most_in
     """Return a task's profile for its manifest, or write it to a file and return a reference.
 
     Args:
-        profile: a table of `PROFILE`.
-        lake: the lake.
         run_id: id of the archive run.
         name: name of the file, if one is written, without suffix.
         most_inline: largest size in bytes of a profile in the manifest.
@@ -69,7 +67,6 @@ def gather_profiles(lake: Lake, manifest: Sequence[ManifestRow], most: int = GRO
     """Yield the merged profile of the run in pieces of whole topics; at least one piece, which may be empty.
 
     Args:
-        lake: the lake.
         manifest: rows of all tasks.
         most: number of windows of all tasks that are merged at once; one topic may have more.
 
@@ -94,7 +91,6 @@ def staging(lake: Lake, run_id: str) -> Iterator[list[ManifestRow]]:
     """Keep staged files until the context ends, with or without an error. VACUUM deletes what cannot be deleted now.
 
     Args:
-        lake: the lake.
         run_id: id of the archive run.
 
     Yields:

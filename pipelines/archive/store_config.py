@@ -59,9 +59,6 @@ def write_config_changes(
     """Write the rows of `store_config` for all changes.
 
     Args:
-        lake: Locations of the tables.
-        stores: The stores of the run.
-        run_id: Id of the run.
         recorded_at: Time at which the configuration was read.
         problems: Receives sentences on files that cannot be read.
 
@@ -83,7 +80,6 @@ def _all_changes(
 
     Args:
         known_of: returns what the lake has of a broker.
-        stores: the stores.
         kinds: kinds of the values to compare.
         problems: receives sentences on files that cannot be read.
     """
@@ -205,7 +201,6 @@ def settings_of(store: Store, problems: list[str] | None = None) -> dict[str, An
     Empty for a store in an object store that `commitlake ship` did not copy.
 
     Args:
-        store: The store.
         problems: Receives a sentence if queues or indexes cannot be read, whose settings are left out then.
     """
     found: dict[str, Any] = {}

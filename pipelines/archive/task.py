@@ -89,7 +89,6 @@ class ArchiveTasks:
         """Run the tasks for all parts; a task takes several small parts.
 
         Args:
-            runner: runs the tasks.
             advance: called with the size of log that was done.
 
         Yields:
@@ -214,11 +213,7 @@ class _Closing:
         self._pending.append(self._thread.submit(close))
 
     def finish(self) -> None:
-        """Wait for all files.
-
-        Raises:
-            Exception: error of closing a file.
-        """
+        """Wait for all files."""
         for one in self._pending:
             one.result()
 

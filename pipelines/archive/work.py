@@ -129,7 +129,6 @@ class ArchiveWork:
 
         Args:
             manifest: rows of all tasks.
-            lake: the lake.
             parser_version: written to rows on ranges that could not be read.
         """
         return TasksResult(self.commit)
@@ -148,7 +147,6 @@ def find_work(
     Args:
         path: stores, as for `find_stores`.
         broker: name of the store, if the path does not have it.
-        lake: the lake.
         until: ends of the stores to archive to, as a stream offers them; None for the current ends. The lake determines
             the starts, so a range that is offered again adds nothing. The stream has already checked that the lake can
             be written.

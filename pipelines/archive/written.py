@@ -23,8 +23,6 @@ def check_written(lake: Lake, bodies: PackLocation, manifest: Sequence[ManifestR
     """Check data files and packs in folders; in an object store, all machines see the same.
 
     Args:
-        lake: the lake.
-        bodies: location of the packs.
         manifest: the files, which have been written and not committed.
 
     Raises:

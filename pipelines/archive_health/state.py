@@ -70,9 +70,6 @@ class ArchiveState:
 def read_archive_state(lake: Lake) -> ArchiveState:
     """Return the state of a lake.
 
-    Args:
-        lake: Locations of the tables.
-
     Raises:
         LakeError: There is no lake.
         QueryError: A table cannot be read.

@@ -53,10 +53,6 @@ class Traffic:
 def read_traffic(lake: Lake, state: ArchiveState) -> Traffic:
     """Return the traffic of a lake's stores.
 
-    Args:
-        lake: Locations of the tables.
-        state: State of the lake.
-
     Raises:
         LakeError: There is no lake.
         QueryError: A table cannot be read.

@@ -52,8 +52,6 @@ def compare_runs(sides: Sides, messages: Profile, notes: Sequence[str] = ()) -> 
     """Compare the runs' own counts with the table, for all runs that have counts.
 
     Args:
-        sides: sides of the lake.
-        messages: profile of the table.
         notes: notes to add to the verdict.
     """
     names = ("runs", "messages")
@@ -82,7 +80,6 @@ def compare_packs(sides: Sides, kept: datetime.timedelta | None = None) -> Audit
     """Compare the table with the packs. Packs that maintain deletes meanwhile are not reported.
 
     Args:
-        sides: sides of the lake.
         kept: age at which a lifecycle rule deletes bodies, if there is one.
     """
     since = _kept_since(sides.moment.expired, kept)
@@ -104,8 +101,6 @@ def compare_store(
     """Compare the stores with the table. Segments that a broker deletes meanwhile are not reported.
 
     Args:
-        sides: sides of the lake.
-        stores: the stores.
         ranges: ranges to compare.
         notes: notes to add to the verdict.
     """
@@ -132,8 +127,6 @@ def compare_hbase(
     """Compare the table with HBase.
 
     Args:
-        sides: sides of the lake.
-        messages: profile of the table.
         options: options for HBase.
         version_there: returns the version of `messages` that HBase has.
         kept: age at which HBase drops messages, if it does.

@@ -123,7 +123,6 @@ def read_erased(lake: Lake, moment: Moment) -> Erased:
     """Read the messages that are erased at a moment.
 
     Args:
-        lake: the lake.
         moment: moment of the lake. Messages of later erasures are included if an archive run has archived them again
             since.
     """

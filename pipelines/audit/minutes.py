@@ -34,7 +34,6 @@ def compare_minutes(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str
     Returns findings, and a note if the comparison was not possible or not complete.
 
     Args:
-        lake: the lake.
         moment: moment of the lake; later runs are left out.
     """
     if expired := [table for table in _TABLES if table in moment.expired]:

@@ -21,10 +21,7 @@ def open_sides(runner: Runner, lake: Lake, bodies: str, span: AuditSpan, moment:
 
     Args:
         runner: runs the audit; a Spark session must have the sources of broker stores registered.
-        lake: the lake.
         bodies: root folder of the packs.
-        span: time range of messages.
-        moment: moment of the lake.
     """
     erased = read_erased(lake, moment)
     if isinstance(runner, ThreadRunner | ProcessRunner):

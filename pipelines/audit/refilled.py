@@ -40,7 +40,6 @@ def record_new_places(lake: Lake, bodies: str, runner: Runner) -> None:
     Args:
         lake: the lake, whose tables must be intact.
         bodies: root folder of the packs.
-        runner: runs the tasks.
     """
     profiles = lake.find("profiles")
     if profiles is None:

@@ -103,7 +103,6 @@ class Profile(ABC):
         """Compare this profile, as the expected one, with another of the same lake.
 
         Args:
-            found: the other profile.
             columns: columns to compare.
             limit: number of differences to return of each broker and kind.
         """

@@ -79,9 +79,7 @@ def damaged_files(lake: Lake, *, deep: bool, runner: Runner = HERE) -> list[Tabl
     """Find the data files that do not match the log, and entries of the log that name other files, table by table.
 
     Args:
-        lake: the lake.
         deep: True to read every page.
-        runner: runs the tasks that read the files.
     """
     found = []
     for table in LAKE_TABLES:
@@ -113,7 +111,6 @@ def compare_archive_runs(lake: Lake, moment: Moment, damaged: Collection[str] = 
     """Compare the tables that follow with the commits of `messages`, as far back as its log goes.
 
     Args:
-        lake: the lake.
         moment: moment to compare.
         damaged: tables that cannot be read, which are left out.
     """
@@ -280,9 +277,7 @@ def compare_contents(lake: Lake, damaged: Collection[str], runner: Runner) -> tu
     Returns findings, and notes on tables that could not be compared.
 
     Args:
-        lake: the lake.
         damaged: tables that cannot be read, which are left out.
-        runner: runs the tasks that read data files.
     """
     found, notes = [], []
     for contents in read_contents(lake, [table for table in SUMMED_TABLES if table not in damaged], runner):

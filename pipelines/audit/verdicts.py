@@ -59,7 +59,6 @@ def compare(
     Args:
         names: names of the two sides.
         expected: the profile that is taken as correct.
-        found: the other profile.
         columns: columns to compare.
         notes: notes to add to the verdict.
     """

@@ -145,7 +145,6 @@ def group_by_cause(
     """Group the dead letters of a lake by cause.
 
     Args:
-        lake: Where the tables are.
         choice: The dead letters to group; None for all.
         packs: The lake's bodies; None if the shape should not be part of a cause.
         samples: Number of dead letters kept for each cause, at least one.
@@ -163,7 +162,6 @@ def group_letters(table: DeltaTable, where: str, packs: PackStore | None, *, sam
     """Group the dead letters that match a condition by cause, like `group_by_cause`.
 
     Args:
-        table: `messages`.
         where: the condition, from `letters_condition` or narrower.
         packs: like in `group_by_cause`.
         samples: like in `group_by_cause`.

@@ -77,11 +77,9 @@ def export_letters(
     """Write dead letters to a file, and return their number.
 
     Args:
-        table: `messages`.
         where: the condition, from `letters.letters_condition` or narrower.
         packs: the lake's bodies; None if neither shapes nor bodies are needed.
         path: the file; an existing one is replaced.
-        form: its format.
         with_bodies: true to include bodies: as text or base64, in Parquet as bytes.
         is_raw: true to write texts of a CSV file as they are.
 

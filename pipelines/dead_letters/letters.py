@@ -153,7 +153,6 @@ def read_letters(
     """Yield dead letters in batches that fit into memory.
 
     Args:
-        table: `messages`.
         where: the condition, from `letters_condition` or narrower.
         columns: SQL of each column with its name: `topic`, or `left(topic, 5) AS start`.
         packs: the lake's bodies; None if no bodies are needed.

@@ -61,9 +61,7 @@ def narrow_to_cause(
     """Return SQL for the dead letters of one cause.
 
     Args:
-        table: `messages`.
         where: the condition with which the causes were counted.
-        cause: the cause.
         causes: all causes.
         packs: the lake's bodies; None if the causes were counted without them.
 
@@ -92,8 +90,6 @@ def sent_before(lake: Lake, table: DeltaTable, where: str) -> dict[str, dict[str
     """Return the physical offsets of dead letters that replays have already sent, by replay and store.
 
     Args:
-        lake: the lake.
-        table: `messages`.
         where: condition for the dead letters.
     """
     try:

@@ -46,7 +46,6 @@ def count_kinds(messages: DeltaTable, edges: DeltaTable) -> list[KindCount]:
 
     Args:
         messages: the table, at the version that `edges` follows.
-        edges: the table.
     """
     kinds = ", ".join(text_literal(str(kind)) for kind, _, _ in _EXPECTED)
     erased = f"(properties[{text_literal(MARKER)}] IS NOT NULL AND body_ref IS NULL AND unique_key IS NULL)"

@@ -29,9 +29,6 @@ def link_all(members: pa.Table, entries: pa.Table, ops: pa.Table, spans: Spans) 
     """Return all steps of the given messages.
 
     Args:
-        members: a table of `MEMBERS`.
-        entries: a table of `ENTRIES`.
-        ops: a table of `OPS`.
         spans: extent of the lake.
 
     Returns:
@@ -57,11 +54,7 @@ def _of(entries: pa.Table, action: Action) -> pa.Table:
 
 
 def to_edges(steps: pa.Table) -> pa.Table:
-    """Return steps as rows of `edges`, sorted by the hash of the node.
-
-    Args:
-        steps: a table of `STEPS`.
-    """
+    """Return steps as rows of `edges`, sorted by the hash of the node."""
     firsts, seconds = (_nodes(steps, end) for end in (FROM, TO))
     firsts, seconds = pc.coalesce(firsts, seconds), pc.coalesce(seconds, firsts)
     is_same = pc.fill_null(pc.equal(firsts, seconds), True)

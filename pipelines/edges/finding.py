@@ -36,7 +36,6 @@ def places_of_keys(lake: Lake, keys: pa.Array, since_us: int) -> pa.Table:
     """Return the places of messages with the given unique keys.
 
     Args:
-        lake: the lake.
         keys: unique keys, in any order.
         since_us: files with only older messages are skipped.
     """
@@ -77,7 +76,6 @@ def read_places(lake: Lake, places: pa.Table) -> pa.Table:
     """Return the rows of `messages` at the given places, with the columns of `ROWS`.
 
     Args:
-        lake: the lake.
         places: table of `PLACES`; places without a row are ignored.
     """
     wanted = _by_broker(places)
@@ -115,7 +113,6 @@ def places_of_halves(lake: Lake, halves: pa.Table, since_us: int) -> pa.Table:
     """Return the places of half messages by their queue offsets.
 
     Args:
-        lake: the lake.
         halves: table with broker, queue_id and queue_offset.
         since_us: files with only older half messages are skipped.
     """
@@ -203,7 +200,6 @@ def is_in_places(rows: pa.Table, names: tuple[str, str], places: pa.Table) -> pa
     Args:
         rows: any table.
         names: the columns of brokers and offsets.
-        places: table of `PLACES`.
     """
     wanted = _by_broker(places)
     brokers, offsets = rows.column(names[0]), numbers_of(rows.column(names[1]), null=-1)

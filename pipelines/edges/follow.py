@@ -112,10 +112,8 @@ def catch_up_edges(
     """Add the steps of all rows in `messages`, with retries if other runs commit first.
 
     Args:
-        lake: the lake.
         runner: runs the tasks that update `message_keys`, if it is not up to date.
         wait: waits for a number of seconds.
-        states: content of retry stores.
         without_roles: names of data files of `messages` that are known to have no row with a role.
 
     Raises:
@@ -143,7 +141,6 @@ def follow_edges(
     """Add the steps of new rows in `messages` and `consumptions`. If these can no longer be read, rebuild the table.
 
     Args:
-        lake: the lake.
         runner: runs the tasks that update `message_keys`, which is needed to find earlier messages.
         states: content of retry stores, which replaces their earlier content.
         without_roles: names of data files of `messages` that are known to have no row with a role.
@@ -203,7 +200,6 @@ def _new_rows(lake: Lake, progress: int, consumptions: int) -> tuple[NewFiles, N
     """Return the new files of `messages` and `consumptions`: all of both, if the new ones of one cannot be read.
 
     Args:
-        lake: the lake.
         progress: followed version of `messages`.
         consumptions: followed version of `consumptions`.
     """
@@ -248,7 +244,6 @@ class _Work:
             files: new files of `messages`.
             consumed: new files of `consumptions`.
             open_steps: steps that were open before.
-            states: content of retry stores.
             has_earlier: True if the lake has messages that were linked before.
 
         Returns:

@@ -159,11 +159,7 @@ class Properties:
 
 
 def has_role(rows: pa.Table) -> Array:
-    """Return which rows of `messages` are more than a message that a producer sent to its own topic.
-
-    Args:
-        rows: table with `COLUMNS`, in one chunk.
-    """
+    """Return which rows of `messages` are more than a message that a producer sent to its own topic."""
     kinds = _texts(rows, "kind")
     special = pc.fill_null(pc.not_equal(kinds, str(Kind.NORMAL)), False).to_numpy(zero_copy_only=False)
     is_commit = _numbers(rows, "sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT
@@ -182,7 +178,6 @@ def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
     """Return rows of `messages` that `has_role` selects, as members, without those that cannot be ends of steps.
 
     Args:
-        rows: table with `COLUMNS`, in one chunk.
         delay_levels: delay of each level, by broker.
     """
     if not rows.num_rows:

@@ -87,7 +87,6 @@ def may_have_roles(folder: pafs.FileSystem, file: AddedFile) -> bool:
     """Return whether a data file of `messages` may have a row that `members.has_role` selects.
 
     Args:
-        folder: the table's folder.
         file: the data file.
     """
     try:

@@ -65,7 +65,6 @@ def make_steps(
 
     Args:
         kind: kind of all steps, or of each.
-        members: a table of `MEMBERS`.
         from_rows: member numbers, -1 if the end is absent; None if the kind has no such end.
         to_rows: likewise.
         more: further columns. A column of an end gives the known values of an absent end.

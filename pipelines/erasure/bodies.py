@@ -144,10 +144,7 @@ def erase_bodies(
     """Erase the bodies of all erased messages in the given packs, in all copies of them.
 
     Args:
-        lake: the lake.
-        location: location of the packs.
         packs: names of the packs.
-        runner: runs the tasks that write packs.
 
     Returns:
         The work, and the packs that could not be read or written, with their errors.

@@ -21,7 +21,6 @@ def erasure_facts(lake: Lake, states: Sequence[ErasureState]) -> Iterator[dict[s
     """Yield the facts of each finished erasure, up to the first one that is not finished.
 
     Args:
-        lake: the lake.
         states: states of erasures, the oldest first.
     """
     for state in states:

@@ -49,7 +49,6 @@ def find_hits(table: DeltaTable, places: ErasedPlaces, prefixes: Sequence[str] =
 
     Args:
         table: has the columns `broker` and `physical_offset`.
-        places: the messages.
         prefixes: prefixes of the names of these columns; a row may refer to several messages.
 
     Raises:
@@ -81,7 +80,6 @@ def names_erased(rows: pa.Table, places: ErasedPlaces, prefixes: Sequence[str] =
 
     Args:
         rows: rows with the columns of a broker and an offset for each prefix.
-        places: the messages.
         prefixes: as for `find_hits`.
     """
     rows = rows.combine_chunks()

@@ -162,7 +162,6 @@ def begin(
     """Make an erasure valid, with one commit that has its messages, and hashes that recognise their later copies.
 
     Args:
-        lake: the lake.
         rows: rows of `messages` before the erasure, each column in one chunk.
         texts: texts that later copies have.
         keeps_later_copies: True to archive later copies as they are, also if an earlier erasure has these texts.

@@ -52,7 +52,6 @@ def recount_minutes(lake: Lake, number: int) -> TableWork | None:
     """Count the minutes of erased messages again.
 
     Args:
-        lake: the lake.
         number: number of the newest erasure, which is done in `messages`.
 
     Returns:

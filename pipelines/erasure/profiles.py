@@ -50,7 +50,6 @@ def correct_profiles(lake: Lake, number: int) -> TableWork | None:
     """Change profiles so that they count messages as they are after all erasures up to a number.
 
     Args:
-        lake: the lake.
         number: number of the newest erasure, which is done in `messages`.
 
     Returns:
@@ -146,7 +145,6 @@ def forget_contents(lake: Lake, number: int) -> TableWork | None:
     """Delete the hashes of rows before their erasure, and CRCs of bodies, from `erasures`.
 
     Args:
-        lake: the lake.
         number: number of an erasure; what profiles do not count yet is kept.
 
     Returns:

@@ -83,8 +83,6 @@ def purge(
     """Delete data of older versions.
 
     Args:
-        lake: the lake.
-        location: location of the packs.
         retention: files that left the table, or were written, more recently than this are kept.
         now: current time.
         is_alone: True if no other process is running; the retention may then be less than a day.

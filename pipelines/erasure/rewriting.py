@@ -138,8 +138,6 @@ def complete_rows(lake: Lake, places: ErasedPlaces, parser_version: str) -> None
     """Record what completes rows of `messages` that an earlier version erased, which kept tags, sizes and CRCs.
 
     Args:
-        lake: the lake.
-        places: all erased messages of the lake.
         parser_version: version of CommitLake.
     """
     opened = lake.table("messages")
@@ -172,9 +170,7 @@ def erase_from(lake: Lake, table: str, places: ErasedPlaces, runner: Runner = HE
     """Erase data from a table.
 
     Args:
-        lake: the lake.
         table: one of `CHANGES`.
-        places: all erased messages of the lake.
         runner: runs the tasks that write files.
 
     Returns:

@@ -133,7 +133,6 @@ def plan_erasure(place: Place, wanted: KeysToErase, *, keeps_later_copies: bool 
     """Find the work that an erasure would do.
 
     Args:
-        place: the lake.
         wanted: keys and ids of the messages.
         keeps_later_copies: True to archive later copies of the messages as they are.
 
@@ -162,11 +161,9 @@ def run_erasure(
     """Erase the data that a plan has found.
 
     Args:
-        place: the lake.
         plan: from `plan_erasure`.
         reason: reason, recorded in `erasures`.
         retention: time for which older versions of tables are kept.
-        on_step: called with the name of the next step.
 
     Raises:
         ErasureError: if it cannot be done, or other writers commit first on every attempt. Finished steps remain done.
@@ -206,8 +203,6 @@ def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = N
     """Complete valid erasures.
 
     Args:
-        place: the lake.
-        on_step: called with the name of the next step.
         only: the erasure that has just begun; by default all unfinished ones.
 
     Returns:
@@ -320,9 +315,7 @@ def purge_erasures(
     """Delete the data of erasures in older versions.
 
     Args:
-        place: the lake.
         now: current time.
-        on_step: called with the name of the next step.
         is_alone: as for `due_erasures`.
 
     Returns:

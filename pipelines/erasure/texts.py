@@ -53,7 +53,6 @@ def erase_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | N
     """Erase texts in a table, in one commit.
 
     Args:
-        lake: the lake.
         table: one of `TABLES`.
         texts: keys and ids.
 

@@ -66,7 +66,6 @@ def undocumented(lake: Lake, newest: Mapping[str, int], at: str) -> Iterator[str
     cut off.
 
     Args:
-        lake: where the tables are.
         newest: number of the newest archive run, erasure and purge that has a document, by kind; kinds without one may
             be missing.
         at: time of the newest document, ISO 8601. Work of a kind without any document counts if it is newer.
@@ -107,8 +106,6 @@ def append_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: dict[s
     """Sign the next document and add it to the lake.
 
     Args:
-        lake: where the tables are.
-        key: private key for the signature.
         kind: archive, audit, erasure or purge.
         facts: facts about the run.
         program: version of CommitLake.

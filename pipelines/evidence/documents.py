@@ -133,7 +133,6 @@ def sign(
     """Create and sign the next document.
 
     Args:
-        key: private key for the signature.
         before: the newest document; None for the first one.
         kind: its subject: archive, audit, erasure or purge.
         facts: JSON values; numbers are integers.

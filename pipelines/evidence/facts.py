@@ -19,7 +19,6 @@ def archive_facts(lake: Lake, after: int) -> Iterator[dict[str, Any]]:
     """Return the facts of each archive run after a given one, oldest first.
 
     Args:
-        lake: where the tables are.
         after: sequence of the newest run that has evidence already.
     """
     for commit in commits_after(lake.uri("messages"), after):

@@ -71,7 +71,6 @@ def plan_search(table: DeltaTable, conditions: Sequence[str]) -> SearchPlan:
     """Find the packs that contain the bodies of messages.
 
     Args:
-        table: `messages`.
         conditions: SQL conditions that a message must match.
 
     Raises:

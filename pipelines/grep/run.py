@@ -83,7 +83,6 @@ def run_search(
     Args:
         search: the search; its limit is one more than `limit`.
         plan: the packs to read.
-        runner: runs the tasks.
         read: receives the counts.
         limit: maximum number of matches; 0 for no limit.
         expired_before: first date whose bodies are all kept; None if none has ever expired.

@@ -104,10 +104,6 @@ class _Counts:
 def search_packs(search: Search, parts: Sequence[PackPart]) -> GrepResult:
     """Read the bodies of the given packs, and return the messages that match.
 
-    Args:
-        search: the search.
-        parts: the packs.
-
     Raises:
         PackStoreError: if the place of all packs cannot be read.
         QueryError: if the table cannot be read.

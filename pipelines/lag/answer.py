@@ -109,11 +109,8 @@ def lag_of_lake(
     """Return the lag of a lake's stores.
 
     Args:
-        lake: Locations of the tables.
         at: The time; None for each store's last snapshot.
-        choice: Groups and topics to measure.
         brokers: Stores to measure; all if empty.
-        given: Settings of the user.
 
     Raises:
         LakeError: There is no lake.
@@ -176,7 +173,6 @@ def queue_ends(lake: Lake, answer: LagAnswer) -> dict[Queue, QueueSpan]:
     """Return where the queues of producers' topics end at the times of an answer, for topics that no row is about.
 
     Args:
-        lake: Locations of the tables.
         answer: The lag of this lake.
 
     Raises:
@@ -253,7 +249,6 @@ def _with_batches(rows: Sequence[Lag], topics: Mapping[str, Any]) -> list[Lag]:
     """Return the rows of groups, with what is not known where records may be inner batches.
 
     Args:
-        rows: The rows.
         topics: Settings of the topics.
     """
     batched = {
@@ -342,8 +337,6 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
     Args:
         store: The store, in a folder or a copy in an object store.
         now: The time.
-        choice: Groups and topics to measure.
-        given: Settings of the user.
 
     Raises:
         CommitLogError: The log cannot be read.

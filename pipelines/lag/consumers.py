@@ -23,7 +23,6 @@ def consumers(
 
     Args:
         committed: Groups with a topic in which they have an offset.
-        subscriptions: Subscriptions of the groups.
         is_chosen: Returns whether a group and topic is of interest.
     """
     keys = {*committed, *(GroupTopic(key.group, RETRY_PREFIX + key.group) for key in committed)}
@@ -41,7 +40,6 @@ def subscription_of(key: GroupTopic, subscriptions: Subscriptions) -> Subscribed
 
     Args:
         key: The topic, and the group as in the key of its offsets, which also shows whether it broadcasts.
-        subscriptions: Subscriptions of the groups.
     """
     group = plain_group(key.group)
     found = subscriptions.of(key._replace(group=group))

@@ -90,8 +90,6 @@ def lag_history(
     """Return the lag of groups up to a time, or None if there are no snapshots.
 
     Args:
-        lake: Locations of the tables.
-        groups: The groups.
         until: End of the history.
         brokers: Stores to read; all if empty.
         given: Subscriptions that the user gives.
@@ -277,7 +275,6 @@ class _StoreHistory:
         Args:
             offsets: From `_group_offsets`.
             count: Number of windows.
-            groups: The groups.
             topics: Topics to count; all if empty.
         """
         found: dict[str, dict[str, list[bool]]] = defaultdict(dict)

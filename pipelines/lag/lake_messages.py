@@ -87,7 +87,6 @@ class LakeMessages:
         """Return where the queues of topics of producers end, from the messages that the broker still has.
 
         Args:
-            times: The times of interest.
             without: Topics that are not of interest.
         """
         compared = timestamp_literal(times.compared_at or EPOCH)
@@ -152,7 +151,6 @@ class LakeMessages:
         """Return where queues begin and end.
 
         Args:
-            times: The times of interest.
             topics: Whose queues.
             starts: For each queue of interest, the smallest offset of interest; empty for all queues and messages.
         """
@@ -260,7 +258,6 @@ class LakeMessages:
         """Return where queues begin and end, from all their messages that meet the given conditions.
 
         Args:
-            times: The times of interest.
             where: The conditions.
             chosen: The queues of interest; None for all.
         """

@@ -232,7 +232,6 @@ def _is_outdated(key: GroupTopic, known: Collection[GroupTopic], subscriptions: 
     Args:
         key: The topic, and the group as in the key of its offsets.
         known: All groups and topics with offsets, likewise.
-        subscriptions: Subscriptions of the groups.
     """
     group = plain_group(key.group)
     broadcasts = group != key.group

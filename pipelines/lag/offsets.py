@@ -91,7 +91,6 @@ def offsets_at(
     """Return the offsets of a store at a time, from its snapshots.
 
     Args:
-        table: `consumer_offsets`.
         broker: The store's name.
         at: The time; None for the store's last snapshot.
         watch: Time over which the movement of groups is watched.
@@ -182,7 +181,6 @@ def _moves(kind: OffsetKind, window: pa.Table) -> dict[OffsetOwner, list[int]]:
     There can be millions of rows. Only the rows that are returned become Python objects.
 
     Args:
-        kind: Kind of the offsets.
         window: Offsets that moved, the oldest first.
     """
     later = window.filter(pc.is_valid(window["offset"])).combine_chunks()

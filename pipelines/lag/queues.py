@@ -131,7 +131,6 @@ class SpanFinder:
         """Add messages of a queue.
 
         Args:
-            queue: The queue.
             offsets: Their offsets in it.
             physical: Their physical offsets, in ascending order.
         """

@@ -109,7 +109,6 @@ def rows_of_entries(moment: Moment, entries: Iterable[Entry], choice: Choice) ->
     Args:
         moment: Offsets of the store's groups.
         entries: Content of the retry store.
-        choice: Groups and topics to measure.
     """
     counts: dict[OffsetOwner, _Counts] = {}
     for entry in entries:

@@ -20,7 +20,6 @@ def standing_since(lake: Lake, row: Lag) -> datetime.datetime | None:
     if that is later, or if the group has no offset.
 
     Args:
-        lake: Locations of the tables.
         row: The group's lag in the queue.
 
     Raises:

@@ -149,11 +149,7 @@ class StoreMessages:
                 yield queue, entries.queue_offsets[rows], entries.sizes[rows], entries.offsets[rows]
 
     def _time_of(self, queue: Queue, queue_offset: int, physical_offset: int) -> int:
-        """Return the store time of a message that an entry points to.
-
-        Raises:
-            IndexMismatchError: There is another message at that place, or none.
-        """
+        """Return the store time of a message that an entry points to."""
         record = self._records.at(physical_offset)
         row: dict[str, Any] = {} if record is None else self._store.format.rules.row_of(record, queue.broker)
         if (row.get("topic"), row.get("queue_id"), row.get("queue_offset")) != (*queue[1:], queue_offset):

@@ -108,7 +108,6 @@ def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime | Non
     subscriptions, the first snapshot is used, and a note says so.
 
     Args:
-        table: `subscriptions`.
         broker: The store's name.
         at: The time; None for the newest.
 
@@ -147,7 +146,6 @@ def subscribed_over_time(table: DeltaTable, broker: str, times: Sequence[datetim
     """Return the subscriptions of a store's groups at each of several times, as `subscriptions_at` does for one.
 
     Args:
-        table: `subscriptions`.
         broker: The store's name.
         times: The times, in ascending order.
 

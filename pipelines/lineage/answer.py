@@ -36,10 +36,6 @@ _OLD_SNAPSHOT = datetime.timedelta(minutes=10)
 def story_of(lake: Lake, question: Question) -> Story:
     """Return the story of a question; without steps if the lake has no matching messages.
 
-    Args:
-        lake: Locations of the tables.
-        question: The question.
-
     Raises:
         LakeError: There is no lake.
         QueryError: A table cannot be read.

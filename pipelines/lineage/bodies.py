@@ -21,7 +21,6 @@ def with_bodies(story: Story, rows: Iterable[Row], root: str) -> Story:
     """Add bodies to the records of a story. A record whose body cannot be read gets the reason instead.
 
     Args:
-        story: The story.
         rows: Rows of `messages`, with references to bodies.
         root: Root folder of the packs.
 

@@ -14,7 +14,6 @@ def expiry_cautions(messages: DeltaTable, question: Question) -> list[str]:
     """Return a sentence on dropped rows; none if the lake has dropped nothing.
 
     Args:
-        messages: the table.
         question: a question without matching records.
     """
     before = read_expiries(messages).get("messages")

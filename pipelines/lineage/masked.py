@@ -27,7 +27,6 @@ def mask_story(story: Story, masks: Sequence[Mask], key: bytes) -> Story:
     """Return a story with masked records.
 
     Args:
-        story: The story.
         masks: The rules, in order; a rule for the property KEYS or TAGS applies to keys or tags.
         key: Key for hashes.
     """

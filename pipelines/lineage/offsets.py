@@ -74,7 +74,6 @@ def read_offsets(lake: Lake, rows: Collection[Row]) -> Offsets:
     """Return the offsets of groups in the queues of the given records.
 
     Args:
-        lake: Locations of the tables.
         rows: Rows of `messages`.
 
     Raises:

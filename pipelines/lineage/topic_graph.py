@@ -93,7 +93,6 @@ def topic_graph(
     """Return which topics feed which in a time range.
 
     Args:
-        lake: Locations of the tables.
         start: Records stored at or after this time.
         end: Records stored before this time.
         max_delay: Records further apart are not linked.

@@ -118,7 +118,6 @@ def rewrite_file(table_uri: str, file: TableFile, change: Join) -> TableFile:
 
     Args:
         table_uri: path or URI of the table.
-        file: a file of the table.
         change: returns the rows to write for the rows of the file, in the same order; it may leave some out.
 
     Raises:

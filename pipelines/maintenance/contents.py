@@ -88,9 +88,7 @@ def read_contents(lake: Lake, tables: Collection[str] = SUMMED_TABLES, runner: R
     """Read all rows of tables, each at its newest version.
 
     Args:
-        lake: the lake.
         tables: names of intact tables; those that do not exist are left out.
-        runner: runs the tasks that read files.
     """
     left, done = list(tables), []
     for attempt in range(_MAX_ATTEMPTS):

@@ -187,7 +187,6 @@ def adopt_files(aside: AsideFolder, adoption: Adoption, sequence: int) -> Archiv
     """Write a new log for the table with these files, and move the remains of the old one aside.
 
     Args:
-        aside: folder that receives replaced files.
         adoption: from `find_adoption`.
         sequence: sequence of the newest known run, or more.
     """

@@ -48,7 +48,6 @@ def find_damaged_files(table_uri: str, *, deep: bool, runner: Runner = HERE) -> 
     Args:
         table_uri: path or URI of the table.
         deep: True to read every page and check its checksum; otherwise only names, sizes and footers are checked.
-        runner: runs the tasks.
 
     Yields:
         The damaged files, in the log's order if the runner keeps the order of tasks.

@@ -59,7 +59,6 @@ def rebuild_kept_table(aside: AsideFolder, table: str, damages: Sequence[DataDam
     """Rebuild a table, and move the files that it replaces aside.
 
     Args:
-        aside: folder that receives replaced files.
         table: one of `KEPT_TABLES`.
         damages: damaged data files, if the table's log is intact.
 
@@ -149,10 +148,8 @@ def _replace(
     """Write the rows of a new table, and move the files of the old one aside.
 
     Args:
-        aside: folder that receives replaced files.
         table: name of the table.
         schema: its columns.
-        rows: its rows.
         names: its data files so far.
         numbers: the progress numbers of applications, at least one.
     """

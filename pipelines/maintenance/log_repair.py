@@ -242,7 +242,6 @@ def repair_log(
     """Restore a log to its last intact version.
 
     Args:
-        aside: folder that receives replaced files.
         repair: from `plan_log_repair`; its `is_lost` must be False.
         note: written to the entries that replace others.
         keep: data files to keep although only lost versions have them.

@@ -66,7 +66,6 @@ def restore_erasures(lake: Lake, rows: pa.Table) -> RestoredErasures:
     """Find the erasures that lack rows, and return what is known about them.
 
     Args:
-        lake: the lake.
         rows: the rows that `erasures` still has.
     """
     known = dict(_pairs(rows))

@@ -38,7 +38,6 @@ def find_orphans(
     """Return packs that no row of the newest version refers to.
 
     Args:
-        store: the store of the packs.
         messages_uri: path or URI of `messages`.
         packs: all packs, listed after `progress` was read.
         progress: archived end of each store.

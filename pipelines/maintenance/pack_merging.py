@@ -75,7 +75,6 @@ def plan_pack_merges(
     """Return the packs to merge, and which merged packs could not be read.
 
     Args:
-        store: the store of the packs.
         packs: all packs of `candidates`.
         named: the packs that rows name.
         progress: archived end of each store.
@@ -161,7 +160,6 @@ def merge_packs(
     Args:
         store: the store of the packs; it must be picklable.
         bins: from `plan_pack_merges`.
-        runner: runs the tasks that write packs.
         advance: called with the number of bytes that were done.
 
     Raises:
@@ -203,7 +201,6 @@ def delete_merged(
     """Delete files whose packs are all in a merged pack, after a last look for erased bodies in it.
 
     Args:
-        store: the store of the packs.
         packs: all files of `candidates`, as they are now.
         wipe: wipes the bodies of erased messages in all copies of packs, and returns the packs where that failed.
 

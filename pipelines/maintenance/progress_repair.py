@@ -81,7 +81,6 @@ def commit_repair(lake: Lake, note: dict[str, Any]) -> ArchiveCommit:
     """Commit the archive's progress after a repair.
 
     Args:
-        lake: the lake.
         note: note of the repair; `first` is the first lost version, and `run_ids` are the lost runs.
     """
     table = lake.table("messages")

@@ -121,7 +121,6 @@ class Suspect:
         """Return whether messages of a broker are lost.
 
         Args:
-            broker: the broker.
             counted: number of its archived messages; None if unknown.
             there: number of those that are still there.
         """
@@ -195,7 +194,6 @@ def restore_messages(
         damages: the damaged files.
         others: other parts of the logs in which messages were lost.
         stores: stores to read; None for none.
-        runner: runs the tasks.
         parser_version: written to new rows of `gaps`.
 
     Yields:
@@ -407,7 +405,6 @@ def refilled_since(lake: Lake, version: int) -> Refilled:
     """Return the data files of messages that repairs have read again after a version of `messages`.
 
     Args:
-        lake: the lake.
         version: the version; -1 for all, as far as the log goes back.
     """
     newest, paths = version, []

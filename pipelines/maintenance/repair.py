@@ -257,10 +257,8 @@ def plan_repair(
     """Find the damages of a lake and plan their repair.
 
     Args:
-        lake: the lake.
         deep: True to read every page of every data file, and to compare `message_keys` with `messages`.
         stores: stores from which messages of damaged data files are read again; None for none.
-        runner: runs the tasks that read data files.
 
     Raises:
         UnsafeFileError: if the lake contains a link.
@@ -399,7 +397,6 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
     """Repair a lake as planned.
 
     Args:
-        lake: the lake.
         plan: from `plan_repair`.
         parser_version: written to new rows of `archive_runs` and `gaps`.
         runner: runs the tasks that read data files and write those of a rebuilt `message_keys`.
@@ -517,10 +514,7 @@ def _repair_table_of_runs(
     """Repair a table of runs.
 
     Args:
-        aside: receives what is moved aside.
         table: name of the table.
-        plan: the damages.
-        runner: runs the tasks that read data files.
         lost_rows: receives the number of lost rows, None if unknown, if these can be read from the stores again.
 
     Yields:
@@ -580,10 +574,7 @@ def _repair_or_begin(
     """Repair a table's log, or start an empty table if that is not enough.
 
     Args:
-        aside: receives what is moved aside.
         table: name of the table.
-        plan: the damages.
-        runner: runs the tasks that read data files.
         everything: what is lost if it goes back to an earlier version, or starts empty.
 
     Yields:

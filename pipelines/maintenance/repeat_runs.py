@@ -109,7 +109,6 @@ def repeat_runs(lake: Lake, lost: Mapping[str, int | None], stores: Stores) -> I
     Args:
         lake: the lake; `messages` is intact.
         lost: number of lost rows by table, of `REPEATED`; None if unknown.
-        stores: the stores.
 
     Yields:
         Sentences on what is still lost.

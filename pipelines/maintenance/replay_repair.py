@@ -72,7 +72,6 @@ def repair_replay_tables(
     """Repair the tables of replays.
 
     Args:
-        aside: folder that receives replaced files.
         logs: repairs of logs, by table.
         damaged_files: returns the damaged data files of a table whose log is intact.
 

@@ -118,7 +118,6 @@ def exchange_files(
 
     Args:
         table_uri: path or URI of the table.
-        removed: files of the table.
         added: complete files that no version refers to yet.
         changes_data: True if the rows differ afterwards. If False, readers that follow the table see no change.
         note: description of the step, for the commit's metadata.

@@ -169,12 +169,7 @@ class ArchiveMasks:
         return np.asarray(is_wanted.to_numpy(zero_copy_only=False), bool)
 
     def _masked_body(self, kind: str, codec: str, body: bytes, *, holds_messages: bool) -> bytes:
-        """Return a stored body with its fields masked and compressed as before; unchanged bodies stay byte for byte.
-
-        Raises:
-            MaskError: if the body cannot be masked.
-            BodyError: if the body cannot be decompressed.
-        """
+        """Return a stored body with its fields masked and compressed as before; unchanged bodies stay byte for byte."""
         if kind == Kind.TRACE and any(mask.field == KEYS for mask in self.masks):
             raise MaskError("body: a trace message names keys")
         masks = [mask for mask in self.masks if mask.field == BODY]

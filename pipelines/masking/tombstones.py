@@ -92,11 +92,7 @@ def _changes(before: pa.Table, after: pa.Table) -> list[str]:
 
 
 def changes_of(rows: pa.Table) -> dict[str, Array]:
-    """Return what erasures change in each figure of `CHANGED_FIGURES`, and `unknown`: rows without their hashes.
-
-    Args:
-        rows: rows of `erasures` for messages.
-    """
+    """Return what erasures change in each figure of `CHANGED_FIGURES`, and `unknown`: rows without their hashes."""
     names = ("checksum", "body_bytes")
     try:
         details = [json.loads(text) if text else {} for text in rows.column("detail").to_pylist()]
@@ -115,11 +111,7 @@ def changes_of(rows: pa.Table) -> dict[str, Array]:
 
 
 def newest_of_messages(rows: pa.Table) -> pa.Table:
-    """Return the newest row of each message.
-
-    Args:
-        rows: rows of `erasures` for messages.
-    """
+    """Return the newest row of each message."""
     rows = rows.sort_by([("at", "descending")]).combine_chunks()
     numbered = rows.select(["broker", "physical_offset"]).append_column(
         "row", pa.array(np.arange(rows.num_rows, dtype=np.int64))

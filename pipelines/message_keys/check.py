@@ -108,9 +108,7 @@ def check_keys(lake: Lake, since: datetime.date | None = None, runner: Runner = 
     """Compare `message_keys` with `messages`.
 
     Args:
-        lake: the lake.
         since: messages stored before that date are left out; by default all are compared.
-        runner: runs the tasks that read files.
     """
     messages = lake.table("messages")
     newest, followed = newest_commit(messages), followed_version(lake)
@@ -131,7 +129,6 @@ def sum_keys(keys: KeyFiles, runner: Runner, parts: int = 1) -> Array:
 
     Args:
         keys: files with the keys.
-        runner: runs the tasks that read files.
         parts: number of parts.
 
     Returns:

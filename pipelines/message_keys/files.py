@@ -92,7 +92,6 @@ def write_keys(parts: Sequence[pa.Table], erased: ErasedPlaces, lake: Lake, name
     Args:
         parts: rows of `messages` with the columns that `to_keys` needs.
         erased: messages whose keys are left out.
-        lake: where the table is.
         name: name of the file.
     """
     rows = to_keys(erased.without(pa.concat_tables(parts)))

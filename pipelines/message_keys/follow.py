@@ -86,7 +86,6 @@ def catch_up_keys(
     """Add the keys of all rows in `messages`, with retries if other runs commit first.
 
     Args:
-        lake: the lake.
         runner: runs the tasks if there is much to do; otherwise this thread does it.
         wait: waits for a number of seconds.
         prepared: keys that the tasks of a run have written.
@@ -107,7 +106,6 @@ def follow_keys(lake: Lake, runner: Runner = HERE, prepared: PreparedKeys | None
     """Add the keys of new rows in `messages`. If these can no longer be read, rebuild the table.
 
     Args:
-        lake: the lake.
         runner: runs the tasks if there is much to do; otherwise this thread does it.
         prepared: keys that the tasks of a run have written; used if the run's rows are all that the table lacks.
 

@@ -38,7 +38,6 @@ def find_keys(lake: Lake, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.T
     """Find the places of the messages with the given keys.
 
     Args:
-        lake: the lake.
         keys: the keys; a message needs only one of them.
         kind: kind of the keys, see `progress`.
 

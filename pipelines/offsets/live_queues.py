@@ -62,7 +62,6 @@ class LiveQueues:
 
         Args:
             brokers: Brokers whose queues are included.
-            topics: The topics.
             known: Queues of the source.
             since: Time from which the group is to consume.
         """

@@ -43,8 +43,6 @@ def mqadmin_commands(
     Args:
         name_servers: `host:port` of each, separated by semicolons.
         group: The consumer group.
-        topic: The topic.
-        offsets: Offsets of the topic.
         addresses: By broker name, the address of its master.
     """
     base = ["mqadmin", "resetOffsetByTime", "-n", name_servers, "-g", group, "-t", topic]

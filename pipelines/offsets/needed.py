@@ -21,7 +21,6 @@ def offsets_needed(source: OffsetSource, topics: Collection[str], since: datetim
 
     Args:
         source: The store.
-        topics: The topics.
         since: The time.
 
     Raises:

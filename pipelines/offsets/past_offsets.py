@@ -52,7 +52,6 @@ def read_past_offsets(
     """Return the offsets that a group had.
 
     Args:
-        table: `consumer_offsets`.
         sources: The stores.
         group: The consumer group.
         at: The time.
@@ -117,7 +116,6 @@ def _offset(queue: Queue, offset: OffsetAt, moment: Moment, span: QueueSpan | No
     """Return the offset of one queue.
 
     Args:
-        queue: The queue.
         offset: Offset from the snapshots.
         moment: The time, and its snapshots.
         span: First and end offset of the queue at the time; None if not known.

@@ -44,7 +44,6 @@ def plan_needed(
     Args:
         sources: The stores.
         group: The consumer group.
-        topics: The topics.
         since: The time.
         live: The brokers, which are queried for data that the sources lack; None if they are not queried.
 

@@ -81,7 +81,6 @@ def lake_sources(lake: Lake, brokers: Collection[str] = ()) -> list[OffsetSource
     """Return the stores of a lake.
 
     Args:
-        lake: Locations of the tables.
         brokers: Stores to return; all if empty.
 
     Raises:

@@ -31,7 +31,6 @@ class FrameJudge:
         """Judge a frame, and return the results of each suite.
 
         Args:
-            suites: suites to run.
             frame: a row for each window, topic or broker.
             keys: columns that identify a row.
 
@@ -77,11 +76,7 @@ def _judgement(
 
 
 def _check(name: str, success: bool, found: Mapping[str, Any], told: Mapping[str, Any]) -> None:
-    """Raise an error if an expectation could not be evaluated.
-
-    Raises:
-        JudgeError: for such an expectation.
-    """
+    """Raise an error if an expectation could not be evaluated."""
     # Of one metric, or of several by name.
     exceptions = [told] if "raised_exception" in told else list(told.values())
     for each in exceptions:

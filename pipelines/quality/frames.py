@@ -40,7 +40,6 @@ def windows_of(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
 
     Args:
         profile: a merged table of `PROFILE`; all of a queue's windows, or none.
-        facts: further facts of the run.
 
     Raises:
         ProfileError: if the table is not a profile.
@@ -152,7 +151,6 @@ def brokers_of(topics: pd.DataFrame, facts: RunFacts) -> pd.DataFrame:
 
     Args:
         topics: a row for each topic; or several concatenated tables of `broker_sums`.
-        facts: further facts of the run.
     """
     sums = broker_sums(topics)
     without = [name for name in facts.brokers if name not in set(sums["broker"])]

@@ -27,7 +27,6 @@ def judge(profile: pa.Table, suites: Iterable[Suite] = SUITES, facts: RunFacts |
 
     Args:
         profile: a table of `PROFILE`, merged over all tasks.
-        suites: suites to run.
         facts: further facts of the run. Without them, gaps in queues count as unexplained.
 
     Returns:

@@ -49,9 +49,6 @@ class JudgeProcess:
     def begin(self, facts: RunFacts) -> ProfileJudge:
         """Start to judge a run's profile, replacing any earlier one.
 
-        Args:
-            facts: further facts of the run.
-
         Raises:
             SideProcessError: if the process was killed.
         """

@@ -105,11 +105,7 @@ def part_starts(
     """Find the rows at which another broker, topic, queue or window starts. Returns their number.
 
     Args:
-        brokers: codes of the names.
-        topics: likewise.
         queues: queue ids; `NO_QUEUE` for null.
-        stores_us: microseconds.
-        nulls: bits of each row.
         window_us: length of a window.
         starts: output, with room for every row.
     """
@@ -158,11 +154,7 @@ def profile_parts(
         sizes: sizes of the records.
         body_sizes: sizes of the bodies.
         crcs: CRCs of the bodies.
-        reconsumed: reconsume_times.
         queues: as for `part_starts`.
-        stores_us: microseconds.
-        borns_us: microseconds.
-        nulls: bits of each row.
         min_size: smallest size of a record.
         max_size: largest size of a record.
         tolerance_us: tolerance for birth times after store times.

@@ -182,7 +182,6 @@ def parse_partitions(data: bytes, index: PartitionIndex, group: Group) -> pa.Tab
     Args:
         data: bytes of the file at the position of `index.stretch`.
         index: index of the file.
-        group: the group.
 
     Raises:
         ProfileError: if the bytes are not those that were written.

@@ -41,7 +41,6 @@ def to_profiles(profile: pa.Table, run_id: str) -> pa.Table:
     """Return a run's profile as rows of the table `profiles`.
 
     Args:
-        profile: a table of `PROFILE`.
         run_id: id of the archive run.
     """
     run_ids = pa.repeat(pa.scalar(run_id, pa.string()), profile.num_rows)

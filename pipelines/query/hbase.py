@@ -13,7 +13,6 @@ def missing_in_hbase(table: DeltaTable, address: str, table_name: str | None) ->
     """Return a sentence on versions of `messages` that HBase does not have yet; empty if it has all archived messages.
 
     Args:
-        table: the table `messages`.
         address: HOST[:PORT] of HBase's Thrift server.
         table_name: name of the table in HBase, None for the default.
 

@@ -86,7 +86,6 @@ def plan_index(totals: Sequence[Totals], parts: Sequence[str], work: Path, setti
         totals: totals of each part.
         parts: paths of the parts.
         work: folder for unfinished files.
-        settings: the broker's settings.
     """
     ends = prefix_sums([each.keys for each in totals])
     room, keys = settings.index_entries - 1, ends[-1]

@@ -29,10 +29,8 @@ def index_has_tags(
     """Return whether tags are in the index, or None if the files do not show it.
 
     Args:
-        files: the store's files.
         index_files: paths of its IndexFiles, oldest first.
         geometry: their numbers of slots and entries.
-        records: the records of its log.
     """
     for path in reversed(index_files):
         groups = list(_by_record(_last_entries(files, path, geometry)))

@@ -94,10 +94,8 @@ def begin_or_resume(
     """Write the plan of a new run, or read that of an interrupted one.
 
     Args:
-        store: the store.
         root: see `RebuildPlan`.
         out: the folder that receives the new files.
-        settings: the broker's settings.
         partition_bytes: bytes of the log that one task reads.
         is_live: whether a broker has the store open.
 

@@ -83,7 +83,6 @@ class Replacement:
 
         Args:
             root: the store's folder.
-            log_format: the store's format.
             log: the log's range now; a run resumes an earlier one of the same range only.
             wanted: the user's options.
         """
@@ -147,9 +146,6 @@ class Replacement:
     def take_over_old_queues(self, settings: Settings) -> int:
         """Copy the queues without a record in the log, and return their number.
 
-        Args:
-            settings: the settings of the run.
-
         Raises:
             UnsafeFileError: for a link among the queues' folders and files.
         """
@@ -177,7 +173,6 @@ class Replacement:
         """Verify the new files against the whole log.
 
         Args:
-            store: the store.
             shifted: queues that lack messages, so that later entries are at smaller queue offsets than their own.
             topics: the topics that were rebuilt, None for all.
             delay_levels_ms: the messageDelayLevel that the new files were made with.
@@ -235,11 +230,7 @@ class Replacement:
         return old
 
     def _read_started(self, path: Path) -> tuple[str, list[Path]]:
-        """Read the control file: the suffix, and the paths to replace.
-
-        Raises:
-            UnsafeFileError: if it names a path that a run does not make.
-        """
+        """Read the control file: the suffix, and the paths to replace."""
         document = self._known(path)
         stamp, names = document.get("stamp"), document.get("paths")
         is_stamp = isinstance(stamp, str) and _STAMP.fullmatch(stamp) is not None

@@ -136,7 +136,6 @@ def find_settings(
     Args:
         root: The store's folder, or that of its small files, from `small_files_folder`.
         wanted: The settings that the user gives.
-        log_format: The store's format.
         dialect: The dialect of its CommitLog.
         segments: The segments of its log, which show the delays of schedule queues, and the entries of an index.
         files: Its queues and indexes; by default, those in its folder.

@@ -105,7 +105,6 @@ def encode_part(rows: pa.Table, bodies: pa.LargeBinaryArray, replay_id: str) -> 
     Args:
         rows: rows of `messages`, see `parts.COLUMNS`.
         bodies: body of each row, as the broker stored it.
-        replay_id: id of the replay.
     """
     entries = rows.column("properties").combine_chunks()
     lengths, keys, items = property_entries(entries)
@@ -177,7 +176,6 @@ def added_properties(rows: pa.Table, replay_id: str) -> pa.Array:
 
     Args:
         rows: rows of `messages`, see `parts.COLUMNS`.
-        replay_id: id of the replay.
     """
     added = stamps(rows, replay_id)
     formats = pc.fill_null(rows.column("format").cast(pa.string()), "rocketmq").combine_chunks()

@@ -40,7 +40,6 @@ def read_changed(table: DeltaTable, condition: str, part: Sequence[LogRange]) ->
     Args:
         table: `replay_rows`.
         condition: from `changed_condition`.
-        part: ranges of logs.
 
     Returns:
         `parts.COLUMNS`, `body` and `error`, in the order of sending.

@@ -30,7 +30,6 @@ def write_changed(lake: Lake, messages: PlannedMessages, changes: Changes, spark
     """Change the messages of a plan and write them to `replay_rows`.
 
     Args:
-        lake: the lake.
         messages: messages of a plan on the table `messages`.
         changes: changes to make.
         spark: session that runs the function, if there is one.
@@ -60,7 +59,6 @@ def write_copied(lake: Lake, messages: PlannedMessages) -> None:
     """Copy the messages of a plan to `replay_rows`, so that they can be sent after their source is gone.
 
     Args:
-        lake: the lake.
         messages: messages of a plan on a table that was copied from a log or from topics.
 
     Raises:
@@ -164,11 +162,7 @@ def _transformed_files(lake: Lake, replay_id: str, rows: DataFrame, changes: Cha
 
 
 def _check_identity(lake: Lake, replay_id: str) -> None:
-    """Check that a function has kept the columns that identify messages.
-
-    Raises:
-        ReplayError: if it has added messages or changed an identifying column.
-    """
+    """Check that a function has kept the columns that identify messages."""
     known = ", ".join(
         name for name in IDENTITY if name != "sys_flag"
     )  # the codec bits of sys_flag depend on the new body

@@ -51,7 +51,6 @@ def group_offsets(lake: Lake, brokers: Sequence[str]) -> KnownOffsets:
     """Return the next offset of each group in each queue, from the newest snapshots.
 
     Args:
-        lake: the lake.
         brokers: the stores.
     """
     found: dict[str, Places] = {}
@@ -75,8 +74,6 @@ def live_offsets(admin: Admin, group: str, brokers: Collection[str] | None = Non
     """Return a group's next offsets from live brokers; empty if they do not know the group.
 
     Args:
-        admin: client that queries the brokers.
-        group: the group.
         brokers: brokers to query; None for all.
 
     Raises:

@@ -73,7 +73,6 @@ def find_old_copies(
     """Return the copies that are not needed any more.
 
     Args:
-        lake: the lake.
         now: the moment from which ages count.
         keep: how long the copies of a replay are kept after its newest event.
         unfinished_after: age from which copies are dropped if their replay was killed before its plan was recorded.
@@ -115,7 +114,6 @@ def drop_copies(lake: Lake, found: OldCopies) -> None:
     """Record that the copies are dropped, and drop them in one commit.
 
     Args:
-        lake: the lake.
         found: what `find_old_copies` has found.
 
     Raises:

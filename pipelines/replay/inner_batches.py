@@ -37,7 +37,6 @@ def further_messages(table: DeltaTable, condition: str, group: str) -> dict[tupl
     """Return how many messages inner batches hold besides the first of each, by the values of SQL expressions.
 
     Args:
-        table: the table `messages`.
         condition: SQL condition on its rows.
         group: SQL expressions, separated by commas.
 
@@ -98,7 +97,6 @@ def bodies_of_split(rows: pa.Table, bodies: Callable[[pa.Table], StoredBodies]) 
     """Return the bodies of rows from `split_inner_batches`.
 
     Args:
-        rows: the rows.
         bodies: returns the stored bodies of other rows.
     """
     if _BODY not in rows.column_names:

@@ -126,7 +126,6 @@ def read_states(
     """Return the replays of a lake, the oldest first.
 
     Args:
-        lake: the lake.
         replay_id: only this replay.
         on_error: called with the id of a replay whose rows cannot be read, which is left out. By default the error is
             raised.
@@ -398,11 +397,7 @@ class _Owner(NamedTuple):
 
 
 def _owner(replay_id: str, text: str) -> _Owner:
-    """Return the process that a row names.
-
-    Raises:
-        ReplayError: if the text was not written by `this_process`.
-    """
+    """Return the process that a row names."""
     try:
         fields = json.loads(text)
         owner = _Owner(fields["host"], fields["pid"], fields["started"])

@@ -133,8 +133,6 @@ def not_consumed_in_lake(
     """Return what a group has not consumed of a lake's messages.
 
     Args:
-        lake: the lake.
-        messages: the table `messages`.
         group: the consumer group.
         brokers: the stores.
         takes_topic: returns whether a topic is of interest.
@@ -174,7 +172,6 @@ def not_consumed_in_stores(stores: Iterable[Store], group: str, takes_topic: Cal
     """Return what a group has not consumed of stores' messages, by the stores' own files.
 
     Args:
-        stores: the stores.
         group: the consumer group.
         takes_topic: returns whether a topic is of interest.
 
@@ -205,9 +202,7 @@ def not_consumed_live(admin: Admin, group: str, topics: Iterable[str], brokers: 
     """Return what a group has not consumed of live topics.
 
     Args:
-        admin: client that queries the brokers.
         group: the consumer group.
-        topics: the topics.
         brokers: brokers to query; all if empty.
 
     Raises:
@@ -287,11 +282,7 @@ def _not_consumed(
 
 
 def _check_does_not_broadcast(group: str, subscriptions: Subscriptions, takes_topic: Callable[[str], bool]) -> None:
-    """Refuse a group that broadcasts, also if it has offsets in the topic, which are from the time before.
-
-    Raises:
-        ReplayError: names the topic.
-    """
+    """Refuse a group that broadcasts, also if it has offsets in the topic, which are from the time before."""
     for key, one in sorted(subscriptions.found.items()):
         if key.group == group and one.message_model == BROADCASTING and takes_topic(key.topic):
             raise ReplayError(
@@ -311,11 +302,7 @@ def _consumes(broker: str, topic: str, topics: Collection[tuple[str, str]], queu
 
 
 def _check_offsets_are_known(group: str, moment: Moment, takes_topic: Callable[[str], bool]) -> None:
-    """Refuse offsets without an upper bound between two snapshots.
-
-    Raises:
-        ReplayError: names the snapshots.
-    """
+    """Refuse offsets without an upper bound between two snapshots."""
     if moment.taken_next is None or moment.at == moment.taken:
         return
     unknown: dict[str, OffsetAt] = {

@@ -51,7 +51,6 @@ def find_others(
     one that another version wrote, is left out.
 
     Args:
-        lake: the lake.
         plan: the plan; its condition applies to `table`.
         table: the table `messages`, of the lake or copied.
         on_unreadable: called with the id of each replay that cannot be read.
@@ -98,7 +97,6 @@ def announce(
     If two are recorded at the same time, at least one sees the other and withdraws.
 
     Args:
-        lake: the lake.
         plan: the plan to record.
         table: the table with which `known` was found.
         known: other replays that are accepted.
@@ -178,7 +176,6 @@ def _places(plan: ReplayPlan, *, has_copies: bool = True) -> str:
     """Return the table with the messages of a plan, and a condition for its rows.
 
     Args:
-        plan: The plan.
         has_copies: False if its rows of `replay_rows` were dropped: those that were sent are in `replay_messages`.
     """
     if plan.selection:

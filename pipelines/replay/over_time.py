@@ -42,7 +42,6 @@ def count_over_time(table: DeltaTable, condition: str, choice: Sequence[QueueCho
     Messages without a store time are not counted.
 
     Args:
-        table: `messages`.
         condition: condition of the chosen messages.
         choice: the chosen messages by queue.
 

@@ -62,7 +62,6 @@ def read_part(table: DeltaTable, condition: str, part: Sequence[LogRange]) -> pa
     Args:
         table: the table `messages`, of a lake or copied from a log or from topics.
         condition: condition of the plan.
-        part: ranges of logs.
 
     Returns:
         `COLUMNS` of `messages`, and `body` if the table has it.

@@ -65,7 +65,6 @@ def count_choice(table: DeltaTable, condition: str) -> list[QueueChoice]:
     """Count the chosen messages of each queue, also those in inner batches, sorted by store, topic and queue.
 
     Args:
-        table: the table `messages`.
         condition: from `selection.condition`.
 
     Raises:
@@ -193,7 +192,6 @@ def target_queue_ends(client: TargetClient, topics: Iterable[str]) -> tuple[Queu
     """Return the queues of topics to which messages can be sent, with their current ends.
 
     Args:
-        client: client of the target.
         topics: names of the topics.
 
     Raises:
@@ -235,7 +233,6 @@ def check_queue_numbers(choice: Sequence[QueueChoice], target: Target) -> None:
 
     Args:
         choice: from `count_choice`.
-        target: target of the messages.
 
     Raises:
         TargetError: names the first missing queue.
@@ -274,7 +271,6 @@ def make_plan(
         choice: from `count_choice`.
         parts: from `cut_parts`.
         condition: from `selection.condition`.
-        target: target of the messages.
         limit: number of messages to send, the first ones; 0 for all.
         batch_bytes: maximum size of a batch.
         command: the selection in words.

@@ -30,10 +30,8 @@ def find_sent(puller: Puller, queue: MessageQueue, start: int, replay_id: str) -
     """Yield a replay's messages in a queue, from a queue offset to the queue's end.
 
     Args:
-        puller: reads the target.
         queue: queue of the target.
         start: the first queue offset to read.
-        replay_id: id of the replay.
 
     Raises:
         TargetError: if the queue ends before `start`, so that it is no longer the same queue.

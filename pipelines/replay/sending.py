@@ -297,10 +297,6 @@ class _RetryWaits:
         Args:
             problem: error of the last attempt.
             what: the queue and the failed step, for messages.
-
-        Raises:
-            TargetGoneError: if the total time has passed.
-            StoppedError: if the replay was stopped.
         """
         if self._is_stopped():
             raise StoppedError(f"{what}: {problem}") from None

@@ -57,8 +57,6 @@ def with_unwritten(runs: Mapping[MessageQueue, Sequence[Run]], plan: ReplayPlan,
 
     Args:
         runs: From `read_sent_runs`.
-        plan: Plan of the replay.
-        puller: Reads the target.
 
     Raises:
         TargetError: A queue ends before the recorded messages.

@@ -56,7 +56,6 @@ def stamps(rows: pa.Table, replay_id: str) -> pa.Array:
     Args:
         rows: `broker`, `physical_offset`, `msg_id`, `topic`, `queue_id`, `store_timestamp` and `born_timestamp` of
             `messages`. All messages of a batch have one born time, that of the request, so theirs is a property.
-        replay_id: id of the replay.
     """
 
     def text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:

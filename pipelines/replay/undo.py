@@ -89,8 +89,6 @@ def plan_steps(
     """Yield the move of each group past the messages of a replay, queue by queue.
 
     Args:
-        client: Client of the target.
-        replay_id: Id of the replay.
         runs: Offsets of its messages.
         groups: By topic, the groups.
         sources: Stores of the lake, whose snapshots have the filters of groups that have no client now.

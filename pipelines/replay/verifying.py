@@ -257,7 +257,6 @@ def verify_replay(
     Args:
         messages: messages of the plan.
         ledger: ledger of the replay.
-        puller: reads the target.
         on_progress: called with the number of messages of each part.
 
     Raises:

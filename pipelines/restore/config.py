@@ -87,11 +87,7 @@ def parse_offsets(data: bytes, name: str) -> Table:
 
 
 def _queue_id(key: object) -> int:
-    """Return a queue number, which may be a number or a text in JSON.
-
-    Raises:
-        NumberError: if it is neither.
-    """
+    """Return a queue number, which may be a number or a text in JSON."""
     return require_int(str(key), "queue", INT32_MIN, INT32_MAX)
 
 
@@ -158,7 +154,6 @@ def config_files(
     """Return the content of the files by name.
 
     Args:
-        offsets: offsets of the consumer groups.
         topics: all topics with a message.
         delays: for each delay level, the offset of the first message that is still to be delivered.
         timestamp: store time of the newest record, ms; it becomes the version of the files.
@@ -184,7 +179,6 @@ def light_offsets_file(offsets: GroupOffsets, timestamp: int) -> bytes:
     """Return lmqConsumerOffset.json, in which a light group has one offset, without a queue number.
 
     Args:
-        offsets: offsets of the consumer groups.
         timestamp: store time of the newest record, ms; it becomes the version of the file.
     """
     table = offsets.table

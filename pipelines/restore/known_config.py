@@ -79,7 +79,6 @@ def read_known_config(lake: Lake, broker: str, at: datetime.datetime | None) -> 
     """Read a store's configuration.
 
     Args:
-        lake: Where the tables are.
         broker: Name of the store.
         at: The restored time; None for the newest configuration.
 

@@ -130,7 +130,6 @@ def restore_store(
     """Restore a store from the messages of a broker in a lake.
 
     Args:
-        lake: where the tables are.
         bodies: where the packs are.
         out: the folder for the store: new, or with an interrupted run with the same options.
         chosen: the log and the part of it; an empty broker name stands for the only broker of the lake.

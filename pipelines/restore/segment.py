@@ -105,9 +105,7 @@ def restore_segment(table: DeltaTable, bodies: BodySource, task: SegmentTask) ->
     """Restore one segment.
 
     Args:
-        table: `messages`.
         bodies: where the bodies are.
-        task: the segment.
 
     Raises:
         RestoreError: see `errors`.

@@ -26,7 +26,6 @@ def records_after(files: StoreFiles, end: int) -> int:
     Each queue is read from its newest file back to its first entry before the end.
 
     Args:
-        files: the store's files.
         end: physical offset at which the log ends.
 
     Raises:

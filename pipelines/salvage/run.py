@@ -247,12 +247,7 @@ def _fill_empty(tasks: list[SegmentTask], done: dict[int, SegmentSalvaged]) -> N
 
 
 def _read_config(root: Path) -> dict[str, bytes]:
-    """Read the files of `config` before anything is written. A broker creates missing ones.
-
-    Raises:
-        UnsafeFileError: for a link, or anything else that is not a regular file, among them; or for a file of more
-            than 64 MiB.
-    """
+    """Read the files of `config` before anything is written. A broker creates missing ones."""
     folder = root / CONFIG
     names = files_in(folder, lambda name: name.endswith(".json"), below=root)
     files: dict[str, bytes] = {}

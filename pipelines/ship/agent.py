@@ -417,11 +417,7 @@ class ShipAgent:
         return parse_manifest(data, f"{self._target.text}/{name}")
 
     def _check_store(self) -> None:
-        """Check that the target has a copy of this store, or no copy.
-
-        Raises:
-            ShipConflictError: if it has a copy of another store.
-        """
+        """Check that the target has a copy of this store, or no copy."""
         folder = self._source.format.folder
         if not self._log.generation and not self._other.generation:
             foreign = self._target.names_in(folder, 1)

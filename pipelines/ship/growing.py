@@ -69,7 +69,6 @@ class GrowingFiles:
         """Ship the bytes up to a position, as one part.
 
         Args:
-            entry: the file.
             source: the open file of the store.
             end: position after the last byte to ship.
             is_live: whether the broker can still write to the file.
@@ -115,7 +114,6 @@ class GrowingFiles:
         """Return whether the broker has changed shipped bytes: the last ones, or on the first call, whole parts.
 
         Args:
-            entry: the file.
             source: the open file of the store.
             every_part: compare every part on the first call, and not only the last one.
         """

@@ -116,7 +116,6 @@ def _appended(progress: StoreSnapshot, moved: int | None, subscribed: int | None
     """Return what was added.
 
     Args:
-        progress: the snapshot.
         moved: number of rows for changed offsets; None if the lake has a newer snapshot.
         subscribed: number of rows for changed subscriptions, likewise.
     """
@@ -208,7 +207,6 @@ def _newer_time(
     """Return the time of a kind's offsets; None if the table's last snapshot of them is as new.
 
     Args:
-        progress: the snapshot.
         written: time at which they were written.
         mark: the row of the last snapshot; None if there is none.
         is_read_again: True if they have not moved since that, although the log has grown.

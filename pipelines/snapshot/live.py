@@ -40,7 +40,6 @@ def ask_progress(
     """Take a snapshot of a live broker.
 
     Args:
-        admin: a client.
         broker_name: name of the broker at the name servers.
         name: name of the store in the lake, if different.
         clock: a monotonic clock, in seconds.
@@ -83,7 +82,6 @@ def ask_group(admin: Admin, group: str, broker_name: str) -> StoreSnapshot:
     """Take a snapshot of one group of a live broker: its offsets, and its clients' subscriptions.
 
     Args:
-        admin: a client.
         group: the consumer group.
         broker_name: name of the broker at the name servers.
 

@@ -97,7 +97,6 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
     """Count the messages that are missing in `topic_minutes`.
 
     Args:
-        lake: where the tables are.
         runner: runs the tasks that read `messages` and write files.
         from_scratch: true to count all of `messages` and replace the rows of the table.
 

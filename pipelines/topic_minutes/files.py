@@ -71,7 +71,6 @@ def write_minutes_file(rows: pa.Table, lake: Lake, name: str) -> DataFile:
 
     Args:
         rows: columns of `SCHEMA`.
-        lake: where the table is.
         name: file name.
     """
     rows = rows.combine_chunks()

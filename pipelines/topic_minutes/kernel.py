@@ -70,12 +70,8 @@ def assign_groups(
 
     Args:
         brokers: numbers of the names.
-        topics: likewise.
-        queues: queue ids.
         kinds: numbers of the names.
         tags: numbers from 0; rows without a tag have a number of their own, and so have tags that are not named.
-        stores_us: microseconds.
-        nulls: bits of each row.
         stretch_of_tag: -1 for each tag number; changed.
         group_of_tag: one value for each tag number; changed.
         groups: output, the number of each row's group.
@@ -147,12 +143,7 @@ def sum_groups(
         starts: where the rows of each group begin in `order`, and the end of the last.
         order: rows, group by group.
         physical: physical offsets; here and below, null is 0.
-        sizes: bytes of the records.
         body_sizes: bytes of the bodies.
-        reconsumed: reconsume_times.
-        stores_us: microseconds.
-        borns_us: microseconds.
-        nulls: bits of each row.
         marks: bits of each row.
         seconds: working memory for 60 numbers.
         out: output, FIELDS x groups.

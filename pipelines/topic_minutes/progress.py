@@ -101,11 +101,7 @@ def count_uncounted_runs(lake: Lake) -> int:
 
 
 def _tables(lake: Lake) -> dict[str, DeltaTable]:
-    """Open `topic_minutes`, and `archive_runs` if the lake has it.
-
-    Raises:
-        NoTableError: if `topic_minutes` is missing.
-    """
+    """Open `topic_minutes`, and `archive_runs` if the lake has it."""
     # The order matters: a run with a row in archive_runs has its minutes by then.
     runs = lake.find("archive_runs")
     return {**({} if runs is None else {"archive_runs": runs}), "topic_minutes": lake.table("topic_minutes")}

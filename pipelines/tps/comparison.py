@@ -80,7 +80,6 @@ def silent_groups(question: RatesQuestion, rows: Sequence[Mapping[str, Any]]) ->
     """Return the groups that had messages at the earlier time and have none now, those with most messages first.
 
     Args:
-        question: the question.
         rows: rows of `Comparison.rows`.
     """
     now: dict[Key, int] = {}

@@ -92,7 +92,6 @@ def read_coverage(lake: Lake, brokers: Collection[str] = ()) -> Coverage:
     """Find the time ranges that the lake covers.
 
     Args:
-        lake: the lake.
         brokers: brokers to read; all if empty.
 
     Raises:
@@ -143,12 +142,7 @@ def _are_times(least: pa.ChunkedArray, greatest: pa.ChunkedArray) -> bool:
 
 
 def read_damage(lake: Lake, coverage: Coverage) -> Mapping[str, Sequence[TimeSpan]]:
-    """Find the time ranges, by broker, of ranges of logs that could not be read.
-
-    Args:
-        lake: the lake.
-        coverage: time ranges that the lake covers.
-    """
+    """Find the time ranges, by broker, of ranges of logs that could not be read."""
     return _times_of(lake, "quarantine", coverage.spans)
 
 

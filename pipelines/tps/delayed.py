@@ -53,8 +53,6 @@ def delayed_messages(
     """Count the delayed messages of a time range by state.
 
     Args:
-        lake: the lake.
-        coverage: time ranges that the lake covers.
         question: brokers, and the time range in which the messages were stored.
         segment_life: time for which a segment is kept.
         has_config: True if the lake knows the brokers' delay levels.

@@ -24,10 +24,7 @@ def hot_queues(
     """Return all queues, those with most messages first.
 
     Args:
-        lake: the lake.
-        coverage: time ranges that the lake covers.
         question: question by broker, topic and queue, without windows.
-        engine: engine that counts.
 
     Returns:
         Rows of `COLUMNS`. `skew` is 1 if all of the topic's queues with messages on the broker have the same number.

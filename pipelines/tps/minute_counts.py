@@ -58,7 +58,6 @@ def sum_windows(lake: Lake, question: RatesQuestion, step: datetime.timedelta, c
     """Return the sums of each group: an array of `SUMS` x windows of length `step` from the question's start.
 
     Args:
-        lake: location of the table.
         question: a question whose start is a multiple of `step` since 1970, in whole minutes.
         step: length of a window.
         check: called with the number of cells; may raise an error.
@@ -72,8 +71,6 @@ def sum_all(lake: Lake, question: RatesQuestion, check: CheckCells) -> tuple[dic
     """Return the sums of each group over the whole time range, as an array of `SUMS`, and its busiest minute.
 
     Args:
-        lake: location of the table.
-        question: a question in whole minutes.
         check: called with the number of groups; may raise an error.
 
     Returns:

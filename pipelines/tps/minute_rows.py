@@ -82,8 +82,6 @@ def read_minute_rows(
     """Read the rows of `topic_minutes` for a question, on all cores.
 
     Args:
-        lake: location of the table.
-        question: a question in whole minutes.
         sums: names of the sums.
         use: called with some ten thousand rows at a time, in any order, from one thread at a time.
         sketches: names of columns of sketches.

@@ -26,8 +26,6 @@ def merge_minutes(lake: Lake, question: RatesQuestion, step: datetime.timedelta,
     """Merge the sketches of each group and window.
 
     Args:
-        lake: location of the table.
-        question: a question in whole minutes.
         step: length of a window; windows are numbered from the question's start.
         columns: names of the columns of sketches.
     """

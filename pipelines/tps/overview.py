@@ -47,7 +47,6 @@ def overview(
     """Return the questions on a time range.
 
     Args:
-        coverage: Time ranges that the lake covers.
         start: Start of the time range; by default the first archived minute.
         end: End of the time range, exclusive; by default the last archived minute.
         window: Length of a window in whole minutes; by default at most `MAX_WINDOWS` windows.

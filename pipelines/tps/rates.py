@@ -65,7 +65,6 @@ class Rates:
         """Answer a question.
 
         Args:
-            question: the question.
             has_quantiles: True to add `QUANTILES`.
 
         Returns:
@@ -89,7 +88,6 @@ class Rates:
         """Return the rows of groups that have no message in the time range of a question.
 
         Args:
-            question: the question.
             groups: the groups, each as values in the order of `question.by`.
 
         Returns:

@@ -93,10 +93,7 @@ def make_report(
     """Answer a question for a report.
 
     Args:
-        lake: Locations of the tables.
-        coverage: Time ranges that the lake covers.
         question: The question; its window is that of the figures over time, unless there are too many.
-        engine: Engine that counts.
         compared: Distance to an earlier time with which the groups are compared.
 
     Raises:

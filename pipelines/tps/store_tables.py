@@ -179,7 +179,6 @@ class StoreLogs:
         """Fill a table for rates.
 
         Args:
-            table: the table.
             lake: location of the table, which must not exist.
             runner: runs the tasks that read logs.
             advance: called with the number of bytes that were done.

@@ -81,7 +81,6 @@ def read_outcomes(
         lake: location of the tables.
         question: the question; its groups and windows do not matter.
         prepared: number of transactions that the question counts.
-        engine: engine that counts.
 
     Returns:
         The outcomes; None if they are not known: the lake has no `edges`, there are more than `MAX_TRANSACTIONS`, or

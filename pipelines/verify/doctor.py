@@ -103,7 +103,6 @@ def verify_stores(
     Args:
         stores: from `find_stores`.
         options: what to compare with, and how large tasks are.
-        runner: runs the tasks.
         advance: called with the number of bytes of log that another task has read.
 
     Raises:

@@ -57,7 +57,6 @@ def open_part(files: StoreFiles, name: str) -> IndexPart | None:
     """Open an IndexFile and return its description, or None if it has no entry.
 
     Args:
-        files: the files of the store.
         name: path of the file.
 
     Raises:

@@ -36,11 +36,9 @@ def observe_delays(
     """Read the delays that the newest entries of the schedule queues have.
 
     Args:
-        files: The files of the store.
         queues: Topic and queue id of every queue that has a folder.
         schedule_topic: The topic of delayed messages.
         file_size: Bytes of a queue file.
-        layout: The queues' layout.
         records: The store's log.
 
     Returns:

@@ -36,11 +36,9 @@ class QueueFiles:
         """List the files. A queue without a folder has none.
 
         Args:
-            files: the files of the store.
             topic: the queue's topic.
             queue_id: the queue's number in its topic.
             file_size: expected size of each file, bytes.
-            layout: the kind of queue.
 
         Raises:
             UnsafeFileError: for a link, or anything else that is not a regular file, with the name of one.

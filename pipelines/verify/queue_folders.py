@@ -104,7 +104,6 @@ def check_kinds(
     """Check that topics.json has the queue type of every topic that its queues' folder shows.
 
     Args:
-        files: The files of the store.
         listed: The topics in topics.json, each with whether it has batches.
         queues: Those that have a folder of this layout.
         layout: ConsumeQueues or BatchConsumeQueues.

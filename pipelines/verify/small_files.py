@@ -20,8 +20,6 @@ def check_marks(
     """Compare checkpoint and abort file with the log.
 
     Args:
-        view: the store.
-        files: its small files.
         newest_time: the latest store time in the log, ms; 0 without a record.
         findings: receives the findings.
         awaits_record: whether the store is a copy without the newest record, which the checkpoint may confirm.

@@ -209,7 +209,6 @@ def likely_file_size(sizes: Counter[int], layout: QueueLayout) -> int | None:
 
     Args:
         sizes: The number of files by size.
-        layout: The kind of queue.
     """
     possible = {
         size: count for size, count in sizes.items() if 0 < size <= MAX_FILE_BYTES and size % layout.entry_size == 0
@@ -239,7 +238,6 @@ def _record_end_before(files: QueueFiles, number: int, end: int) -> int:
     """Return the physical offset after the record of the newest entry before a number; 0 without such an entry.
 
     Args:
-        files: the queue.
         number: the number; only some entries before it are read.
         end: end of the log; entries beyond it do not count.
     """

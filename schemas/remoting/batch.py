@@ -47,7 +47,6 @@ def parse_batch(body: ReadableBuffer, limit: int | None = None) -> list[BatchIte
     """Return the messages of a batch's body.
 
     Args:
-        body: body of the request.
         limit: maximum number of messages; None for any number.
 
     Raises:

@@ -53,7 +53,6 @@ def parse_binary_header(header: bytes, start: int) -> BinaryHeader:
     """Parse a complete header.
 
     Args:
-        header: bytes of the header.
         start: position of the header in the parsed buffer, for errors.
 
     Raises:

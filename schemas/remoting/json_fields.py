@@ -38,7 +38,6 @@ def parse_body(kind: type[B], body: bytes | memoryview, *, limit: int = MAX_FRAM
 
     Args:
         kind: class of the body.
-        body: body of a command.
         limit: maximum size in bytes; parsed JSON can take twenty times the memory.
         is_plain: whether fastjson writes plain JSON for this body, because no map has numbers or objects as keys; then
             fastjson's dialect is not tried, which takes ten times as long to parse.

@@ -33,7 +33,6 @@ class FileQueue:
             folder: folder of the files; need not exist.
             file_size: size of each file.
             size_option: option that sets the size, for error messages.
-            mappings: limits the number of mapped files.
 
         Raises:
             StoreFilesError: if a file has another size, or one between two others is missing.

@@ -46,9 +46,6 @@ class MessageLog(RecordLog, Generic[M]):
 
         Returns:
             The message and its size; None if the record is incomplete.
-
-        Raises:
-            LayoutError: if the bytes are not a valid record.
         """
 
     def _bytes_at(self, offset: int) -> bytes:

@@ -40,9 +40,7 @@ class QueueTable(Generic[Q]):
 
         Args:
             folder: folder of the topics' folders; need not exist.
-            file_size: size of a file.
             size_option: option that sets it, for error messages.
-            mappings: limits the number of mapped files.
 
         Raises:
             StoreFilesError: if their files do not have the given size, or one is missing.

@@ -47,7 +47,6 @@ class Retention:
 
         Args:
             root: folder of the store.
-            log: files of the log.
             expire: deletes queue and index files that point only before an offset of the log; its second argument is
                 the modification time of the newest deleted segment, s since 1970.
             options: settings of retention.

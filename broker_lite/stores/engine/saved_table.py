@@ -54,10 +54,6 @@ class SavedTable(ABC):
 
         Returns:
             The table; None if no file exists.
-
-        Raises:
-            ConfigFileError: if files exist, and none is valid.
-            UnsafeFileError: if one of them is a symbolic link or not a regular file.
         """
         problems = []
         for path in (self.path, self.backup, *others):

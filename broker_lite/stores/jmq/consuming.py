@@ -162,7 +162,6 @@ class Consuming:
 
         Args:
             retry: retry as it was taken.
-            client: address of the consumer.
             failure: reason of the failure; None if the message was consumed.
 
         Raises:

@@ -81,7 +81,6 @@ class JournalQueue(NumberedQueue):
         record with that offset comes.
 
         Args:
-            message: the record.
             from_journal_start: whether all earlier records of the journal were read, too.
             journal_start: first offset of the journal.
 

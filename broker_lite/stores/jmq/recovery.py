@@ -26,7 +26,6 @@ def recover(files: JournalFiles, *, crashed: bool) -> RecoveryReport:
     """Find the journal's end, and make the queues consistent with the journal.
 
     Args:
-        files: files of the store.
         crashed: True if the `abort` file was found.
     """
     journal, queues = files.journal, files.queues

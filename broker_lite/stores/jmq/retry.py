@@ -130,12 +130,7 @@ def _text(exception: str) -> str:
 
 
 def _prepare_files(path: Path, root: Path) -> None:
-    """Create the database's file, and check that it and the further files of SQLite are writable.
-
-    Raises:
-        StoreFilesError: if a rollback would delete another file.
-        UnsafeFileError: if one of the files is a symbolic link or not a regular file.
-    """
+    """Create the database's file, and check that it and the further files of SQLite are writable."""
     make_folders(path.parent, below=root)
     for suffix in ("-wal", "-shm", "-journal"):
         other = path.with_name(path.name + suffix)

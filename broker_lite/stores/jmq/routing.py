@@ -39,7 +39,6 @@ class Routing:
         """Use the queues of a store's options.
 
         Args:
-            options: options of the store.
             chance: source of randomness.
             queue_count_of: returns the number of queues of a topic, if the options do not determine it.
         """
@@ -51,7 +50,6 @@ class Routing:
         """Return the queue of a message.
 
         Args:
-            message: the message.
             wanted: queue that its producer chose; None if the store chooses.
 
         Raises:

@@ -73,7 +73,6 @@ class FailedMessages:
             group: group of the consumer.
             journal_offset: journal offset of the message, which may be a retry.
             max_attempts: maximum number of retries.
-            client: address of the consumer.
 
         Returns:
             New status of the message; None if the failure was already reported: its retry is waiting, or it is a dead

@@ -58,9 +58,7 @@ class JmqQueries:
 
         Args:
             topic: topic of the queue.
-            queue_id: id of the queue.
             queue_offset: offset of the first record.
-            limits: limits of the pull.
             codes: hashes of the wanted tags; None for all tags.
             accepts_record: function that returns whether a record matches; None if all records match.
         """

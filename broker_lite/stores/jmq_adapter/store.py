@@ -214,7 +214,6 @@ class JmqStore(JmqQueries):
             delay_level: negative for a dead letter at once; JMQ has no other levels.
             max_reconsume_times: maximum number of retries; None for the group's setting. The store's own limits also
                 apply.
-            client: address of the consumer.
 
         Raises:
             SendBackError: if there is no message at the offset.

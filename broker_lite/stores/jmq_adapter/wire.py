@@ -69,7 +69,6 @@ def client_properties(message: JournalMessage, marks: Mapping[str, str]) -> dict
     """Return a message's properties for a client; the business id becomes a key.
 
     Args:
-        message: message in the journal.
         marks: properties that the broker adds.
     """
     known = message.properties
@@ -83,7 +82,6 @@ def record_of(message: JournalMessage, known: dict[str, str]) -> bytes:
     """Return a message's record for clients.
 
     Args:
-        message: message in the journal.
         known: its `client_properties`.
     """
     return _record(message, (message.topic, message.queue_id, message.queue_offset), 0, known)

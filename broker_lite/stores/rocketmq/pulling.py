@@ -33,11 +33,8 @@ def pull_records(
     """Return the records from a queue offset on that pass a filter; the caller holds the store's lock.
 
     Args:
-        files: files of the store.
         topic: topic of the queue.
-        queue_id: id of the queue.
         queue_offset: offset of the first record.
-        limits: limits of the pull.
         codes: hashes of the wanted tags; None for all tags.
         accepts_record: function that returns whether a record matches; None if all records match. The pull is cut at a
             record for which it raises PausedError.

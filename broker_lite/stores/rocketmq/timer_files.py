@@ -78,7 +78,6 @@ class TimerFiles:
         Args:
             root: folder of the store.
             log_file_size: size of a timer log file, if there is none yet.
-            mappings: limits the number of mapped files.
 
         Raises:
             StoreFilesError: if a file has an impossible size, or one of the timer log is missing.

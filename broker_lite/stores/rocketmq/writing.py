@@ -134,12 +134,7 @@ class Writer(LogWriter):
             return self.append_one(prepared._replace(message_count=count, light_queues=names))
 
     def _numbers(self, message: NewMessage) -> tuple[dict[str, str], int, tuple[str, ...]]:
-        """Return the properties to add, the number of messages in the record, and its light queues.
-
-        Raises:
-            MessageRefusedError: if it is an inner batch whose topic or properties do not allow one, or names too many
-            light queues.
-        """
+        """Return the properties to add, the number of messages in the record, and its light queues."""
         known = dict(message.properties)
         if message.sys_flag & INNER_BATCH or INNER_NUM in known:
             count = parse_int(known.get(INNER_NUM), 1, MAX_INNER_MESSAGES)

@@ -62,7 +62,6 @@ def read_split(
 
     Args:
         split: the range to read.
-        request: the requested rows and columns.
         inspect: receives the records of each batch before the batch is yielded, while their window is valid.
         last_decoder: the decoder of the split before, if all of that was read.
 
@@ -152,7 +151,6 @@ class RowReader:
 
         Args:
             split: a split of the store, with the records' format.
-            request: the requested rows and columns.
             refused: handles bad ranges: raises an error, or counts them.
             decoder: a decoder in place of the format's own.
             last_decoder: see `read_split`.

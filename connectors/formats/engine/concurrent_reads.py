@@ -20,7 +20,6 @@ def read_each(function: Callable[[_T], _R], values: Sequence[_T], threads: int) 
     """Call a function for each value, several at a time, and return the results in order.
 
     Args:
-        function: the function.
         values: its arguments.
         threads: largest number of threads; with one, the functions are called on this thread.
 

@@ -43,7 +43,6 @@ def plan_entries(
     """Plan a read of one store, segment by segment.
 
     Args:
-        store: The store.
         store_range: The part of its log that is wanted.
         options: Options of the read; `topics` has all wanted topics.
         by_entry: The wanted topics whose entries are sufficient.

@@ -119,7 +119,6 @@ def splits_of(
     """Return splits for the records that an index lists, and for the ranges that it does not cover.
 
     Args:
-        answer: answer of the index.
         whole: range of the segment.
         filters: filters of the read.
         partition_bytes: largest number of log bytes in a split.

@@ -169,11 +169,7 @@ class _Reader:
         return bool((starts == self.offsets[begin:end]).all())
 
     def _examine_one(self, window: Window, origin: int, row: int) -> BadRange | None:
-        """Return a damaged record, or None if it is as listed; then append its parts.
-
-        Raises:
-            IndexMismatchError: if there is another record, or none.
-        """
+        """Return a damaged record, or None if it is as listed; then append its parts."""
         before = int(self._state[hop.RECORDS])
         if self._hop(window, origin, row, row + 1) and self._is_listed(before, origin, row, row + 1):
             return None
@@ -194,11 +190,7 @@ class _Reader:
         raise self._mismatch(row, f"a record of {size} bytes", found)
 
     def _check_queues(self, window: Window, parts: Array, rows: Array) -> None:
-        """Check that records have the topic, queue and offset that the index says.
-
-        Raises:
-            IndexMismatchError: for the first record that does not match.
-        """
+        """Check that records have the topic, queue and offset that the index says."""
         split = self._split
         numbers = split.array("queue_numbers")[rows]
         queue_ids = np.array([queue_id for _, queue_id in split.queues], np.int64)[numbers]

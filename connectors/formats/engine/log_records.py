@@ -29,7 +29,6 @@ class LogRecords:
 
         Args:
             segments: segments in order of their offsets.
-            log_format: the format of the records.
         """
         self._format = log_format
         self._segments = segments

@@ -252,8 +252,6 @@ def _place_near_end(
 
     Args:
         file: the open segment.
-        log_format: the format of the records.
-        segment: the segment of the file.
         begin: a physical offset at which a record begins, or will begin.
         size: bytes of this segment, see `stores.segment_sizes`.
         max_record_bytes: larger sizes are faults.
@@ -294,11 +292,9 @@ def end_of_segment(
 
     Args:
         file: the open segment.
-        segment: the segment of the file.
         begin: a physical offset at which a record begins, or will begin.
         size: bytes of this segment, see `stores.segment_sizes`.
         max_record_bytes: larger sizes are faults.
-        log_format: the format of the records.
         reach: physical offset at which the search ends; a record that begins before it is read completely.
         is_stopped: see `take_snapshot`.
     """

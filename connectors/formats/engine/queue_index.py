@@ -44,7 +44,6 @@ class QueueIndex:
             store_folder: the folder that contains the log and the queues.
             filters: the filters for records.
             max_record_bytes: larger sizes are faults.
-            queues: the format of the queues.
 
         Raises:
             IndexUnusable: if there are no queues, or they cannot be read.
@@ -126,10 +125,6 @@ class QueueIndex:
             found: queue offsets and entries by the number of the queue; receives those of these queues.
             numbers: numbers of the queues.
             whole: the range.
-
-        Raises:
-            IndexUnusable: if the queues have more entries than the range has room for records, so that damaged or
-                planted queues do not fill the memory.
         """
         most = whole.size // self._format.min_record_size
         room = most - sum(len(entries) for _, entries in found.values())
@@ -145,11 +140,7 @@ def _columns(entries: list[Array]) -> tuple[Array, Array]:
 
 
 def _unclaimed(offsets: Array, sizes: Array, whole: Split, sound: tuple[int, int]) -> list[tuple[int, int]]:
-    """Return the ranges that no entry covers.
-
-    Raises:
-        IndexUnusable: if the range of an entry cannot be a record, or overlaps that of another entry.
-    """
+    """Return the ranges that no entry covers."""
     least, most = sound
     if len(sizes) and (sizes.min() < least or sizes.max() > most):
         raise IndexUnusable(f"an entry has a size that is not {least} to {most} bytes")
@@ -185,11 +176,7 @@ class _Queue:
         self._files = [_QueueFile(folder / name, int(name), queues) for name in names]
 
     def between(self, start: int, end: int, most: int) -> tuple[Array, Array]:
-        """Return queue offsets and entries of the records between two physical offsets, the end exclusive.
-
-        Raises:
-            IndexUnusable: if there are more than `most`.
-        """
+        """Return queue offsets and entries of the records between two physical offsets, the end exclusive."""
         found: list[tuple[int, Array]] = []
         for file in self._files:
             found.append(file.between(start, end, most))
@@ -211,11 +198,7 @@ class _QueueFile:
         self._edges: tuple[int, int] | None = None
 
     def between(self, start: int, end: int, most: int) -> tuple[int, Array]:
-        """Return the first queue offset, and the entries, of the records in a range of the log.
-
-        Raises:
-            IndexUnusable: if there are more than `most`.
-        """
+        """Return the first queue offset, and the entries, of the records in a range of the log."""
         nothing = (0, np.empty(0, _ENTRY))
         if self._edges is not None and (self._edges[0] >= end or self._edges[1] < start):
             return nothing

@@ -179,7 +179,6 @@ def plan_read(options: ReadOptions, narrowing: Narrowing) -> ReadPlan:
     """Return the plan for a read.
 
     Args:
-        options: the options of the read.
         narrowing: the filters from the options and from Spark.
 
     Raises:

@@ -54,7 +54,6 @@ def read_shipped_manifest(filesystem: pafs.FileSystem, store: str, manifest: str
     """Return the manifest of a store's log or other files, or None if no agent has shipped the store.
 
     Args:
-        filesystem: the filesystem of the store.
         store: the store's folder in it.
         manifest: `LOG_MANIFEST` or `FILES_MANIFEST`.
 
@@ -84,7 +83,6 @@ def check_no_versions(filesystem: pafs.FileSystem, place: str) -> None:
     """Check that a manifest is not a folder of versions, as in HDFS, whose filesystem alone opens them.
 
     Args:
-        filesystem: the filesystem of the store.
         place: path of the manifest in it.
 
     Raises:
@@ -149,7 +147,6 @@ def _bucket_filesystem(bucket: str, settings: tuple[tuple[str, str], ...], proce
     """Return Arrow's client of a bucket. To make one takes a request, and each has connections of its own.
 
     Args:
-        bucket: the bucket.
         settings: variables of the environment that the client reads; another environment needs another client.
         process: id of this process; a client does not survive a fork.
     """

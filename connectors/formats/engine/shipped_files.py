@@ -226,11 +226,7 @@ class ShippedStoreFiles:
             _KEPT.put(key, item, size)
 
     def _newer_entry(self, entry: ShippedFile) -> ShippedFile:
-        """Return the entry of a file with a missing part, from a newer manifest.
-
-        Raises:
-            StoreError: if the copy no longer has the bytes that the file had: an agent has shipped it again.
-        """
+        """Return the entry of a file with a missing part, from a newer manifest."""
         with self._reading:
             if self._newest.files.get(entry.name) == entry:
                 manifest = read_shipped_manifest(self._filesystem, self._store, FILES_MANIFEST)

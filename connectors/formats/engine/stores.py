@@ -122,7 +122,6 @@ def own_size(segment: Segment, following: int | None, common: int) -> int:
     """Return the size of one segment.
 
     Args:
-        segment: the segment.
         following: the base offset of the next existing segment.
         common: the usual size, from `segment_size`.
     """
@@ -377,11 +376,7 @@ def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: Seq
 
 
 def _check_supported(filesystem: pafs.FileSystem, prefix: str, folder: str, formats: Sequence[Format]) -> None:
-    """Refuse a store whose messages are all in a log of another kind.
-
-    Raises:
-        UnsupportedStoreError: if its folder has such a log.
-    """
+    """Refuse a store whose messages are all in a log of another kind."""
     entries = _nameable(folder, filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True)))
     names = sorted(entry.base_name for entry in entries if entry.type == pafs.FileType.Directory)
     check_supported(f"{prefix}{folder}", names, formats)

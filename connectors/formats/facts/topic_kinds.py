@@ -46,7 +46,6 @@ def evidence_of(entries: QueueEntries, batches: Array) -> BatchEvidence:
     """Return the evidence in one queue's records of a chunk of the log.
 
     Args:
-        entries: Entries of the queue.
         batches: Physical offsets of the chunk's records with the flag INNER_BATCH.
     """
     is_batch = np.isin(entries.physical_offset, batches)

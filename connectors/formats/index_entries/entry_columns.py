@@ -19,7 +19,6 @@ def batch_of(schema: pa.Schema, rows: int, columns: Mapping[str, Any]) -> pa.Rec
     """Return a batch with the columns of a schema.
 
     Args:
-        schema: the columns that are wanted.
         rows: the number of rows.
         columns: an array of numbers, one text or number for all rows, or an Arrow array; other columns are null.
     """
@@ -57,7 +56,6 @@ def bad_batch(schema: pa.Schema, values: Sequence[Mapping[str, Any]], place: Map
     """Return rows for bad ranges.
 
     Args:
-        schema: the columns that are wanted.
         values: values of `_corrupt_record`.
         place: the columns that are known from the position, see `batch_of`.
     """

@@ -89,7 +89,6 @@ def walk_entries(file: IndexedFile, wanted: EntryRange) -> Iterator[EntryWindow]
 
     Args:
         file: the open file.
-        wanted: the range.
     """
     yield from _Walk(file, wanted).windows()
 

@@ -87,7 +87,6 @@ def plan_index_files(options: IndexFileOptions, narrowing: Narrowing) -> list[li
     """Return the parts to read, as a list for each partition.
 
     Args:
-        options: the options of the read.
         narrowing: the filters from the options and from Spark; only the brokers are used.
 
     Raises:

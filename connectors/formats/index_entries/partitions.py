@@ -74,7 +74,6 @@ def plan_stores(
     """Return the parts to read of all stores, as a list for each partition.
 
     Args:
-        options: the options of the read.
         narrowing: the filters from the options and from Spark; only the brokers are used.
         parts_of: returns the parts of a store's files.
 

@@ -105,7 +105,6 @@ def plan_queues(options: EntryOptions, narrowing: Narrowing) -> list[list[QueueP
     """Return the parts to read, as a list for each partition.
 
     Args:
-        options: the options of the read.
         narrowing: the filters from the options and from Spark.
 
     Raises:

@@ -29,7 +29,6 @@ def walk_queue_files(
     its own CRC.
 
     Args:
-        files: the store's files.
         damage: receives a sentence about each range without entries between the first and the last entry of a queue.
         topic: return only this topic.
         queue_id: return only queues with this id.

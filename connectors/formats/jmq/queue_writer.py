@@ -38,7 +38,6 @@ class JournalQueueWriter:
         """Start with an empty queue.
 
         Args:
-            files: the queue's files, without content.
             journal_start: offset of the first byte of the journal.
         """
         self._files = files

@@ -117,11 +117,7 @@ def _rows_of_copy(folder: str) -> Sequence[Sequence[object]]:
 
 
 def _rows_by_process(path: Path, how: str, file: tuple[int, int]) -> Sequence[Sequence[object]] | None:
-    """Call `read_rows` in a process of its own, and return its result; see `retry_database`.
-
-    Raises:
-        OSError: if the process fails, or is ended by the system.
-    """
+    """Call `read_rows` in a process of its own, and return its result; see `retry_database`."""
     command = [sys.executable, "-I", "-c", inspect.getsource(retry_database), str(path), how, *map(str, file)]
     try:
         ended = subprocess.run(

@@ -34,7 +34,6 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
 
     Args:
         root: the store's folder.
-        problems: collects the problems of the files.
         is_live: whether a broker has the store open, which may not have written all of the files yet.
     """
     offsets = _read_offsets(root, problems, is_live=is_live)

@@ -84,7 +84,6 @@ class IndexFiles:
 
         Args:
             store_folder: the folder that holds `index`.
-            filters: filters with keys and topics.
             message_at: reads the record that an entry refers to from the log.
 
         Raises:

@@ -28,7 +28,6 @@ class RocketmqQueueWriter:
         """Start with an empty queue.
 
         Args:
-            files: the queue's files, without content.
             queue: the queue to rebuild.
         """
         self._files = files

@@ -40,7 +40,6 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
 
     Args:
         root: the store's folder.
-        problems: collects the problems of the files.
         is_live: whether a broker has the store open, which may not have written all of the files yet.
     """
     claims: tuple[Claim, ...] = ()
@@ -141,7 +140,6 @@ def new_checkpoint(root: Path, log: RebuiltLog) -> bytes:
 
     Args:
         root: the store's folder.
-        log: the log and its indexes on the disk.
     """
     before = read_checkpoint(root) or Checkpoint()
     return serialize_checkpoint(

@@ -29,7 +29,6 @@ def batches_with_bodies(
 
     Args:
         batch: has `body_ref` and `body_crc`; rows of one pack should be together, or the pack is read more than once.
-        store: the store of the packs.
         cache: cache of frames, kept from one batch to the next.
         max_frame_bytes: see `read_bodies`.
 

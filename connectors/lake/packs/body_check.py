@@ -26,7 +26,6 @@ def check_bodies(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> I
 
     Args:
         rows: rows with `KEPT`, `body_ref`, `body_size` and `body_crc`; those of one pack together.
-        store: the store of the packs.
         cache: cache of frames, kept from one batch to the next.
 
     Yields:

@@ -97,7 +97,6 @@ def write_merged(store: PackStore, name: str, places: Sequence[tuple[str, PackPl
     """Write a merged pack.
 
     Args:
-        store: the store of the packs.
         name: name of the merged pack.
         places: name, and place with its size, of each pack that it will hold, in order.
 
@@ -161,7 +160,6 @@ def find_copies(
     """Return all places of packs.
 
     Args:
-        store: the store of the packs.
         names: names of the packs.
         seen: receives the places of all packs in the merged packs that are read; None if they are not wanted.
 

@@ -89,7 +89,6 @@ def read_body(
     """Read one body.
 
     Args:
-        store: the store of the packs.
         ref: reference to the body.
         expected_crc: the table's `body_crc`, or None to skip the comparison.
         max_frame_bytes: maximum end of a body in its frame.
@@ -123,7 +122,6 @@ def read_bodies(
     """Read many bodies of one pack; each frame is decompressed once, and neighbouring frames are read together.
 
     Args:
-        store: the store of the packs.
         pack: name of the pack.
         refs: references to the bodies, in any order, also repeatedly.
         crcs: int64, `body_crc` of each body, `kernel.UNKNOWN_CRC` if the table has none; None to skip the comparison.

@@ -132,11 +132,7 @@ class S3PackStore:
         return count
 
     def _read_once(self, name: str, offset: int, end: int) -> bytes:
-        """Return the bytes from `offset` to `end`, or to the end of the pack.
-
-        Raises:
-            HTTPClientError: if the answer broke off, or `IncompleteReadError`; the request was answered.
-        """
+        """Return the bytes from `offset` to `end`, or to the end of the pack."""
         answer = self._get(name, offset, end)
         if answer is None:
             return b""

@@ -74,7 +74,6 @@ def wipe_bodies(store: PackStore, pack: str, refs: PackRefs) -> Wiped:
     """Remove bodies from a pack; bodies that are already removed stay so.
 
     Args:
-        store: the store of the packs.
         pack: name of the pack.
         refs: references to the bodies.
 

@@ -130,7 +130,6 @@ def write_pack(
     """Open a writer for a pack, which appears under its name once the block has ended without an error.
 
     Args:
-        store: the store of the packs.
         name: result of `pack_name`.
         frame_bytes: see PackWriter.
         level: see PackWriter.

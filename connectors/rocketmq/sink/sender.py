@@ -280,11 +280,7 @@ class _Run:
         answer.add_done_callback(lambda done: self._done.put((work, attempt, done)))
 
     def _settle(self, work: _Work, attempt: Attempt) -> bool:
-        """Find out which rows of a request without an answer are in the log, and return whether any is to be sent.
-
-        Raises:
-            RocketMQError: if that is not known yet.
-        """
+        """Find out which rows of a request without an answer are in the log, and return whether any is to be sent."""
         rows = work.parcel.rows
         ids = None if self._rows.has_delay(rows) else self._rows.ids(rows)
         messages = None if ids is None else self._sender.find(set(ids), attempt)
@@ -304,12 +300,7 @@ class _Run:
         return not is_there.all()
 
     def _queue(self, lane: _Lane, last_broker: str | None) -> MessageQueue:
-        """Return the queue of a request.
-
-        Raises:
-            NoRouteError: if there is no such queue, or it cannot be written.
-            UnreachableError: if no name server answers.
-        """
+        """Return the queue of a request."""
         if lane.queue is None:
             return self._producer.choose_queue(lane.target.topic, last_broker)
         known = self._producer.queues(lane.target.topic)

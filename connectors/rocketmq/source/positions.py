@@ -78,7 +78,6 @@ class ReadPosition:
 
         Args:
             puller: client that searches for times.
-            queue: the queue.
             bounds: current content of the queue.
 
         Raises:
@@ -160,7 +159,6 @@ def check_within(
     """Return a sentence about offsets of an option that are outside the queue; None if all are inside.
 
     Args:
-        queue: the queue.
         begin: start of the read.
         end: end of the read.
         bounds: current content of the queue.

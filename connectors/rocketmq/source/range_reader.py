@@ -33,7 +33,6 @@ class RangeReader:
         """Create the reader.
 
         Args:
-            puller: client for the brokers.
             options: options of the read.
             schema: the columns to return, as Spark's Arrow types.
         """

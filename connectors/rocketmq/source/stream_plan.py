@@ -72,7 +72,6 @@ class StreamPlanner:
         """Return the end of the micro-batch that begins at `start`; the same offsets if there are no new messages.
 
         Args:
-            start: start of the micro-batch.
             limit: maximum number of offsets; at least one of each queue is allowed.
 
         Raises:
@@ -127,12 +126,7 @@ class StreamPlanner:
         return bounds.first
 
     def _bounds(self) -> dict[MessageQueue, QueueBounds]:
-        """Return the content of the queues that can be queried now.
-
-        Raises:
-            NoRouteError: if a topic does not exist.
-            UnreachableError: if none of the queues can be queried.
-        """
+        """Return the content of the queues that can be queried now."""
         for topic in self._options.topics:
             self._puller.routing.forget(topic)
         queues = list_queues(self._puller, self._options.topics)

@@ -74,7 +74,6 @@ def graph(story: Story, rows: Rows, lanes: Lanes) -> tuple[Html, int]:
     """Return the graph, and the number of edges that it leaves out.
 
     Args:
-        story: The story.
         rows: The rows of the story.
         lanes: The columns of the picture.
     """

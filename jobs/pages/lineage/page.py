@@ -61,7 +61,6 @@ def lineage_page(story: Story, facts: Sequence[tuple[str, str]]) -> Page:
     """Return the page of a story.
 
     Args:
-        story: The story, with masks applied.
         facts: Origin of the story, as pairs of a label and a value.
     """
     rows = rows_of(story)

@@ -62,7 +62,6 @@ def rows_of(story: Story, most: int = MAX_STEPS) -> Rows:
     """Return the rows of a story.
 
     Args:
-        story: The story.
         most: The largest number of drawn steps.
     """
     message_of = _messages(story)

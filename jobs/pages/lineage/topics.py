@@ -36,7 +36,6 @@ def topics_page(graph: TopicGraph, facts: Sequence[tuple[str, str]]) -> Page:
     """Return the page of a graph of topics.
 
     Args:
-        graph: The graph.
         facts: Origin of the graph, as pairs of a label and a value.
     """
     known = [*facts, ("From", time_text(graph.start)), ("To", time_text(graph.end))]

@@ -34,9 +34,7 @@ def outcome_of(work: BrokerWork, manifest: Sequence[ManifestRow], lake: Lake, pa
     """Combine the reports of all tasks.
 
     Args:
-        work: work of the run.
         manifest: rows of all tasks.
-        lake: the lake.
         parser_version: written to rows of `gaps`.
 
     Raises:

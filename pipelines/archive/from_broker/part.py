@@ -67,7 +67,6 @@ class PulledPart:
         """Yield the messages of the ranges.
 
         Args:
-            request: columns and mode.
             inspect: called with the records of each batch before it is yielded.
             done: called with a report after each range.
 

@@ -152,7 +152,6 @@ def find_broker_work(
 
     Args:
         source: brokers and topics to pull.
-        lake: the lake.
         until: ends of the logs to pull to; None for their current ends.
         on_new: called as soon as something new is found, to start slow preparations early.
 
@@ -305,11 +304,7 @@ def _first_part(puller: Puller, source: BrokerSource, wanted: QueueRange, end_by
 
 
 def _check_same(admin: Admin, name: str, before: StoreProgress, extent: LogExtent) -> None:
-    """Refuse a broker whose log is not the one that was archived.
-
-    Raises:
-        StoreReplacedError: names the ways to continue.
-    """
+    """Refuse a broker whose log is not the one that was archived."""
     last = before.last_record
     if extent.end < before.end:
         expected, found = f"a log up to {before.end} or more", f"one that ends at {extent.end}"

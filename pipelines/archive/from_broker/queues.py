@@ -45,8 +45,6 @@ def ask_queues(admin: Admin, broker_name: str, topics: Collection[str] = ()) -> 
     """Query a broker for its topics, including system topics, and for the offsets of their queues.
 
     Args:
-        admin: client of the cluster.
-        broker_name: name of the broker.
         topics: topics to query; all if empty.
 
     Raises:
@@ -82,11 +80,7 @@ def _held(admin: Admin, broker_name: str, topic: str) -> list[HeldQueue]:
 
 
 def _held_queue(queue: MessageQueue, first: int, end: int) -> HeldQueue:
-    """Return what a queue holds; a broker may give -1 for the offsets of an empty one.
-
-    Raises:
-        ProtocolError: if no queue can have these offsets.
-    """
+    """Return what a queue holds; a broker may give -1 for the offsets of an empty one."""
     first, end = max(0, first), max(0, end)
     if not first <= end <= MAX_QUEUE_OFFSET or queue.queue_id < 0:
         raise ProtocolError(f"{queue_text(queue)}: expected its first offset and its end, found {first} and {end}")

@@ -91,7 +91,6 @@ def check_packs(location: PackLocation, paths: Sequence[Path], number: int) -> t
     """Read the bodies of one partition.
 
     Args:
-        location: location of the packs.
         paths: from `find_places`.
         number: index of the partition.
 

@@ -50,9 +50,7 @@ def different_keys(expected: KeyFiles, found: KeyFiles, runner: Runner, folder: 
     """Compare two tables of keys.
 
     Args:
-        expected: the expected keys.
         found: the other keys.
-        runner: runs the tasks that read the files.
         folder: folder for files with the keys of differing partitions.
 
     Returns:

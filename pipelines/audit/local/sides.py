@@ -164,10 +164,7 @@ def local_sides(
 
     Args:
         runner: runs the tasks, which must be able to read this machine's folder for temporary files.
-        lake: the lake.
         bodies: root folder of the packs.
-        span: time range of messages.
-        moment: moment of the lake.
         erased: messages that are erased at that moment.
     """
     with tempfile.TemporaryDirectory(prefix="commitlake-audit-") as scratch:

@@ -30,7 +30,6 @@ def original_body(message: JournalMessage, max_bytes: int = DEFAULT_MAX_BODY_BYT
     """Return the body as the producer's application sent it.
 
     Args:
-        message: the record.
         max_bytes: maximum size of a decompressed body.
 
     Raises:

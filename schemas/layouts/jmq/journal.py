@@ -205,7 +205,6 @@ def locate_parts(buffer: ReadableBuffer, offset: int, total_size: int) -> Parts:
     """Locate the parts of a record, after checking that its lengths add up to its size.
 
     Args:
-        buffer: contains the whole record.
         offset: offset of the record's first byte.
         total_size: size of the record, at least MIN_RECORD_SIZE, and at most the size of the buffer after `offset`.
 

@@ -42,7 +42,6 @@ def examine(window: memoryview, position: int, journal_offset: int, bounds: Size
         window: bytes of a journal file.
         position: position in the window.
         journal_offset: journal offset of that position.
-        bounds: limits for sizes.
 
     Returns:
         The finding; MORE if it depends on bytes of the file after the window.

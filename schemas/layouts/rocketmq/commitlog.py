@@ -210,7 +210,6 @@ def locate_parts(buffer: ReadableBuffer, offset: int, magic: int, sys_flag: int,
     """Locate the parts of a record, after checking that its lengths add up to its size.
 
     Args:
-        buffer: contains the whole record.
         offset: offset of the record's first byte.
         magic: magic of the record.
         sys_flag: flags of the record, which determine the sizes of its hosts.

@@ -127,7 +127,6 @@ def wrong_size(total_size: int, min_size: int, available: int, offset: int, boun
         min_size: size of the smallest record.
         available: number of bytes in the window from the record on.
         offset: offset of the record in the log.
-        bounds: limits for sizes.
 
     Returns:
         A fault, or MORE if the record ends after the window; None if the record is complete.
@@ -149,7 +148,6 @@ def examine(  # noqa: PLR0911 (one return for each state)
         window: bytes of a segment.
         position: position in the window.
         physical_offset: physical offset of that position.
-        bounds: limits for sizes.
 
     Returns:
         The finding; MORE if it depends on bytes of the file after the window.
