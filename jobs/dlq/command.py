@@ -25,6 +25,16 @@ from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.lake import Lake
+from pathlib import Path
+
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.owned_folders import check_no_owner
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.jobs.cli.places import bodies_of
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.dlq.choice import choose, explaining_where
+from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
+from commitlake.schemas.counts import count_text
 
 DESCRIPTION = (
     "Show the dead letters of consumer groups by cause: group, original topic, tag, attempts, the error that the "
@@ -63,7 +73,6 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _act(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
-    from commitlake.jobs.dlq.export import export
     from commitlake.jobs.dlq.outcome import print_outcome
     from commitlake.jobs.dlq.redrive import redrive
     from commitlake.jobs.dlq.report import show
@@ -75,3 +84,25 @@ def _act(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `commitlake dlq`."""
     return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--from", "--to"))
+
+
+def export(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
+    """Write the selected dead letters to a file, outside tables and stores."""
+    check_no_owner(arguments.out, "--out")
+    chosen = choose(arguments, lake, samples=None)
+    packs = chosen.packs
+    if arguments.body and packs is None:  # --no-shape reads no bodies to find causes
+        packs = open_store(bodies_of(arguments, lake))
+    with explaining_where(arguments, lake):
+        count = export_letters(
+            chosen.table,
+            chosen.narrowed(),
+            packs,
+            Path(arguments.out),
+            ExportFormat(arguments.format),
+            with_bodies=arguments.body,
+            is_raw=arguments.raw,
+        )
+    if not arguments.quiet:
+        print_line(f"{count_text(count, 'dead letter')} written to {arguments.out}")
+    return chosen.exit_code

@@ -45,6 +45,37 @@ from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.pipelines.erasure.selection import KeysToErase
+from pathlib import Path
+
+MAX_FILE_BYTES = 64 << 20
+
+
+def read_keys(name: str) -> list[str]:
+    """Read the keys of a file, without its empty lines.
+
+    Args:
+        name: name of the file, in UTF-8.
+
+    Raises:
+        JobError: if the file cannot be read, is too large, or has no key.
+    """
+    path = Path(name)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise JobError(f"--keys-file {name}: expected a file to read, found: {error.strerror}") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise JobError(f"--keys-file {name}: expected at most {MAX_FILE_BYTES:,} bytes, found more", "split the file")
+    try:
+        lines = data.decode("utf-8-sig").split("\n")  # other Unicode line separators may be part of a key
+    except UnicodeDecodeError as error:
+        raise JobError(f"--keys-file {name}: expected UTF-8, found an invalid byte at {error.start:,}") from None
+    keys = [line.strip(" \t\r") for line in lines if line.strip()]
+    if not keys:
+        raise JobError(f"--keys-file {name}: expected one key per line, found none")
+    return keys
+
 
 DESCRIPTION = (
     "Delete messages from the lake permanently, by key or id: bodies, keys and properties are removed from tables, "
@@ -139,7 +170,6 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _wanted(arguments: argparse.Namespace) -> KeysToErase:
-    from commitlake.jobs.erase.keys_file import read_keys
     from commitlake.pipelines.erasure.selection import KeysToErase
 
     keys = {*arguments.key, *(read_keys(arguments.keys_file) if arguments.keys_file else ())}

@@ -43,6 +43,11 @@ from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES
 
 if TYPE_CHECKING:
     from commitlake.pipelines.restore.run import Restored
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.jobs.cli.progress import runner_progress
 
 DESCRIPTION = (
     "Create a store that a broker can start from, from the lake's copy of its log: segment files, ConsumeQueues, "
@@ -187,7 +192,6 @@ def _check(arguments: argparse.Namespace) -> None:
 def _restore(arguments: argparse.Namespace) -> Restored:
     from commitlake.connectors.runtime.local_runner import HERE
     from commitlake.jobs.cli.lake_names import check_brokers
-    from commitlake.jobs.restore.progress import shown
     from commitlake.pipelines.restore.config import parse_offsets
     from commitlake.pipelines.restore.log_rows import Chosen
     from commitlake.pipelines.restore.run import restore_store
@@ -295,3 +299,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `commitlake restore`."""
     joined = join_times(sys.argv[1:] if argv is None else argv, "--from", "--to", "--at")
     return run_job(build_parser(), job, joined)
+
+
+@contextmanager
+def shown(what: str, *, quiet: bool, runner: Runner) -> Iterator[Callable[[int], Callable[[int], None]]]:
+    """Yield a function that takes the total number of bytes and returns a function to report further bytes.
+
+    Args:
+        what: name of the work, in a few words.
+        quiet: whether to show nothing.
+    """
+    with ExitStack() as stack:
+        yield lambda total: stack.enter_context(runner_progress(runner, what, total, quiet=quiet))

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.pipelines.grep.errors import GrepError
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 MAX_PATTERN_BYTES = 8 << 10
 _CONTEXT_BYTES = 40
@@ -107,3 +107,9 @@ def _whole_characters(piece: bytes, *, at_start: bool, at_end: bool) -> str:
 def _size_of(lead: int) -> int:
     """Return the number of bytes of a character that begins with this byte."""
     return 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2
+
+
+class GrepError(CommitLakeError):
+    """A search that cannot be done as requested."""
+
+    exit_code = ExitCode.USAGE

@@ -5,9 +5,12 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
+from deltalake import DeltaTable
+
 from commitlake.connectors.lake.archive_log import ArchiveCommit, newest_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import LostRange, lost_ranges, lost_sentences
+from commitlake.pipelines.edges.lake_spans import LinkedExtents
 from commitlake.pipelines.edges.progress import APPLICATION_ID
 from commitlake.pipelines.lineage.building import build, ordered, record_of, step_id
 from commitlake.pipelines.lineage.depth import NearSteps, near_steps
@@ -18,6 +21,7 @@ from commitlake.pipelines.lineage.outcomes import Outcomes
 from commitlake.pipelines.lineage.question import Question
 from commitlake.pipelines.lineage.story import Record, Story
 from commitlake.pipelines.lineage.words import when_text
+from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.masking.archiving import changes_bodies
 from commitlake.schemas.layouts.rocketmq.message_id import offset_in
 from commitlake.schemas.layouts.rocketmq.topics import Kind
@@ -77,8 +81,6 @@ def story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence[Row]
     unknown = _cautions(found, consumed, offsets, as_of, has_masked_bodies=masked)
     cautions = [*found.cautions, *_late_edges(tables, newest), *unknown]
     if not steps:
-        from commitlake.pipelines.lineage.expired import expiry_cautions  # noqa: PLC0415 (loads Spark's types)
-
         cautions += expiry_cautions(tables.messages, question)
     shown = NearSteps(steps, edges, outcomes)
     if question.depth is not None:
@@ -138,3 +140,23 @@ def _cautions(
             "not show whether a message was consumed, by whom, or when exactly"
         )
     return told
+
+
+def expiry_cautions(messages: DeltaTable, question: Question) -> list[str]:
+    """Return a sentence on dropped rows; none if the lake has dropped nothing.
+
+    Args:
+        question: a question without matching records.
+    """
+    before = read_expiries(messages).get("messages")
+    if before is None:
+        return []
+    dropped = f"the lake has dropped messages from before {before.isoformat()}"
+    broker, offset = question.place or (None, offset_in(question.message_id))
+    if offset < 0:
+        return [f"{dropped}, and an older one would not be found"]
+    spans = LinkedExtents(messages, ()).after(()).brokers
+    firsts = [span.first_offset for name, span in spans.items() if broker in {None, name}]
+    if not firsts or offset < min(firsts):
+        return [f"it has expired: {dropped}"]
+    return []

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import cast
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.formats.engine.kernel.crc import crc32
 from commitlake.connectors.plain_arrays import text_spans
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
-from commitlake.pipelines.message_keys.kernel import hash_texts
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
+
+
+def _hash_texts(data: Array, offsets: Array, out: Array) -> None:
+    """Compute the CRC-32 of each string.
+
+    Args:
+        data: uint8, the concatenated strings.
+        offsets: int64, start of each string, and the end.
+        out: int64, receives one hash for each string.
+    """
+    for row in range(len(out)):
+        out[row] = np.int64(crc32(data, offsets[row], offsets[row + 1] - offsets[row]))
+
+
+hash_texts = cast("Callable[[Array, Array, Array], None]", compiled(_hash_texts))
+
 
 SCHEMA = to_arrow_schema(MESSAGE_KEYS)
 REPEATING = ["broker", "topic"]

@@ -7,8 +7,7 @@ store_queues   the same for a store's own files
 past_offsets   offsets that a group had, from the snapshots of `consumer_offsets`
 needed         offsets that a group needs, from the messages
 live_queues    the same queues at live brokers
-resulting_lag  lag of the group after setting the offsets
-plan           all of this for each offset
+plan           all of this for each offset, and the lag of the group after setting it
 setting        connected clients, setting offsets, and reading them back
 mqadmin        commands of RocketMQ's command line that set the same offsets
 """

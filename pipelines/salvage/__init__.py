@@ -2,6 +2,5 @@
 
 fillers    records that fill damaged ranges
 segments   writes one segment: a task
-tail       what follows the log's end and is left out
-run        the entry point: `salvage_store`
+run        the entry point: `salvage_store`, and what follows the log's end and is left out
 """

@@ -9,21 +9,24 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.formats.engine.plan import StoreRange, log_range, segment_ranges
+from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.kernel import hop as h
+from commitlake.connectors.formats.engine.plan import StoreRange, TailKind, log_range, segment_ranges
 from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, resolve_filesystem
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.store_files import open_small_files, open_store_files, store_of
-from commitlake.connectors.formats.engine.stores import Segment, Store, list_again, segment_size
+from commitlake.connectors.formats.engine.stores import Segment, Store, list_again, segment_size, segment_sizes
+from commitlake.connectors.formats.engine.walk import End, walk
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.shipping.checksums import crc_of_parts
 from commitlake.connectors.whole_files import write_synced
-from commitlake.pipelines.salvage.errors import SalvageError
 from commitlake.pipelines.salvage.lost_end import records_after
-from commitlake.pipelines.salvage.segments import SegmentSalvaged, SegmentTask, salvage_segment
-from commitlake.pipelines.salvage.tail import dropped_tail
+from commitlake.pipelines.salvage.segments import Damage, SegmentSalvaged, SegmentTask, salvage_segment
 from commitlake.pipelines.verify.store_view import ABORT, is_locked
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.shipped import LOG_MANIFEST, Manifest
 from commitlake.schemas.store_files import (
     MAX_SMALL_FILE_BYTES,
@@ -38,6 +41,41 @@ from commitlake.schemas.store_files import (
     remove_tree,
     sync_folder,
 )
+
+DROPPED = "dropped"
+UNPROVEN = "unproven_end"
+"""The fault of complete records whose last bytes may not have been written."""
+_WINDOW_BYTES = 4 << 20
+
+
+def dropped_tail(store: Store, found: StoreRange) -> tuple[list[Damage], int]:
+    """Return the ranges after a log's end that are not empty, and the number of records with a right CRC in them.
+
+    Args:
+        store: from `find_stores`.
+        found: the log's range, from `take_snapshot`.
+    """
+    if found.tail is not TailKind.TORN:
+        return [], 0
+    end = found.end + found.tail_bytes
+    damages: list[Damage] = []
+    records = 0
+    for segment, size in zip(store.segments, segment_sizes(store), strict=True):
+        base = segment.base_offset
+        start, stop = max(found.end, base), min(end, base + segment.file_size)
+        if start >= stop:
+            continue
+        file_end = base + segment.file_size
+        split = Split(store.broker, segment.path, base, start, stop, base + size, file_end, store.format)
+        with OpenSegment(segment.path) as file:
+            for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, End()):
+                records += step.parts.shape[1]
+                starts = (step.origin + step.parts[h.START]).tolist()
+                ends = (step.origin + step.parts[h.PROPERTIES] + step.parts[h.PROPERTIES_LENGTH]).tolist()
+                damages += [Damage(*edges, UNPROVEN, DROPPED) for edges in zip(starts, ends, strict=True)]
+                damages += [Damage(bad.start, bad.end, bad.fault.value, DROPPED) for bad in step.bad]
+    return sorted(damages, key=lambda damage: damage.start), records
+
 
 CONFIG, DAMAGES, MOVED = "config", "salvage-damages.jsonl", "salvage-moved.jsonl"
 _MAX_MISSING = 1 << 16
@@ -260,3 +298,9 @@ def _read_config(root: Path) -> dict[str, bytes]:
 def _write_lines(path: Path, rows: Iterable[object]) -> None:
     with os.fdopen(create_file(path), "w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+class SalvageError(CommitLakeError):
+    """A store or a folder that cannot be used for a salvage."""
+
+    exit_code = ExitCode.USAGE

@@ -199,7 +199,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "pipelines.offsets.live_queues",
         "pipelines.offsets.needed",
         "pipelines.offsets.plan",
-        "pipelines.offsets.resulting_lag",
         "pipelines.offsets.group_offsets",
         "pipelines.offsets.sources",
         "pipelines.offsets.store_queues",

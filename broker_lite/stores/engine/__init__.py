@@ -8,8 +8,7 @@ Files and folders:
     message_log       a log of messages, which are found by offset
     entry_queue       one queue: entries of one size that point into the log
     queue_table       the queues of a store, one folder each
-    file_with_backup  a small file that is written as a whole, with a `.bak`
-    saved_table       a table in memory that is saved in such a file
+    saved_table       a table in memory that is saved in one small file, with a `.bak`
     checkpoint_file   a small file that is written in place
 
 An open store:

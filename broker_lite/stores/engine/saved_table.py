@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from commitlake.broker_lite.stores.engine.errors import ConfigFileError
-from commitlake.broker_lite.stores.engine.file_with_backup import FileWithBackup
+from commitlake.schemas.store_files import create_file, make_folders, read_file, sync_folder
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -98,3 +101,53 @@ class SavedTable(ABC):
         except OSError:
             self.is_changed = True
             raise
+
+
+class FileWithBackup:
+    """File with its `.bak`; no symbolic link on the way to them is followed.
+
+    Attributes:
+        path: path of the file.
+        backup: path of its previous version.
+    """
+
+    def __init__(self, root: Path, folder: str, name: str) -> None:
+        self._root = root
+        self.path = root / folder / name
+        self.backup = self.path.with_name(f"{name}.bak")
+
+    @property
+    def exists(self) -> bool:
+        """True if the file exists, or something else has its name."""
+        return os.path.lexists(self.path)
+
+    def read(self, path: Path) -> bytes | None:
+        """Read a file of this folder; return None if it does not exist.
+
+        Raises:
+            UnsafeFileError: if it is a symbolic link, not a regular file, or too large.
+        """
+        try:
+            return read_file(path, below=self._root)
+        except FileNotFoundError:
+            return None
+
+    def renew(self, seconds: float) -> None:
+        """Set the file's time to now if it is older than so many seconds."""
+        with suppress(FileNotFoundError):
+            if time.time() - self.path.lstat().st_mtime > seconds:
+                os.utime(self.path, follow_symlinks=False)
+
+    def write(self, data: bytes) -> None:
+        """Write a temporary file, flush it to disk and rename it; the previous file becomes the `.bak`."""
+        make_folders(self.path.parent, below=self._root)
+        beside = self.path.with_name(f"{self.path.name}.tmp")
+        descriptor = create_file(beside, below=self._root)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        if self.exists:
+            self.path.replace(self.backup)
+        beside.replace(self.path)
+        sync_folder(self.path.parent)

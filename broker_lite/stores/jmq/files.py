@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from commitlake.broker_lite.stores.engine.checkpoint_file import read_in_place, write_in_place
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
-from commitlake.broker_lite.stores.jmq.checkpoint_file import JournalCheckpointFile
 from commitlake.broker_lite.stores.jmq.consume_log import ConsumeLog
 from commitlake.broker_lite.stores.jmq.journal import Journal
 from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
@@ -16,7 +16,30 @@ from commitlake.broker_lite.stores.jmq.queues import JournalQueues
 from commitlake.schemas.layouts.jmq import consumption as jmq_consumption
 from commitlake.schemas.layouts.jmq import journal
 from commitlake.schemas.layouts.jmq import queue as jmq_queue
+from commitlake.schemas.layouts.jmq.checkpoint import (
+    FILE_NAME,
+    JournalCheckpoint,
+    parse_journal_checkpoint,
+    serialize_journal_checkpoint,
+)
 from commitlake.schemas.store_files import make_folders
+
+
+class JournalCheckpointFile:
+    """Checkpoint on disk.
+
+    Attributes:
+        value: content of the file when it was opened; None if it is missing or invalid.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._path = root / FILE_NAME
+        stored = read_in_place(self._path)
+        self.value = None if stored is None else parse_journal_checkpoint(stored)
+
+    def save(self, checkpoint: JournalCheckpoint) -> None:
+        """Write the file and flush it to disk; it is a single page, so the disk has either the old or the new one."""
+        write_in_place(self._path, serialize_journal_checkpoint(checkpoint))
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from commitlake.broker_lite.stores.engine.flushing import LogFlusher
 from commitlake.broker_lite.stores.engine.open_store import OpenStore, system_clock
 from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock, holding
 from commitlake.broker_lite.stores.engine.pulling import PullLimits, PullResult
 from commitlake.broker_lite.stores.engine.reading import DEFAULT_MAX_MESSAGES, GetResult
 from commitlake.broker_lite.stores.engine.retention import Retention
 from commitlake.broker_lite.stores.jmq.files import JournalFiles
-from commitlake.broker_lite.stores.jmq.flushing import JournalFlusher
 from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.broker_lite.stores.jmq.prepared import JournalMessagePreparer, PreparedMessage
@@ -29,6 +29,7 @@ from commitlake.broker_lite.stores.jmq.reading import Form, JournalReader
 from commitlake.broker_lite.stores.jmq.recovery import recover
 from commitlake.broker_lite.stores.jmq.routing import Routing
 from commitlake.broker_lite.stores.jmq.writing import JournalPutResult, JournalWriter
+from commitlake.schemas.layouts.jmq.checkpoint import JournalCheckpoint
 from commitlake.schemas.layouts.jmq.consumption import Consumption, serialize_consumption
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage
 from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry
@@ -229,3 +230,34 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         """Return flushed messages from a journal offset on, and the offset to continue at; see `ArchiveView`."""
         with self._reading() as reader:
             return reader.read_journal(journal_offset, max_messages)
+
+
+class JournalFlusher(LogFlusher):
+    """Flusher of a store in JMQ's layout."""
+
+    def __init__(
+        self, options: JournalOptions, writer: JournalWriter, files: JournalFiles, save_beside: Callable[[], None]
+    ) -> None:
+        super().__init__(options, writer, files.journal.files, self._save)
+        self._offsets = files.offsets
+        self._save_beside = save_beside
+        self._lock = writer.lock
+        self._queues = files.queues
+        self._consume_log = files.consume_log
+        self._checkpoint = files.checkpoint
+
+    def _save(self) -> None:
+        self._offsets.save_changed()
+        self._save_beside()
+
+    def _sync_rest(self) -> None:
+        with self._lock:
+            progress, entries, consumed = self._writer.last, self._queues.entries, self._consume_log.files.end
+        # The checkpoint confirms both, so both are flushed up to their state at one moment.
+        self._sync_log()
+        self._queues.sync()
+        self._consume_log.files.sync(consumed)
+        if progress.log_end:
+            log_end, store_timestamp, last_record = progress
+            checkpoint = JournalCheckpoint(log_end, last_record, store_timestamp, entries)
+            self._save_checkpoint(lambda: self._checkpoint.save(checkpoint))

@@ -7,8 +7,7 @@ import time
 import pyarrow as pa
 import pytest
 
-from commitlake.pipelines.grep.errors import GrepError
-from commitlake.pipelines.grep.pattern import MAX_PATTERN_BYTES, parse_pattern
+from commitlake.pipelines.grep.pattern import MAX_PATTERN_BYTES, GrepError, parse_pattern
 from tests.support.machine_speed import slowness
 
 

@@ -18,8 +18,7 @@ from commitlake.jobs.rebuild import command
 from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
-from commitlake.pipelines.salvage.errors import SalvageError
-from commitlake.pipelines.salvage.run import salvage_store
+from commitlake.pipelines.salvage.run import SalvageError, salvage_store
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore

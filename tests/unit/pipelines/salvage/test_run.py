@@ -12,9 +12,8 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.rebuild.command import exit_code, salvage_summary
-from commitlake.pipelines.salvage.errors import SalvageError
 from commitlake.pipelines.salvage.fillers import MIN_FILLER_BYTES, TOPIC, filler, fillers
-from commitlake.pipelines.salvage.run import DAMAGES, MOVED, Salvaged, salvage_store
+from commitlake.pipelines.salvage.run import DAMAGES, MOVED, Salvaged, SalvageError, salvage_store
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.rocketmq.commitlog import (
     BLANK,

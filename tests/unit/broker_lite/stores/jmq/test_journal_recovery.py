@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.stores.jmq.checkpoint_file import JournalCheckpointFile
+from commitlake.broker_lite.stores.jmq.files import JournalCheckpointFile
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.plan import TailKind, plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.stores import find_stores

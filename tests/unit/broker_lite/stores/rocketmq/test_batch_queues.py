@@ -14,7 +14,7 @@ import pytest
 from commitlake.broker_lite.delivery import Delivery, SendBackError
 from commitlake.broker_lite.stores.engine.pulling import PullLimits
 from commitlake.broker_lite.stores.rocketmq import GetStatus, MessageRefusedError, MessageStore, StoreFilesError
-from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
+from commitlake.broker_lite.stores.rocketmq.files import CheckpointFile
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, BatchQueueEntry, parse_entry
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, NewMessage
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, NEED_UNWRAP

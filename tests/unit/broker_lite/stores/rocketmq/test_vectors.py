@@ -13,8 +13,8 @@ import pytest
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
-from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
 from commitlake.broker_lite.stores.rocketmq.consume_queue import ConsumeQueue
+from commitlake.broker_lite.stores.rocketmq.files import CheckpointFile
 from commitlake.broker_lite.stores.rocketmq.index_file import IndexFile
 from commitlake.broker_lite.stores.rocketmq.writing import PutResult
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, NewMessage
